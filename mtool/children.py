@@ -5,10 +5,11 @@ It has a process group of its own, which is signalled as a whole: an emulator ma
 
 import contextlib
 import os
-import signal
 import subprocess
 from collections.abc import Sequence
 from typing import IO
+
+from mtool import system
 
 _GRACE_S = 0.5
 # Waits for a line, which comes when the program has ended; the end of input comes if this process is gone before.
@@ -60,26 +61,22 @@ class Child:
                 self._process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 return None
-            self._signal(signal.SIGKILL)
+            system.kill_group(self._process)
         return self._process.returncode
 
     def end(self) -> None:
         """End it: by closing its input, else by a signal, else by force."""
         with contextlib.suppress(OSError):
             self.stdin.close()
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for gently in (True, False):
             if self.wait(_GRACE_S) is not None:
                 break
-            self._signal(number)
+            system.kill_group(self._process, gently=gently)
         self.wait()
         if self._watcher is not None:
             with contextlib.suppress(OSError):
                 self._watcher.communicate(b"\n")
         self.stdout.close()
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
 
 
 def _watch(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
@@ -100,5 +97,5 @@ def last_lines(errors: IO[bytes], count: int) -> list[str]:
     """Return the last lines that a child wrote to its file of errors, whose position is left to the child."""
     chunk = 1 << 16
     size = os.fstat(errors.fileno()).st_size
-    last = os.pread(errors.fileno(), chunk, max(0, size - chunk))
+    last = system.read_at(errors.fileno(), chunk, max(0, size - chunk))
     return last.decode(errors="replace").rstrip().splitlines()[-count:]

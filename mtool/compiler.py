@@ -18,7 +18,7 @@ from mtool.ir import Graph
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.manifest import Claim, Manifest, Refusal
-from mtool.option_values import Partial
+from mtool.option_values import Order, Partial
 from mtool.plan import Choice, Plan, make_plan
 from mtool.request import DEFAULTS, Request
 from mtool.tuned.known import Known
@@ -187,10 +187,11 @@ def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> 
     target = target_of(board)
     schedules = _schedules(graph, target, request, model_hash)
     partial: Partial = "never" if graph.sizes else _partial(request, model_hash)
-    plan = make_plan(graph, target, request.io, partial, schedules)
+    order = _order(request, model_hash)
+    plan = make_plan(graph, target, request.io, partial, schedules, order)
     if partial != "auto" or not is_short(board, plan.arena_bytes):
         return plan
-    return make_plan(graph, target, request.io, "always", schedules)
+    return make_plan(graph, target, request.io, "always", schedules, order)
 
 
 def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> Mapping[str, Choice]:
@@ -206,6 +207,11 @@ def _partial(request: Request, model_hash: str) -> Partial:
     """Return how operators are computed in parts: as is asked for, else as tuning has found it best for the model."""
     asked = request.allowed_partial()
     return request.known.partial.get(model_hash, asked) if asked == "auto" else asked
+
+
+def _order(request: Request, model_hash: str) -> Order:
+    """Return the order of the operators: as is asked for, else as tuning has found it best for the model."""
+    return request.known.order.get(model_hash, "auto") if request.order == "auto" else request.order
 
 
 def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> tuple[Plan, frozenset[str]]:
@@ -244,7 +250,7 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
             notes = _Notes(constants)
             lowered = _lowered(path, board, request, notes) if graph is None else passes.run(graph, target)
             schedules = _schedules(lowered, target, request, model_hash)
-            plan = make_plan(lowered, target, request.io, partial, schedules)
+            plan = make_plan(lowered, target, request.io, partial, schedules, _order(request, model_hash))
             written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
             made[key] = replace(written, claims=notes.claims)
         return made[key]

@@ -1,5 +1,7 @@
 """`mtool.toml`: what holds for a folder and those below it, unless a command or the environment says otherwise.
 
+Its tables [project] and [options] make the folder a project of a user's own (mtool.workflow.own_project reads them).
+
 It may name programs that mtool runs, as a Makefile does. So one that another user could have put into a folder above
 the working folder (/tmp/mtool.toml) is refused.
 """
@@ -7,14 +9,17 @@ the working folder (/tmp/mtool.toml) is refused.
 import os
 import stat
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from mtool import system
 from mtool.errors import UsageError, of_os_error
 
 FILE_NAME = "mtool.toml"
-_PATHS = ("boards", "tuned")  # a path, or a list of them
+_PATHS = ("boards", "tuned", "board_root", "soc_root", "dts_root")  # a path, or a list of them
+_TABLES = ("project", "options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,9 @@ class Configuration:
         power: the command that cycles the board's power.
         boards: files of further boards, as boards.yaml has them.
         tuned: tuning logs to take schedules from.
+        board_root, soc_root, dts_root: folders of boards, chips and bindings outside of the Zephyr tree.
+        project, options: the tables of a project of a user's own, as they are.
+        file: where all that was read; None: there is no `mtool.toml`.
     """
 
     port: str = ""
@@ -35,6 +43,12 @@ class Configuration:
     power: str = ""
     boards: tuple[Path, ...] = ()
     tuned: tuple[Path, ...] = ()
+    board_root: tuple[Path, ...] = ()
+    soc_root: tuple[Path, ...] = ()
+    dts_root: tuple[Path, ...] = ()
+    project: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    file: Path | None = None
 
 
 def load(folder: Path | None = None) -> Configuration:
@@ -46,8 +60,7 @@ def load(folder: Path | None = None) -> Configuration:
         UsageError: it can't be read, is not TOML, belongs to another user, or has an unknown key or a value of another
             type.
     """
-    here = folder or Path.cwd()
-    path = next((up / FILE_NAME for up in (here, *here.parents) if (up / FILE_NAME).is_file()), None)
+    path = nearest(folder)
     if path is None:
         return Configuration()
     try:
@@ -59,29 +72,50 @@ def load(folder: Path | None = None) -> Configuration:
         raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
-    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
+    check_owner(path, status)
+    wrong = [key for key, value in read.items() if not _is_right(key, value)]
+    if wrong:
+        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=[f"expected: {', '.join(_expected())}"])
+    found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
+    return Configuration(**found, file=path)
+
+
+def nearest(folder: Path | None = None) -> Path | None:
+    """Return the nearest `mtool.toml`, in a folder (default: the working folder) or above it; None: there is none."""
+    here = folder or Path.cwd()
+    return next((up / FILE_NAME for up in (here, *here.parents) if (up / FILE_NAME).is_file()), None)
+
+
+def check_owner(path: Path, status: os.stat_result) -> None:
+    """Refuse a file that nobody named and that may be another user's.
+
+    Raises:
+        UsageError: it is not this user's or root's, or everybody may write it.
+    """
+    if system.user() is not None and (status.st_uid not in (system.user(), 0) or status.st_mode & stat.S_IWOTH):
         raise UsageError(
             f"{path} could be another user's, and may name programs to run",
             details=["expected  a file of yours or of root's, that not everybody may write"],
             hint="remove it, or make it yours: chown, chmod o-w",
         )
-    wrong = [key for key, value in read.items() if not _is_right(key, value)]
-    if wrong:
-        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=[f"expected: {', '.join(_expected())}"])
-    found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
-    return Configuration(**found)
 
 
 def _is_right(key: str, value: Any) -> bool:
+    if key in _TABLES:
+        return isinstance(value, dict)
     if key in _PATHS and isinstance(value, list):
         return all(isinstance(one, str) for one in value)
-    return key in {field.name for field in fields(Configuration)} and isinstance(value, str)
+    return key in _names() and isinstance(value, str)
 
 
 def _paths(value: str | list[str], file: Path) -> tuple[Path, ...]:
     return tuple(file.parent / one for one in ([value] if isinstance(value, str) else value))
 
 
+def _names() -> list[str]:
+    return [each.name for each in fields(Configuration) if each.name not in (*_TABLES, "file")]
+
+
 def _expected() -> list[str]:
-    names = (field.name for field in fields(Configuration))
-    return [f'{name} = ["..", ".."]' if name in _PATHS else f'{name} = ".."' for name in names]
+    texts = [f'{name} = ["..", ".."]' if name in _PATHS else f'{name} = ".."' for name in _names()]
+    return [*texts, *(f"[{name}]" for name in _TABLES)]

@@ -111,9 +111,13 @@ class MismatchError(MtoolError):
 
 
 class DeviceError(MtoolError):
-    """The device reported a fault or an error status."""
+    """The device reported a fault or an error status; `operator` is the number of the one that ran, if it is known."""
 
     exit_code = 10
+
+    def __init__(self, what: str, *, details: Sequence[str] = (), hint: str = "", operator: int | None = None) -> None:
+        super().__init__(what, details=details, hint=hint)
+        self.operator = operator
 
 
 _TRY: Mapping[int, str] = {

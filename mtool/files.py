@@ -8,10 +8,12 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
+from mtool import system
 from mtool.errors import UsageError, of_os_error
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = system.NEW | system.NO_LINK
 _RIGHTS = 0o666  # less the umask
 
 
@@ -49,14 +51,29 @@ def append_line(path: Path, line: bytes) -> None:
     """
     with _refusing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _RIGHTS)
+        handle = os.open(
+            path,
+            os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0),
+            _RIGHTS,
+        )
         with open(handle, "r+b", buffering=0) as file:  # noqa: PTH123
             is_plain = stat.S_ISREG(os.fstat(handle).st_mode)
             size = file.seek(0, os.SEEK_END) if is_plain else 0
-            is_cut = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            is_cut = size > 0 and system.read_at(handle, 1, size - 1) != b"\n"
             file.write((b"\n" if is_cut else b"") + line + b"\n")
             if is_plain:
                 os.fsync(handle)
+
+
+def open_log(path: Path) -> IO[str]:
+    """Open a file that a person named for a log, which is there line by line while it is written; close it.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    check_writable(path)
+    with _refusing(path):
+        return path.open("w", encoding="utf-8", errors="backslashreplace", buffering=1)
 
 
 def check_writable(path: Path, read: Iterable[Path | None] = (), *, makes_folder: bool = False) -> None:
@@ -118,8 +135,8 @@ def _refusing(path: Path) -> Iterator[None]:
         raise UsageError(error.what, details=details, hint=error.hint) from None
 
 
-def create(name: str, data: bytes, folder: int) -> None:
-    """Create a new file in an open folder and write all of it.
+def create(name: str, data: bytes, folder: int | None) -> None:
+    """Create a new file in an open folder, or, without a folder, at a path, and write all of it.
 
     Raises:
         OSError: it is there already, or it can't be written; then there is no file.
@@ -185,7 +202,7 @@ def _check_special(target: Path) -> None:
 def _has_open(target: Path) -> bool:
     """Return whether this process has a file open, for instance as its standard output."""
     there = target.stat()
-    for descriptor in Path("/dev/fd").iterdir():
+    for descriptor in Path("/dev/fd").iterdir() if Path("/dev/fd").is_dir() else ():
         with contextlib.suppress(OSError):  # the descriptor of this very list
             if os.path.samestat(os.fstat(int(descriptor.name)), there):
                 return True
@@ -194,8 +211,9 @@ def _has_open(target: Path) -> bool:
 
 def _write_special(target: Path, data: bytes) -> None:
     _check_special(target)
-    handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)  # no wait for a reader, a modem
-    os.set_blocking(handle, True)
+    handle = os.open(target, os.O_WRONLY | system.NO_WAIT | system.NO_TERMINAL)  # no wait for a reader, a modem
+    if system.NO_WAIT:
+        os.set_blocking(handle, True)
     with open(handle, "wb", buffering=0) as file:  # noqa: PTH123
         while data:
             data = data[file.write(data) :]

@@ -1,26 +1,23 @@
 """One user at a time for each device and each project folder: a lock that ends with its process, however that ends.
 
-Locks are files in a folder of the user's own, so that no other user can put a link in their place.
+Locks are files (mtool/lock_files.py) in a folder of the user's own: no other user can put a link in their place.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import logging
 import os
 import re
-import stat
-import tempfile
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import resources
-from mtool.errors import BoardError, UsageError, of_os_error
+from mtool.errors import BoardError, UsageError
+from mtool.lock_files import Taken, take
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +47,8 @@ class Lock:
         self._release: Callable[[], object] | None = None
         if not device:
             return
-        taken = _take(os.path.realpath(device) if device.startswith("/") else device)
-        if isinstance(taken, _Taken):
+        taken = _take(_called(device))
+        if isinstance(taken, Taken):
             self._release = weakref.finalize(self, taken.release)
         elif taken != str(os.getpid()):
             raise BoardError(
@@ -120,10 +117,11 @@ def folder(path: Path, *, patience_s: float = _PATIENCE_S) -> Iterator[None]:
         time.sleep(_POLL_S)
     kept = _kept.get()
     with contextlib.ExitStack() as here:
-        if isinstance(taken, _Taken):
+        if isinstance(taken, Taken):
             held = here if kept is None else kept
             held.callback(taken.release)
-            held.callback(_handles.reset, _handles.set((*_handles.get(), taken.handle)))
+            inherited = () if taken.handle is None else (taken.handle,)
+            held.callback(_handles.reset, _handles.set((*_handles.get(), *inherited)))
         yield
 
 
@@ -143,7 +141,7 @@ def file(path: Path) -> Iterator[None]:
         )
     kept = _kept.get()
     with contextlib.ExitStack() as here:
-        if isinstance(taken, _Taken):
+        if isinstance(taken, Taken):
             (here if kept is None else kept).callback(taken.release)
         yield
 
@@ -157,90 +155,16 @@ def handles() -> tuple[int, ...]:
     return _handles.get()
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """A lock that this process holds: its file, and the handle that the lock ends with."""
-
-    path: Path
-    handle: int
-
-    def release(self) -> None:
-        with contextlib.suppress(OSError):
-            self.path.unlink()
-        os.close(self.handle)
-
-
-def _take(what: str) -> _Taken | str:
+def _take(what: str) -> Taken | str:
     """Lock what is named, or return the number of the process that holds it."""
     known = hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:16]
-    name = re.sub(r"[^A-Za-z0-9]+", "-", what)[-_READABLE:].strip("-") + f"-{known}.lock"
-    path, own = _own_folder()
-    try:
-        while True:
-            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own)
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-                os.close(handle)
-                raise UsageError(f"{path / name} is not a lock of mtool's", hint="remove it")
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.pread(handle, 64, 0).decode(errors="replace").strip()
-                os.close(handle)
-                return holder
-            if os.fstat(handle).st_nlink == 1:
-                break
-            os.close(handle)  # who held it has removed it meanwhile
-        held = _Taken(path / name, handle)
-        try:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        except OSError:  # a full disk. Without its number this process would wait for itself
-            held.release()
-            raise
-        return held
-    except OSError as failed:
-        raise of_os_error(failed, f"{path / name} can't be locked") from None
-    finally:
-        os.close(own)
+    return take(re.sub(r"[^A-Za-z0-9]+", "-", what)[-_READABLE:].strip("-") + f"-{known}.lock")
 
 
-def _own_folder() -> tuple[Path, int]:
-    """Return the folder of locks and a handle to it: the first that is this user's own, or can be.
-
-    Raises:
-        UsageError: there is none.
-    """
-    refused = []
-    for above, path in _candidates():
-        try:
-            if above is not None and above.stat().st_uid != os.geteuid():
-                raise PermissionError(0, f"{above} belongs to another user")
-            with contextlib.suppress(FileExistsError):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.mkdir(mode=0o700)
-            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError as failed:
-            refused.append(f"{path}: {failed.strerror or failed}")
-            continue
-        found = os.fstat(handle)
-        if found.st_uid == os.geteuid():
-            if stat.S_IMODE(found.st_mode) != 0o700:
-                os.fchmod(handle, 0o700)
-            return path, handle
-        os.close(handle)
-        refused.append(f"{path}: it belongs to another user")
-    raise UsageError("there is no folder for locks", details=refused, hint="set XDG_STATE_HOME to a folder of your own")
-
-
-def _candidates() -> Iterator[tuple[Path | None, Path]]:
-    """Yield folders for locks, best first, each with what above it has to be this user's own."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime.startswith("/"):
-        yield Path(runtime), Path(runtime) / "mtool"
-    state = resources.state_folder()
-    if state is not None:
-        there = next(above for above in state.parents if os.path.exists(above))  # noqa: PTH110 - asks no rights
-        yield there, state / "locks"
-    with contextlib.suppress(FileNotFoundError):
-        yield None, Path(tempfile.gettempdir()) / f"mtool-{os.geteuid()}"
+def _called(device: str) -> str:
+    """Return the one name of a device that has several: a path's target, a port of Windows, macOS's two of a port."""
+    if re.fullmatch(r"(?i)com\d+", device):
+        return device.upper()
+    if device.startswith("/dev/tty.") and sys.platform == "darwin":
+        return "/dev/cu." + device.removeprefix("/dev/tty.")
+    return os.path.realpath(device) if device.startswith("/") else device

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from mtool import formulas
+from mtool import invalid as problems
 from mtool.boards import Board
 from mtool.errors import UsageError, of_os_error
 from mtool.escaping import plain
@@ -246,17 +247,21 @@ class Project(Strict):
 
     `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
     to its ELF (or host executable), relative to the project folder and below its `build`. `model` is the folder of
-    the model's own files, relative likewise.
+    the model's own files, relative likewise. `levels` has the files that are compiled at an optimisation level of their
+    own, and the compiler's option for it. `program` is the folder of a user's own program, which is the standalone
+    firmware then, relative likewise, outside of the project folder; empty: the template's.
     """
 
     template: str
-    builder: Literal["host", "cmake", "west", "arduino"]
+    builder: Literal["host", "cmake", "west", "arduino", "zig"]
     transport: Literal["process", "emulator", "serial"]
     board: Board
     build_hash: str
     options: dict[str, str]
     firmware: dict[str, Annotated[Inside, Field(pattern=r"^build/")]]
     model: Inside = "model"
+    levels: dict[Inside, Literal["-O2", "-O3", "-Os"]] = {}
+    program: str = ""
 
 
 class Manifest(Strict):
@@ -347,7 +352,7 @@ def load(folder: Path) -> Manifest:
             )
         return Manifest.model_validate_json(path.read_bytes())
     except ValidationError as invalid:
-        details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
+        details = problems.lines(invalid, 5)
         raise UsageError(f"{path} is not a manifest of schema 1", details=details, hint="build it again") from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None

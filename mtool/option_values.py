@@ -9,6 +9,9 @@ Io = Literal["arena", "external"]
 Partial = Literal["auto", "never", "always"]
 """Whether operators may be computed a few rows at a time."""
 
+Order = Literal["auto", "written"]
+"""The order of the operators: of the smallest arena that is found, or as the model has it."""
+
 Rounding = Literal["onnx", "tflite"]
 """The rounding of integers: as ONNX says, or as TFLite's reference kernels do it."""
 
@@ -27,11 +30,23 @@ Executor = Literal["aot", "graph", "graph-host"]
 Weights = Literal["auto", "text"]
 """Whether large constants lie in a file of bytes where the toolchain can take one in, or all of them in C."""
 
+Level = Literal["O2", "O3", "Os"]
+"""The compiler's optimisation level of a file."""
+
+LEVEL = "opt"
+"""The knob that every schedule has, its level: --schedule pw_2=dsp_pointwise:opt=O3."""
+
+WEIGHTS = "weights"
+"""The knob that every schedule has, the memory of its constants: --schedule pw_2=dsp_pointwise:weights=ram."""
+
 Objective = Literal["auto", "time", "cycles", "instructions"]
 """What tuning makes small: time by the board's timer, instructions that an emulator counts, estimated cycles."""
 
-Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf"]
+Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "idf-component", "cmsis-pack", "mlf"]
 """What `compile` writes: the C alone, or a package of an ecosystem."""
+
+ProjectType = Literal["standalone", "host-driven", "mlperftiny"]
+"""What a project of a user's own is: a program around the model, a model driven by a host, EEMBC's benchmark."""
 
 Method = Literal["minmax", "entropy", "percentile"]
 """The method by which quantisation finds an activation's range."""
@@ -59,3 +74,24 @@ FLASH_RUNNERS: Mapping[str, str] = {
     "command": "by_command.ByCommand",
 }
 """The flash runners by name, each with its module in mtool.flash and its class."""
+
+FLASH_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "west": ("runner",),
+    "openocd": ("config",),
+    "pyocd": ("target", "pack"),
+    "st-flash": ("address",),
+    "stm32cubeprogrammer": ("port", "loader"),
+    "nrfutil": ("core",),
+    "nrfjprog": ("family",),
+    "jlink": ("device", "interface", "speed"),
+    "avrdude": ("part", "programmer", "baud"),
+    "bossac": ("offset", "touch"),
+    "dfu-util": ("id", "alt", "address"),
+    "picotool": (),
+    "uf2": ("volume", "family"),
+    "esptool": ("chip", "address", "baud"),
+    "arduino-cli": (),
+    "gdb": (),
+    "command": ("run",),
+}
+"""The settings of each flash runner, which its module describes."""

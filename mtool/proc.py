@@ -1,17 +1,14 @@
 """Run an external program: the only place in mtool that starts one to completion."""
 
-import contextlib
 import logging
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import locks
+from mtool import locks, system
 from mtool.errors import BuildError, MtoolError, of_os_error
 
 log = logging.getLogger(__name__)
@@ -86,6 +83,32 @@ def run(
     return completed
 
 
+def interactive(argv: Sequence[str], *, output: int | None = None) -> int:
+    """Run a program in this terminal, which is its own until it ends, and return its exit code; Ctrl-C is for it alone.
+
+    Args:
+        argv: the program and its arguments.
+        output: the file descriptor of its standard output; None: this process's.
+
+    Raises:
+        BuildError: it can't be started.
+    """
+    log.debug("run %s", " ".join(argv))
+    try:
+        process = subprocess.Popen(list(argv), stdout=output)
+    except OSError as failed:
+        raise BuildError(f"{argv[0]} can't be run", details=[of_os_error(failed).what]) from None
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+
 def _finished(
     argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, timeout_s: float
 ) -> tuple[int, bytes]:
@@ -103,8 +126,7 @@ def _finished(
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        system.kill_group(process)
         process.communicate()
         raise
     return process.returncode, output

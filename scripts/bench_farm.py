@@ -1,6 +1,9 @@
 """What a rack gives and takes, with boards that are stood in for: docs/farm.md.
 
-scripts/bench_farm.py [--workers 8] [--boards 8] [--factor 5]
+scripts/bench_farm.py [--workers 8] [--boards 8] [--factor 5] [--terminals]
+
+With --terminals the boards are those of tests/tuning/simulated_board.py, behind pseudo-terminals: real firmware, driven
+by real `mtool worker`s over the real protocol at 115,200 baud; what they run is compiled beforehand.
 
 They wait as flashing (4 s) and a line of 115,200 baud (20 ms a call) would, times the factor, so that waiting is what
 takes the time even where 64 boards share a computer of two cores. First one board, then all, then all with two workers
@@ -20,6 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+import bench_terminals as terminals  # noqa: E402
 
 from mtool.tuned import log as tuning_log  # noqa: E402
 from mtool.tuned.record import digest  # noqa: E402
@@ -108,8 +113,13 @@ def main() -> None:
     options.add_argument("--workers", type=int, default=8)
     options.add_argument("--boards", type=int, default=8, help="of each worker")
     options.add_argument("--factor", type=float, default=5.0, help="of all times that are waited")
+    options.add_argument("--terminals", action="store_true", help="simulated boards behind pseudo-terminals")
     given = options.parse_args()
     count = given.workers * given.boards
+    if given.terminals:
+        with tempfile.TemporaryDirectory() as folder:
+            terminals.bench(Path(folder), given.workers, given.boards, given.factor)
+        return
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         spaces = spaces_of(here)

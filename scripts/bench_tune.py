@@ -37,8 +37,9 @@ Written by `make bench-tune`; don't edit it. The models of MLPerf Tiny in int8 (
 boards: cycles of a Cortex-M4 and M7 as [cycles.md](cycles.md) estimates them, else instructions as QEMU counts them.
 "Default" is what the cost model chooses, "tuned" what was fastest in the whole model; both give the same outputs, and a
 plan that is slower than the default ends the script with an error. Where a model has more candidates than are tried,
-those come first that may gain most by the estimate. CPU seconds are mtool's, the compiler's and the emulator's,
-of the search and of the whole plans.
+those come first that may gain most by the estimate. A row with one firmware is older than other builds (`-O3`,
+`-Os`), which a row with two has among its candidates. CPU seconds are
+mtool's, the compiler's and the emulator's, of the search and of the whole plans.
 
 | model | board | counts | tasks | candidates tried | failed | firmwares | default | tuned | saved | arena | CPU s |
 |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|

@@ -22,13 +22,14 @@ Written from the commands themselves (`make commands`); don't edit it. `mtool CO
 terminal, and `mtool --install-completion` lets a shell complete commands, options, boards and flash runners.
 
 Every command takes `--json` (the result as JSON), `-v` and `-q` (say more, or nothing but results and errors), before
-its name or behind it. An exit code says what kind an error is:
+its name or behind it; and behind it `--boards FILE` (boards of your own: [add a board](add-a-board.md)). An exit code
+says what kind an error is:
 
 | code | meaning |
 |---:|---|
 """
 SHARED = "Options of several commands"
-COMMON = {"--json", "--verbose", "--quiet"}
+COMMON = {"--json", "--verbose", "--quiet", "--boards"}
 
 Row = tuple[str, str]
 

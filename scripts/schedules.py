@@ -29,7 +29,9 @@ every setting of every knob, is tested against portable C.
 
 A knob is a parameter of a schedule that may be turned for a node. Its default stands first; `auto` leaves the choice to
 the schedule's own estimate. Another schedule, or a setting, is asked for by the node's name, which stands in the
-generated C and in `mtool.json`:
+generated C and in `mtool.json`. `opt` is a knob of every schedule: `O2`, `O3` or `Os`, the compiler's optimisation
+level of the operator, which then lies in a file of its own (`<model>_O3.c`); so is `weights`: with `ram` its constants
+lie there. `auto` is what holds for the rest of the model. [tune.md](tune.md) has what they give:
 
     mtool bench --board mps2_an386 model.onnx --schedule pw_2=dsp_pointwise:unroll=16
     mtool.compile("model.onnx", board="mps2_an386", options=mtool.Options(

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from mtool import proc
+from mtool import files, proc
 from mtool.build import ninja
-from mtool.errors import BuildError
+from mtool.build.toolchains import NotReady
 from mtool.manifest import Manifest, Project
 
 PROGRAM = "arduino-cli"
@@ -24,7 +24,8 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     """Build firmware kinds of a sketch.
 
     Raises:
-        BuildError: the board's core is missing, or the compiler or the linker failed.
+        NotReady: the board's core is missing.
+        BuildError: the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
     """
     assert manifest.project is not None
@@ -32,13 +33,21 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         done = proc.run(argv, what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
         if done.returncode != 0 and _NO_CORE.search(done.output):
             core = ":".join(argv[argv.index("--fqbn") + 1].split(":")[:2])
-            raise BuildError(
+            raise NotReady(
                 f"the Arduino core {core} is not installed",
                 details=["$ " + " ".join(argv), *done.output.strip().splitlines()[-3:]],
                 hint=f"{PROGRAM} core update-index, then: {PROGRAM} core install {core}",
             )
         if done.returncode != 0:
             raise ninja.failure(done, manifest)
+    if manifest.project.program and "standalone" in kinds:
+        _rename(folder / manifest.project.firmware["standalone"], Path(manifest.project.program).name)
+
+
+def _rename(elf: Path, sketch: str) -> None:
+    """Give the products of a user's own sketch the names of the standalone firmware."""
+    for made in elf.parent.glob(f"{sketch}.ino.*"):
+        files.write(elf.with_name(elf.name.partition(".")[0] + made.name.removeprefix(sketch)), made.read_bytes())
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
@@ -47,6 +56,18 @@ def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
     # Without contraction a float result is the same on every machine.
     exact = ["--build-property", "compiler.c.extra_flags=-ffp-contract=off"]
     return [
-        [PROGRAM, "compile", "--fqbn", fqbn, "--libraries", "libraries", "--build-path", f"build/{kind}", *exact, kind]
+        [
+            PROGRAM,
+            "compile",
+            "--fqbn",
+            fqbn,
+            "--libraries",
+            "libraries",
+            "--build-path",
+            f"build/{kind}",
+            *exact,
+            sketch,
+        ]
         for kind in kinds
+        for sketch in [project.program if kind == "standalone" and project.program else kind]
     ]

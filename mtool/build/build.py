@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import files, filetree, locks, manifest
-from mtool.build import arduino, cmake, foreign, host, placement, toolchains, west
+from mtool.build import arduino, cmake, foreign, host, placement, toolchains, west, zig
 from mtool.errors import BuildError, UsageError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Project
@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 BUILD_FOLDER = "build"
 _MARK = ".mtool"  # a file in it, where mtool made it
+_STANDALONE = "standalone"  # the kind that a user's own program is
 
 
 def board_compiler(folder: Path, project: Project) -> toolchains.Found:
@@ -36,19 +37,22 @@ class Builder:
         needs: the toolchains (mtool/build/toolchains.py) that it wants besides the compiler.
         compiler: takes the project folder and the project, and returns what compiles it: its version decides, with
             the project's files, whether a firmware is up to date.
+        whole_framework: each kind of firmware compiles the whole framework, which takes minutes.
     """
 
     build: Callable[[Path, Manifest, Sequence[str]], None]
     commands: Callable[[Project, Sequence[str]], list[list[str]]]
     needs: tuple[str, ...] = ()
     compiler: Callable[[Path, Project], toolchains.Found] = board_compiler
+    whole_framework: bool = False
 
 
 BUILDERS: Mapping[str, Builder] = {
     "host": Builder(host.build, host.commands),
     "cmake": Builder(cmake.build, cmake.commands, ("cmake",)),
     "arduino": Builder(arduino.build, arduino.commands, (), arduino.compiler),
-    "west": Builder(west.build, west.commands, ("cmake",), west.compiler),
+    "zig": Builder(zig.build, zig.commands),
+    "west": Builder(west.build, west.commands, ("cmake",), west.compiler, whole_framework=True),
 }
 
 
@@ -118,6 +122,8 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
     compiler = builder.compiler(folder, project)
     key = _key(folder, compiler)
     stale = [kind for kind in kinds if not _is_current(folder, project, kind, key)]
+    if project.program and _STANDALONE in kinds and _STANDALONE not in stale:
+        stale.append(_STANDALONE)  # whose sources may be anywhere: the builder itself knows what of it is stale
     if stale:
         _take_build_folder(folder / BUILD_FOLDER, project)
         for name in builder.needs:
@@ -146,6 +152,22 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
     )
     log.info("build: %.2f s, %s", built.seconds, "up to date" if built.up_to_date else built.toolchain)
     return built
+
+
+def builds_whole_framework(builder: str) -> bool:
+    """Return whether a builder compiles its whole framework for each kind of firmware, which takes minutes."""
+    return BUILDERS[builder].whole_framework
+
+
+def is_up_to_date(folder: Path, kinds: Sequence[str]) -> bool:
+    """Return whether a project's firmware of these kinds is built, and nothing has changed since.
+
+    Raises:
+        MtoolError: the folder holds no project, or its compiler is not there.
+    """
+    project = _project_of(manifest.load(folder), folder)
+    key = _key(folder, BUILDERS[project.builder].compiler(folder, project))
+    return all(_is_current(folder, project, kind, key) for kind in kinds)
 
 
 def _check_folder(path: Path) -> None:

@@ -165,7 +165,8 @@ def _read(elf: Path) -> tuple[list[_Section], list[_Symbol]]:
                     section.name,
                     section["sh_addr"],
                     section["sh_size"],
-                    bool(section["sh_flags"] & SH_FLAGS.SHF_WRITE),
+                    section.name == STACK_SECTION
+                    or bool(section["sh_flags"] & SH_FLAGS.SHF_WRITE),  # lld has it for reading
                     section["sh_type"] != "SHT_NOBITS",
                 )
                 for section in parsed.iter_sections()

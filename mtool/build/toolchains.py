@@ -3,15 +3,24 @@
 Names of packages are Debian's and Ubuntu's; the commands work on both.
 """
 
+import importlib.metadata
+import importlib.util
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import proc
+from mtool import distribution, proc
 from mtool.errors import BuildError
 
 _VERSION_TIMEOUT_S = 20.0
+_HOST = "cc"
+_OTHERS = ("gcc", "clang")
+
+
+class NotReady(BuildError):
+    """A tool is there, but not what it builds a board with (a core, a platform), and it could not get that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,8 @@ class Toolchain:
         programs: looked for on PATH, all of them.
         install: the command that installs it.
         needs: a file that the compiler must find ("picolibc.specs"), or "".
+        is_package: it is a Python package of that name, beside this one.
+        instead: a board that needs no such program, or "".
     """
 
     name: str
@@ -31,6 +42,8 @@ class Toolchain:
     programs: tuple[str, ...]
     install: str
     needs: str = ""
+    is_package: bool = False
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +63,7 @@ ALL = {
             "west",
             "Zephyr projects",
             ("west", "dtc"),
-            "pip install 'mtool[zephyr]' && sudo apt-get install device-tree-compiler picolibc-arm-none-eabi",
+            f"{distribution.install('zephyr')} && sudo apt-get install device-tree-compiler picolibc-arm-none-eabi",
         ),
         Toolchain(
             "cmake", "bare-metal and Zephyr projects", ("cmake", "ninja"), "sudo apt-get install cmake ninja-build"
@@ -61,6 +74,7 @@ ALL = {
             ("arm-none-eabi-gcc",),
             "sudo apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi",
             needs="libc.a",
+            instead="sim_m4",
         ),
         Toolchain(
             "avr-gcc",
@@ -74,6 +88,7 @@ ALL = {
             ("riscv64-unknown-elf-gcc",),
             "sudo apt-get install gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
             needs="picolibc.specs",
+            instead="sim_rv32",
         ),
         Toolchain(
             "qemu-system-arm", "emulated Arm boards", ("qemu-system-arm",), "sudo apt-get install qemu-system-arm"
@@ -90,13 +105,36 @@ ALL = {
             ("qemu-system-riscv64",),
             "sudo apt-get install qemu-system-misc",
         ),
+        Toolchain(
+            "ziglang",
+            "the boards sim_*: a C compiler from PyPI",
+            ("ziglang",),
+            distribution.install("emulator"),
+            is_package=True,
+        ),
+        Toolchain(
+            "unicorn",
+            "the boards sim_*: an emulator from PyPI",
+            ("unicorn",),
+            distribution.install("emulator"),
+            is_package=True,
+        ),
+        Toolchain(
+            "simavr", "emulated AVR boards", ("cc",), "sudo apt-get install libsimavr-dev gcc", needs="libsimavr.so"
+        ),
         Toolchain("qemu-system-i386", "emulated PCs", ("qemu-system-i386",), "sudo apt-get install qemu-system-x86"),
     )
 }
 
 
 def check(toolchain: Toolchain) -> Found:
-    """Return what is installed of a toolchain. Runs its first program for the version."""
+    """Return what is installed of a toolchain. Runs its first program for the version, if it is a program."""
+    if toolchain.is_package:
+        if importlib.util.find_spec(toolchain.name) is None:
+            return Found(toolchain, "", (toolchain.name,))
+        return Found(toolchain, importlib.metadata.version(toolchain.name), ())
+    if toolchain.name == _HOST and shutil.which(_HOST) is None and (other := compiler_here(_HOST)) != [_HOST]:
+        return Found(toolchain, _version(_output([*other, "--version"])), ())
     missing = [program for program in toolchain.programs if shutil.which(program) is None]
     program = toolchain.programs[0]
     if program in missing:
@@ -123,9 +161,32 @@ def require(name: str) -> Found:
         raise BuildError(
             f"{' and '.join(found.missing)} is not installed",
             details=[f"needed for: {toolchain.purpose}"] if toolchain.purpose else [],
-            hint=toolchain.install,
+            hint=toolchain.install
+            + (f"; or with nothing but pip: --board {toolchain.instead}" if toolchain.instead else ""),
         )
     return found
+
+
+def compiler_here(name: str) -> list[str]:
+    """Return how a compiler is called here: for a missing `cc`, gcc, clang or that of ziglang stand in."""
+    if name != _HOST or shutil.which(name) is not None:
+        return [name]
+    other = next((program for program in _OTHERS if shutil.which(program) is not None), "")
+    if other:
+        return [other]
+    return [str(zig()), "cc", "-fno-sanitize=all"] if importlib.util.find_spec("ziglang") is not None else [name]
+
+
+def zig() -> Path:
+    """Return the program of the package ziglang.
+
+    Raises:
+        BuildError: it is not installed.
+    """
+    require("ziglang")
+    found = importlib.util.find_spec("ziglang")
+    assert found is not None and found.submodule_search_locations
+    return Path(found.submodule_search_locations[0]) / ("zig.exe" if sys.platform == "win32" else "zig")
 
 
 def _version(text: str) -> str:
@@ -136,4 +197,4 @@ def _version(text: str) -> str:
 
 
 def _output(argv: list[str]) -> str:
-    return proc.run(argv, what=f"{argv[0]} {argv[1]}", timeout_s=_VERSION_TIMEOUT_S).output.strip()
+    return proc.run(argv, what=" ".join(argv), timeout_s=_VERSION_TIMEOUT_S).output.strip()

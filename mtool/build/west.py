@@ -6,30 +6,23 @@ the toolchain; without it and without a Zephyr SDK, the board's own compiler (bo
 Products: `build/<kind>/zephyr/zephyr.elf`, `.bin`, `.hex`; native_sim's program is `zephyr.exe`.
 """
 
-import configparser
 import os
 import re
 import shutil
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mtool import proc
+from mtool import proc, zephyr
 from mtool.build import cmake, ninja, toolchains
 from mtool.build.toolchains import Found, Toolchain
-from mtool.errors import BuildError, UsageError
+from mtool.errors import MtoolError, UsageError
 from mtool.manifest import Manifest, Project
 
 _TIMEOUT_S = 1800.0
 _TEMPLATE = "zephyr"
-
-# What Zephyr calls the compilers that it can take from the system, and the variable that says where one is installed:
-# {prefix} is the compiler's path without its last word, {folder} the folder above its bin.
-_VARIANTS: Mapping[str, tuple[str, str, str]] = {
-    "arm-none-eabi-gcc": ("gnuarmemb", "GNUARMEMB_TOOLCHAIN_PATH", "{folder}"),
-    "riscv64-unknown-elf-gcc": ("cross-compile", "CROSS_COMPILE", "{prefix}"),
-    "cc": ("host", "", ""),
-}
+_BYTES_OF_32_BITS = 4
 
 
 def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
@@ -45,10 +38,30 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     proc.find(program(), hint=toolchains.ALL["west"].install)
     env = environment(folder, manifest.project)
     for kind in kinds:
-        argv = command(manifest.project, kind, configured=_is_configured(folder / "build" / kind, folder, env))
+        place = folder / "build" / kind
+        configured = _is_configured(place, folder, env)
+        if not configured:  # west wipes what CMake's cache tells of; Kconfig goes on from its last answers
+            (place / "zephyr" / ".config").unlink(missing_ok=True)
+        argv = command(manifest.project, kind, configured=configured)
         done = proc.run(argv, what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, env=env, check=False)
         if done.returncode != 0:
-            raise ninja.failure(done, manifest)
+            # What failed may be remembered, such as a missing C library: without this file it is configured anew.
+            (place / "build.ninja").unlink(missing_ok=True)
+            raise _failure(done, manifest, place)
+
+
+def _failure(done: proc.Completed, manifest: Manifest, build_folder: Path) -> MtoolError:
+    """Return the error of a build: one of Zephyr's with a known cause, or what Ninja's output tells."""
+    assert manifest.project is not None
+    known = zephyr.explain(
+        done.output,
+        tree=zephyr.base(build_folder),
+        board=board_name(manifest.project),
+        modules=zephyr.modules_in(build_folder),
+        roots=zephyr.roots().get("BOARD_ROOT", ()),
+        compiler=manifest.project.board.toolchain,
+    )
+    return known or ninja.failure(done, manifest)
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
@@ -67,6 +80,23 @@ def command(project: Project, kind: str, *, configured: bool) -> list[str]:
     Raises:
         UsageError: boards.yaml has no Zephyr name for the board.
     """
+    board = board_name(project)
+    argv = [program(), "build", "-d", f"build/{kind}"]
+    if configured:
+        return argv
+    argv += ["-p", "always", "-b", board]
+    further = [f"-D{name}={';'.join(map(str, paths))}" for name, paths in zephyr.roots().items()]
+    # prj.conf is the host-driven kind's; another has prj_<kind>.conf.
+    further += [] if kind == "host_driven" else [f"-DFILE_SUFFIX={kind}"]
+    return [*argv, "--", *further] if further else argv
+
+
+def board_name(project: Project) -> str:
+    """Return Zephyr's name of a project's board.
+
+    Raises:
+        UsageError: its entry has none.
+    """
     board = project.board.templates.get(project.template, project.board.templates.get(_TEMPLATE))
     if board is None:
         raise UsageError(
@@ -74,12 +104,9 @@ def command(project: Project, kind: str, *, configured: bool) -> list[str]:
             details=[f"its templates: {', '.join(project.board.templates)}"],
             hint="add it to the board's entry in boards.yaml: templates: {zephyr: NAME}",
         )
-    argv = [program(), "build", "-d", f"build/{kind}"]
-    if configured:
-        return argv
-    argv += ["-p", "always", "-b", board]
-    # prj.conf is the host-driven kind's; another has prj_<kind>.conf.
-    return argv if kind == "host_driven" else [*argv, "--", f"-DFILE_SUFFIX={kind}"]
+    if struct.calcsize("P") == _BYTES_OF_32_BITS:  # this computer's own programs are of 32 bits
+        return str(project.board.port.get("zephyr_32", board))
+    return board
 
 
 def program() -> str:
@@ -94,34 +121,11 @@ def environment(folder: Path, project: Project) -> dict[str, str]:
     Raises:
         BuildError: there is no Zephyr tree, or the board's compiler is missing.
     """
-    env = {**os.environ, "ZEPHYR_BASE": str(base(folder))}
-    named = "ZEPHYR_TOOLCHAIN_VARIANT" in env or "ZEPHYR_SDK_INSTALL_DIR" in env or _has_sdk()
-    if not named and project.board.toolchain in _VARIANTS:
+    env = {**os.environ, "ZEPHYR_BASE": str(zephyr.base(folder))}
+    named = "ZEPHYR_TOOLCHAIN_VARIANT" in env or zephyr.has_sdk()
+    if not named and project.board.toolchain in zephyr.VARIANTS:
         toolchains.require(project.board.toolchain)
-        variant, name, value = _VARIANTS[project.board.toolchain]
-        env["ZEPHYR_TOOLCHAIN_VARIANT"] = variant
-        if name:
-            path = Path(proc.find(project.board.toolchain, hint=""))
-            env[name] = value.format(prefix=str(path).removesuffix("gcc"), folder=path.resolve().parents[1])
-    return env
-
-
-def base(folder: Path) -> Path:
-    """Return the Zephyr tree: what ZEPHYR_BASE names, else that of the west workspace around `folder`.
-
-    Raises:
-        BuildError: there is none, or it is not a Zephyr tree.
-    """
-    named = os.environ.get("ZEPHYR_BASE", "")
-    found = Path(named) if named else _of_workspace(folder.resolve())
-    if found is None or not (found / "VERSION").is_file():
-        where = f"ZEPHYR_BASE names {named}, which has no VERSION" if named else ""
-        raise BuildError(
-            "there is no Zephyr tree",
-            details=[where or f"ZEPHYR_BASE is not set, and {folder} lies in no west workspace"],
-            hint="set ZEPHYR_BASE to the folder zephyr of your west workspace; make one with: west init && west update",
-        )
-    return found
+    return {**env, **zephyr.variant_of(project.board.toolchain)}
 
 
 def compiler(folder: Path, project: Project) -> Found:
@@ -131,28 +135,13 @@ def compiler(folder: Path, project: Project) -> Found:
         BuildError: there is no Zephyr tree, or nothing that Zephyr could build with.
     """
     env = environment(folder, project)
-    fields = dict(re.findall(r"^(\w+) *= *(\S*)", (Path(env["ZEPHYR_BASE"]) / "VERSION").read_text(), re.MULTILINE))
-    version = ".".join(fields.get(key, "0") for key in ("VERSION_MAJOR", "VERSION_MINOR", "PATCHLEVEL"))
+    version = zephyr.version(Path(env["ZEPHYR_BASE"]))
     chosen = env.get("ZEPHYR_TOOLCHAIN_VARIANT", "the Zephyr SDK")
-    if chosen == _VARIANTS.get(project.board.toolchain, ("", "", ""))[0]:
+    if chosen == zephyr.VARIANTS.get(project.board.toolchain, ("", "", ""))[0]:
         own = toolchains.require(project.board.toolchain)
         chosen = f"{own.toolchain.name} {own.version}"
-    return Found(Toolchain("Zephyr", "", (), ""), f"{version} with {chosen}", ())
-
-
-def _has_sdk() -> bool:
-    """Return whether a Zephyr SDK has registered itself with CMake, which is where Zephyr looks for one."""
-    return any((Path.home() / ".cmake" / "packages" / "Zephyr-sdk").glob("*"))
-
-
-def _of_workspace(folder: Path) -> Path | None:
-    for top in (folder, *folder.parents):
-        config = top / ".west" / "config"
-        if config.is_file():
-            read = configparser.ConfigParser()
-            read.read(config)
-            return top / read.get("zephyr", "base", fallback="zephyr")
-    return None
+    further = "".join(f", {name} {';'.join(map(str, paths))}" for name, paths in zephyr.roots().items())
+    return Found(Toolchain("Zephyr", "", (), ""), f"{version} with {chosen}{further}", ())
 
 
 def _is_configured(build_folder: Path, folder: Path, env: Mapping[str, str]) -> bool:
@@ -161,4 +150,16 @@ def _is_configured(build_folder: Path, folder: Path, env: Mapping[str, str]) -> 
     if not cache.is_file() or not (build_folder / "build.ninja").is_file():
         return False
     text = cache.read_text(errors="replace")
-    return f"APPLICATION_SOURCE_DIR:PATH={folder.resolve()}\n" in text and f"={env['ZEPHYR_BASE']}\n" in text
+    variant = env.get("ZEPHYR_TOOLCHAIN_VARIANT", "")
+    return (
+        f"APPLICATION_SOURCE_DIR:PATH={folder.resolve()}\n" in text
+        and f"={env['ZEPHYR_BASE']}\n" in text
+        and _cached(text, "ZEPHYR_TOOLCHAIN_VARIANT") in ("", variant or "zephyr")
+        and all(_cached(text, name) in ("", ";".join(map(str, paths))) for name, paths in zephyr.roots().items())
+    )
+
+
+def _cached(text: str, name: str) -> str:
+    """Return what CMake's cache holds of a variable; "": nothing."""
+    found = re.search(rf"^{name}:\w+=(.*)$", text, re.MULTILINE)
+    return found[1] if found else ""

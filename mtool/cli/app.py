@@ -1,12 +1,14 @@
 """The application: its commands, the options that all have, and how a command ends."""
 
+import contextlib
 import functools
 import importlib
 import inspect
 import io
 import itertools
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -17,24 +19,33 @@ from typer.exceptions import TyperException
 
 import mtool
 from mtool import locks
+from mtool.cli import own_project
 from mtool.cli.ending import INTERRUPTED, ReaderGone
+from mtool.cli.grouped import GroupedCommand
 from mtool.cli.output import Output
-from mtool.cli.parameters import Asked
+from mtool.cli.parameters import Asked, ProjectOptions
 from mtool.cli.wrong_usage import usage_error
 from mtool.errors import MtoolError, UsageError, of_os_error
 
 COMMANDS: Mapping[str, str] = {
     "doctor": "Tell what is missing here and how to install it.",
-    "boards": "List the boards, or show one in full.",
+    "boards": "List the boards, or show one in full; or write an entry for one of your own.",
     "check": "Tell what a model needs and which boards it fits; nothing is built.",
     "quantize": "Make a float model one of 8-bit integers, and tell what that loses and saves.",
     "compile": "Write a model as C, without a project.",
     "partition": "Write the parts of a model that backends claim as files for their compilers; none is run.",
+    "generate": "Compile a model and write its project; nothing is built.",
+    "new": "Begin a project of your own: a program around a model, its tests and its CI.",
+    "update": "Renew the generated folder of the project that you are in.",
     "build": "Compile a model and build its firmware.",
     "flash": "Compile, build and flash a model, and run it once.",
     "run": "Run a model on a board and show its outputs.",
     "verify": "Compare a model's outputs with a reference.",
     "bench": "Measure instructions (or time), flash, RAM, stack; estimate cycles.",
+    "monitor": "Show what a board sends: its text, its logs and the frames of the RPC, told apart.",
+    "debug": "Stop an inference under gdb, at the operator that faults or one that is named.",
+    "test": "Run the tests of the project that you are in, by pytest.",
+    "mlperf": "Measure throughput or accuracy as EEMBC's runner for MLPerf Tiny does.",
     "tune": "Measure schedules on a board and remember the fastest.",
     "worker": "Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS.",
     "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "
@@ -56,9 +67,20 @@ Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit
 """
 
 _VERSION = "--version"
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")]
+_BOARDS = "MTOOL_BOARDS"  # as mtool.boards reads it, which takes longer to load than --help may
+BoardFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--boards",
+        metavar="FILE|DIR",
+        help="Know the boards of this file too (docs/add-a-board.md); may be repeated.",
+        show_default=False,
+    ),
+]
+_common_option = functools.partial(typer.Option, rich_help_panel="Every command")
+AsJson = Annotated[bool, _common_option("--json", help="Print the result as JSON.")]
+Verbose = Annotated[int, _common_option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
+Quiet = Annotated[bool, _common_option("--quiet", "-q", help="Say nothing but results and errors.")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -131,7 +153,7 @@ def _application() -> Callable[..., Any]:
 def command_of(name: str) -> TyperCommand:
     """Import a command's module and return the command with its options."""
     app = _typer(add_completion=False)
-    command_class = getattr(importlib.import_module(f"mtool.cli.{name}"), "COMMAND_CLASS", None)
+    command_class = getattr(importlib.import_module(f"mtool.cli.{name}"), "COMMAND_CLASS", GroupedCommand)
     app.command(cls=command_class)(_with_output(load(name)))
     command = typer.main.get_command(app)
     assert isinstance(command, TyperCommand)
@@ -184,28 +206,52 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     """
     first, *own = inspect.signature(command).parameters.values()
     assert first.annotation is Output, f"{command.__name__} must take an Output first"
+    of_a_project = any(parameter.annotation is ProjectOptions for parameter in own)
+    needs_board = any(parameter.name == "board" and parameter.default is parameter.empty for parameter in own)
     common: dict[str, tuple[Any, Any]] = {
         "context": (typer.Context, inspect.Parameter.empty),
         "as_json": (AsJson, False),
         "verbose": (Verbose, 0),
         "quiet": (Quiet, False),
+        "board_files": (BoardFiles, None),
     }
 
     @functools.wraps(command)
-    def wrapped(*, context: typer.Context, as_json: bool, verbose: int, quiet: bool, **values: Any) -> None:
+    def wrapped(
+        *,
+        context: typer.Context,
+        as_json: bool,
+        verbose: int,
+        quiet: bool,
+        board_files: Sequence[str] | None,
+        **values: Any,
+    ) -> None:
         before: _Common = context.obj
         verbosity = -1 if quiet or before.quiet else verbose + before.verbose
         output = Output(command.__name__, as_json=as_json or before.as_json, verbosity=verbosity)
 
         @locks.keep_locks()
         def act() -> None:
+            given, project = values, None
+            if of_a_project:
+                given, project = own_project.filled(
+                    values,
+                    command=command.__name__,
+                    needs_board=needs_board,
+                    is_given=lambda name: _is_given(context, name),
+                )
+            folder = given.get("output_dir")
             for name, one in asked.items():
-                from mtool.cli import reading
+                from mtool.workflow import reading
 
-                values[name] = getattr(reading, one.reader)(**{each: values.pop(each) for each in one.parameters})
-            command(output, **values)
+                given[name] = getattr(reading, one.reader)(**{each: given.pop(each) for each in one.parameters})
+            if project is not None:
+                folder = folder or project.folder_for(given["board"])
+                given["options"] = project.with_program(given["options"], given["board"], folder)
+            command(output, **given)
 
-        raise typer.Exit(_end(output, act))
+        with _boards_known(board_files or ()):
+            raise typer.Exit(_end(output, act))
 
     asked: dict[str, Asked] = {}
     parameters: list[inspect.Parameter] = []
@@ -215,12 +261,34 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             asked[parameter.name] = found[0]
             parameters += _keywords(found[0].parameters)
         else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            may_lack = of_a_project and parameter.name in ("model", "board") and parameter.default is parameter.empty
+            default = None if may_lack else parameter.default
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default))
     parameters += _keywords(common)
     # typer reads a command's options from its signature.
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+@contextlib.contextmanager
+def _boards_known(paths: Sequence[str]) -> Iterator[None]:
+    """Name files of boards in MTOOL_BOARDS, where processes that a command starts find them too, until it ends."""
+    before = os.environ.get(_BOARDS)
+    if paths:
+        os.environ[_BOARDS] = os.pathsep.join([*filter(None, [before]), *(os.path.abspath(path) for path in paths)])  # noqa: PTH100
+    try:
+        yield
+    finally:
+        if paths and before is None:
+            del os.environ[_BOARDS]
+        elif before is not None:
+            os.environ[_BOARDS] = before
 
 
 def _keywords(described: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter]:

@@ -1,6 +1,7 @@
 """`mtool bench`: what a model costs on a board."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,6 +28,22 @@ def bench(
     min_repeat_ms: Annotated[
         float, typer.Option("--min-repeat-ms", min=0, help="How long a reading takes at least; --number grows for it.")
     ] = 0.0,
+    fill: parameters.Fill = "random",
+    cooldown_ms: Annotated[
+        float, typer.Option("--cooldown-ms", min=0, help="A pause between readings, for a board that grows hot.")
+    ] = 0.0,
+    repeats_to_cooldown: Annotated[
+        int, typer.Option("--repeats-to-cooldown", min=1, help="Readings between two pauses.")
+    ] = 1,
+    zero_time_limit: Annotated[
+        int, typer.Option("--zero-time-limit", min=0, help="How often --number may grow while the timer reads zero.")
+    ] = 100,
+    function: Annotated[
+        str,
+        typer.Option(
+            "--function", metavar="NAME", help="Time this operator alone, by its number in --layers or its name."
+        ),
+    ] = "",
     layers: Annotated[bool, typer.Option("--layers", help="Measure each operator by itself.")] = False,
     *,
     options: parameters.ProjectOptions,
@@ -44,13 +61,26 @@ def bench(
 ) -> None:
     """Measure instructions (or time), flash, RAM, stack; estimate cycles."""
     from mtool import boards
+    from mtool.session import Readings
 
     if clock and not cycles:
         raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
     if layers and cycles:
         raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
+    if function and (layers or cycles):
+        raise UsageError("--function is one time, --layers and --cycles are tables", hint="give one of them")
+    readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
+    if function:
+        timing = workflow.time_function(
+            model, function, board=board, readings=readings, options=options, deployment=deployment
+        )
+        out.result({"board": board, "function": function, **asdict(timing), "median": timing.median})
+        out.text(f"{function}  {timing}")
+        return
     if layers:
-        profile = workflow.bench_layers(model, board=board, repeat=repeat, options=options, deployment=deployment)
+        profile = workflow.bench_layers(
+            model, board=board, repeat=repeat, options=options, deployment=deployment, fill=fill
+        )
         _print_layers(out, profile, board)
         return
     clocks = workflow.clocks(clock or (), boards.get(board))
@@ -60,10 +90,17 @@ def bench(
         number=number,
         repeat=repeat,
         min_repeat_ms=min_repeat_ms,
+        cooldown_ms=cooldown_ms,
+        repeats_to_cooldown=repeats_to_cooldown,
+        zero_time_limit=zero_time_limit,
         options=options,
         deployment=deployment,
         cycles=cycles,
+<<<<<<< HEAD
         clocks=clocks,
+=======
+        fill=fill,
+>>>>>>> main
     )
     if cost.cycles is None:
         out.result({**cost.as_json(), **_first_run(cost)})

@@ -1,10 +1,11 @@
 """`mtool boards`: what can be built for."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtool.cli import completion
+from mtool.cli import completion, parameters
 from mtool.cli.output import Output, table
 from mtool.workflow.formatting import kilobytes
 
@@ -25,8 +26,46 @@ def boards(
     ] = "",
     attached: Annotated[bool, typer.Option("--attached", help="List what is plugged in instead.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep reporting what is plugged in and out.")] = False,
+    new: Annotated[
+        str,
+        typer.Option(
+            "--new",
+            metavar="NAME",
+            help="Write an entry for a board of your own, by questions or by --from and --set.",
+            show_default=False,
+        ),
+    ] = "",
+    origin: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="BOARD",
+            help="With --new: begin with what is known of this one; zephyr:NAME reads the Zephyr tree.",
+            show_default=False,
+            autocompletion=completion.boards,
+        ),
+    ] = "",
+    facts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="With --new: a fact of it: cpu=cortex-m4, flash=0x08000000:1MiB, ram=0x20000000:64KiB, "
+            "clock=168MHz, zephyr=NAME; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        parameters.output_file("FILE", "With --new: the file to write; default: boards/NAME.yaml."),
+    ] = None,
 ) -> None:
-    """List the boards, or show one in full."""
+    """List the boards, or show one in full; or write an entry for one of your own."""
+    if new or origin or facts or output:
+        from mtool.cli import new_board
+
+        new_board.write(out, new, origin, facts or (), output)
+        return
     if watch or attached:
         from mtool.cli import attached as ports
 
@@ -37,9 +76,13 @@ def boards(
     if name:
         _show(out, known.get(name))
         return
-    listed = list(known.load_all().values())
+    listed, broken = list(known.load_all().values()), known.broken()
     if out.as_json:
-        out.result({"boards": [board.model_dump(mode="json") for board in listed]})
+        wrong = [
+            {"name": one.name, "file": str(one.path), "what": one.error.what, "details": list(one.error.details)}
+            for one in broken
+        ]
+        out.result({"boards": [board.model_dump(mode="json") for board in listed], "broken": wrong})
     rows = [
         [
             board.name,
@@ -54,6 +97,8 @@ def boards(
     ]
     headings = ("board", "cpu", "features", "flash", "ram", "status by template", "")
     out.text(table(headings, rows, right=(3, 4)))
+    for one in broken:
+        out.text("", f"{one.name} of {one.path} can't be used:", *(f"  {line}" for line in one.error.details))
 
 
 def capacity(board: "Board", roles: frozenset[str]) -> str:

@@ -1,7 +1,7 @@
 """`mtool build`: a model's project, built."""
 
 from mtool import workflow
-from mtool.cli import parameters
+from mtool.cli import parameters, template_options
 from mtool.cli.output import Output
 
 
@@ -12,9 +12,13 @@ def build(
     output_dir: parameters.OutputDir = None,
     *,
     options: parameters.ProjectOptions,
+    list_options: parameters.ListOptions = False,
     dry_run: parameters.DryRun = False,
 ) -> None:
     """Compile a model and build its firmware."""
+    if list_options:
+        template_options.show(out, board, options.template)
+        return
     compiled = workflow.compile(
         model,
         board=board,

@@ -11,9 +11,11 @@ from mtool.escaping import short_name
 from mtool.workflow import formatting
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mtool.build.fit import Need
-    from mtool.manifest import Manifest
-    from mtool.workflow import Fit
+    from mtool.manifest import Manifest, Operator
+    from mtool.workflow import Fit, Fits
 
 _ALL = "all"  # boards, as if none were named
 
@@ -60,6 +62,7 @@ def check(
     ]
     out.text(table(("board", "", "flash", "RAM", ""), rows))
     if not board:
+        out.text("", _verdict(report, named=False))
         return
     for fit in report.fits:
         if fit.fits and fit.needs:
@@ -75,6 +78,7 @@ def check(
             ],
             hint=_hint(report.manifest, lacking[0]),
         )
+    out.text("", _verdict(report, named=True))
 
 
 def _print_model(out: Output, manifest: "Manifest") -> None:
@@ -86,19 +90,51 @@ def _print_model(out: Output, manifest: "Manifest") -> None:
         f"constants {manifest.constant_bytes:,} B, "
         f"arena {manifest.arena_bytes:,} B (bound {manifest.arena_bound_bytes:,} B)"
     )
-    rows = [
-        [
-            str(operator.index),
-            operator.label,
-            operator.shape,
-            operator.backend or operator.schedule,
-            f"{operator.macs:,}",
-        ]
-        for operator in manifest.operators
-    ]
+    rows = operator_rows(manifest.operators)
     out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
     if manifest.claims:
         out.text(claims_table(manifest.claims), "")
+
+
+def operator_rows(operators: "Sequence[Operator]") -> list[list[str]]:
+    """Return a row for each operator: its number, label, shape, schedule and MACs.
+
+    The parts of one that works by rows are one row, and so are equal ones that follow each other.
+    """
+    groups: list[list[Operator]] = []
+    of_whole: dict[str, list[Operator]] = {}
+    for operator in operators:
+        if operator.whole in of_whole:
+            of_whole[operator.whole].append(operator)
+            continue
+        if groups and not operator.whole and not groups[-1][0].whole and _looks(groups[-1][0]) == _looks(operator):
+            groups[-1].append(operator)
+            continue
+        groups.append([operator])
+        if operator.whole:
+            of_whole[operator.whole] = groups[-1]
+    return [_row(group) for group in groups]
+
+
+def _row(group: "Sequence[Operator]") -> list[str]:
+    first, last = group[0], group[-1]
+    number = str(first.index) if len(group) == 1 else f"{first.index}-{last.index}"
+    parts = f" in {len(group)} parts" if first.whole else f", {len(group)} times"
+    label = first.label + (parts if len(group) > 1 else "")
+    return [number, label, first.shape, first.backend or first.schedule, f"{sum(one.macs for one in group):,}"]
+
+
+def _looks(operator: "Operator") -> tuple[str, str, str, int]:
+    return operator.label, operator.shape, operator.backend or operator.schedule, operator.macs
+
+
+def _verdict(report: "Fits", *, named: bool) -> str:
+    """Return in a line how it ends: which boards the model fits."""
+    model = short_name(report.manifest.model_file)
+    fitting = [fit.board for fit in report.fits if fit.fits]
+    if named:
+        return f"{model} fits {', '.join(fitting)}"
+    return f"{len(fitting)} of {len(report.fits)} boards fit {model}; of one: mtool check MODEL --board BOARD"
 
 
 def _of(need: "Need | None") -> str:

@@ -8,12 +8,11 @@ from mtool.escaping import short_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.table import Table
-
+    from mtool.cli.fitted import Fitted
     from mtool.manifest import Claim
 
 
-def claims_table(claims: "Sequence[Claim]") -> "Table":
+def claims_table(claims: "Sequence[Claim]") -> "Fitted":
     """Return a table of who computes each operator that backends were asked for, and why the others do not."""
     rows = [
         [
@@ -24,4 +23,4 @@ def claims_table(claims: "Sequence[Claim]") -> "Table":
         ]
         for one in claims
     ]
-    return table(("operator of the model", "", "computed by", "why not by others"), rows)
+    return table(("operator of the model", "", "computed by", "why not by others"), rows, folds=True)

@@ -8,7 +8,6 @@ import typer
 
 from mtool import resources, workflow
 from mtool.cli import parameters
-from mtool.cli.doctor import needs
 from mtool.cli.output import Output, table
 from mtool.errors import MismatchError
 
@@ -18,7 +17,9 @@ if TYPE_CHECKING:
     from mtool.workflow import Cost
 
 LEAST_ACCURACY = 0.95
-BOARDS = ("host", "mps2_an386")
+HOST = "host"
+EMULATED = ("mps2_an386", "sim_m4")
+"""An emulated Cortex-M4: the one of QEMU, with the code of GCC, comes first."""
 
 _PICTURES = 8
 _ACROSS = 4
@@ -39,7 +40,9 @@ def demo(
     out: Output,
     board: Annotated[
         list[str] | None,
-        parameters.boards(f"May be repeated; default: {BOARDS[0]}, and {BOARDS[1]} if its tools are here."),
+        parameters.boards(
+            f"May be repeated; default: {HOST}, and the first of {', '.join(EMULATED)} whose tools are here."
+        ),
     ] = None,
     output_dir: Annotated[
         Path, typer.Option("--output-dir", "-d", metavar="DIR", help="The projects go below it.")
@@ -76,18 +79,19 @@ def demo(
 
 
 def _available(out: Output) -> list[str]:
-    """Return the boards whose tools are here; the first one whether they are or not."""
+    """Return the host, whether its compiler is here or not, and the first emulated board whose tools are here."""
     from mtool import boards
-    from mtool.build import toolchains
+    from mtool.workflow import checkup
 
-    chosen = [BOARDS[0]]
-    for name in BOARDS[1:]:
-        lacking = [tool for tool in sorted(needs(boards.get(name))) if toolchains.check(toolchains.ALL[tool]).missing]
-        if lacking:
-            out.note(f"{name} is left out: {', '.join(lacking)} is missing (mtool doctor)")
-        else:
-            chosen.append(name)
-    return chosen
+    told = []
+    for name in EMULATED:
+        lacking = sorted(item.name for item in checkup.missing(checkup.programs_of(boards.get(name))))
+        if not lacking:
+            return [HOST, name]
+        told.append(f"{name} is left out: {', '.join(lacking)} is missing (mtool doctor)")
+    for line in told:
+        out.note(line)
+    return [HOST]
 
 
 def _read(example: Path, board: str, below: Path) -> Read:

@@ -1,8 +1,5 @@
-"""`mtool doctor`: what is missing here, and the command that installs it."""
+"""`mtool doctor`: what a board needs, whether it is here, and what to type if it is not."""
 
-import shutil
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from mtool.cli import parameters
@@ -10,7 +7,9 @@ from mtool.cli.output import Output, table
 from mtool.errors import BuildError
 
 if TYPE_CHECKING:
-    from mtool.boards import Board
+    from mtool.workflow.checkup import Item
+
+_SHOWN = {"ok": "ok", "missing": "MISSING", "absent": "-"}
 
 
 def doctor(
@@ -22,86 +21,37 @@ def doctor(
 ) -> None:
     """Tell what is missing here and how to install it.
 
-    Ends with exit code 5 if a board that was named, or else the host board, can't be used.
+    Of a board that is named, all that it needs is looked for: compiler, C library, emulator or flash tool, the Zephyr
+    tree with its modules, the rights to its port and its probe. Ends with exit code 5 if anything needed is missing; of
+    no board, if the host's compiler is. "-" stands for what is not there and not needed.
     """
     from mtool import boards
-    from mtool.build import toolchains
-    from mtool.oracles import litert, ort
+    from mtool.workflow import checkup
 
     named = [boards.get(name) for name in board or ()]
-    wanted = {name for one in named for name in needs(one)} if named else set(toolchains.ALL)
-    found = [toolchains.check(tool) for name, tool in toolchains.ALL.items() if name in wanted]
-    rows = [
-        [
-            f.toolchain.name,
-            "missing" if f.missing else f.version,
-            f.toolchain.purpose,
-            f.toolchain.install if f.missing else "",
-        ]
-        for f in found
-    ]
-    version = ort.version()
-    rows.append(
-        [
-            "onnxruntime",
-            version or "missing",
-            "mtool verify without a golden file",
-            "" if version else ort.INSTALL,
-        ]
-    )
-    version = litert.version()
-    rows.append(["LiteRT", version or "missing", "mtool verify of a .tflite file", "" if version else litert.INSTALL])
-    rows += _flash_tools(named)
+    found = {one.name: checkup.of_board(one) for one in named} if named else {"": checkup.overview()}
+    every = [item for items in found.values() for item in items]
+    lacking = list({item.name: item for item in reversed(checkup.missing(every))}.values())[::-1]
     out.result(
         {
-            "tools": [
-                {
-                    "name": name,
-                    "version": None if version == "missing" else version,
-                    "purpose": purpose,
-                    "install": install,
-                }
-                for name, version, purpose, install in rows
-            ]
+            "ok": not lacking,
+            "tools": [{"board": name or None, **item.as_json()} for name, items in found.items() for item in items],
         }
     )
-    out.text(table(("tool", "version", "needed for", "install it with"), rows))
-    required = wanted if named else {"cc"}
-    lacking = [f for f in found if f.missing and f.toolchain.name in required]
+    for name, items in found.items():
+        _print(out, name, items)
     if lacking:
-        raise BuildError(
-            f"{len(lacking)} tools are missing" if len(lacking) > 1 else f"{lacking[0].toolchain.name} is missing",
-            details=[f.toolchain.install for f in lacking],
-        )
+        what = f"{len(lacking)} things are missing" if len(lacking) > 1 else f"{lacking[0].name} is missing"
+        raise BuildError(what, details=[f"{item.name}: {item.install}" for item in lacking])
 
 
-def _flash_tools(boards: Sequence["Board"]) -> list[list[str]]:
-    """Return a row for each tool that flashes these boards; without any, for each tool that flashes a board at all."""
-    from mtool import flash
-    from mtool.errors import FlashError
-
-    wanted = {name for board in boards for name in flash.runners_of(board)} if boards else set(flash.RUNNERS)
-    rows = []
-    for name, runner in flash.RUNNERS.items():
-        program, version = runner.program(), "missing"
-        if name not in wanted or not program:
-            continue
-        if shutil.which(program):
-            try:
-                version = ".".join(map(str, runner.probe_version())) or "there"
-            except FlashError as wrong:
-                version = wrong.what.removeprefix(f"{program} is ")
-        install = runner.install if version in ("missing", "too old") else ""
-        rows.append([Path(program).name, version, f"mtool flash --runner {name}", install])
-    return rows
-
-
-def needs(board: "Board") -> set[str]:
-    """Return the names of the tools that a board needs with its first template."""
-    from mtool import project
-    from mtool.build import toolchains
-    from mtool.build.build import BUILDERS
-
-    builder = BUILDERS[project.load(next(iter(board.templates))).builder]
-    emulator = [board.emulator.program] if board.emulator else []
-    return {board.toolchain, *emulator, *builder.needs} & set(toolchains.ALL)
+def _print(out: Output, board: str, items: "list[Item]") -> None:
+    if board:
+        out.text(board)
+    out.text(table(("", "what", "found", "needed for"), [[_SHOWN[i.state], i.name, i.found, i.needed] for i in items]))
+    absent = [item for item in items if item.install]
+    if absent:
+        out.text("", "to install what is not there:")
+        width = max(len(item.name) for item in absent)
+        out.text(*(f"  {item.name:<{width}}  {item.install}" for item in dict.fromkeys(absent)))
+    out.text("")

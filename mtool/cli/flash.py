@@ -30,12 +30,24 @@ def flash(
 ) -> None:
     """Compile, build and flash a model, and run it once.
 
+    Without MODEL, in a project of yours (docs/own-project.md): its program is flashed, which runs by itself.
+
     Does only what is stale. Ends with exit code 6 if no board is attached or several match, 7 if the flash fails, 8 if
     the board does not answer, 9 if its outputs differ from onnxruntime's. --dry-run needs no board: a port that it
     does not know reads PORT.
     """
+    if options.program is not None and not dry_run:
+        from mtool.workflow import own_program
+
+        flashed = own_program.flash_program(model, board=board, runner=runner, options=options, deployment=deployment)
+        out.result({"board": board, "folder": str(flashed.prepared.folder), "port": flashed.port or None})
+        out.text("flashed: the program runs by itself" + (f", its console is {flashed.port}" if flashed.port else ""))
+        return
     if dry_run:
-        lines = workflow.flash_plan(model, board=board, runner=runner, options=options, deployment=deployment)
+        kind = "host_driven" if options.program is None else "standalone"
+        lines = workflow.flash_plan(
+            model, board=board, runner=runner, options=options, deployment=deployment, kind=kind
+        )
         out.result({"commands": lines})
         for line in lines:
             out.text(line)

@@ -17,12 +17,13 @@ from mtool.escaping import LONGEST_LINE, one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table
+
+    from mtool.cli.fitted import Fitted
 
 SCHEMA_VERSION = 1
 
 _PROGRESS = ("mtool.workflow", "mtool.tuning.farm.worker")
-_WIDEST_CELL = 160  # characters
+_WIDEST_CELL = 160  # characters, in a terminal
 
 
 class Output:
@@ -141,21 +142,18 @@ class _LogHandler(logging.Handler):
             self.output._say(one_line(line.expandtabs(4), most), style=style)
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> "Table":
-    """Return a plain table; the columns of the indices `right` are aligned to the right, a cell's text is one line."""
-    from rich.table import Table
+def table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), folds: bool = False
+) -> "Fitted":
+    """Return a plain table; the columns of the indices `right` are aligned to the right, a cell's text is one line.
 
-    drawn = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
-    for index, heading in enumerate(headings):
-        drawn.add_column(
-            one_line(heading, _WIDEST_CELL),
-            justify="right" if index in right else "left",
-            no_wrap=True,
-            overflow="fold",
-        )
-    for row in rows:
-        drawn.add_row(*(one_line(cell, _WIDEST_CELL) for cell in row))
-    return drawn
+    In a terminal it is as wide as that: text is cut, or folded with `folds`. What goes elsewhere is as wide as it is.
+    """
+    from mtool.cli.fitted import fitted
+
+    most = _WIDEST_CELL if sys.stdout is not None and sys.stdout.isatty() else LONGEST_LINE
+    cells = [[one_line(cell, most) for cell in row] for row in rows]
+    return fitted([one_line(heading, most) for heading in headings], cells, right, folds=folds)
 
 
 @contextmanager

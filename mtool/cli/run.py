@@ -1,6 +1,7 @@
 """`mtool run`: a model's outputs on a board."""
 
 import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ _SHOWN = 16  # elements of an output that are printed
 
 def run(
     out: Output,
-    model: parameters.ModelFile,
+    model: parameters.ModelOrProject,
     board: parameters.BoardName = parameters.HOST,
     input: Annotated[
         Path | None,
@@ -38,12 +39,31 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="Y.npz", help="Write the outputs there.", show_default=False)
     ] = None,
+    fill: parameters.Fill = "random",
+    dump: Annotated[
+        Path | None,
+        typer.Option(
+            "--dump",
+            metavar="DIR",
+            help="Write every tensor there, as .npy by its name in the model, and index.json.",
+            show_default=False,
+        ),
+    ] = None,
     seed: parameters.Seed = 0,
     *,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
 ) -> None:
-    """Run a model on a board and show its outputs."""
+    """Run a model on a board and show its outputs.
+
+    A project's folder is run as it stands, and built before if it is not.
+    Without MODEL, in a project of yours (docs/own-project.md): its program runs, unless there is --input or --output.
+    """
+    if input is not None and fill != "random":
+        raise UsageError("--input and --fill are two inputs", hint="leave one of them out")
+    if options.program is not None and not options.program.port and input is None and output is None and dump is None:
+        _run_program(out, model, board, options, deployment)
+        return
     if output is not None:
         _check_output(output, model, input)
     ran = workflow.run(
@@ -53,6 +73,8 @@ def run(
         options=options,
         deployment=deployment,
         seed=seed,
+        fill=fill,
+        dump=dump,
     )
     if output is not None:
         _save(output, ran.stacked())
@@ -104,6 +126,24 @@ def _there(tensor: "Tensor", sample: "Sample") -> str:
     if tensor.count is None or tensor.count_axis is None:
         return ""
     return f"   {sample[tensor.count]} of at most {tensor.shape[tensor.count_axis]}"
+
+
+def _run_program(
+    out: Output, model: Path, board: str, options: "workflow.Options", deployment: "workflow.Deployment"
+) -> None:
+    """Run the user's own program; what it says is the result."""
+    from mtool.workflow.own_program import run_program
+
+    said = bytearray()
+
+    def tell(data: bytes) -> None:
+        said.extend(data)
+        if not out.as_json:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+    run_program(model, board=board, options=options, deployment=deployment, tell=tell)
+    out.result({"output": said.decode(errors="replace")})
 
 
 def _check_output(path: Path, *read: Path | None) -> None:

@@ -13,8 +13,7 @@ from mtool.errors import UsageError
 from mtool.option_values import Objective
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from mtool.cli.fitted import Fitted
     from mtool.tuned.record import Unit, WholePlan
     from mtool.tuned.summary import KnownTarget, KnownTask
     from mtool.tuning import Tuned
@@ -54,6 +53,13 @@ def tune(
             "arena and flash, of which --tuned LOG:1 (or :fastest, :arena, :flash) takes one.",
         ),
     ] = False,
+    builds: Annotated[
+        bool,
+        typer.Option(
+            "--builds/--no-builds",
+            help="Try other builds of the fastest too: at -O2, -O3 and -Os, and with weights in RAM.",
+        ),
+    ] = True,
     *,
     options: parameters.TuningOptions,
     deployment: parameters.TrialsDeployment,
@@ -90,6 +96,7 @@ def tune(
                 listener=display.update,
                 rack=RackAt(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
                 pareto=pareto,
+                builds=builds,
             )
         except BaseException:
             if display.has_measured:
@@ -115,7 +122,7 @@ def _print(out: Output, tuned: "Tuned") -> None:
     out.text(f"saved     {tuned.log}   {counts}, {progress.firmwares} firmwares")
 
 
-def _table(progress: "Progress") -> "Table":
+def _table(progress: "Progress") -> "Fitted":
     unit = "" if progress.unit == "ns" else f", {progress.unit}"
     heads = ("task", "tried", "failed", f"default{unit}", "", "best", "saved")
     return table(heads, [_cells(row, progress.unit) for row in progress.rows.values()], right=(1, 2, 3, 5, 6))

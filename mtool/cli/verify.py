@@ -17,7 +17,7 @@ from mtool.workflow.formatting import samples as samples_of
 
 if TYPE_CHECKING:
     from mtool.session.verify import Difference, Report
-    from mtool.workflow.layers import Layer, Layers
+    from mtool.workflow.layer_report import Layer, Layers
 
 _BAR = 40  # columns of the longest bar of a histogram
 

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from mtool.cli import completion, parameters
+from mtool.cli.grouped import GroupedCommand
 from mtool.cli.output import Output
 from mtool.errors import UsageError
 
 _OWN = {"--port": "--port", "-p": "--port", "--probe": "--probe"}
 
 
-class InOrder(TyperCommand):
+class InOrder(GroupedCommand):
     """Reads --port and --probe as those of the --board before them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

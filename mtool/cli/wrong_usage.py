@@ -36,6 +36,8 @@ def usage_error(wrong: TyperException) -> UsageError:
         if command == "mtool" and message.startswith("No such option"):
             hint = f"options of a command come behind it; {page}"
     what = message[:1].lower() + message[1:]
+    if what.startswith("got unexpected extra argument"):
+        hint = f"a board stands behind --board, and names with blanks in quotes; {page}"
     invalid = re.match(r"invalid value for ('\S+'|.*?): ", what)
     refused: list[Any] = getattr(wrong.__cause__, "errors", list)()
     if invalid is None or not refused:

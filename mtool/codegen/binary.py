@@ -6,7 +6,7 @@
 import hashlib
 import io
 import math
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,15 +69,18 @@ class Binary:
 NO_BINARY = Binary("", b"", {})
 
 
-def binary_of(model: str, constants: MutableMapping[str, Array], *, as_text: bool) -> Binary:
+def binary_of(
+    model: str, constants: MutableMapping[str, Array], in_ram: Collection[str] = (), *, as_text: bool
+) -> Binary:
     """Return the file of a model's large constants.
 
     Args:
         model: the model's name.
         constants: all of them, by symbol; those in the file become views of it, so that they are in memory once.
+        in_ram: those that lie in RAM, and not in the file.
         as_text: there shall be no such file.
     """
-    large = [symbol for symbol, data in constants.items() if data.nbytes >= PIECE_BYTES]
+    large = [symbol for symbol, data in constants.items() if data.nbytes >= PIECE_BYTES and symbol not in in_ram]
     if as_text or sum(data.nbytes for data in constants.values()) < LARGE_BYTES:
         large = []
     offsets: dict[str, int] = {}

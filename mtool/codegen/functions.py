@@ -24,7 +24,7 @@ class Functions:
     """All functions, the call of each step, the constants by symbol, and what stands where in them.
 
     `plan` is the model's. The constants of its graph have lost their elements (Graph.without_elements): packed, they
-    are in `constants`, and a large model is not held twice.
+    are in `constants`, and a large model is not held twice. `in_ram` are the constants that lie in RAM.
     """
 
     plan: Plan
@@ -32,6 +32,7 @@ class Functions:
     calls: tuple[Call, ...]
     constants: dict[str, Array]
     layouts: Mapping[str, str]
+    in_ram: frozenset[str] = frozenset()
 
 
 def emit_functions(plan: Plan) -> Functions:
@@ -39,7 +40,10 @@ def emit_functions(plan: Plan) -> Functions:
     registry = _Registry(plan.graph.name)
     emitted = replace(plan, graph=plan.graph.without_elements())
     calls = registry.calls(plan, emitted)
-    return Functions(emitted, tuple(registry.functions.values()), tuple(calls), registry.constants, registry.layouts)
+    return Functions(
+        emitted, tuple(registry.functions.values()), tuple(calls), registry.constants, registry.layouts,
+        frozenset(registry.in_ram),
+    )  # fmt: skip
 
 
 class _Registry:
@@ -47,10 +51,11 @@ class _Registry:
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self.functions: dict[tuple[tuple[Argument, ...], str], Function] = {}
+        self.functions: dict[tuple[tuple[Argument, ...], str, str], Function] = {}
         self.constants: dict[str, Array] = {}
         self.layouts: dict[str, str] = {}
-        self._symbols: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self.in_ram: set[str] = set()
+        self._symbols: dict[tuple[str, tuple[int, ...], bytes, bool], str] = {}
         self._alike: dict[Hashable, Call] = {}
 
     def calls(self, plan: Plan, used_by: Plan) -> list[Call]:
@@ -72,7 +77,9 @@ class _Registry:
             return self._control(plan, step, step.schedule)
         kernel = step.schedule.emit(step.node, plan.graph, plan.target)
         used = {
-            name: self._symbol(f"{step.node.name}_{name}", data, kernel.layouts.get(name) or layout_of(name, data))
+            name: self._symbol(
+                f"{step.node.name}_{name}", data, kernel.layouts.get(name) or layout_of(name, data), kernel.in_ram
+            )
             for name, data in kernel.constants.items()
         }
         return Call(self._function(step, kernel), used)
@@ -99,13 +106,14 @@ class _Registry:
     def _function(self, step: Step, kernel: Kernel) -> Function:
         without = replace(kernel, constants={})  # which are of each step, and held by their symbols alone
         return self.functions.setdefault(
-            (kernel.arguments, kernel.body), Function(f"{self.model}_{step.node.name}", without)
+            (kernel.arguments, kernel.body, kernel.level), Function(f"{self.model}_{step.node.name}", without)
         )
 
-    def _symbol(self, stem: str, data: Array, layout: str) -> str:
-        key = (data.dtype.str, data.shape, _digest(data))
+    def _symbol(self, stem: str, data: Array, layout: str, in_ram: bool = False) -> str:
+        key = (data.dtype.str, data.shape, _digest(data), in_ram)
         if key not in self._symbols:
             self._symbols[key] = symbol = f"{self.model}_{stem}"
+            self.in_ram |= {symbol} if in_ram else set()
             self.constants[symbol] = data
             self.layouts[symbol] = layout
         return self._symbols[key]

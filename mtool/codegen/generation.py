@@ -24,7 +24,7 @@ from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.sized import dims_of, reshapes_of
-from mtool.codegen.source import source
+from mtool.codegen.source import level_sources, source
 from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
 from mtool.escaping import comment, encodable, short_name
 from mtool.filetree import FileTree
@@ -88,10 +88,11 @@ class Emitted:
             f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
             f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(
-                banner, model, functions.constants, flash_is_apart=plan.target.flash_is_apart
+                banner, model, functions.constants, functions.in_ram, flash_is_apart=plan.target.flash_is_apart
             ),
             f"{model}_rpc.c": descriptor(plan, calls, interface, arena, chosen, banner, self.model_hash),
         }
+        files |= level_sources(plan, functions, banner)
         if chosen.forms:
             files[f"{model}_packed.h"] = packed_header(plan, chosen, banner)
             files[f"{model}_packed.c"] = packed_source(plan, functions, interface, arena, chosen, banner)
@@ -109,8 +110,10 @@ class Emitted:
             weights_as: "auto": large constants lie in a `.bin` file, unless flash is apart; "text": all are C.
         """
         model, constants = self.plan.graph.name, self.functions.constants
-        binary = binary_of(model, constants, as_text=weights_as == "text" or self.plan.target.flash_is_apart)
-        tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, self.functions.layouts))
+        as_text, in_ram = weights_as == "text" or self.plan.target.flash_is_apart, self.functions.in_ram
+        binary = binary_of(model, constants, in_ram, as_text=as_text)
+        layouts = self.functions.layouts
+        tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, layouts, in_ram))
         large = {binary.name: binary.data} if binary.offsets else {}
         return FileTree({**self.code.files, f"{model}_weights.c": tables, **large, **external_files(self.plan)})
 

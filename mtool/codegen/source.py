@@ -1,6 +1,7 @@
 """`<model>.c`: the arena, one function for each different operator, and the entry point that calls them."""
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mtool.codegen.arena import Arena, Interface, moves_rows
@@ -39,25 +40,13 @@ def source(
 ) -> str:
     """Return the C of the model; with the graph executor, all but the entry point."""
     model = plan.graph.name
-    body = [_function(function) for function in functions.functions]
-    headers = {name for function in functions.functions for name in function.kernel.headers}
-    uses = [use for function in functions.functions for use in function.uses]
-    if any(has_small_floats(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
-        headers.add("mt_float8.h")
-    if any(has_halves(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
-        headers.add("mt_half.h")
-    if any(has_fixed16(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
-        headers.add("mt_fixed16.h")
-    if plan.graph.sizes:
-        headers.add("mt_status.h")
+    own = [one for one in functions.functions if not one.kernel.level]
     lines = [
         banner,
         _arena_map(plan),
         f'#include "{model}.h"',
         "",
-        "#include <string.h>",
-        "",
-        *(f'#include "{name}"' for name in ["mt_math.h", *sorted(headers)]),
+        *_includes(plan, own),
         f'#include "{model}_operators.h"',
         *([f'#include "{model}_packed.h"'] if conventions.forms and conventions.executor != "graph" else []),
         f'#include "{model}_weights.h"',
@@ -68,9 +57,9 @@ def source(
         lines += [f"{aligned}MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
     lines += [
         *lent_memories(plan),
-        *_shared(functions),
+        *_shared(own),
         *definitions(plan),
-        *body,
+        *map(_function, own),
         *_arena_pointers(plan, interface, arena),
         *reset_function(plan, interface, arena),
     ]
@@ -79,10 +68,50 @@ def source(
     return wrapped(qualified("\n".join(lines), plan.target))
 
 
-def _shared(functions: Functions) -> list[str]:
+def level_sources(plan: Plan, functions: Functions, banner: str) -> dict[str, str]:
+    """Return the files of the operators that are compiled at a level of their own, by name: <model>_O3.c.
+
+    A build that knows options of single files (CMake) gives each its level; GCC takes it from the pragma elsewhere.
+    """
+    model, found = plan.graph.name, {}
+    for level in sorted({function.kernel.level for function in functions.functions} - {""}):
+        own = [one for one in functions.functions if one.kernel.level == level]
+        lines = [
+            banner,
+            comment(f"These operators are compiled with -{level}."),
+            "#if defined(__GNUC__) && !defined(__clang__)",
+            f'#pragma GCC optimize ("{level}")',
+            "#endif",
+            *_includes(plan, own),
+            f'#include "{model}_operators.h"',
+            f'#include "{model}_weights.h"',
+            "",
+            *_shared(own),
+            *map(_function, own),
+        ]
+        found[f"{model}_{level}.c"] = wrapped(qualified("\n".join(lines), plan.target))
+    return found
+
+
+def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
+    """Return the lines that include what functions need of the C library and the runtime."""
+    headers = {name for function in functions for name in function.kernel.headers}
+    uses = [use for function in functions for use in function.uses]
+    if any(has_small_floats(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
+        headers.add("mt_float8.h")
+    if any(has_halves(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
+        headers.add("mt_half.h")
+    if any(has_fixed16(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
+        headers.add("mt_fixed16.h")
+    if plan.graph.sizes:
+        headers.add("mt_status.h")
+    return ["#include <string.h>", "", *(f'#include "{name}"' for name in ["mt_math.h", *sorted(headers)])]
+
+
+def _shared(functions: Sequence[Function]) -> list[str]:
     """Return what defines functions of the runtime that headers do not write out, once for all models of a unit."""
     lines: list[str] = []
-    for line in sorted({line for function in functions.functions for line in function.kernel.shared}):
+    for line in sorted({line for function in functions for line in function.kernel.shared}):
         guard = line.partition("(")[2].partition(",")[0].upper()
         lines += [f"#ifndef {guard}", f"#define {guard}", line, "#endif"]
     return [*lines, ""] if lines else []

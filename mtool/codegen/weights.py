@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -23,9 +23,10 @@ _ALIGNED = re.compile(r"aligned to (\d+) bytes")
 AVR_NEAR = 60_000  # bytes of constants that fit the first 64 KB of flash, beside what else is there
 
 
-def declaration(symbol: str, data: Array) -> str:
-    """Return the C declaration of a constant, without `extern` and semicolon."""
-    return f"const MT_FLASH {DType.of(data.dtype).c} {symbol}[{max(data.size, 1)}]"
+def declaration(symbol: str, data: Array, in_ram: Collection[str] = ()) -> str:
+    """Return the C declaration of a constant, without `extern` and semicolon; one that lies in RAM is a variable."""
+    where = "" if symbol in in_ram else "const MT_FLASH "
+    return f"{where}{DType.of(data.dtype).c} {symbol}[{max(data.size, 1)}]"
 
 
 def weights_source(
@@ -34,10 +35,11 @@ def weights_source(
     constants: Mapping[str, Array],
     binary: Binary = NO_BINARY,
     layouts: Mapping[str, str] | None = None,
+    in_ram: Collection[str] = (),
 ) -> str:
     """Return `<model>_weights.c`; what lies in the file of large constants is taken from there.
 
-    `layouts` say what stands where in a constant, by its symbol.
+    `layouts` say what stands where in a constant, by its symbol; `in_ram` are those that lie in RAM.
     """
     texts = [data for symbol, data in constants.items() if symbol not in binary.offsets]
     floats = [data for data in texts if data.dtype.kind == "f" and data.dtype.itemsize > 2]
@@ -50,16 +52,18 @@ def weights_source(
         if symbol in binary.offsets:
             definition = binary.definition(symbol, data)
         else:
-            declared = f"{_alignment(layout)}{declaration(symbol, data)}"
+            declared = f"{_alignment(layout)}{declaration(symbol, data, in_ram)}"
             definition = f"{declared} = {{\n{_rows(data, is_packed=_is_packed(layout))}\n}};"
-        parts.append(f"{comment(*_described(data, layout))}\n{definition}\n")
+        parts.append(f"{comment(*_described(data, layout, is_in_ram=symbol in in_ram))}\n{definition}\n")
     return "\n".join(parts)
 
 
-def weights_header(banner: str, model: str, constants: Mapping[str, Array], *, flash_is_apart: bool) -> str:
+def weights_header(
+    banner: str, model: str, constants: Mapping[str, Array], in_ram: Collection[str] = (), *, flash_is_apart: bool
+) -> str:
     """Return `<model>_weights.h`; with what an AVR needs to read flash, if that is the target."""
     guard = f"{model.upper()}_WEIGHTS_H"
-    lines = [f"extern {declaration(symbol, data)};" for symbol, data in constants.items()]
+    lines = [f"extern {declaration(symbol, data, in_ram)};" for symbol, data in constants.items()]
     body = "\n".join([*linkage.BEGIN, *lines, "", *linkage.END, ""]) if lines else ""
     far = "#define MT_FLASH_FAR /* an AVR reaches no more than 64 KB otherwise */\n" * (
         total_bytes(constants) > AVR_NEAR
@@ -79,10 +83,11 @@ def _is_packed(layout: str) -> bool:
     return layout.startswith("packed")
 
 
-def _described(data: Array, layout: str) -> list[str]:
+def _described(data: Array, layout: str, *, is_in_ram: bool = False) -> list[str]:
     """Return the lines of the comment above a table: its type and shape, what stands where."""
     shape = "x".join(map(str, data.shape))
     text = f"{data.dtype.name} {shape}{': ' if layout else ''}{layout}"
+    text += ". In RAM, where it is read sooner than from flash" if is_in_ram else ""
     text += _REASONS.get(data.dtype.name, "") if _is_packed(layout) else ""
     return textwrap.wrap(text, WIDTH - 4, break_long_words=False)
 

@@ -2,7 +2,7 @@
 
 from mtool.filetree.record import FOLDER, interrupted
 from mtool.filetree.tree import FileTree, digest_of, from_folder, is_plain
-from mtool.filetree.writing import Edits, check_folder, tell_left, write
+from mtool.filetree.writing import Edits, check_folder, tell_left, write, written_once
 
 __all__ = [
     "FOLDER",
@@ -15,4 +15,5 @@ __all__ = [
     "is_plain",
     "tell_left",
     "write",
+    "written_once",
 ]

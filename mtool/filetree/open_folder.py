@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import files
+from mtool import files, system
 
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_FOLDER = _OPEN | os.O_DIRECTORY
+_OPEN = system.READ | system.NO_LINK
+_OPEN_FOLDER = _OPEN | system.FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class OpenFolder:
-    """A folder that is open, by its handle; `path` is for messages."""
+    """A folder that is open, by its handle; `path` is for messages.
+
+    Where folders have no handles (`mtool.system`), the path has to do: a link is looked for before each step instead.
+    """
 
     path: Path
-    handle: int
+    handle: int | None
 
     def look(self, path: str) -> Found:
         """Return what stands at a path.
@@ -50,8 +53,12 @@ class OpenFolder:
         """
         try:
             with self._parent(path) as (parent, name):
+                if parent is None and Path(name).is_symlink():
+                    return Found(other="a link")
+                if parent is None and Path(name).is_dir():
+                    return Found(other="a folder")
                 try:
-                    handle = os.open(name, _OPEN | os.O_NONBLOCK, dir_fd=parent)
+                    handle = os.open(name, _OPEN | system.NO_WAIT, dir_fd=parent)
                 except OSError as failed:
                     if failed.errno == errno.ELOOP:
                         return Found(other="a link")
@@ -115,15 +122,21 @@ class OpenFolder:
         """
         with self._naming(path):
             try:
-                with self._parent(f"{path}/.") as (parent, _):
-                    return sorted(os.listdir(parent))  # noqa: PTH208
+                with self._parent(f"{path}/.") as (parent, name):
+                    return sorted(os.listdir(name if parent is None else parent))  # noqa: PTH208
             except FileNotFoundError:
                 return []
 
     @contextmanager
-    def _parent(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-        """Open the folder of a path, one name at a time; yield its handle and the path's last name."""
+    def _parent(self, path: str, *, create: bool = False) -> Iterator[tuple[int | None, str]]:
+        """Open the folder of a path, one name at a time; yield its handle and the path's last name.
+
+        Where folders have no handles: None, and the whole path.
+        """
         *folders, name = path.split("/")
+        if self.handle is None:
+            yield None, str(self._folder(folders, create=create) / name)
+            return
         handle = os.dup(self.handle)
         try:
             for folder in folders:
@@ -136,6 +149,17 @@ class OpenFolder:
             yield handle, name
         finally:
             os.close(handle)
+
+    def _folder(self, names: list[str], *, create: bool) -> Path:
+        """Return the path of a folder below, none of whose parts is a link."""
+        found = self.path
+        for name in names:
+            found /= name
+            if create and not found.is_symlink():
+                found.mkdir(exist_ok=True)
+            if found.is_symlink() or (found.exists() and not found.is_dir()):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return found
 
     @contextmanager
     def _naming(self, path: str) -> Iterator[None]:
@@ -156,7 +180,10 @@ def open_folder(path: Path) -> Iterator[OpenFolder]:
     Raises:
         OSError: it is no folder, or can't be opened.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not system.HAS_FOLDER_HANDLES:
+        yield OpenFolder(path, None)
+        return
+    handle = os.open(path, system.READ | system.FOLDER)
     try:
         yield OpenFolder(path, handle)
     finally:

@@ -60,6 +60,35 @@ def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
         return True
 
 
+@contextmanager
+def written_once(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> Iterator[None]:
+    """Write files that are a person's own from then on: mtool keeps no record of them.
+
+    If the block fails, they are removed, and so is the folder if it was made for them.
+
+    Raises:
+        UsageError: as `write`.
+    """
+    is_new = not folder.exists()
+    write(tree, folder, edits=edits)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError, UsageError):
+            write(FileTree(), folder, edits="keep")
+            _forget(folder)
+            if is_new:
+                folder.rmdir()
+        raise
+    with _os_errors(folder):
+        _forget(folder)
+
+
+def _forget(folder: Path) -> None:
+    with open_folder(folder) as opened:
+        opened.remove(_LIST)
+
+
 def check_folder(folder: Path, *, edits: Edits = "stop") -> None:
     """Say now that a tree can't be written into a folder, before the work of making one; nothing is written.
 

@@ -22,7 +22,10 @@ class ArduinoCli(Runner):
     causes = (
         Cause(Kind.PERMISSION, r"permission denied"),
         Cause(Kind.BUSY, r"resource busy|port is busy"),
-        Cause(Kind.WRONG_CHIP, r"(device )?signature.*(doesn.t|does not) match|wrong (board|chip)|device unsupported"),
+        Cause(
+            Kind.WRONG_CHIP,
+            r"(device )?signature.*(doesn.t|does not) match|expected signature|wrong (board|chip)|device unsupported",
+        ),
         Cause(Kind.LOCKED, r"is locked|security bit"),
         Cause(Kind.VERIFY, r"verif\w+ (error|failed|mismatch)|content mismatch"),
         Cause(
@@ -30,6 +33,7 @@ class ArduinoCli(Runner):
             r"no device found|cannot open port|can't open device|failed to connect|port.*(not found|not exist)"
             r"|no (upload )?port|no such file or directory|No DFU capable",
         ),
+        Cause(Kind.NO_BOOT_LOADER, r"not in sync|programmer is not responding|getsync"),
     )
 
     def argv(self, job: Job, version: Version = NEWEST) -> list[str]:

@@ -28,8 +28,13 @@ class Avrdude(Runner):
         Cause(Kind.LOCKED, r"lock ?bits|is write protected"),
         Cause(
             Kind.NO_PROBE,
-            r"cannot open port|can't open device|no such file or directory|not in sync"
-            r"|not responding|no device present",
+            r"cannot open port|can't open device|no such file or directory|cannot set attributes for port"
+            r"|(could not|cannot) find USB device",
+        ),
+        # After the others: avrdude asks ten times, whatever the reason.
+        Cause(
+            Kind.NO_BOOT_LOADER,
+            r"not in sync|cannot get into sync|out of sync|not responding|no device present|getsync|timeout error",
         ),
     )
 

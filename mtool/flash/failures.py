@@ -25,6 +25,7 @@ class Kind(Enum):
     """What can be wrong."""
 
     NO_PROBE = "no probe"
+    NO_BOOT_LOADER = "no boot loader"
     WRONG_CHIP = "wrong chip"
     PERMISSION = "permission"
     LOCKED = "locked"
@@ -81,6 +82,13 @@ def explain(
         case Kind.NO_PROBE:
             what = f"{tool} found no {board.name}" + (f" with the probe {probe}" if probe else "")
             hint = no_device_hint()
+        case Kind.NO_BOOT_LOADER:
+            what = f"{tool} opened {port or 'the port'}, and no boot loader of {board.name} answers there"
+            hint = (
+                f"is it the port of the {board.name}? mtool boards --attached. Close what else has the port open, take "
+                "off what is wired to pins 0 and 1, press reset just before; a board with another boot loader has "
+                "another baud rate (of a Nano's old one 57600): flash: in an entry of your own"
+            )
         case Kind.WRONG_CHIP:
             what = f"{tool} found another chip than that of {board.name}"
             hint = "is it another board? see what is attached: mtool boards --attached, and choose with --probe"

@@ -17,6 +17,7 @@ from mtool.flash.failures import explain
 from mtool.flash.runner import NEWEST, Command, Job, Runner
 from mtool.manifest import Project, firmware_of
 from mtool.option_values import FLASH_RUNNERS
+from mtool.transport import unicorn
 
 log = logging.getLogger(__name__)
 
@@ -52,21 +53,44 @@ class Flashed:
 def runners_of(board: Board, template: str = "") -> list[str]:
     """Return the names of the runners that work with a board, the default first.
 
-    A board without any that has an emulator is flashed through its gdb stub. `template` leaves out the runners
-    that flash another framework's build folder.
+    A board without any that has an emulator is flashed through its gdb stub, if that has one. `template` leaves out
+    the runners that flash another framework's build folder.
     """
-    named = list(board.flash) or (["gdb"] if board.emulator else [])
+    emulator = board.emulator
+    has_stub = emulator is not None and not emulator.is_the_firmware and emulator.program != unicorn.PROGRAM
+    named = list(board.flash) or (["gdb"] if has_stub else [])
     return [name for name in named if not template or _FRAMEWORKS.get(name, template) == template]
 
 
-def choose(board: Board, name: str = "", *, template: str = "") -> Runner:
+def choose(board: Board, name: str = "", *, template: str = "", has_build_folder: bool = True) -> Runner:
     """Return a runner of a board: by its name, else the first that is installed, else the first.
+
+    Args:
+        board: the board.
+        name: the runner's; empty: any.
+        template: the project's.
+        has_build_folder: the project was built here; else there is a firmware file alone.
 
     Raises:
         UsageError: there is no such runner, or it does not work with the board.
-        FlashError: the board has none.
+        FlashError: the board has none, or none that takes a file.
     """
     known = runners_of(board, template)
+    if board.emulator is not None and board.emulator.is_the_firmware and not known:
+        raise FlashError(
+            f"{board.name} is a program of this computer, and nothing flashes it",
+            hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command",
+        )
+    if not has_build_folder:
+        of_files = [one for one in known if RUNNERS[one].takes != "project"]
+        if known and not of_files:
+            raise FlashError(
+                f"{board.name} can't be flashed without the folder of a build",
+                details=[f"its runners: {', '.join(known)}, which want one"],
+                hint="name one that takes a file in the board's entry in boards.yaml (flash: [openocd]), or give "
+                "--flash-command",
+            )
+        known = of_files
     if name:
         if name not in RUNNERS or (name not in known and name != "gdb"):
             raise UsageError(

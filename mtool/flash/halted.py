@@ -1,12 +1,11 @@
 """An emulated board that waits for its firmware: started halted and empty, flashed through its gdb stub."""
 
-import socket
 from pathlib import Path
 
 from mtool import proc
 from mtool.boards import Emulator
 from mtool.transport import ProcessTransport
-from mtool.transport.emulator import Channel, command
+from mtool.transport.emulator import Channel, command, free_port
 
 _LOCALHOST = "127.0.0.1"
 
@@ -31,13 +30,7 @@ def open_halted(emulator: Emulator, elf: Path, *, channel: Channel = "semihostin
         BuildError: the emulator is not installed.
         CommunicationError: it can't be started.
     """
-    port = f"{_LOCALHOST}:{_free_port()}"
+    port = f"{_LOCALHOST}:{free_port()}"
     words = argv(emulator, elf, port, channel=channel)
     proc.find(words[0], hint="see what installs it: mtool doctor")
     return ProcessTransport(words, name=f"the emulator {Path(words[0]).name}"), port
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_LOCALHOST, 0))
-        return int(probe.getsockname()[1])

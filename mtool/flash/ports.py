@@ -16,8 +16,12 @@ from serial.tools import list_ports
 
 from mtool import configuration
 from mtool.boards import Board
-from mtool.errors import BoardError
+from mtool.errors import BoardError, UsageError
 from mtool.flash.failures import no_device_hint
+from mtool.transport import address
+
+EMULATOR = "emulator"
+"""What --port says for the board's emulator, even if a board is attached."""
 
 _SHORTEST_PREFIX = 8  # characters of a serial number that a hint shows
 _POLL_S = 1.0
@@ -151,6 +155,7 @@ def resolve(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
         devices: what is attached; default: what is.
 
     Raises:
+        UsageError: the port is a malformed address.
         BoardError: what was asked for is not there, or several boards match; the message lists what is attached.
     """
     found = attached() if devices is None else list(devices)
@@ -190,6 +195,40 @@ def require(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
     return device
 
 
+def check_emulator(board: Board) -> None:
+    """Refuse `--port emulator` for a board that has none.
+
+    Raises:
+        UsageError: the board has no emulator.
+    """
+    if board.emulator is None:
+        raise UsageError(f"{board.name} has no emulator", hint=f"leave out --port {EMULATOR}, or name its serial port")
+
+
+def any_port(want: Wanted, devices: Sequence[Attached] | None = None) -> Attached:
+    """Return the device that is meant, whatever board it is: the one that is asked for, or the only one with a port.
+
+    Raises:
+        UsageError: the port is a malformed address.
+        BoardError: what was asked for is not there, or nothing is attached, or several devices are.
+    """
+    found = attached() if devices is None else list(devices)
+    if want.port:
+        return _by_port(want, found)
+    named = [device for device in found if device.probe.upper().startswith(want.probe.upper())]
+    candidates = [device for device in named if device.port]
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        asked = f"no probe {want.probe} with a serial port" if want.probe else "nothing with a serial port"
+        raise BoardError(f"{asked} is attached", details=_listed(found) if want.probe else (), hint=no_device_hint())
+    raise BoardError(
+        f"{len(candidates)} devices with a serial port are attached",
+        details=[str(device) for device in candidates],
+        hint="choose one with --port, --probe or --board",
+    )
+
+
 def watch(
     listing: Listing = list_ports.comports, *, poll_s: float = _POLL_S, times: int | None = None
 ) -> Iterator[tuple[str, Attached]]:
@@ -213,7 +252,8 @@ def watch(
 
 
 def _by_port(want: Wanted, found: Sequence[Attached]) -> Attached:
-    """Return the device of a port; one that is no USB device (a pseudo-terminal, a socket) is taken as it is."""
+    """Return the device of a port; one that is no USB device (a pseudo-terminal, TCP, RTT) is taken as it is."""
+    address.parse(want.port)
     path = str(Path(want.port).resolve()) if want.port.startswith("/") else want.port  # /dev/serial/by-id/...
     device = next((known for known in found if path in (known.port, *known.more_ports)), None)
     if device is None:

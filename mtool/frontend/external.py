@@ -14,6 +14,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto
 
+from mtool import system
 from mtool.errors import ModelError
 from mtool.frontend.tensors import byte_count
 
@@ -88,7 +89,7 @@ class Folder:
         with self._open(tensor, extent.location) as file:
             position, end = extent.offset, extent.offset + extent.length
             while position < end:
-                block = os.pread(file, min(BLOCK_BYTES, end - position), position)
+                block = system.read_at(file, min(BLOCK_BYTES, end - position), position)
                 if not block:
                     raise self._malformed(tensor, extent.location, "it became shorter while it was read")
                 position += len(block)
@@ -98,22 +99,14 @@ class Folder:
     def _open(self, tensor: TensorProto, location: str) -> Iterator[int]:
         """Open a file below the folder, one component after another, none of them a link."""
         parts = location.split("/")
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            folder = os.open(self.path, flags | os.O_DIRECTORY)
+            handle = self._handle(tensor, parts) if system.HAS_FOLDER_HANDLES else self._by_path(tensor, parts)
             try:
-                for number, part in enumerate(parts):
-                    if stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
-                        raise self._outside(tensor, f"{location}, where {part} is a link")
-                    kind = 0 if number == len(parts) - 1 else os.O_DIRECTORY
-                    inner = os.open(part, flags | os.O_NOFOLLOW | kind, dir_fd=folder)
-                    os.close(folder)
-                    folder = inner
-                if not stat.S_ISREG(os.fstat(folder).st_mode):
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
                     raise self._malformed(tensor, location, "expected a file")
-                yield folder
+                yield handle
             finally:
-                os.close(folder)
+                os.close(handle)
         except FileNotFoundError:
             raise ModelError(
                 f"{self.title} lacks its external data", details=[f"tensor {tensor.name!r}: {location}"],
@@ -121,6 +114,35 @@ class Folder:
             ) from None  # fmt: skip
         except (OSError, ValueError) as failed:
             raise self._malformed(tensor, location, str(failed)) from None
+
+    def _handle(self, tensor: TensorProto, parts: list[str]) -> int:
+        """Return the handle of a file, by those of the folders above it."""
+        flags = system.READ | system.NO_WAIT
+        handle = os.open(self.path, flags | system.FOLDER)
+        try:
+            for number, part in enumerate(parts):
+                if stat.S_ISLNK(os.stat(part, dir_fd=handle, follow_symlinks=False).st_mode):
+                    raise self._through_link(tensor, parts, part)
+                kind = 0 if number == len(parts) - 1 else system.FOLDER
+                inner = os.open(part, flags | system.NO_LINK | kind, dir_fd=handle)
+                os.close(handle)
+                handle = inner
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+    def _by_path(self, tensor: TensorProto, parts: list[str]) -> int:
+        """Return the handle of a file, by its path."""
+        path = Path(self.path)
+        for part in parts:
+            path /= part
+            if path.is_symlink() or ":" in part:  # C:file is no file of this folder
+                raise self._through_link(tensor, parts, part)
+        return os.open(path, system.READ)
+
+    def _through_link(self, tensor: TensorProto, parts: list[str], part: str) -> ModelError:
+        return self._outside(tensor, f"{'/'.join(parts)}, where {part} is a link")
 
     def _outside(self, tensor: TensorProto, location: str) -> ModelError:
         return ModelError(

@@ -55,6 +55,26 @@ def moved(data: Array, moves: tuple[Move, ...]) -> Array:
     return np.ascontiguousarray(data)
 
 
+def undone(data: Array, moves: tuple[Move, ...]) -> tuple[Array, tuple[Move, ...]]:
+    """Return the tensor's own array from a moved one, and the moves that can't be undone: those that left elements out,
+    or shapes that nobody noted, and all before them.
+    """
+    left = list(moves)
+    while left:
+        what, numbers = left[-1]
+        if what == "transpose":
+            data = data.transpose(np.argsort(numbers))
+        elif what == "signed":
+            data = (data.astype(np.int32) + numbers[0]).astype(np.uint8 if numbers[0] == 128 else np.uint16)
+        elif what == "quantised":
+            scale = np.array(numbers[0], np.uint32).view(np.float32)
+            data = (data.astype(np.int32) - numbers[1]).astype(np.float32) * scale
+        else:
+            break
+        left.pop()
+    return np.ascontiguousarray(data), tuple(left)
+
+
 def _quantised(data: Array, bits: int, point: int, least: int, most: int) -> Array:
     scale = np.array(bits, np.uint32).view(np.float32)
     dtype = next(kind for kind in (np.int8, np.uint8, np.int16, np.uint16) if np.iinfo(kind).max == most)

@@ -10,6 +10,7 @@ from mtool.kernels.in_place import residual_operands
 from mtool.kernels.knobs import Knob
 from mtool.kernels.specification import Specification
 from mtool.kernels.target import Target
+from mtool.option_values import Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class Kernel:
     Nodes whose parameters and body are equal share one function. `headers` are those of the runtime that it needs
     besides mt_math.h, `shared` lines of C that define functions of the runtime which it calls, of those that are not
     written out in a header. If `can_fail`, it returns a status, 0 for success; else nothing. `layouts` say what stands
-    where in a constant, by its name. `inner` are functions of its own that it calls, whole.
+    where in a constant, by its name. `inner` are functions of its own that it calls, whole. `level` is the compiler's
+    optimisation level of the function, "": that of the model; `in_ram`: its constants lie in RAM.
     """
 
     arguments: tuple[Argument, ...]
@@ -50,6 +52,8 @@ class Kernel:
     can_fail: bool = False
     inner: str = ""
     shared: tuple[str, ...] = ()
+    level: Level | str = ""
+    in_ram: bool = False
 
 
 class Schedule(Protocol):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mtool import distribution
 from mtool.errors import BuildError, ModelError
 from mtool.oracles import Array, Sample
 from mtool.oracles.installed import version_of
@@ -12,7 +13,7 @@ from mtool.oracles.process import HINT
 
 NAME = "LiteRT"
 PACKAGE = "ai-edge-litert"
-INSTALL = "pip install 'mtool[litert]'"
+INSTALL = distribution.install("litert")
 States = Sequence[tuple[str, str]]
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import onnx
 
+from mtool import distribution
 from mtool.errors import BuildError, ModelError
 from mtool.oracles import Array, Sample, products
 from mtool.oracles.installed import version_of
 from mtool.oracles.process import HINT
 
 NAME = "onnxruntime"
-INSTALL = "pip install 'mtool[verify]'"
+INSTALL = distribution.install("verify")
 
 States = Sequence[tuple[str, str]]
 

@@ -8,10 +8,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mtool import distribution
 from mtool.errors import BuildError, ModelError, UsageError
 from mtool.oracles import Sample
 
-INSTALL = "pip install 'mtool[quantize]'"
+INSTALL = distribution.install("quantize")
 
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _INTEGERS = {"int8": "QInt8", "uint8": "QUInt8"}

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from mtool.option_values import Io, Partial
+from mtool.option_values import Io, Order, Partial
 from mtool.plan.choice import Choice, Choices
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def make_plan(
     io: Io = "arena",
     partial: Partial = "auto",
     schedules: Choices | None = None,
+    order: Order = "auto",
 ) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
@@ -29,6 +30,7 @@ def make_plan(
         io: "arena": inputs and outputs lie in the arena; "external": the caller keeps them.
         partial: whether regions may be computed a few rows at a time (mtool.plan.partial).
         schedules: a user's choices, by node; the cheapest for all others.
+        order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
@@ -42,11 +44,11 @@ def make_plan(
     def by_rows(plan: "Plan") -> "Plan":
         return with_partial_execution(plan, partial, choices)
 
-    plan = by_rows(plan_whole(graph, target, io, choices))
+    plan = by_rows(plan_whole(graph, target, io, choices, order=order))
     least = LEAST_BYTES if partial == "auto" else 1
     if partial == "never" or all(one.arena_bytes < least for one in [*plans_in(plan)][1:]):
         return plan
-    inside = by_rows(plan_whole(graph, target, io, choices, by_rows))
+    inside = by_rows(plan_whole(graph, target, io, choices, by_rows, order))
     return inside if is_worth(plan, inside, partial) else plan
 
 

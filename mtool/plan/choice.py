@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from mtool import spelling
 from mtool.errors import UsageError
+from mtool.option_values import LEVEL, WEIGHTS
 
 if TYPE_CHECKING:
     from mtool.ir import Graph, Node
+    from mtool.kernels.knobs import Knob
     from mtool.kernels.schedule import KernelOp, Schedule
     from mtool.kernels.target import Target
 
@@ -19,7 +21,8 @@ PAGE = "docs/schedules.md has every schedule and its knobs"
 class Choice:
     """A schedule for one node, by its name, with settings of its knobs.
 
-    A knob that is not named keeps its default. A value may be written as people write it ("16", "auto").
+    A knob that is not named keeps its default. A value may be written as people write it ("16", "auto"). Every
+    schedule has the knobs `opt`, the compiler's optimisation level, and `weights`, the memory of its constants.
     """
 
     schedule: str
@@ -46,7 +49,9 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
             details=[f"its schedules on this core: {', '.join(_supporting(op, node, graph, target))}"],
             hint=_similar(choice.schedule, names),
         )
-    turned = _turned(schedule, choice.knobs, node.name)
+    of_build = {name: value for name, value in choice.knobs.items() if name in (LEVEL, WEIGHTS)}
+    settings = {name: value for name, value in choice.knobs.items() if name not in of_build}
+    turned = _turned(schedule, settings, node.name)
     if not turned.supports(node, graph, target):
         raise UsageError(
             f"schedule {choice.schedule} can't compute {what} on {target.cpu}",
@@ -56,7 +61,14 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
             ],
             hint=PAGE,
         )
-    return turned
+    if not of_build:
+        return turned
+    from mtool.plan.built import KNOBS, RAM, built  # with the interface of schedules
+
+    values = {name: _read(KNOBS[name], name, value, turned, node.name) for name, value in of_build.items()}
+    if values.get(WEIGHTS) == RAM and target.flash_is_apart:
+        raise UsageError(f"the constants of {what} can't lie in RAM: a {target.cpu} reads them from flash")
+    return built(turned, values)
 
 
 def check_schedules(choices: Choices) -> None:
@@ -99,19 +111,27 @@ def _turned(schedule: "Schedule", settings: Mapping[str, Any], node: str) -> "Sc
         if name not in knobs:
             raise UsageError(
                 f"{node}: schedule {schedule.name} has no knob {name}",
-                details=[f"its knobs: {', '.join(knobs) or 'none'}"],
+                details=[f"its knobs: {', '.join([*knobs, LEVEL, WEIGHTS])}"],
                 hint=PAGE,
             )
-        read = knobs[name].read(value)
-        if read is None:
-            allowed = ", ".join(map(knobs[name].written, knobs[name].values))
-            raise UsageError(
-                f"{node}: knob {name} of {schedule.name} can't be {value}",
-                details=[f"its values: {allowed}", f"{name}: {knobs[name].meaning}"],
-                hint=PAGE,
-            )
-        values[name] = read
+        values[name] = _read(knobs[name], name, value, schedule, node)
     return replace(schedule, **values) if values else schedule  # type: ignore[type-var]
+
+
+def _read(knob: "Knob", name: str, value: Any, schedule: "Schedule", node: str) -> Any:
+    """Return the value of a knob that is meant.
+
+    Raises:
+        UsageError: there is no such value.
+    """
+    read = knob.read(value)
+    if read is None:
+        raise UsageError(
+            f"{node}: knob {name} of {schedule.name} can't be {value}",
+            details=[f"its values: {', '.join(map(knob.written, knob.values))}", f"{name}: {knob.meaning}"],
+            hint=PAGE,
+        )
+    return read
 
 
 def _supporting(op: "KernelOp", node: "Node", graph: "Graph", target: "Target") -> list[str]:

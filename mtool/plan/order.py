@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from mtool.ir import Graph, Node
 from mtool.ir.node import View
-from mtool.option_values import Io
+from mtool.option_values import Io, Order
 from mtool.plan.memory import live_bound, storages
 from mtool.plan.state_storage import read_states_before_writes
 from mtool.plan.step import Step
@@ -16,10 +16,13 @@ MOST = 100_000  # orders that are grown by a node before the search is narrowed
 FEW = 8  # nodes that are tried then
 
 
-def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io) -> tuple[Node, ...]:
-    """Return the nodes in an order of small peak: the given one, or a better one that a beam search finds."""
+def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io, order: Order = "auto") -> tuple[Node, ...]:
+    """Return the nodes in an order of small peak: the given one, or a better one that a beam search finds.
+
+    `order` "written" leaves them as they are, but for states, which are read before they are written.
+    """
     as_written = graph.nodes
-    orders = [as_written] if _is_chain(graph) else [as_written, _beam_search(graph)]
+    orders = [as_written] if order == "written" or _is_chain(graph) else [as_written, _beam_search(graph)]
     if graph.states:
         orders = [read_states_before_writes(replace(graph, nodes=nodes)) for nodes in orders]
     return min(orders, key=lambda nodes: _peak(graph, nodes, chosen, io))

@@ -22,6 +22,7 @@ from mtool.kernels.joined_text import PREFIX, JoinedText, joined_text, types_and
 from mtool.kernels.schedule import Argument, Kernel, KernelOp, Schedule
 from mtool.kernels.target import Target
 from mtool.plan.bound import BoundSchedule
+from mtool.plan.built import Built, built
 from mtool.plan.choice import Choice, chosen
 from mtool.plan.step import Step
 
@@ -71,9 +72,11 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
         ModelError: no schedule follows the sizes.
     """
     op = ops.KERNELS[node.op]
-    plain = without_sizes(node, graph)
+    plain, of_build = without_sizes(node, graph), dict[str, str]()
     if choice is not None:
-        schedules: Sequence[Schedule] = [chosen(choice, op, plain, graph, target)]
+        named = chosen(choice, op, plain, graph, target)
+        schedules: Sequence[Schedule] = [named.inner if isinstance(named, Built) else named]
+        of_build = {"opt": named.opt, "weights": named.weights} if isinstance(named, Built) else {}
     else:
         fitting = [schedule for schedule in op.schedules if schedule.supports(plain, graph, target)]
         fitting.sort(key=lambda schedule: schedule.cost(plain, graph, target))
@@ -86,7 +89,7 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
             except DifferError as found:
                 reasons += [f"{schedule.name}: {found}"] if one is schedule else []
             else:
-                return Step(node, _of_plain(op, plain), made, made.scratch)
+                return Step(node, _of_plain(op, plain), built(made, of_build), made.scratch)
     raise _refusal(op.label(plain, graph), node, graph, reasons)
 
 

@@ -7,7 +7,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.control import Control, bodies_of, with_own_bodies
 from mtool.ir.node import View
 from mtool.kernels.target import Target
-from mtool.option_values import Io
+from mtool.option_values import Io, Order
 from mtool.plan.choice import Choices, check_names
 from mtool.plan.control import control_step, kept_outside, planned_body
 from mtool.plan.first_fit import lay_out
@@ -21,16 +21,23 @@ from mtool.plan.step import Step, choose_schedule
 Refine = Callable[[Plan], Plan]
 
 
-def plan_whole(graph: Graph, target: Target, io: Io, choices: Choices, refine: Refine = lambda plan: plan) -> Plan:
+def plan_whole(
+    graph: Graph,
+    target: Target,
+    io: Io,
+    choices: Choices,
+    refine: Refine = lambda plan: plan,
+    order: Order = "auto",
+) -> Plan:
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
-    `refine` makes better plans of those of bodies.
+    `refine` makes better plans of those of bodies; `order` is that of the operators.
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
     check_names(choices, (node.name for one in with_own_bodies(graph) for node in _computing(one)))
-    return _plan(graph, target, io, choices, "keep", refine)
+    return _plan(graph, target, io, choices, "keep", refine, order)
 
 
 def _computing(graph: Graph) -> Iterable[Node]:
@@ -38,7 +45,14 @@ def _computing(graph: Graph) -> Iterable[Node]:
 
 
 def _plan(
-    graph: Graph, target: Target, io: Io, choices: Choices, keep: str, refine: Refine, outside: Collection[int] = ()
+    graph: Graph,
+    target: Target,
+    io: Io,
+    choices: Choices,
+    keep: str,
+    refine: Refine,
+    order: Order,
+    outside: Collection[int] = (),
 ) -> Plan:
     """Plan a graph.
 
@@ -49,6 +63,7 @@ def _plan(
         choices: of schedules.
         keep: the stem of the names of copies of its states.
         refine: makes better plans of those of bodies.
+        order: of its operators.
         outside: the numbers of states that may lie where the caller keeps them.
     """
 
@@ -61,11 +76,11 @@ def _plan(
         plans = []
         for name, body in bodies:
             inner, keep = planned_body(node, body, graph.rounds), f"{node.name}_{name}_keep"
-            plans.append(refine(_plan(inner, target, "external", choices, keep, refine, kept_outside(node))))
+            plans.append(refine(_plan(inner, target, "external", choices, keep, refine, order, kept_outside(node))))
         return control_step(node, plans)
 
     by_name = {node.name: step_of(node) for node in _computing(graph)}
-    ordered = order_nodes(graph, by_name, io)
+    ordered = order_nodes(graph, by_name, io, order)
     graph = replace(graph, nodes=ordered)
     steps = tuple(by_name[node.name] for node in _computing(graph))
     graph, steps = copy_states(graph, steps, lambda node, after: choose_schedule(node, after, target), keep)

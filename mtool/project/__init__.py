@@ -1,8 +1,29 @@
 """The project stage: a compiled model, the runtime and a template become a project folder."""
 
-from mtool.project.package import FORMATS, package
+from mtool.project.about import About
+from mtool.project.mlf import Module
+from mtool.project.package import FORMATS, Packed, delivered, package
+from mtool.project.portable import CORES
+from mtool.project.program import Program, program_in
 from mtool.project.render import choose, render
 from mtool.project.runtime import runtime_headers, runtime_sources
 from mtool.project.template import Template, load, names
 
-__all__ = ["FORMATS", "Template", "choose", "load", "names", "package", "render", "runtime_headers", "runtime_sources"]
+__all__ = [
+    "CORES",
+    "FORMATS",
+    "About",
+    "Module",
+    "Packed",
+    "Program",
+    "Template",
+    "choose",
+    "delivered",
+    "load",
+    "names",
+    "package",
+    "program_in",
+    "render",
+    "runtime_headers",
+    "runtime_sources",
+]

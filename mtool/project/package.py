@@ -1,17 +1,24 @@
-"""A compiled model as a package that an ecosystem takes as it is: CMake, Zephyr, Arduino, PlatformIO, microTVM."""
+"""A compiled model as a package that an ecosystem takes as it is: CMake, Zephyr, Arduino, ESP-IDF, Keil, microTVM."""
 
-import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, get_args
 
 import jinja2
 
-from mtool import resources
+from mtool import boards, resources
 from mtool.errors import UsageError
-from mtool.escaping import file_name
 from mtool.filetree import FileTree, from_folder
 from mtool.identifiers import target_name
 from mtool.manifest import FILE_NAME, Manifest
 from mtool.option_values import Format
+from mtool.project import archives, mlf, portable
+from mtool.project.about import About
+from mtool.project.levels import levels_of
+from mtool.project.mlf import Module
+from mtool.project.places import placed
+from mtool.project.portable import Core
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 
@@ -24,59 +31,112 @@ _PLACES: dict[str, tuple[str, str]] = {
     "zephyr-module": ("src", "include"),
     "arduino-lib": ("src", "src"),
     "platformio-lib": ("src", "src"),
-    "mlf": ("codegen/host/src", "codegen/host/include"),
+    "idf-component": ("src", "include"),
+    "cmsis-pack": ("src", "include"),
 }
-NO_BINARIES = ("arduino-lib", "platformio-lib")
-_MLF_VERSION = 7
-_MLF_CPU = 1  # kDLCPU of DLPack
+NO_BINARIES = ("arduino-lib", "platformio-lib", "idf-component", "cmsis-pack")
+# Arduino's names of the architectures with a Cortex-M; those of other cores are read from the board's name there.
+_ARDUINO_ARM = (
+    "mbed,mbed_edge,mbed_giga,mbed_nano,mbed_nicla,mbed_opta,mbed_portenta,mbed_rp2040,nrf52,renesas_portenta,"
+    "renesas_uno,rp2040,sam,samd,stm32,teensy"
+)
+_RUNTIME = "mt_"  # begins the names of the runtime's files
+_LIBM = b"#include <math.h>"
 
 
-def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes = b"") -> FileTree:
-    """Return the files of a package; the same bytes for the same model.
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What a package is made of, besides its form.
 
-    Args:
-        sources: the model's C and headers, with those of the runtime that it includes, in one folder.
-        manifest: what the compile half says of it.
-        form: "c" is the sources as they are.
-        model: the model's own file, which the Model Library Format holds too.
+    Attributes:
+        module: the model, compiled for the board; of a package for many cores, for the last of them.
+        cores: the model for each core, with what the compile half says of it; none: it is for the board alone.
+        refused: the cores that can't have the model, and why.
+        more: other models of an archive.
+        about: who made it.
+        arduino: Arduino's name of the board, or "".
+    """
+
+    module: Module
+    cores: Mapping[Core, tuple[FileTree, Manifest]] = field(default_factory=dict)
+    refused: Mapping[Core, str] = field(default_factory=dict)
+    more: tuple[Module, ...] = ()
+    about: About = field(default_factory=About)
+    arduino: str = ""
+
+
+def package(packed: Packed, form: Format) -> FileTree:
+    """Return the files of a package; the same bytes for the same model. "c" is the sources as they are.
 
     Raises:
         UsageError: large constants lie in a file of bytes, which the package can't hold.
     """
+    module, manifest = packed.module, packed.module.manifest
     if form == "c":
-        return sources
-    source_place, header_place = _PLACES[form]
+        return module.sources
+    if form == "mlf":
+        return mlf.library([module, *packed.more])
+    many = packed.cores
+    sources = module.sources
+    if many:
+        sources = portable.merged(manifest.model, {core: own for core, (own, _) in many.items()}, packed.refused)
     names = [name for name in sources if name not in (FILE_NAME, manifest.graph)]
     binaries = [name for name in names if name.endswith(".bin")]
     if binaries and form in NO_BINARIES:
         raise UsageError(
             f"a {form} has sources alone, and {binaries[0]} is none", hint="compile the model with --weights text"
         )
-    files = {f"{_place(name, source_place, header_place)}/{name}": sources[name] for name in names}
-    if form == "mlf":
-        files["metadata.json"] = (json.dumps(_mlf_metadata(manifest), indent=2) + "\n").encode()
-        files[f"src/{file_name(manifest.model_file)}"] = model
-        if manifest.graph:
-            files[f"executor-config/graph/{manifest.model}.graph"] = sources[manifest.graph]
-        return FileTree(files)
+    source_place, header_place = _PLACES[form]
+    of_cores = tuple(f"{core.name}/" for core in many)
+    files = {f"{placed(name, source_place, header_place, of_cores)}/{name}": sources[name] for name in names}
+    if many:
+        files |= {f"extras/{core.name}.json": found[1].to_json() for core, found in many.items()}
+    else:
+        files[FILE_NAME] = manifest.to_json()
     values = {
         "model": manifest.model,
         "target": target_name(manifest.model),
         "manifest": manifest.for_templates(),
+        "about": packed.about,
+        "cores": [
+            {"describes": core.describes, "arena_bytes": own.arena_bytes, "constant_bytes": own.constant_bytes}
+            for core, (_, own) in many.items()
+        ],
+        "refused": {core.describes: why for core, why in packed.refused.items()},
+        "architectures": _architectures(packed),
+        "date": archives.date(module.seconds),
         "binaries": binaries,
+        "levels": levels_of((name for name in names if name.endswith(".c")), manifest.model),
         "sources": [name for name in names if name.endswith(".c")],
+        "headers": [name for name in names if name.endswith(".h")],
+        "runtime": [name for name in names if name.endswith(".c") and name.startswith(_RUNTIME)],
+        "needs_libm": any(_LIBM in sources[name] for name in names if not name.endswith(".bin")),
+        "platforms": _emulated_by_zephyr(),
         "c_type": _c_type,
     }
-    return FileTree({**files, **_rendered(form, values), FILE_NAME: manifest.to_json()})
+    return FileTree({**files, **_rendered(form, values)})
 
 
-def _place(name: str, source_place: str, header_place: str) -> str:
-    """Return the folder of a file, by its path in the model's.
+def delivered(packed: Packed, form: Format) -> FileTree:
+    """Return what is written to a folder: the package's files, or the archive that tools take."""
+    tree = package(packed, form)
+    seconds, model = packed.module.seconds, packed.module.manifest.model
+    if form == "mlf":
+        return FileTree({f"{model}.tar": archives.tar(tree, seconds)})
+    if form == "cmsis-pack":
+        about = packed.about
+        return FileTree({f"{about.vendor}.{model}.{about.version}.pack": archives.zipped(tree, seconds)})
+    return tree
 
-    A folder of a backend's stays whole beside the model's sources, which alone include its headers. A .bin lies beside
-    the headers: the assembler looks for it where the compiler looks for them.
-    """
-    return source_place if name.endswith(".c") or ("/" in name and name.endswith(".h")) else header_place
+
+def _architectures(packed: Packed) -> str:
+    """Return what a library.properties says of where it compiles."""
+    if packed.cores or packed.module.cpu == "host":
+        return "*"
+    parts = packed.arduino.split(":")
+    if len(parts) > 1:
+        return parts[1]
+    return _ARDUINO_ARM if packed.module.cpu.startswith("cortex-m") else "*"
 
 
 def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
@@ -89,42 +149,20 @@ def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    return {
+    files = {
         env.from_string(path).render(values): env.get_template(path).render(values).encode()
         for path in from_folder(root)
     }
+    if form in NO_BINARIES:  # those that go to a registry
+        files["LICENSE"] = resources.path("LICENSE").read_bytes()
+    return {path: data for path, data in files.items() if PurePosixPath(path).name}
+
+
+def _emulated_by_zephyr() -> list[str]:
+    """Return Zephyr's names of the machines that mtool's own list has run in an emulator."""
+    known = boards.read_files((resources.path("boards.yaml"),)).boards.values()
+    return [board.templates["zephyr"] for board in known if board.emulator and board.status.get("zephyr") == "run"]
 
 
 def _c_type(dtype: str) -> str:
     return {"float32": "float", "float64": "double", "bool": "uint8_t"}.get(dtype, f"{dtype}_t")
-
-
-def _mlf_metadata(manifest: Manifest) -> dict[str, Any]:
-    """Return metadata.json as TVM 0.14 writes it; the time is a constant, so that the package never changes."""
-
-    def described(role: str) -> dict[str, Any]:
-        tensors = manifest.inputs if role == "inputs" else manifest.outputs
-        return {tensor.name: {"dtype": tensor.dtype, "size": tensor.bytes} for tensor in tensors}
-
-    main = {
-        "device": _MLF_CPU,
-        "workspace_size_bytes": manifest.arena_bytes,
-        "constants_size_bytes": manifest.constant_bytes,
-        "io_size_bytes": sum(tensor.bytes for tensor in (*manifest.inputs, *manifest.outputs)),
-        "inputs": described("inputs"),
-        "outputs": described("outputs"),
-    }
-    operators = [
-        {"function_name": operator.name, "workspace": [{"device": _MLF_CPU, "workspace_size_bytes": 0}]}
-        for operator in manifest.operators
-    ]
-    module = {
-        "model_name": manifest.model,
-        "export_datetime": "1970-01-01 00:00:00Z",
-        "memory": {"functions": {"main": [main], "operator_functions": operators}},
-        "target": [{"kind": "c", "tag": "", "keys": ["cpu"]}],
-        "executors": ["graph" if manifest.executor == "graph" else "aot"],
-        "style": "full-model",
-        "external_dependencies": [],
-    }
-    return {"modules": {manifest.model: module}, "version": _MLF_VERSION}

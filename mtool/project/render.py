@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import jinja2
 
 from mtool import resources
 from mtool.boards import ROLES, Board
-from mtool.errors import UsageError
+from mtool.errors import UsageError, of_os_error
 from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project
+from mtool.project.levels import levels_of
+from mtool.project.program import Program
 from mtool.project.runtime import runtime_headers, runtime_sources
 from mtool.project.template import Template, load
 
@@ -27,6 +30,7 @@ def render(
     *,
     template: str = "",
     options: Mapping[str, str] | None = None,
+    program: Program | None = None,
     trust: bool = False,
 ) -> tuple[FileTree, Manifest]:
     """Return the project folder of a compiled model on a board, and the manifest that is its `mtool.json`.
@@ -37,6 +41,7 @@ def render(
         board: the board to build for.
         template: a template's name, or the path of a user's own; default: the board's first.
         options: values of the template's options, as text.
+        program: a user's own program, which is the standalone firmware then.
         trust: a template of a user's own may load Python code.
 
     Raises:
@@ -50,13 +55,16 @@ def render(
     headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
     crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
     model = FileTree().merged(files, folders.model)
+    extra = _extra_files(chosen, values)
     context = _context(manifest, board, values, model, crt)
+    context["sources"]["extra"] = [path for path in extra if path.endswith((".c", ".S"))]
+    context["program"] = None if program is None else asdict(program)
     context["firmware"] = {
         kind: _render_line(path, chosen, context, trust=trust) for kind, path in chosen.firmware.items()
     }
     own = _render_folder(chosen, context, trust=trust)
-    included = runtime_headers((own, model, crt), headers)
-    tree = own.merged(model).merged(crt).merged(FileTree({path: headers[path] for path in included}))
+    included = runtime_headers((own, model, crt, extra), headers)
+    tree = own.merged(model).merged(crt).merged(extra).merged(FileTree({path: headers[path] for path in included}))
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
     project = Project(
         template=chosen.name,
@@ -67,6 +75,8 @@ def render(
         options={name: _text(value) for name, value in values.items()},
         firmware=context["firmware"],
         model=folders.model,
+        levels=context["sources"]["levels"],
+        program="" if program is None else program.folder,
     )
     whole = manifest.model_copy(update={"project": project})
     header = {f"{folders.build_header}/mt_build.h": _build_header(build_hash)}
@@ -96,6 +106,22 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
     return chosen, chosen.read_options(options)
 
 
+def _extra_files(template: Template, values: Mapping[str, str | int | bool]) -> FileTree:
+    """Return the files of the folders that a template's options name, below `extra/`.
+
+    Raises:
+        UsageError: one can't be read.
+    """
+    folders = [str(values[name]) for name, option in template.options.items() if option.type == "folder"]
+    tree = FileTree()
+    for folder in filter(None, folders):
+        try:
+            tree = tree.merged(from_folder(Path(folder)), "extra")
+        except OSError as failed:
+            raise of_os_error(failed, f"the extra files of {folder} can't be read") from None
+    return tree
+
+
 def _first_template(board: Board) -> str:
     if not board.templates:
         raise UsageError(f"{board.name} has no template", hint="give one: --template PATH")
@@ -118,6 +144,7 @@ def _context(
         "sources": {
             "model": [path for path in sources if not path.endswith("_rpc.c")] + needed,
             "rpc": [path for path in sources if path.endswith("_rpc.c")],
+            "levels": levels_of(sources, manifest.model),
             "binaries": [path for path in model if path.endswith(".bin")],
             "crt": [path for path in crt if path.endswith(".c") and path not in needed],
         },

@@ -7,6 +7,7 @@ it renders is code all the same, which a build compiles and runs: SECURITY.md.
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,11 +136,7 @@ def told(name: str, folder: Path, text: str) -> Iterator[None]:
             f"the template {name} reaches for Python's internals", details=[f"{text}: {refused.message}"], hint=_TRUST
         ) from None
     except jinja2.UndefinedError as undefined:
-        raise UsageError(
-            f"the template {name} needs something that the board does not say",
-            details=[f"{undefined.message}"],
-            hint="see the board's entry in boards.yaml",
-        ) from None
+        raise _undefined(undefined, name, text) from None
     except jinja2.TemplateSyntaxError as wrong:
         where = f"{wrong.name or text}:{wrong.lineno}"
         raise UsageError(f"the template {name} can't be rendered", details=[f"{where}: {wrong.message}"]) from None
@@ -147,3 +144,15 @@ def told(name: str, folder: Path, text: str) -> Iterator[None]:
         raise UsageError(
             f"the template {name} can't be rendered", details=[f"{text}: {type(wrong).__name__}: {wrong}"]
         ) from wrong
+
+
+def _undefined(undefined: jinja2.UndefinedError, name: str, text: str) -> UsageError:
+    """Return the error of a name that stands for nothing, in the words of who writes a template."""
+    said = undefined.message or ""
+    found = re.search(r"has no attribute '([^']*)'", said) or re.search(r"'([^']*)' is undefined", said)
+    what = f"{found[1]!r} is not there" if found else said
+    return UsageError(
+        f"the template {name} needs something that the board does not say",
+        details=[f"{text}: {what}"],
+        hint="is it spelled right (docs/add-a-template.md has all names)? if the board has to say it, see its entry",
+    )

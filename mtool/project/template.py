@@ -8,22 +8,25 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from mtool import invalid as problems
 from mtool import resources, spelling
 from mtool.errors import UsageError
 from mtool.filetree import is_plain
 
 FILE_NAME = "template.yaml"
+_DEFINITION = re.compile(r"[A-Za-z_]\w*(=[\w.+-]*)?", re.ASCII)
 
 
 class Option(BaseModel):
     """One option of a template: its type, its default, what it may be and a line of help.
 
-    `choices` are those of a "choice", `minimum` is the least that an "int" may be.
+    `choices` are those of a "choice", `minimum` is the least that an "int" may be. "definitions" are macros for the C
+    compiler, NAME or NAME=VALUE; a "folder" is one of the user's, whose files the project gets below `extra/`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    type: Literal["choice", "int", "bool", "text"]
+    type: Literal["choice", "int", "bool", "text", "definitions", "folder"]
     default: str | int | bool
     help: str
     choices: tuple[str, ...] = ()
@@ -37,6 +40,13 @@ class Option(BaseModel):
         """
         if self.type == "choice" and text not in self.choices:
             raise ValueError(f"one of {', '.join(self.choices)}")
+        wrong = [one for one in text.split() if self.type == "definitions" and not _DEFINITION.fullmatch(one)]
+        if wrong:
+            raise ValueError(
+                f"NAME or NAME=VALUE of letters, digits, _ . + and -, with blanks between, not {wrong[0]!r}"
+            )
+        if self.type == "folder" and text and not Path(text).is_dir():
+            raise ValueError("a folder that is there")
         if self.type == "int":
             if re.fullmatch(r"-?\d+", text) is None or (self.minimum is not None and int(text) < self.minimum):
                 raise ValueError("a number" + ("" if self.minimum is None else f" of at least {self.minimum}"))
@@ -74,7 +84,8 @@ class Template(BaseModel):
     `builder` is the build stage's tool, `transport` how a host reaches the firmware, `firmware`
     maps a firmware kind ("host_driven", "standalone") to the file that a build makes of it, relative to the
     project folder and below `build/`, where all that a build makes lies. The file's name may depend on the board:
-    it is rendered like the project's texts.
+    it is rendered like the project's texts. `program` is what a user's own program is that it can build as the
+    standalone firmware: C with a main, an Arduino sketch, or none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -83,10 +94,11 @@ class Template(BaseModel):
     folder: Path
     is_own: bool = False
     description: str
-    builder: Literal["host", "cmake", "west", "arduino"]
+    builder: Literal["host", "cmake", "west", "arduino", "zig"]
     transport: Literal["process", "emulator", "serial"]
     firmware: dict[str, Annotated[str, Field(pattern=r"^build/")]]
     folders: Folders = Folders()
+    program: Literal["c", "sketch", "none"] = "none"
     options: dict[str, Option] = {}
 
     def read_options(self, given: Mapping[str, str]) -> dict[str, str | int | bool]:
@@ -146,7 +158,7 @@ def load(template: str) -> Template:
             {**entry, "name": template if own else folder.name, "folder": folder, "is_own": own}
         )
     except ValidationError as invalid:
-        details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()]
+        details = problems.lines(invalid)
         raise UsageError(f"{path} breaks the schema", details=details) from None
     except (yaml.YAMLError, ValueError, RecursionError) as invalid:
         raise UsageError(f"{path} is not YAML", details=str(invalid).splitlines()) from None

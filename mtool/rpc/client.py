@@ -236,7 +236,7 @@ class Client:
             if operator is not None and (region := self._region_of(operator)):
                 raise _failure_of(region, code)
             at = "" if operator is None else f" in operator {operator}"
-            raise DeviceError(f"the model failed on the device{at} with code {code}")
+            raise DeviceError(f"the model failed on the device{at} with code {code}", operator=operator)
         hint = "time fewer runs at once" if reply.status == Status.MT_TIMER_OVERFLOW else ""
         raise DeviceError(
             f"{self._name} reports {describe(reply.status)}", details=[f"in reply to {request}"], hint=hint

@@ -58,4 +58,6 @@ def device_error(fault: Fault) -> DeviceError:
     known = [kind.name for kind in FaultKind if kind == fault.kind]
     where = "" if fault.operator is None else f" in operator {fault.operator}"
     registers = " ".join(f"0x{register:08x}" for register in fault.registers)
-    return DeviceError(f"{known[0] if known else 'a fault'}{where}", details=[registers] if registers else [])
+    return DeviceError(
+        f"{known[0] if known else 'a fault'}{where}", details=[registers] if registers else [], operator=fault.operator
+    )

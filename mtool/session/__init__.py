@@ -3,7 +3,21 @@
 from mtool.session.device import Device
 from mtool.session.device_info import DeviceInfo
 from mtool.session.graph import GraphExecutor
-from mtool.session.opening import open, open_transport
-from mtool.session.timing import Timing
+from mtool.session.layers import tensor
+from mtool.session.opening import CHANNEL, RTT, check, nobody_reads_rtt, open, open_transport
+from mtool.session.timing import Readings, Timing
 
-__all__ = ["Device", "DeviceInfo", "GraphExecutor", "Timing", "open", "open_transport"]
+__all__ = [
+    "CHANNEL",
+    "RTT",
+    "Device",
+    "DeviceInfo",
+    "GraphExecutor",
+    "Readings",
+    "Timing",
+    "check",
+    "nobody_reads_rtt",
+    "open",
+    "open_transport",
+    "tensor",
+]

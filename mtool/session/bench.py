@@ -2,13 +2,14 @@
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from numpy.typing import ArrayLike
 
 from mtool.errors import BoardError, CommunicationError, DeviceError, UsageError
 from mtool.session.device import Device
 from mtool.session.tensors import Array
+from mtool.session.timing import Readings
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +21,18 @@ class Speed:
     stack_bytes: int | None
 
 
-def measure_speed(
-    device: Device, inputs: Mapping[str, ArrayLike], *, number: int, repeat: int, min_repeat_ms: float = 0.0
-) -> Speed:
+def measure_speed(device: Device, inputs: Mapping[str, ArrayLike], readings: Readings, *, function: str = "") -> Speed:
     """Run an inference, read the stack's watermark, then time inferences.
 
     Args:
         device: an open session.
         inputs: what to run on.
-        number: inferences between two readings of the timer.
-        repeat: readings, of which the median counts.
-        min_repeat_ms: how long a reading should take at least: `number` grows until it does.
+        readings: how often the timer is read.
+        function: the operator to time, by its name; default: the model.
     """
     device.run(inputs, in_steps=False)
     stack_bytes = device.stack_bytes()
-    timing = device.time(number, repeat, min_repeat_ms=min_repeat_ms, inputs=inputs)
+    timing = device.time(**asdict(readings), function=function, inputs=inputs)
     return Speed(timing.median, timing.unit, stack_bytes)
 
 

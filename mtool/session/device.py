@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from mtool.closing import Closing
@@ -21,9 +22,10 @@ from mtool.session.graph import GraphExecutor
 from mtool.session.profile import Profile, operator_times
 from mtool.session.run_time_sizes import bytes_at
 from mtool.session.stopwatch import Stopwatch
-from mtool.session.tensors import Array, from_bytes, sizes_in, to_bytes, zeros
-from mtool.session.timing import Timing
-from mtool.transport import Transport
+from mtool.session.tensors import Array, array_of, bytes_of, from_bytes, named, sizes_in, to_bytes, zeros
+from mtool.session.timing import Readings, Timing
+from mtool.transport import SerialTransport, Transport
+from mtool.transport.tcp import TcpTransport
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class Device(Closing):
         self.manifest = manifest
         self._transport = transport
         self._last_inputs: list[bytes] | None = None
+        self._set: dict[str, ArrayLike] = {}
         self.work_s = max(_LEAST_WORK_S, manifest.macs * _CYCLES_PER_MAC / _SLOWEST_HZ)
         self._timeout_s = timeout_s
         self._reopen = reopen
@@ -102,13 +105,34 @@ class Device(Closing):
             raise
         log.info("open: %.2f s, %s runs %s", time.monotonic() - start, self._transport.name, self.manifest.model)
 
+    def set_input(self, name: str, array: ArrayLike) -> None:
+        """Set one input, for each `run` that is not given it.
+
+        Raises:
+            UsageError: the model has no such input, or it has another shape or type.
+        """
+        described = named(self.manifest.inputs, name)
+        if described.dims is None and described.range is None:
+            bytes_of(name, described, np.asarray(array))
+        self._set[name] = array
+
+    def get_input(self, name: str) -> Array:
+        """Return what lies in the memory of an input now: what was written last, unless it was computed over since.
+
+        Raises:
+            UsageError: the model has no such input.
+        """
+        described = named(self.manifest.inputs, name)
+        index = self.manifest.inputs.index(described)
+        return array_of(described, self.client.read_at(protocol.INPUTS, index, 0, described.bytes))
+
     def run(
-        self, inputs: Mapping[str, ArrayLike], *, timeout_s: float | None = None, in_steps: bool = True
+        self, inputs: Mapping[str, ArrayLike] | None = None, *, timeout_s: float | None = None, in_steps: bool = True
     ) -> dict[str, Array]:
         """Run the model once; its states, if it has any, go on from those of the last run.
 
         Args:
-            inputs: an array for each input, of the model's own shape and type.
+            inputs: an array for each input, of the model's own shape and type; those that were set need not be given.
             timeout_s: how long the inference may take; default: generously by its multiply-accumulates.
             in_steps: let the device run operator by operator, so that a fault names its operator; else through the
                 model's entry point, as a standalone firmware does. The outputs are the same.
@@ -121,7 +145,7 @@ class Device(Closing):
             DeviceError: the model failed on the device.
             CommunicationError: the device stopped answering.
         """
-        data = to_bytes(self.manifest.inputs, inputs)
+        data = to_bytes(self.manifest.inputs, {**self._set, **(inputs or {})})
         self._last_inputs = data
         sizes = sizes_in(self.manifest.inputs, data)
         lengths = [bytes_at(tensor, sizes) for tensor in self.manifest.outputs]
@@ -153,41 +177,36 @@ class Device(Closing):
         repeat: int = 3,
         *,
         min_repeat_ms: float = 0.0,
+        zero_time_limit: int = 100,
+        cooldown_ms: float = 0.0,
+        repeats_to_cooldown: int = 1,
         warm_up: int | None = None,
+        function: str = "",
         inputs: Mapping[str, ArrayLike] | None = None,
         timeout_s: float | None = None,
     ) -> Timing:
-        """Time the model with the device's timer.
+        """Time the model, or one operator of it, with the device's timer.
 
         Each repeat starts with the inputs; where they share the arena with what is computed, the 2nd and later of its
         `number` inferences work on what the first has left there.
 
         Args:
-            number: inferences under the timer in each repeat; more, if `min_repeat_ms` asks for more.
-            repeat: how many times to measure.
-            min_repeat_ms: how long a repeat should take at least, so that the timer's granularity does not show:
-                `number` grows until it does.
-            warm_up: inferences before the first that counts, for caches and clocks; default: one, none where the
-                timer counts instructions.
+            number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown, warm_up: how often the
+                timer is read, and what happens in between: see `Readings`.
+            function: the operator, by its number, its name or that of its C function; default: the model.
             inputs: what to run on; default: those of the last `run` or `time`, zeros if there was none.
             timeout_s: how long an inference may take; default: generously by its multiply-accumulates.
 
         Raises:
-            UsageError: `number` or `repeat` is no positive number, `min_repeat_ms` or `warm_up` is negative, or an
-                input is wrong.
+            UsageError: a value is out of its range, an input is wrong, or there is no such function.
             DeviceError: the timer ran over its range, or the model failed.
             CommunicationError: the device stopped answering.
         """
+        readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown, warm_up)
+        operator = functions.operator_of(self.manifest, function) if function else None
         data = None if inputs is None else to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data or self._last_inputs or zeros(self.manifest.inputs)
-        return self._stopwatch.time(
-            self._last_inputs,
-            number,
-            repeat,
-            min_repeat_ms=min_repeat_ms,
-            warm_up=warm_up,
-            work_s=timeout_s or self.work_s,
-        )
+        return self._stopwatch.time(self._last_inputs, readings, work_s=timeout_s or self.work_s, operator=operator)
 
     def profile(self, inputs: Mapping[str, ArrayLike], *, repeat: int = 3) -> Profile:
         """Time each operator of an inference, with the firmware as it is.
@@ -316,6 +335,11 @@ class Device(Closing):
     def _device_s(self) -> float:
         """Return how much of the device's time passes in one of our seconds, at least."""
         return _EMULATED_S if self.unit == "instructions" else 1.0
+
+    @property
+    def is_at_port(self) -> bool:
+        """Whether it is a board on a serial port or behind TCP, not a process or an emulator of this computer."""
+        return isinstance(self._transport, SerialTransport | TcpTransport)
 
     @property
     def unit(self) -> str:

@@ -46,7 +46,7 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
         details.append(f"stack {stack[0]} of {stack[1]} B used")
     used_bytes = stack[0] if stack is not None else 0
     hint = _hint(fault, manifest.project, used_bytes)
-    return DeviceError(f"{_what(fault, reading)}{where}", details=details, hint=hint)
+    return DeviceError(f"{_what(fault, reading)}{where}", details=details, hint=hint, operator=fault.operator)
 
 
 def region_of(number: int, manifest: Manifest) -> str:

@@ -57,6 +57,32 @@ def find(manifest: Manifest, name: str) -> Function:
     )
 
 
+def operator_of(manifest: Manifest, name: str) -> int | None:
+    """Return the number of the operator of a name, its own, its number or its C function's; None: it is the model.
+
+    Raises:
+        UsageError: there is none, or several operators share the function; the message says which.
+    """
+    if name == f"{manifest.model}_run":
+        return None
+    own = {called: one.index for one in manifest.operators for called in (one.name, str(one.index))}
+    shared = [operator for operator in manifest.operators if operator.function == name]
+    if name in own or len(shared) == 1:
+        return own[name] if name in own else shared[0].index
+    if shared:
+        raise UsageError(
+            f"{name} computes {len(shared)} operators of {manifest.model}",
+            details=[f"name one of them: {', '.join(operator.name for operator in shared)}"],
+        )
+    known = [*(operator.name for operator in manifest.operators), f"{manifest.model}_run"]
+    alike = spelling.near(name, known, _SHOWN)
+    raise UsageError(
+        f"{manifest.model} has no function {name!r}",
+        details=[f"{'alike' if alike else 'there are'}: {', '.join(alike or known[:_SHOWN])}"],
+        hint="mtool bench --layers lists the operators",
+    )
+
+
 def call(
     client: Client, function: Function, arguments: Sequence[ArrayLike], *, work_s: float
 ) -> Array | tuple[Array, ...]:

@@ -3,19 +3,23 @@
 The tensors stay on the device. docs/executors.md describes the JSON, mtool/codegen/graph_json.py writes it.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mtool import invalid as problems
+from mtool import spelling
 from mtool.errors import UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, protocol
 from mtool.rpc.protocol import Placed
 from mtool.session.run_time_sizes import bytes_at
-from mtool.session.tensors import Array, from_bytes, sizes_in, to_bytes
+from mtool.session.tensors import Array, array_of, bytes_of, from_bytes, named, sizes_in, to_bytes
 
 _NOTHING = "__nop"  # TVM's name for a reshape
 
@@ -85,15 +89,17 @@ class GraphExecutor:
         self._client = client
         self._manifest = manifest
         self._work_s = work_s
+        self._set: dict[str, ArrayLike] = {}
         try:
             graph = _Graph.model_validate_json(text)
             self._inputs = [graph.placed((node, 0, 0)) for node in graph.arg_nodes]
             self._outputs = [graph.placed(head) for head in graph.heads]
             self._calls = list(self._read_calls(graph))
+            self._written = dict(self._read_written(graph))
         except (ValidationError, IndexError) as invalid:
             details = [str(invalid)]
             if isinstance(invalid, ValidationError):
-                details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
+                details = problems.lines(invalid, 5)
             raise UsageError(
                 f"the graph of {manifest.model} is malformed", details=details, hint="build it again"
             ) from None
@@ -124,21 +130,71 @@ class GraphExecutor:
             raise UsageError(f"{path} can't be read", details=[str(missing)], hint="build it again") from None
         return cls(client, manifest, text, work_s=work_s)
 
-    def run(self, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    def set_input(self, name: str, array: ArrayLike) -> None:
+        """Set one input, for each `run` that is not given it.
+
+        Raises:
+            UsageError: the model has no such input, or it has another shape or type.
+        """
+        described = named(self._manifest.inputs, name)
+        if described.dims is None and described.range is None:
+            bytes_of(name, described, np.asarray(array))
+        self._set[name] = array
+
+    def get_input(self, name: str) -> Array:
+        """Return what lies in the memory of an input now: what was written last, unless it was computed over since.
+
+        Raises:
+            UsageError: the model has no such input.
+        """
+        described = named(self._manifest.inputs, name)
+        placed = self._inputs[self._manifest.inputs.index(described)]
+        return array_of(described, self._client.read_at(placed.kind, placed.index, placed.offset, described.bytes))
+
+    def tensor(self, name: str, inputs: Mapping[str, ArrayLike] | None = None) -> Array | tuple[Array, ...]:
+        """Write the inputs, call the operators up to the node of a name, and return what it wrote: a debug executor.
+
+        Args:
+            name: of a node in the graph's JSON.
+            inputs: as for `run`.
+
+        Returns:
+            The node's output, or a tuple of them, in the shape and layout that the compiled model has them.
+
+        Raises:
+            UsageError: there is no such node, or an input is wrong.
+            DeviceError: an operator failed.
+        """
+        if name not in self._written:
+            alike = spelling.near(name, self._written)
+            raise UsageError(
+                f"the graph of {self._manifest.model} has no node {name!r}",
+                details=[f"{'alike' if alike else 'there are'}: {', '.join(alike or [*self._written])}"],
+            )
+        count, outputs = self._written[name]
+        self._write({**self._set, **(inputs or {})})
+        for number, arguments in self._calls[:count]:
+            self._client.invoke(number, arguments, work_s=self._work_s)
+        found = []
+        for placed in outputs:
+            dtype = np.dtype(placed.dtype)
+            count_bytes = dtype.itemsize * math.prod(placed.shape)
+            data = self._client.read_at(placed.kind, placed.index, placed.offset, count_bytes)
+            found.append(np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(placed.shape))
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def run(self, inputs: Mapping[str, ArrayLike] | None = None) -> dict[str, Array]:
         """Write the inputs, call every operator, read the outputs.
 
         Args:
-            inputs: an array for each input, of the model's own shape and type.
+            inputs: an array for each input, of the model's own shape and type; those that were set need not be given.
 
         Raises:
             UsageError: an input is missing or unknown, or has another shape or type.
             DeviceError: an operator failed.
             CommunicationError: the device stopped answering.
         """
-        given = to_bytes(self._manifest.inputs, inputs)
-        sizes = sizes_in(self._manifest.inputs, given)
-        for placed, data in zip(self._inputs, given, strict=True):
-            self._client.write_at(placed.kind, placed.index, placed.offset, data)
+        sizes = sizes_in(self._manifest.inputs, self._write({**self._set, **(inputs or {})}))
         for number, arguments in self._calls:
             self._client.invoke(number, arguments, work_s=self._work_s)
         outputs = self._manifest.outputs
@@ -147,6 +203,21 @@ class GraphExecutor:
             for placed, tensor in zip(self._outputs, outputs, strict=True)
         ]
         return from_bytes(outputs, pieces, sizes)
+
+    def _write(self, inputs: Mapping[str, ArrayLike]) -> list[bytes]:
+        """Write the inputs and return their bytes."""
+        given = to_bytes(self._manifest.inputs, inputs)
+        for placed, data in zip(self._inputs, given, strict=True):
+            self._client.write_at(placed.kind, placed.index, placed.offset, data)
+        return given
+
+    def _read_written(self, graph: _Graph) -> Iterator[tuple[str, tuple[int, list[Placed]]]]:
+        """Yield each node's name, the calls until it has written its outputs, and these."""
+        calls = 0
+        for number, node in enumerate(graph.nodes):
+            if node.attrs is not None:
+                calls += node.attrs.func_name != _NOTHING
+                yield node.name, (calls, [graph.placed((number, i, 0)) for i in range(node.attrs.num_outputs)])
 
     def _read_calls(self, graph: _Graph) -> list[tuple[int, list[Placed]]]:
         """Return each operator's function on the device, and what it is called with."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mtool import spelling
 from mtool.errors import UsageError
 from mtool.manifest import Operand, Operator
 from mtool.rpc import protocol
@@ -57,3 +58,40 @@ def intermediates(
             better = correct(operator, operand, array) if correct is not None else None
             if better is not None:
                 client.write_at(*place, np.ascontiguousarray(better, wire).tobytes())
+
+
+def tensor(device: Device, name: str, inputs: Mapping[str, ArrayLike]) -> Array:
+    """Run one inference as far as a tensor and return it, in the shape and layout that the compiled model has it.
+
+    Args:
+        device: an open session.
+        name: of a tensor that an operator writes: as the compiled model calls it, as the model's own tensor that it is,
+            or the operator's name; or of an input.
+        inputs: an array for each input.
+
+    Raises:
+        UsageError: no operator writes such a tensor (it may be computed within one), or an input is wrong.
+        DeviceError: an operator failed.
+    """
+    if name in inputs:
+        to_bytes(device.manifest.inputs, inputs)
+        return np.array(inputs[name])
+    known = {each for operator in device.manifest.operators for each in _names(operator)}
+    if name not in known:
+        raise UsageError(
+            f"no operator of {device.manifest.model} writes {name!r}",
+            details=[f"alike: {', '.join(spelling.near(name, known)) or 'none'}"],
+            hint="what is computed within an operator is not there: mtool bench --layers lists them",
+        )
+    for operator, operand, array in intermediates(device, inputs):
+        if name in _names(operator) and (name == operator.name or name in _called(operand)):
+            return array
+    raise AssertionError(name)
+
+
+def _names(operator: Operator) -> set[str]:
+    return {operator.name}.union(*map(_called, operator.writes))
+
+
+def _called(operand: Operand) -> set[str]:
+    return {operand.value, *([operand.source.tensor] if operand.source is not None else [])}

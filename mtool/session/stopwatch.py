@@ -1,15 +1,13 @@
 """Times of inferences by the device's timer, corrected by its calibration."""
 
-import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtool.errors import UsageError
 from mtool.rpc import Client
 from mtool.session import calibration
-from mtool.session.timing import Timing
+from mtool.session.timing import MOST_RUNS, Readings, Timing
 
-_MOST_RUNS = (1 << 32) - 1
 _MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
 
 
@@ -32,44 +30,48 @@ class Stopwatch:
         return self._timing([self._elapsed_ns(inputs, 1, work_s)], 1)
 
     def time(
-        self,
-        inputs: Sequence[bytes],
-        number: int,
-        repeat: int,
-        *,
-        min_repeat_ms: float,
-        warm_up: int | None,
-        work_s: float,
+        self, inputs: Sequence[bytes], readings: Readings, *, work_s: float, operator: int | None = None
     ) -> Timing:
-        """Time inferences, as `Device.time` says.
+        """Time inferences, or one operator by its number, as `Device.time` says.
 
         Raises:
-            UsageError: `number` or `repeat` is no positive number, `min_repeat_ms` or `warm_up` is negative.
             DeviceError: the timer ran over its range, or the model failed.
         """
-        if not 1 <= number <= _MOST_RUNS or repeat < 1:
-            raise UsageError(
-                f"number has to be 1 to {_MOST_RUNS:,}, and repeat at least 1",
-                details=[f"found number={number}, repeat={repeat}"],
-            )
-        if not 0 <= min_repeat_ms < math.inf or (warm_up or 0) < 0:
-            raise UsageError(
-                "min_repeat_ms and warm_up have to be 0 or more, and finite",
-                details=[f"found {min_repeat_ms} and {warm_up}"],
-            )
-        before = (0 if self.unit == "instructions" else 1) if warm_up is None else warm_up
-        if before:
-            self._elapsed_ns(inputs, before, work_s)
-        while (elapsed_ns := self._elapsed_ns(inputs, number, work_s)) < min_repeat_ms * 1e6 and number < _MOST_RUNS:
-            enough = 1.1 * number * min_repeat_ms * 1e6 / max(elapsed_ns, self.granularity_ns)
-            number = min(max(number + 1, min(int(enough) + 1, _MOST_GROWTH * number)), _MOST_RUNS)
-        others = (self._elapsed_ns(inputs, number, work_s) for _ in range(repeat - 1))
-        return self._timing([elapsed_ns, *others], number)
+        number = readings.number
+        before = (0 if self.unit == "instructions" else 1) if readings.warm_up is None else readings.warm_up
 
-    def _elapsed_ns(self, inputs: Sequence[bytes], number: int, work_s: float) -> int:
-        """Return the timer's nanoseconds of `number` inferences."""
+        def elapsed_ns() -> int:
+            return self._elapsed_ns(inputs, number, work_s, operator)
+
+        if before:
+            self._elapsed_ns(inputs, before, work_s, operator)
+        zeros_left = readings.zero_time_limit
+        first_ns = elapsed_ns()
+        while first_ns < readings.min_repeat_ms * 1e6 and number < MOST_RUNS:
+            if first_ns == 0:
+                zeros_left -= 1
+                if zeros_left < 0:
+                    break
+            enough = 1.1 * number * readings.min_repeat_ms * 1e6 / max(first_ns, self.granularity_ns)
+            number = min(max(number + 1, min(int(enough) + 1, _MOST_GROWTH * number)), MOST_RUNS)
+            first_ns = elapsed_ns()
+        found = [first_ns]
+        for done in range(1, readings.repeat):
+            if readings.cooldown_ms and done % readings.repeats_to_cooldown == 0:
+                time.sleep(readings.cooldown_ms / 1000)
+            found.append(elapsed_ns())
+        return self._timing(found, number)
+
+    def _elapsed_ns(self, inputs: Sequence[bytes], number: int, work_s: float, operator: int | None = None) -> int:
+        """Return the timer's nanoseconds of `number` inferences, or calls of an operator after those before it."""
+        if operator is None:
+            self.client.write(inputs)
+            return self.client.time(number, work_s=number * work_s)
         self.client.write(inputs)
-        return self.client.time(number, work_s=number * work_s)
+        for before in range(operator):
+            self.client.time(1, work_s=work_s, operator=before)
+        idle = self.client.time(0, work_s=work_s, operator=operator)
+        return max(self.client.time(number, work_s=number * work_s, operator=operator) - idle, 0)
 
     def _timing(self, elapsed_ns: Sequence[int], number: int) -> Timing:
         known = calibration.stored(self.identity) if self.unit == "ns" else None

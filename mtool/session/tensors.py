@@ -13,6 +13,20 @@ from mtool.session.run_time_sizes import Sizes, bytes_at, given_inputs, largest,
 Array = NDArray[Any]
 
 
+def named(tensors: Sequence[Tensor], name: str) -> Tensor:
+    """Return the tensor of a name.
+
+    Raises:
+        UsageError: there is none; the message lists the names.
+    """
+    for tensor in tensors:
+        if tensor.name == name:
+            return tensor
+    raise UsageError(
+        f"the model has no input {name!r}", details=[f"it has {', '.join(map(_described, given_inputs(tensors)))}"]
+    )
+
+
 def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list[bytes]:
     """Return each input's bytes, row-major and little-endian, in the model's order.
 

@@ -35,13 +35,21 @@ _TURNED = 1.5  # a schedule with knobs that are turned may unroll more than any 
 _ALIGNMENT = 16
 _OBJECT_ALIGNMENT = 4
 _KIB = 1024
-_OWN = {"cmake": "baremetal", "west": "zephyr", "arduino": "arduino", "host": "host"}  # mtool's template, by builder
+_OWN = {
+    "cmake": "baremetal",
+    "west": "zephyr",
+    "arduino": "arduino",
+    "zig": "unicorn",
+    "host": "host",
+}  # mtool's template, by builder
 _ASSUMED = {  # of a framework that could not be built where sizes.json was made
     "zephyr": {"code": 48 * _KIB, "data": 12 * _KIB},
     "arduino": {"code": 64 * _KIB, "data": 16 * _KIB},
     "baremetal": {"code": 12 * _KIB, "data": 1 * _KIB},
+    "unicorn": {"code": 14 * _KIB, "data": 1 * _KIB},
     "host": {"code": 0, "data": 0},
 }
+_UNOPTIMISED = {"-O0": 3.0, "-Og": 1.2}  # of the example on a Cortex-M4: 2.7, 1.07
 _ARRAY = re.compile(r"^extern const .*?\b(?:u?int(\d+)_t|float|double|\w+) (\w+)\[(\d+)\];$", re.MULTILINE)
 
 
@@ -95,7 +103,8 @@ def _of_kind(
     """Return the shares of a firmware kind: the role of the memory that each lies in, and the share."""
     core, factor = core_of(board)
     entry = table()["cores"][core]
-    factor *= float(entry["optimise"].get(str(options.get("opt", "")), 1.0))
+    level = str(options.get("opt", ""))
+    factor *= float(entry["optimise"].get(level, _UNOPTIMISED.get(level, 1.0)))
     runtime = runtime_of(kind, board, template)
     served = kind != "standalone"
     outside = sum(tensor.bytes + 8 for tensor in (*manifest.inputs, *manifest.outputs) if tensor.arena_offset is None)

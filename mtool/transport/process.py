@@ -1,21 +1,17 @@
 """A program that is the device, over its standard input and output."""
 
-import contextlib
-import os
-import selectors
 import tempfile
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import IO
 
 from mtool.children import Child, last_lines
 from mtool.errors import CommunicationError, MtoolError
+from mtool.transport import pipes
 from mtool.transport.base import Transport
 
 OnExit = Callable[[int], MtoolError | None]
 
-_CHUNK = 1 << 16
 _STDERR_LINES = 10
 _GRACE_S = 0.5
 
@@ -56,62 +52,31 @@ class ProcessTransport(Transport):
                 f"{name} can't be started", details=[_command(argv), failed.strerror or str(failed)]
             ) from None
         self._finalizer = weakref.finalize(self, _end, self._process, self._errors)
-        self._input = self._process.stdin.fileno()
-        self._output = self._process.stdout.fileno()
-        os.set_blocking(self._input, False)
-        os.set_blocking(self._output, False)
-        self._arrived: list[bytes] = []
+        self._pipes = pipes.of(self._process.stdin, self._process.stdout)
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
         """Send all of `data`; reads what arrives meanwhile, so that full pipes never block both ends."""
-        deadline = time.monotonic() + timeout_s
         if not self._finalizer.alive:
             raise self._closed()
-        left = memoryview(data)
-        while left:
-            try:
-                left = left[os.write(self._input, left) :]
-            except BlockingIOError:
-                if not self._wait(deadline - time.monotonic(), to_write=True):
-                    raise CommunicationError(
-                        f"{self.name} took no more bytes within {timeout_s:.3g} s", details=[_command(self._argv)]
-                    ) from None
-                with contextlib.suppress(BlockingIOError):
-                    self._arrived.append(self._receive())
-            except OSError:
-                raise self._closed() from None
+        try:
+            done = self._pipes.write(data, timeout_s=timeout_s)
+        except OSError:
+            raise self._closed() from None
+        if not done:
+            raise CommunicationError(
+                f"{self.name} took no more bytes within {timeout_s:.3g} s", details=[_command(self._argv)]
+            )
 
     def read(self, *, timeout_s: float) -> bytes:
         """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
-        if self._arrived:
-            data = b"".join(self._arrived)
-            self._arrived.clear()
-            return data
-        try:
-            return self._receive()
-        except BlockingIOError:
-            pass
-        if not self._wait(timeout_s, to_write=False):
-            return b""
-        return self._receive()
+        data = self._pipes.read(timeout_s=timeout_s) if self._finalizer.alive else b""
+        if data == b"":
+            raise self._closed()
+        return data or b""
 
     def close(self) -> None:
         """End the program: by closing its input, else by a signal, else by force."""
         self._finalizer()
-
-    def _receive(self) -> bytes:
-        data = os.read(self._output, _CHUNK) if self._finalizer.alive else b""
-        if not data:
-            raise self._closed()
-        return data
-
-    def _wait(self, timeout_s: float, *, to_write: bool) -> bool:
-        """Wait until there are bytes to read, or room to write; False after `timeout_s`."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._output, selectors.EVENT_READ)
-            if to_write:
-                selector.register(self._input, selectors.EVENT_WRITE)
-            return bool(selector.select(max(timeout_s, 0.0)))
 
     def _closed(self) -> MtoolError:
         if not self._finalizer.alive:

@@ -4,14 +4,12 @@ import time
 from collections.abc import Sequence
 
 from mtool.errors import CommunicationError
-from mtool.transport.base import Transport
 from mtool.transport.process import ProcessTransport
 from mtool.transport.serial import SerialTransport
+from mtool.transport.through import Through
 
-_ENDING_S = 1.0
 
-
-class PtyTransport(Transport):
+class PtyTransport(Through):
     """Start a program, wait for the line that names its pseudo-terminal, and speak to it through that.
 
     Args:
@@ -25,43 +23,9 @@ class PtyTransport(Transport):
         CommunicationError: it can't be started, ends, or names none.
     """
 
-    is_lossless = False
-
     def __init__(self, argv: Sequence[str], *, name: str, announces: str, baud: int, timeout_s: float = 10.0) -> None:
-        self.name = name
-        self._process = ProcessTransport(argv, name=name)
-        try:
-            self._port = SerialTransport(_announced(self._process, announces, timeout_s), baud=baud)
-        except BaseException:
-            self._process.close()
-            raise
-        self.bytes_per_second = self._port.bytes_per_second
-
-    def write(self, data: bytes, *, timeout_s: float) -> None:
-        """Send all of `data`."""
-        try:
-            self._port.write(data, timeout_s=timeout_s)
-        except CommunicationError:
-            self._raise_if_ended()
-            raise
-
-    def read(self, *, timeout_s: float) -> bytes:
-        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
-        try:
-            return self._port.read(timeout_s=timeout_s)
-        except CommunicationError:
-            self._raise_if_ended()
-            raise
-
-    def close(self) -> None:
-        """Close the terminal and end the program."""
-        self._port.close()
-        self._process.close()
-
-    def _raise_if_ended(self) -> None:
-        """Let the program's own end be the error, if it has ended: the terminal goes a moment before it."""
-        while self._process.read(timeout_s=_ENDING_S):
-            pass
+        process = ProcessTransport(argv, name=name)
+        super().__init__(process, lambda: SerialTransport(_announced(process, announces, timeout_s), baud=baud))
 
 
 def _announced(process: ProcessTransport, announces: str, timeout_s: float) -> str:

@@ -1,5 +1,6 @@
 """A serial port: a board's UART, through its USB probe or an adapter."""
 
+import sys
 import time
 from pathlib import Path
 
@@ -105,13 +106,17 @@ class SerialTransport(Transport):
 def _reason(failed: Exception) -> str:
     """Return the system's own words, without pyserial's around them."""
     cause = failed.__context__ if isinstance(failed.__context__, OSError) else failed
+    if "(25, " in str(failed):  # ENOTTY
+        return "it is no serial port"
     return getattr(cause, "strerror", None) or str(failed)
 
 
 def _hint(failed: Exception, port: str) -> str:
     number = getattr(failed, "errno", None)
+    if number == 13 and sys.platform == "win32":
+        return "another program has it open: a terminal, or another mtool"
     if number == 13:  # EACCES
         return "add yourself to the group of the port, and log in again: sudo usermod -aG dialout $USER"
     if number in (11, 16):  # EAGAIN from the lock, EBUSY
         return "another program has it open: a terminal, or another mtool"
-    return "see the ports: mtool boards --attached" if not Path(port).exists() else ""
+    return "see the ports: mtool boards --attached" if sys.platform == "win32" or not Path(port).exists() else ""

@@ -6,6 +6,7 @@ from mtool import ops
 from mtool.errors import UsageError
 from mtool.ir import Graph
 from mtool.kernels.target import Target
+from mtool.option_values import WEIGHTS
 from mtool.plan.choice import Choice, chosen
 from mtool.tuned.known import Known
 from mtool.tuned.tasks import named_nodes, record_of
@@ -17,7 +18,7 @@ def choices(known: Known, graph: Graph, target: Target, model_hash: str) -> dict
     """Return the schedules of a graph's nodes by their names; none for a node of which nothing is known.
 
     What was measured in the whole model comes first. A candidate that is no more, or that can't compute the node, is
-    skipped, with a note.
+    skipped, with a note. Constants lie in RAM only where the whole model was measured so, with its arena beside them.
 
     Raises:
         UsageError: a point of the model's front was asked for, and there is none.
@@ -34,7 +35,8 @@ def choices(known: Known, graph: Graph, target: Target, model_hash: str) -> dict
     for node, part in named_nodes(graph) if known.ranked or in_whole else ():
         key = record_of(node, part).key
         first = [in_whole[key]] if key in in_whole else []
-        for candidate in (*first, *known.ranked.get(key, ())):
+        others = (one for one in known.ranked.get(key, ()) if WEIGHTS not in parse(one).knobs)
+        for candidate in (*first, *others):
             choice = parse(candidate)
             try:
                 chosen(choice, ops.KERNELS[node.op], node, part, target)
@@ -53,3 +55,9 @@ def parse(candidate: str) -> Choice:
     name, _, settings = candidate.partition(":")
     pairs = (setting.partition("=") for setting in settings.split(",") if setting)
     return Choice(name, {knob: value for knob, _, value in pairs})
+
+
+def text_of(choice: Choice) -> str:
+    """Return a choice as `--schedule` writes it: what `parse` reads."""
+    settings = ",".join(f"{knob}={value}" for knob, value in choice.knobs.items())
+    return f"{choice.schedule}:{settings}" if settings else choice.schedule

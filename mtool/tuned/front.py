@@ -20,8 +20,11 @@ def front(plans: Iterable[WholePlan]) -> tuple[WholePlan, ...]:
     Args:
         plans: of one target and setup, in the order of the log. Those whose flash is not told are left out.
     """
-    latest = {(plan.partial, tuple(sorted(plan.choices.items()))): plan for plan in plans if plan.flash_bytes}
-    by_cost = {_costs(plan): plan for plan in sorted(latest.values(), key=lambda plan: plan.partial == "auto")}
+    latest = {
+        (plan.partial, plan.order, tuple(sorted(plan.choices.items()))): plan for plan in plans if plan.flash_bytes
+    }
+    usual_last = sorted(latest.values(), key=lambda plan: (plan.partial, plan.order) == ("auto", "auto"))
+    by_cost = {_costs(plan): plan for plan in usual_last}
     best = [costs for costs in by_cost if not any(_beats(other, costs) for other in by_cost)]
     return tuple(by_cost[costs] for costs in sorted(best))
 

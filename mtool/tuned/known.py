@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from mtool.option_values import Partial
+    from mtool.option_values import Order, Partial
     from mtool.tuned.log import Log
     from mtool.tuned.record import Measurement, Setup, Target, WholePlan
 
@@ -18,12 +18,14 @@ class Known:
     """The candidates of each task by its key, the fastest first, and those of whole models by the hash of their file.
 
     Candidates that were wrong or failed are none of them. `partial` says how operators of whole models are computed in
-    parts, where that was measured. `point` is the point of a front that was asked for; "": none.
+    parts, where that was measured, and `order` in which order. `point` is the point of a front that was asked for; "":
+    none.
     """
 
     ranked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     partial: "Mapping[str, Partial]" = field(default_factory=dict)
+    order: "Mapping[str, Order]" = field(default_factory=dict)
     point: str = ""
 
     @classmethod
@@ -44,7 +46,8 @@ class Known:
             whole |= _chosen(plans, point)
         choices = {model: plan.choices for model, plan in whole.items()}
         partial = {model: plan.partial for model, plan in whole.items() if plan.partial != "auto"}
-        return cls(ranked, choices, partial, point)
+        order = {model: plan.order for model, plan in whole.items() if plan.order != "auto"}
+        return cls(ranked, choices, partial, order, point)
 
 
 def _chosen(plans: "Sequence[WholePlan]", name: str) -> "dict[str, WholePlan]":

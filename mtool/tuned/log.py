@@ -14,6 +14,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from mtool import files
+from mtool import invalid as problems
 from mtool.errors import UsageError, of_os_error
 from mtool.tuned.record import SCHEMA, Measurement, Record, WholePlan
 
@@ -121,5 +122,5 @@ def _record(value: dict[str, Any], path: Path, number: int) -> Measurement | Who
     try:
         return _RECORD.validate_json(json.dumps(value))
     except ValidationError as invalid:
-        details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
+        details = problems.lines(invalid, 5)
         raise UsageError(f"{where} is no record of schema {SCHEMA}", details=details) from None

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from mtool.boards import Board
 from mtool.escaping import one_line
 from mtool.manifest import Strict
-from mtool.option_values import Partial
+from mtool.option_values import Order, Partial
 from mtool.version import __version__
 
 SCHEMA = 1
@@ -123,9 +123,9 @@ class WholePlan(_Record):
     """A whole model, measured with the schedules that were chosen for it, beside the default's.
 
     `choices` has the candidate of each task by the task's key, the cost model's own choices too. `model_hash` is that
-    of the model's file. `partial` is how operators are computed in parts. `flash_bytes` are those of the firmware that
-    was measured, which answers calls; 0: not told. `is_point`: it is a point of the front, which is taken only where it
-    is asked for.
+    of the model's file. `partial` is how operators are computed in parts, `order` in which order. `flash_bytes` are
+    those of the firmware that was measured, which answers calls; 0: not told. `is_point`: it is a point of the front,
+    which is taken only where it is asked for.
     """
 
     kind: Literal["plan"] = "plan"
@@ -137,6 +137,7 @@ class WholePlan(_Record):
     times: Times
     default_times: Times
     partial: Partial = "auto"
+    order: Order = "auto"
     flash_bytes: Annotated[int, Field(ge=0)] = 0
     default_flash_bytes: Annotated[int, Field(ge=0)] = 0
     is_point: bool = False

@@ -1,7 +1,7 @@
 """The finals: where times are noisy, the fastest candidates of a task take turns; the slower half leaves each round."""
 
 import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mtool.tuned.record import Measurement
@@ -21,6 +21,8 @@ _STRIKES = 3  # failed readings, with which a finalist leaves if it has no more 
 def finalists(space: "Space", measured: Mapping[str, Measurement]) -> "list[Candidate]":
     """Return the candidates of a task that noise may have put in a wrong order; none, if the best is alone.
 
+    None too, if they have had their turns in a run before: those that are near have been in, and two are at the end.
+
     Args:
         space: the task's.
         measured: the last measurement of each candidate, by its text.
@@ -34,8 +36,15 @@ def finalists(space: "Space", measured: Mapping[str, Measurement]) -> "list[Cand
     if near == {space.default.text}:
         return []
     near.add(space.default.text)
+    if _are_over(right, near):
+        return []
     found = {one.candidate for one in right}
     return [one for one in space.candidates if one.text in near & found]
+
+
+def _are_over(right: Sequence[Measurement], near: Collection[str]) -> bool:
+    at_the_end = [one for one in right if len(one.times) >= sum(_TURNS)]
+    return len(at_the_end) > 1 and all(len(one.times) >= _TURNS[0] for one in right if one.candidate in near)
 
 
 def take_turns(

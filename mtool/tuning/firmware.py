@@ -9,7 +9,7 @@ from pathlib import Path
 from mtool import codegen, session
 from mtool.boards import Board
 from mtool.compiler import target_of
-from mtool.flash import ports
+from mtool.flash import Runner, ports
 from mtool.session import Device
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.meter import BoardMeter
@@ -38,19 +38,20 @@ class Place:
         options: its template, and the options of that.
         folder: the project folder.
         deployment: the port and the probe of an attached board.
+        has_build_folder: projects are built there; else it gets firmware files from elsewhere.
     """
 
     board: Board
     options: Options
     folder: Path
     deployment: Deployment
+    has_build_folder: bool = True
 
     @property
     def is_attached(self) -> bool:
         """Whether firmware has to be flashed: it runs neither on this computer nor in an emulator."""
-        return bool(self.deployment.port or self.deployment.probe) or not (
-            self.board.emulator is not None or self.board.cpu == "host"
-        )
+        named = self.deployment.port not in ("", ports.EMULATOR) or self.deployment.probe
+        return bool(named) or not (self.board.emulator is not None or self.board.cpu == "host")
 
     def build(self, trial: Trial) -> Prepared:
         """Build the firmware of a trial.
@@ -93,9 +94,20 @@ class Place:
             CommunicationError: the firmware does not answer.
         """
         if not self.is_attached:
-            return session.open(prepared.folder)
-        runner = flashing.runner_of(self.board, template=_template(prepared), deployment=self.deployment)
+            return session.open(prepared.folder, port=ports.EMULATOR if self.board.emulator else "")
+        runner = self.runner(_template(prepared))
         return self.revival.until_back(lambda: flashing.open_flashed(prepared, runner, self.deployment))
+
+    def runner(self, template: str) -> Runner:
+        """Return what flashes an attached board with a project of a template.
+
+        Raises:
+            FlashError: there is none that can.
+            UsageError: mtool.toml is malformed.
+        """
+        return flashing.runner_of(
+            self.board, template=template, deployment=self.deployment, has_build_folder=self.has_build_folder
+        )
 
     def meter(self, prepared: Prepared, seed: int) -> BoardMeter:
         """Bring a firmware onto the board, and return what measures there; it raises what `open` does."""

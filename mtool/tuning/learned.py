@@ -16,6 +16,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from mtool.option_values import LEVEL, WEIGHTS
+from mtool.tuned.choosing import parse
 from mtool.tuned.record import Measurement, TaskRecord
 
 CORES = Path(__file__).parent / "cores"
@@ -87,11 +89,16 @@ def shipped(cpu: str) -> CostModel | None:
 
 
 def usable(measured: Iterable[Measurement]) -> list[Measurement]:
-    """Return the measurements that can be learned from: the last of each task and candidate."""
+    """Return the measurements that can be learned from: the last of each task and candidate in the usual build."""
     latest = {
         (one.task.key, one.candidate): one
         for one in measured
-        if one.status == "ok" and one.times and one.median > 0 and one.estimate > 0 and not one.baseline
+        if one.status == "ok"
+        and one.times
+        and one.median > 0
+        and one.estimate > 0
+        and not one.baseline
+        and not {*parse(one.candidate).knobs} & {LEVEL, WEIGHTS}
     }
     return list(latest.values())
 

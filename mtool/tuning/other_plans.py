@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mtool.option_values import Partial
+from mtool.option_values import Order, Partial
 from mtool.tuning.candidates import Candidate
 from mtool.tuning.progress import Row
 
@@ -13,7 +13,8 @@ _CODE_PER_CHARACTER = 0.25  # bytes of machine code that a character of C become
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A plan to measure: the candidate of each task by the task's key, and whether operators are computed in parts.
+    """A plan to measure: the candidate of each task by the task's key, whether operators are computed in parts, and
+    in which order.
 
     `is_first`: it has the fastest candidate of every task.
     """
@@ -21,6 +22,7 @@ class Wanted:
     choices: Mapping[str, str]
     is_first: bool = False
     partial: Partial = field(default="auto", kw_only=True)
+    order: Order = field(default="auto", kw_only=True)
 
 
 def other_plans(rows: Sequence[Row], default: Wanted, fastest: Mapping[str, str]) -> Iterator[Wanted]:

@@ -4,6 +4,7 @@ Each measurement is in the log before the next begins. What the log knows is not
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from mtool.errors import BuildError, FitError
 from mtool.tuned import log as tuning_log
 from mtool.tuned.log import Log
 from mtool.tuned.record import Measurement, Setup, Status, Target, measurement_key, new_id, now, reason_of
+from mtool.tuning.builds import Build, built_otherwise
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.finals import finalists, take_turns
 from mtool.tuning.firmware import Room, shares_of
@@ -29,6 +31,7 @@ Wanted = tuple[Space, Candidate]
 _HALVED = 0.1  # of the estimate
 _CHEAPER = -0.3  # than the cost model's choice a candidate may be taken to be
 _MOST_DEARER = 50.0  # times; what is dearer comes last anyhow
+_BEFORE_BUILDS = 0.75  # of the trials and the time, that other builds leave to the schedules
 _BASELINE_REPEATS = 9
 _DRIFT = 0.01  # of the baseline, from which on it is told
 
@@ -60,10 +63,15 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """When a search ends: after so many measurements or seconds; 0: when all candidates are measured."""
+    """When a search ends: after so many measurements or seconds; 0: when all candidates are measured.
+
+    The fastest are tried in other `builds` too, with so much memory for data, `ram_bytes`.
+    """
 
     trials: int = 0
     seconds: float = 0.0
+    builds: tuple[Build, ...] = ()
+    ram_bytes: int = 0
 
 
 class Search:
@@ -94,23 +102,16 @@ class Search:
     ) -> None:
         self.progress, self.bench, self.room, self.path, self.goal = progress, bench, room, path, goal
         self.target, self.setup = target, setup
-        self._clock, self._end = clock, clock() + goal.seconds if goal.seconds else None
+        self._clock, self._start = clock, clock()
+        self._part = _BEFORE_BUILDS if goal.builds else 1.0
         self._baseline: list[float] = []
-        self._heaviest = max(
-            (row.space for row in progress.rows.values()),
-            key=lambda space: space.default.estimate * len(space.task.nodes),
-            default=None,
+        self._heaviest_key = max(
+            progress.rows,
+            key=lambda key: progress.rows[key].space.default.estimate * len(progress.rows[key].space.task.nodes),
+            default="",
         )
-        wanted = {self._key(space, one): (space, one) for space, one in self._ordered()}
-        for record in known.measurements:
-            if record.key in wanted and not record.baseline:
-                progress.rows[record.task.key].measured[record.candidate] = record
-        progress.known = progress.tried
-        self._left = [
-            (space, one)
-            for space, one in wanted.values()
-            if one.text not in progress.rows[space.task.record.key].measured
-        ]
+        self._known = {record.key: record for record in known.measurements if not record.baseline}
+        self._left = self._unknown(self._ordered())
 
     def run(self) -> None:
         """Measure what is left, until the goal is reached.
@@ -120,8 +121,42 @@ class Search:
         """
         while batch := self._next_batch():
             self._batch(batch)
+        self._add_builds()
+        while batch := self._next_batch():
+            self._batch(batch)
         if self.setup.unit == "ns":
             self._finals()
+
+    @property
+    def _heaviest(self) -> Space | None:
+        """The task that takes longest, by the estimate."""
+        return self.progress.rows[self._heaviest_key].space if self._heaviest_key else None
+
+    def _unknown(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Return what has to be measured; what the log knows is part of the progress."""
+        left = []
+        for space, one in wanted:
+            record = self._known.get(self._key(space, one))
+            if record is None:
+                left.append((space, one))
+            else:
+                self.progress.rows[space.task.record.key].measured[one.text] = record
+                self.progress.known += 1
+        return left
+
+    def _add_builds(self) -> None:
+        """Let the fastest candidates be measured in other builds too, before what is left."""
+        self._part = 1.0
+        added: list[Wanted] = []
+        rows, goal = [*self.progress.rows.values()], self.goal
+        for row, candidates in built_otherwise(rows, goal.builds, goal.ram_bytes):
+            row.space = replace(row.space, candidates=(*row.space.candidates, *candidates))
+            added += [(row.space, one) for one in candidates]
+        self._left = [*self._unknown(added), *((self._now(space), one) for space, one in self._left)]
+
+    def _now(self, space: Space) -> Space:
+        """Return a task's space as it is now, with the candidates that have come to it."""
+        return self.progress.rows[space.task.record.key].space
 
     def _next_batch(self) -> list[Wanted]:
         """Take the next candidates that fit one firmware from what is left; none, if the search is over."""
@@ -137,13 +172,13 @@ class Search:
         return []
 
     def _trials_left(self) -> int:
-        return max(self.goal.trials - self.progress.measured, 0)
+        return max(math.ceil(self.goal.trials * self._part) - self.progress.measured, 0)
 
     def _is_over(self) -> bool:
-        return self._is_late() or (self.goal.trials > 0 and self._trials_left() == 0)
+        return self._is_late(self._part) or (self.goal.trials > 0 and self._trials_left() == 0)
 
-    def _is_late(self) -> bool:
-        return self._end is not None and self._clock() >= self._end
+    def _is_late(self, part: float = 1.0) -> bool:
+        return self.goal.seconds > 0 and self._clock() >= self._start + self.goal.seconds * part
 
     def _ordered(self) -> list[Wanted]:
         """Return all candidates: first the cost model's choices, then what may gain most.

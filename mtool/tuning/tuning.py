@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +14,15 @@ from mtool.compiler import plan_model, target_of
 from mtool.errors import UsageError
 from mtool.flash import ports
 from mtool.option_values import Objective
+from mtool.plan.choice import Choices, check_names
 from mtool.session import cycles
 from mtool.tuned import log as tuning_log
+from mtool.tuned.choosing import text_of
 from mtool.tuned.log import Log
 from mtool.tuned.record import Setup, Target, Unit, WholePlan, digest, new_id, now
-from mtool.tuned.tasks import tasks_of
+from mtool.tuned.tasks import Task, tasks_of
 from mtool.tuning.bench import BoardBench
+from mtool.tuning.builds import other_builds, ram_bytes
 from mtool.tuning.candidates import space_of, with_prior
 from mtool.tuning.farm.security import RackAt
 from mtool.tuning.firmware import Place, Room
@@ -30,7 +33,7 @@ from mtool.tuning.search import Goal, Search
 from mtool.tuning.whole import Measured, Whole, best_whole
 from mtool.version import __version__
 from mtool.workflow.deployment import DEFAULT, Deployment
-from mtool.workflow.stages import Options
+from mtool.workflow.stages import Options, check_options
 from mtool.workflow.tuned import options_of, target_and_setup
 
 log = logging.getLogger(__name__)
@@ -104,6 +107,7 @@ def tune(
     listener: Callable[[Progress], None] | None = None,
     rack: RackAt | None = None,
     pareto: bool = False,
+    builds: bool = True,
 ) -> Tuned:
     """Measure the schedules of a model's operators on a board, and append what is found to a tuning log.
 
@@ -117,11 +121,13 @@ def tune(
         trials: how many candidates to measure at most; 0: all.
         minutes: how long to measure at most; 0: until all is measured.
         repeats: readings of each candidate, where the timer measures time.
-        options: how to compile and which template to use.
+        options: how to compile and which template to use. Nodes whose schedule is given, and what a backend computes,
+            stay as they are.
         deployment: the folder for the trials' projects, and the device that runs them.
         listener: called after each change of the progress.
         rack: the scheduler of the boards that measure; `board` may be a core ("cortex-m4") then. None: one board, here.
         pareto: measure plans for less arena and less flash too, from which one can be chosen.
+        builds: try other builds of the fastest too: other levels of the compiler, weights in RAM.
 
     Raises:
         UsageError: the objective is not one of the board, or the log can't be written or is no log.
@@ -135,9 +141,12 @@ def tune(
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
+    if rack is None:
+        deployment.check_device(target_board, chosen)
     if output.exists() and not output.is_file():
         raise UsageError(f"{output} is no plain file", hint="give the name of a file: -o tuning.jsonl")
     files.check_writable(output, read=[source])
+    check_options(target_board, chosen, deployment.folder)
     with locks.file(output):  # until this function ends
         known = tuning_log.read([output]) if output.exists() else Log()
     open_sizes = frontend.run_time_sizes(source, chosen)
@@ -149,16 +158,21 @@ def tune(
     target, setup = target_and_setup(target_board, chosen.template, chosen.template_options)
     setup = setup.model_copy(update={"unit": unit})
     plan, names = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
-    spaces = [space_of(task, target_of(target_board)) for task in tasks_of(plan, names)]
+    check_names(chosen.schedules, names)
+    tasks = tasks_of(plan, names)
+    given_choices = _given(tasks, chosen.schedules)
+    to_tune = (task for task in tasks if not {*task.nodes} <= {*chosen.schedules})
+    spaces = [space_of(task, target_of(target_board)) for task in to_tune]
     model = shipped(target_board.cpu) if unit != "instructions" else None
     spaces = [with_prior(space, model) for space in spaces] if model is not None else spaces
-    progress = Progress.of((space for space in spaces if len(space.candidates) > 1), unit, listener)
+    others = other_builds(target_board, target, unit) if builds else ()
+    progress = Progress.of((space for space in spaces if others or len(space.candidates) > 1), unit, listener)
     progress.seconds = minutes * 60
-    folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.name}"
+    folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.folder_name}"
     place = Place(target_board, _of_project(chosen), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
     room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
-    given = (room, target, setup, output, known, Goal(trials, minutes * 60))
+    given = (room, target, setup, output, known, Goal(trials, minutes * 60, others, ram_bytes(target_board)))
     if rack is not None:
         from mtool.tuning.farm import rack_tuning
 
@@ -168,6 +182,7 @@ def tune(
             Search(progress, BoardBench(place, unit, repeats), *given).run()
             whole = best_whole(source, chosen, place, progress, unit, pareto=pareto) if progress.rows else None
     if whole is not None:
+        whole = whole.with_choices(given_choices)
         for point in (whole.default, *whole.others) if pareto else ():
             tuning_log.append(output, _record(source.name, whole, point, target, setup, is_point=True))
         tuning_log.append(output, _record(source.name, whole, whole.best, target, setup))
@@ -194,6 +209,16 @@ def unit_of(board: Board, objective: Objective) -> Unit:
             hint=f"give --objective {'time' if timer == 'ns' else 'instructions'}, or leave it out",
         )
     return timer
+
+
+def _given(tasks: Sequence[Task], schedules: Choices) -> dict[str, str]:
+    """Return the candidates of the tasks of which all nodes have the same schedule by the user's choice, by key."""
+    found = {}
+    for task in tasks:
+        texts = {text_of(schedules[node]) if node in schedules else "" for node in task.nodes}
+        if len(texts) == 1 and "" not in texts:
+            (found[task.record.key],) = texts
+    return found
 
 
 def _check_limits(trials: int, minutes: float, repeats: int) -> None:
@@ -244,6 +269,7 @@ def _record(
         times=plan.times,
         default_times=whole.default.times,
         partial=plan.partial,
+        order=plan.order,
         flash_bytes=plan.flash_bytes,
         default_flash_bytes=whole.default.flash_bytes,
         is_point=is_point,

@@ -10,7 +10,7 @@ import numpy as np
 from mtool.build.size import measure
 from mtool.compiler import compile_model, is_short
 from mtool.errors import MtoolError
-from mtool.option_values import Partial
+from mtool.option_values import Order, Partial
 from mtool.plan import Choice
 from mtool.tuned.choosing import parse
 from mtool.tuned.record import Unit
@@ -31,7 +31,8 @@ _MOST_PLANS = 6  # that are tried in place of one that is no faster
 class Measured:
     """A plan that was measured in the whole model: the candidate of each task, the times, arena and flash.
 
-    `partial` says how operators are computed in parts; `flash_bytes` are those of the firmware, which answers calls.
+    `partial` says how operators are computed in parts, `order` in which order; `flash_bytes` are those of the firmware,
+    which answers calls.
     """
 
     choices: Mapping[str, str]
@@ -39,6 +40,7 @@ class Measured:
     arena_bytes: int
     flash_bytes: int = 0
     partial: Partial = "auto"
+    order: Order = "auto"
 
     @property
     def median(self) -> float:
@@ -59,6 +61,14 @@ class Whole:
     def gain(self) -> float:
         """The part of the default's time that is saved, 0 to 1."""
         return 1 - self.best.median / self.default.median if self.default.median else 0.0
+
+    def with_choices(self, given: Mapping[str, str]) -> "Whole":
+        """Return it with the candidates of tasks that were not tuned, in each plan."""
+
+        def added(plan: Measured) -> Measured:
+            return replace(plan, choices={**given, **plan.choices})
+
+        return Whole(added(self.best), added(self.default), self.model_hash, tuple(map(added, self.others)))
 
 
 def best_whole(
@@ -81,7 +91,7 @@ def best_whole(
     """
     rows = [row for row in progress.rows.values() if row.best is not None]
     own = {row.space.task.record.key: row.space.default.text for row in rows}
-    default = Wanted(own, partial=options.partial)
+    default = Wanted(own, partial=options.partial, order=options.order)
     trier = _Trier(model, options, place, rows, unit, run or run_on(place.open))
     progress.says("the whole model, as it is by default")
     first = trier.measure(default, None)
@@ -95,6 +105,11 @@ def best_whole(
             best = found
         if plan.is_first and found.median < first.median:
             break
+    written = Wanted(best.choices, partial=best.partial, order="written")
+    if options.order == "auto" and trier.is_of_another_order(written):
+        progress.says("the whole model, in the order of its file")
+        found = trier.try_(written, first)
+        best = found if found is not None and found.median < best.median else best
     if unit == "ns" and best is not first:  # the board may have become slower meanwhile
         progress.says("the whole model, as it is by default, again")
         again = trier.measure(default, None)
@@ -127,6 +142,7 @@ def _plans(rows: Sequence[Row], default: Wanted) -> list[Wanted]:
             {**default.choices, **{row.space.task.record.key: _best(row) for row in changed[:size]}},
             size == len(changed),
             partial=default.partial,
+            order=default.order,
         )
         for size in sizes
     ]
@@ -174,7 +190,15 @@ class _Trier:
             raise MtoolError("its outputs are not those of the default plan")
         size = measure(prepared.built.firmware[HOST_DRIVEN], prepared.manifest)
         flash_bytes = size.flash_code_bytes + size.flash_const_bytes
-        return Measured(plan.choices, run.times, described.arena_bytes, flash_bytes, plan.partial)
+        return Measured(plan.choices, run.times, described.arena_bytes, flash_bytes, plan.partial, plan.order)
+
+    def is_of_another_order(self, plan: Wanted) -> bool:
+        """Return whether a plan's operators follow one another otherwise than they would in the order "auto"."""
+        orders = [
+            [operator.name for operator in self._compiled(one).manifest.operators]
+            for one in (plan, replace(plan, order="auto"))
+        ]
+        return orders[0] != orders[1]
 
     def _compiled(self, plan: Wanted) -> Model:
         schedules: dict[str, Choice] = {
@@ -182,7 +206,7 @@ class _Trier:
         }
         board, weights = self.place.board, weights_of(self.place.board, self.options)
         chosen = {**schedules, **self.options.schedules}
-        options = replace(self.options, schedules=chosen, weights=weights, partial=plan.partial)
+        options = replace(self.options, schedules=chosen, weights=weights, partial=plan.partial, order=plan.order)
         compiled = compile_model(self.model, board, options)  # whose notes are for who builds the model
         return Model(self.model, board, options, compiled.files, compiled.manifest)
 

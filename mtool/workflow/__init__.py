@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mtool.plan import Choice
-    from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
+    from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of, time_function
     from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
     from mtool.workflow.dataset import Pixels
     from mtool.workflow.deployment import Deployment
     from mtool.workflow.execution import Ran, run
     from mtool.workflow.fitting import Fit, Fits, check
     from mtool.workflow.flashing import Ready, flash_model, flash_plan
-    from mtool.workflow.layers import Layers, verify_layers
+    from mtool.workflow.layer_report import Layers
+    from mtool.workflow.layers import verify_layers
     from mtool.workflow.partitioning import Parts, partition
     from mtool.workflow.profiling import bench_layers
     from mtool.workflow.quantisation import Quantised, Scheme, quantize
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
         compile,
         open,
         prepare,
+        write_package,
+        write_project,
         write_sources,
     )
     from mtool.workflow.tolerance import default_tolerance
@@ -43,6 +46,7 @@ _EXPORTS = {
         "bench",
         "comparison",
         "cost_of",
+        "time_function",
     ),
     "mtool.workflow.cycles": (
         "Clock",
@@ -67,10 +71,8 @@ _EXPORTS = {
         "flash_model",
         "flash_plan",
     ),
-    "mtool.workflow.layers": (
-        "Layers",
-        "verify_layers",
-    ),
+    "mtool.workflow.layer_report": ("Layers",),
+    "mtool.workflow.layers": ("verify_layers",),
     "mtool.workflow.deployment": ("Deployment",),
     "mtool.workflow.partitioning": (
         "Parts",
@@ -96,6 +98,8 @@ _EXPORTS = {
         "compile",
         "open",
         "prepare",
+        "write_package",
+        "write_project",
         "write_sources",
     ),
     "mtool.workflow.tolerance": ("default_tolerance",),
@@ -145,8 +149,11 @@ __all__ = [
     "quantize",
     "report",
     "run",
+    "time_function",
     "verify",
     "verify_layers",
+    "write_package",
+    "write_project",
     "write_sources",
 ]
 

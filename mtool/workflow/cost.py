@@ -7,19 +7,22 @@ from typing import Any
 
 from mtool import boards, locks
 from mtool.boards import Board
-from mtool.build import measure
-from mtool.session import Device
+from mtool.build import builds_whole_framework, measure
+from mtool.session import Device, Readings, Timing
 from mtool.session import cycles as counting
 from mtool.session.bench import Speed, measure_speed
+from mtool.workflow import filling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.formatting import amount, kilobytes
 from mtool.workflow.inference import run_samples
-from mtool.workflow.samples import Sample, seeded
-from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_model
+from mtool.workflow.samples import Sample
+from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared
 
 STANDALONE = "standalone"
 ALL_KINDS = (HOST_DRIVEN, STANDALONE)
+_FIRMWARE = "flash, RAM are of"
+_NAMES = {STANDALONE: "a firmware without the RPC server", HOST_DRIVEN: "the firmware with the RPC server"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Cost:
 
     instructions: of one inference, where the emulator counts them; else None.
     time_ns: median wall-clock time of one inference, where the timer measures that; else None.
+    clock_cycles: of the core's clock in that time, where the timer counts each of them; else None.
     macs: nominal multiply-accumulates of the model.
     flash_code_bytes: the whole image (startup, entry point) without the model's constants; on the host the model's
         own functions alone.
@@ -54,6 +58,7 @@ class Cost:
     ram_static_bytes: int
     stack_bytes: int | None
     firmware: str = STANDALONE
+    clock_cycles: int | None = None
     cycles: counting.Estimate | None = None
     first_run: FirstRun | None = None
 
@@ -74,7 +79,10 @@ class Cost:
         if self.instructions is not None:
             each = f" ({self.instructions_per_mac:.2f} per MAC)" if self.instructions_per_mac is not None else ""
             return f"{self.instructions:,} instructions{each}"
-        return f"{self.time_ns / 1e3:,.1f} µs" if self.time_ns is not None else "not measured"
+        if self.time_ns is None:
+            return "not measured"
+        time = f"{self.time_ns / 1e3:,.1f} µs"
+        return time if self.clock_cycles is None else f"{self.clock_cycles:,} cycles ({time})"
 
     def flash(self) -> str:
         """Return the flash in words."""
@@ -98,10 +106,14 @@ def bench(
     number: int = 1,
     repeat: int = 3,
     min_repeat_ms: float = 0.0,
+    cooldown_ms: float = 0.0,
+    repeats_to_cooldown: int = 1,
+    zero_time_limit: int = 100,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     cycles: bool = False,
     clocks: Sequence[counting.Clock] = (),
+    fill: str = "random",
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
 
@@ -111,21 +123,27 @@ def bench(
         number: inferences between two readings of the timer.
         repeat: readings, of which the median counts.
         min_repeat_ms: how long a reading should take at least: `number` grows until it does.
+        cooldown_ms: a pause between readings.
+        repeats_to_cooldown: readings between two pauses.
+        zero_time_limit: how often `number` may grow while the timer reads zero.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
         clocks: the boards whose flash is looked at for that.
+        fill: what the inputs are filled with: "zeros", "ones", "random", or a file (workflow.filling).
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
+    readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
+    filling.check(fill)
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
     model = deployment.compile(path, board=board, options=options)
-    prepared = build_model(model, deployment.folder, kinds=ALL_KINDS)
-    (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
+    prepared = deployment.build(model, kinds=kinds_to_measure(model))
+    inputs = filling.filled(prepared.manifest.inputs, fill)[0]
     with deployment.open(prepared.folder) as device:
-        cost = cost_of(prepared, device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+        cost = cost_of(prepared, device, inputs, readings)
     first = compare_first_run(
         model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
     )
@@ -133,17 +151,43 @@ def bench(
     return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks)) if cycles else cost
 
 
-def cost_of(
-    prepared: Prepared,
-    device: Device,
-    inputs: Sample,
-    *,
-    number: int = 1,
-    repeat: int = 1,
-    min_repeat_ms: float = 0.0,
-) -> Cost:
+def kinds_to_measure(model: Model) -> tuple[str, ...]:
+    """Return the kinds of firmware that a measurement builds: the one that runs, and the one without the RPC server.
+
+    Where each kind builds a whole framework, which takes minutes, the one that runs has to do.
+    """
+    template = model.options.template or next(iter(model.board.templates))
+    from mtool import project  # which loads what renders templates
+
+    return (HOST_DRIVEN,) if builds_whole_framework(project.load(template).builder) else ALL_KINDS
+
+
+def cost_of(prepared: Prepared, device: Device, inputs: Sample, readings: Readings) -> Cost:
     """Measure what an inference costs on a device that is open."""
-    return cost_at(prepared, measure_speed(device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms))
+    return cost_at(prepared, measure_speed(device, inputs, readings))
+
+
+@locks.keep_locks()
+def time_function(
+    path: str | Path,
+    function: str,
+    *,
+    board: str | Board,
+    readings: Readings,
+    options: Options | None = None,
+    deployment: Deployment = DEFAULT,
+) -> Timing:
+    """Compile, build and run a model, and time one operator of it by its name.
+
+    Raises:
+        UsageError: the model has no such operator.
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    model = deployment.compile(path, board=board, options=options)
+    prepared = deployment.build(model)
+    inputs = filling.filled(prepared.manifest.inputs, "random")[0]
+    with deployment.open(prepared.folder) as device:
+        return device.time(**asdict(readings), function=function, inputs=inputs)
 
 
 def cost_at(prepared: Prepared, speed: Speed) -> Cost:
@@ -152,6 +196,8 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
     firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
     size = measure(prepared.built.firmware[firmware], manifest)
     counted = speed.unit == "instructions"
+    timer, clock_hz = prepared.board.timer, prepared.board.clock_hz
+    each_cycle = timer is not None and timer.hz == clock_hz and not counted
     return Cost(
         model=manifest.model,
         board=prepared.board.name,
@@ -165,11 +211,13 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
         ram_static_bytes=size.ram_static_bytes,
         stack_bytes=speed.stack_bytes,
         firmware=firmware,
+        clock_cycles=round(speed.median * clock_hz / 1e9) if each_cycle else None,
     )
 
 
 def comparison(costs: Sequence[Cost]) -> list[list[str]]:
     """Return rows that put costs side by side: a label and a figure of each."""
+    with_server = [[_FIRMWARE, *(_NAMES[cost.firmware] for cost in costs)]]
     return [
         ["one inference", *(cost.speed() for cost in costs)],
         ["MACs", *(amount(cost.macs) for cost in costs)],
@@ -178,4 +226,5 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
         ["RAM: arena", *(f"{cost.arena_bytes:,} B (bound {cost.arena_bound_bytes:,} B)" for cost in costs)],
         ["RAM: data, bss", *(f"{cost.ram_static_bytes:,} B" for cost in costs)],
         ["RAM: stack", *("" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs)],
+        *(with_server if any(cost.firmware != STANDALONE for cost in costs) else ()),
     ]

@@ -1,12 +1,14 @@
 """A deployment of a model: its project folder, and the device that runs it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import boards, session
+from mtool import boards, files, session
 from mtool.boards import Board
+from mtool.errors import UsageError
 from mtool.session import Device
-from mtool.workflow.stages import Model, Options, compile
+from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared, build_project, compile, write_project
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,8 @@ class Deployment:
     """A deployment of a model: its project folder, and the device that runs it.
 
     folder: the project folder; None: build/<model>-<board> below the working folder.
-    port: the serial port of the board; empty: its emulator, MTOOL_PORT, mtool.toml, the single match.
+    port: the serial port of the board; empty: its emulator, MTOOL_PORT, mtool.toml, the single match; "emulator": its
+        emulator whatever is attached.
     probe: the USB serial number of the board or its probe, or the beginning of it; empty: likewise.
     flash: the command that flashes the board, in place of a runner; empty: that of mtool.toml, or a runner.
     power: the command that cycles the board's power; empty: that of mtool.toml or of the board, or none.
@@ -39,6 +42,48 @@ class Deployment:
                 if text:
                     command_line.words_of(text, what=f"the {what} command")
 
+    def refuse_port(self, board: Board) -> None:
+        """Refuse a port or a probe for a board that is a program of this computer.
+
+        Raises:
+            UsageError: one was given.
+        """
+        if (self.port or self.probe) and board.emulator is not None and board.emulator.is_the_firmware:
+            raise UsageError(
+                f"{board.name} is a program of this computer, and has no port", hint="leave out --port and --probe"
+            )
+
+    def check_device(self, board: Board, options: Options) -> None:
+        """Say now that the device is not attached, or is not reached so, before anything is compiled.
+
+        Raises:
+            BoardError: nothing of the board is attached, or not what was asked for, or several match.
+            UsageError: the port is a malformed address, or one that the firmware will not answer at.
+        """
+        from mtool import project
+        from mtool.flash import ports
+
+        self.refuse_port(board)
+        if self.port == ports.EMULATOR:
+            ports.check_emulator(board)
+            return
+        if not (options.template or board.templates):
+            return
+        template, values = project.choose(board, options.template, options.template_options)
+        is_cabled = template.transport == "serial" and board.emulator is None
+        if not (self.port or self.probe or is_cabled):
+            return
+        want = ports.wanted(self.port, self.probe)
+        channel = values.get(session.CHANNEL)
+        if want.port.startswith("rtt:") and channel not in (None, session.RTT):
+            ports.require(board, want)
+            raise UsageError(
+                f"--port {want.port}: the firmware has no RTT", hint=f"build it with --option {session.CHANNEL}=rtt"
+            )
+        if channel == session.RTT and not want.port:
+            raise session.nobody_reads_rtt(board)
+        ports.require(board, want)
+
     def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
         """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
 
@@ -47,11 +92,28 @@ class Deployment:
             MtoolError: as `compile`.
         """
         target = boards.get(board) if isinstance(board, str) else board
-        if self.port or self.probe:
-            from mtool.flash import ports
-
-            ports.require(target, ports.wanted(self.port, self.probe))
+        self.check_device(target, options or Options())
+        if self.folder is None:
+            files.check_folder(Path("build"))  # where the project goes
         return compile(path, board=target, options=options, folder=self.folder)
+
+    def build(self, model: Model, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
+        """Write a compiled model's project and build it; a board at a port that runs another is told before the build.
+
+        Raises:
+            BoardError: the device that is asked for is not attached.
+            CommunicationError: it does not answer, or runs another firmware.
+            MtoolError: as `build_model`.
+        """
+        return self.build_folder(model.board, write_project(model, self.folder), kinds=kinds)
+
+    def build_folder(self, board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
+        """Build a project that is written, as `build` does."""
+        from mtool import build as building
+
+        if not building.is_up_to_date(folder, kinds):
+            session.check(folder, port=self.port, probe=self.probe)
+        return build_project(board, folder, kinds=kinds)
 
     def open(self, folder: Path) -> Device:
         """Open a session with the device, which runs the firmware of the project that was built in `folder`."""

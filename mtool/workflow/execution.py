@@ -8,20 +8,24 @@ from pathlib import Path
 
 import numpy as np
 
-from mtool import locks
+from mtool import locks, manifest
 from mtool.boards import Board
-from mtool.session import Device
+from mtool.errors import UsageError
+from mtool.manifest import Project
+from mtool.session import Device, Readings
 from mtool.session.bench import Speed, measure_speed, run_measured
-from mtool.workflow import arrays, dynamic_outputs, project_cache
+from mtool.workflow import arrays, dumping, dynamic_outputs, filling, project_cache
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import Cost, cost_at
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import executor_of
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_project, write_project
+from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared, write_project
 
 log = logging.getLogger(__name__)
+
+_UNNAMED = "host"  # the board of who names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +66,13 @@ def run(
     deployment: Deployment = DEFAULT,
     seed: int = 0,
     kinds: Sequence[str] = (HOST_DRIVEN,),
+    fill: str = "random",
+    dump: Path | None = None,
 ) -> Ran:
     """Compile, build and run a model; does again only what is stale.
 
     Args:
-        path: the ONNX or TFLite model.
+        path: the ONNX or TFLite model, or a project folder, whose firmware is built if it is not.
         board: a board or its name.
         inputs: a .npz or .npy file, or samples (dictionaries from input name to array); default: one sample
             drawn with `seed`.
@@ -75,41 +81,110 @@ def run(
         seed: of the drawn sample.
         kinds: the firmware kinds to build: "host_driven" runs; "standalone" too, if the cost is to be told without
             the RPC server.
+        fill: without `inputs`, what they are filled with: "zeros", "ones", "random", or a file (workflow.filling).
+        dump: a folder for every tensor of every sample; None: none is written.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     if isinstance(inputs, Path):
         arrays.stored(inputs)  # before all the work
-    known = project_cache.load(Path(path), board, options or Options(), deployment.folder)
-    model = known[0] if known else deployment.compile(path, board=board, options=options)
-    tensors = model.manifest.inputs
-    if inputs is None:
-        drawn: Sequence[Sample] = sampling.seeded(tensors, count=1, seed=seed)
-    else:
-        drawn = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
-    folder = known[1] if known else write_project(model, deployment.folder)
-    prepared = build_project(model.board, folder, kinds=kinds)
-    if known is None:
-        project_cache.store(model, folder)
+    filling.check(fill)
+    if dump is not None:
+        dumping.check(dump)
+    prepared, drawn, model = built_with_inputs(
+        Path(path), board, inputs, options or Options(), deployment, fill=fill, seed=seed, kinds=kinds
+    )
     start = time.monotonic()
     with deployment.open(prepared.folder) as device:
         outputs, speed = _inferences(prepared, device, drawn)
     cost = cost_at(prepared, speed)
-    log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board), cost.speed())
-    first = compare_first_run(model, prepared, deployment, drawn[0], lambda: outputs[0])
+    log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board, device), cost.speed())
+    if dump is not None:
+        with deployment.open(prepared.folder) as device:
+            dumping.dump(device, drawn, dump)
+    first = compare_first_run(model, prepared, deployment, drawn[0], lambda: outputs[0]) if model is not None else None
     return Ran(prepared, tuple(drawn), tuple(outputs), cost, first)
+
+
+def built_with_inputs(
+    path: Path,
+    board: str | Board,
+    inputs: Path | Sequence[Sample] | None,
+    options: Options,
+    deployment: Deployment,
+    *,
+    fill: str = "random",
+    seed: int = 0,
+    kinds: Sequence[str] = (HOST_DRIVEN,),
+) -> tuple[Prepared, Sequence[Sample], Model | None]:
+    """Return a built project, the samples to run it on, and the model; None: the project is all that there is.
+
+    The arguments are those of `run`. Samples are read before anything is built.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    known = None
+    model: Model | None = None
+    if path.is_dir():
+        described = project_of(path, board, options, deployment)
+        target, folder, tensors = described.board, path, manifest.load(path).inputs
+    else:
+        known = project_cache.load(path, board, options, deployment.folder)
+        model = known[0] if known else deployment.compile(path, board=board, options=options)
+        target, tensors = model.board, model.manifest.inputs
+    samples: Sequence[Sample]
+    if inputs is None:
+        samples = filling.filled(tensors, fill, seed=seed)
+    else:
+        samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
+    if model is not None:
+        folder = known[1] if known else write_project(model, deployment.folder)
+    prepared = deployment.build_folder(target, folder, kinds=kinds)
+    if model is not None and known is None:
+        project_cache.store(model, folder)
+    return prepared, samples, model
+
+
+def project_of(folder: Path, board: str | Board, options: Options | None, deployment: Deployment) -> Project:
+    """Return what a project folder says that it is, to be run as it stands.
+
+    Raises:
+        UsageError: it is no project, it is one for another board than the one that is named, or options ask for another
+            compilation.
+    """
+    if not (folder / manifest.FILE_NAME).exists():
+        raise UsageError(
+            f"{folder} is a folder, and no project of mtool's",
+            details=[f"{folder / manifest.FILE_NAME} is not there"],
+            hint="give a model, .onnx or .tflite, or a folder that mtool build made",
+        )
+    described = manifest.load(folder).project
+    if described is None:
+        raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
+    named = board if isinstance(board, str) else board.name
+    if named not in (_UNNAMED, described.board.name):
+        raise UsageError(f"{folder} is a project for {described.board.name}, not for {named}", hint="leave --board out")
+    if (options is not None and options != Options()) or deployment.folder is not None:
+        raise UsageError(
+            f"{folder} is a project, which is run as it stands",
+            details=["options that compile a model anew can't be given with it"],
+            hint="give the model to change how it is compiled",
+        )
+    return described
 
 
 def _inferences(prepared: Prepared, device: Device, samples: Sequence[Sample]) -> tuple[list[Sample], Speed]:
     """Run each sample, in order, and measure the last inference; one of an executor on this side tells no time."""
     infer = executor_of(device, prepared.folder)
     if prepared.manifest.executor == "graph-host":
-        return [infer(sample) for sample in samples], measure_speed(device, samples[-1], number=1, repeat=1)
+        return [infer(sample) for sample in samples], measure_speed(device, samples[-1], Readings(repeat=1))
     outputs = [infer(sample) for sample in samples[:-1]]
     last, speed = run_measured(device, samples[-1])
     return [*outputs, last], speed
 
 
-def _where(board: Board) -> str:
-    return f"{board.name} in {board.emulator.program}" if board.emulator else board.description
+def _where(board: Board, device: Device) -> str:
+    emulated = board.emulator is not None and not device.is_at_port
+    return f"{board.name} in {board.emulator.program}" if board.emulator and emulated else board.description

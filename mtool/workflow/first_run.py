@@ -20,7 +20,7 @@ from mtool.workflow.stages import HOST_DRIVEN, Model, Prepared
 
 if TYPE_CHECKING:
     from mtool.session.verify import Report, Tolerance
-    from mtool.workflow.layers import Layers
+    from mtool.workflow.layer_report import Layers
 
 log = logging.getLogger(__name__)
 

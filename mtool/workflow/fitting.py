@@ -1,5 +1,6 @@
 """The boards that a model fits: measured where its firmware is built already, else estimated at the upper end."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,15 @@ from mtool.build import firmware_of, measure
 from mtool.build.fit import Need, needs_of
 from mtool.codegen.generation import Emitted
 from mtool.compiler import compile_for
-from mtool.errors import MtoolError
+from mtool.errors import MtoolError, UsageError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
 from mtool.workflow.growth import warn_of_growth
 from mtool.workflow.stages import Model, Options, check_options, default_folder, weights_of
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,12 @@ def check(
         folder: the project folder, of which a build that is up to date is measured; default: build/<model>-<board>.
 
     Raises:
-        UsageError: the file is missing, or an option names nothing of the model or of the template.
+        UsageError: the file is missing, the folder is none, or an option names nothing of the model or of the template.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
+    if folder is not None and not folder.is_dir():
+        found = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise UsageError(f"{folder} {found}", hint="give the folder of a project that is built, or leave -d out")
     source, chosen = Path(path), options or Options()
     asked = list(known.load_all().values()) if boards is None else list(boards)
     for board in asked:
@@ -107,6 +113,8 @@ def check(
         manifests.append(emitted.manifest)
         fits.append(_fit_of_emitted(source, board, chosen, emitted, folder))
     warn_of_growth(manifests[0])
+    if folder is not None and not any(fit.is_built for fit in fits):
+        log.warning("%s holds no build of this model with these options: its code is estimated", folder)
     return Fits(manifests[0], tuple(fits))
 
 

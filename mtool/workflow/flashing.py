@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from mtool import boards, configuration, flash, locks, session
 from mtool import build as building
@@ -52,7 +53,7 @@ class Ready:
     Attributes:
         prepared: the project that was built.
         device: the board's port and probe; None for an emulator, and for a board whose port was not found.
-        runner: which tool flashed it.
+        runner: which tool flashed it; "": the firmware is a program of this computer.
         seconds: how long that took.
         verified: the tool read the flash back.
         smoke: the inference that was run.
@@ -93,9 +94,12 @@ def flash_model(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     target = boards.get(board) if isinstance(board, str) else board
-    chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
+    deployment.refuse_port(target)
+    if _is_program(target, runner):
+        return _run_program(path, target, options, deployment)
+    chosen = runner_of(target, runner, template=template_of(target, options), deployment=deployment)
     emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
-    device = None if emulated else _find(target, deployment)
+    device = None if emulated else find_device(target, deployment)
     if not emulated:
         chosen.probe_version()  # before all the work
     model = compile(path, board=target, options=options, folder=deployment.folder)
@@ -116,8 +120,27 @@ def flash_model(
     return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smoke)
 
 
-def runner_of(board: Board, name: str = "", *, template: str, deployment: Deployment) -> Runner:
+def _is_program(board: Board, runner: str) -> bool:
+    """Return whether the board's firmware is a program of this computer, which nothing flashes."""
+    return board.emulator is not None and board.emulator.is_the_firmware and not runner
+
+
+def _run_program(path: str | Path, board: Board, options: Options | None, deployment: Deployment) -> Ready:
+    """Build the firmware of a board that is this computer, and run one inference in it."""
+    model = compile(path, board=board, options=options, folder=deployment.folder)
+    prepared = build_model(model, deployment.folder, kinds=(KIND,))
+    log.info("  %-9s          %s is a program of this computer: nothing to flash", "flash", board.name)
+    with session.open(prepared.folder, timeout_s=_START_S) as opened:
+        smoke = _smoke(opened, model, baud=None)
+    return Ready(prepared, None, "", 0.0, verified=False, smoke=smoke)
+
+
+def runner_of(
+    board: Board, name: str = "", *, template: str, deployment: Deployment, has_build_folder: bool = True
+) -> Runner:
     """Return what flashes a board: the runner that is named, else a command if one is given, else the board's runner.
+
+    Without the folder of a build it is one that takes a firmware file.
 
     Raises:
         UsageError: there is no such runner, it does not work with the board, or mtool.toml is malformed.
@@ -126,20 +149,23 @@ def runner_of(board: Board, name: str = "", *, template: str, deployment: Deploy
     text = deployment.flash or configuration.load().flash
     if text and name in ("", ByCommand.name):
         return ByCommand(text)
-    return flash.choose(board, name, template=template)
+    return flash.choose(board, name, template=template, has_build_folder=has_build_folder)
 
 
-def open_flashed(prepared: Prepared, runner: Runner, deployment: Deployment) -> Device:
-    """Flash a built project and return a session with the firmware.
+def open_flashed(
+    prepared: Prepared, runner: Runner, deployment: Deployment, *, record: IO[str] | None = None
+) -> Device:
+    """Flash a built project and return a session with the firmware; `record` is as of `session.open`.
 
     Raises:
         BoardError: several boards match, or what was asked for is not attached.
         FlashError: no board is attached, or the tool failed.
         CommunicationError: the firmware does not answer, or it is another one.
     """
-    device = _find(prepared.board, deployment)
+    device = find_device(prepared.board, deployment)
     _flash(prepared, runner, device)
-    return session.open(prepared.folder, port=_port_of(prepared.board, device, runner), timeout_s=_START_S)
+    port = _port_of(prepared.board, device, runner)
+    return session.open(prepared.folder, port=port, timeout_s=_START_S, record=record)
 
 
 def flash_plan(
@@ -149,38 +175,55 @@ def flash_plan(
     runner: str = "",
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
+    kind: str = KIND,
 ) -> list[str]:
-    """Return the commands that `flash_model` would run, as a shell would take them; nothing is written or run.
+    """Return the commands that flashing a firmware would run, as a shell would take them; nothing is written or run.
 
     Lines that start with # tell what mtool itself does. A port that is not known yet reads PORT.
     """
     target = boards.get(board) if isinstance(board, str) else board
-    chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
+    deployment.refuse_port(target)
+    if _is_program(target, runner):
+        model = compile(path, board=target, options=options, folder=deployment.folder)
+        tree, described = model.render_project()
+        assert described.project is not None
+        return [
+            *rendered_plan(model, tree, described, deployment.folder, kinds=(KIND,)),
+            f"./{described.project.firmware[KIND]}",
+            f"# smoke: one inference, compared with {reference.name_of(model.path)}",
+        ]
+    chosen = runner_of(target, runner, template=template_of(target, options), deployment=deployment)
     device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(deployment.port, deployment.probe))
     model = compile(path, board=target, options=options, folder=deployment.folder)
     tree, described = model.render_project()
     folder = deployment.folder or model.default_folder()
-    job = _job(folder, described, chosen, device)
+    job = flash_job(folder, described, chosen, device, kind=kind)
     before = []
     if chosen.name == "gdb" and target.emulator is not None:
         job = dataclasses.replace(job, port="127.0.0.1:PORT")
         before = [shlex.join(halted.argv(target.emulator, job.firmware, job.port, channel=_channel(described))) + " &"]
     baud = f" at {target.usb.uart} baud" if target.usb else ""
-    return [
-        *rendered_plan(model, tree, described, deployment.folder, kinds=(KIND,)),
+    commands = [
+        *rendered_plan(model, tree, described, deployment.folder, kinds=(kind,)),
         *before,
         *flash.plan(chosen, job),
+    ]
+    if kind != KIND:
+        return commands  # it runs by itself
+    return [
+        *commands,
         f"# hello{baud}: expect {_hashes(described)}",
         f"# smoke: one inference, compared with {reference.name_of(model.path)}",
     ]
 
 
-def _template_of(board: Board, options: Options | None) -> str:
+def template_of(board: Board, options: Options | None) -> str:
+    """Return the name of the template that a project on a board has."""
     named = options.template if options and options.template else next(iter(board.templates), "")
     return template.load(named).name if named else ""
 
 
-def _find(board: Board, deployment: Deployment) -> Attached | None:
+def find_device(board: Board, deployment: Deployment) -> Attached | None:
     """Return the device that is meant; None where only the tool can tell whether it is there."""
     want = ports.wanted(deployment.port, deployment.probe)
     found = ports.attached()
@@ -207,20 +250,21 @@ def _port_of(board: Board, device: Attached | None, runner: Runner) -> str:
     return ports.require(board, ports.Wanted()).port
 
 
-def _job(folder: Path, described: Manifest, runner: Runner, device: Attached | None) -> Job:
+def flash_job(folder: Path, described: Manifest, runner: Runner, device: Attached | None, *, kind: str = KIND) -> Job:
+    """Return what a runner has to do: write a firmware kind of a built project into a device."""
     assert described.project is not None
     return flash.job_of(
         folder.absolute(),
         described.project,
         runner,
-        kind=KIND,
+        kind=kind,
         port=device.port if device else "",
         probe=device.probe if device else "",
     )
 
 
 def _flash(prepared: Prepared, runner: Runner, device: Attached | None) -> flash.Flashed:
-    flashed = flash.flash(runner, _job(prepared.folder, prepared.manifest, runner, device))
+    flashed = flash.flash(runner, flash_job(prepared.folder, prepared.manifest, runner, device))
     _told_flashed(flashed, prepared)
     return flashed
 

@@ -1,29 +1,27 @@
 """Compare every tensor that a device computes with the model's own."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mtool import locks
 from mtool.boards import Board
-from mtool.errors import MismatchError
-from mtool.escaping import short_name
 from mtool.frontend import is_tflite
 from mtool.ir.source import moved
-from mtool.manifest import Manifest, Operand, Operator, Tensor
+from mtool.manifest import Manifest, Operand, Operator
 from mtool.oracles import ort
 from mtool.session import Device
 from mtool.session.layers import intermediates
-from mtool.session.verify import Difference, Tolerance, compare
+from mtool.session.verify import Tolerance
 from mtool.workflow import arrays, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
-from mtool.workflow.formatting import samples as samples_of
 from mtool.workflow.inside_bodies import Seen, look_inside
+from mtool.workflow.layer_report import Layer, Layers
+from mtool.workflow.layer_results import Found, layer_of
 from mtool.workflow.rounding_ties import RoundingTies
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model, Options, build_model
@@ -32,139 +30,6 @@ from mtool.workflow.translation import Mistranslation, checked
 
 CALLS = "calls"
 """The schedule of a control node (mtool.plan.control)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The comparison of an operator's result over all samples.
-
-    `difference` is None where the model has no such tensor. `ties` counts elements that are rounded the other way
-    because the reference's float sum is not exact (mtool.workflow.rounding_ties); they don't count as differing.
-    `inside` is the comparison of what a control node computed, where its result differs
-    (mtool.workflow.inside_bodies): one for each sample.
-    """
-
-    operator: Operator
-    tensor: str
-    difference: Difference | None
-    ties: int
-    inside: tuple["Layers", ...] = ()
-
-    def describe(self) -> str:
-        """Return the operator as a person would name it."""
-        origins = f' "{short_name(self.operator.origins[-1])}"' if self.operator.origins else ""
-        return f"operator {self.operator.index}, {self.operator.label}{origins} (schedule {self.operator.schedule})"
-
-
-@dataclass(frozen=True, slots=True)
-class Layers:
-    """The comparison of all operators over `samples` samples; `sequence`: the state went on from each to the next.
-
-    `has_rounding`: the model rounds to integers, so that what differs within its tolerance may be steps apart later.
-    `complete`: all that the model's outputs are made of is compared. `mistranslated`: operators of a TFLite model that
-    are compared with another network than LiteRT computes.
-    """
-
-    samples: int
-    reference: str
-    layers: tuple[Layer, ...]
-    sequence: bool = False
-    has_rounding: bool = False
-    complete: bool = True
-    mistranslated: tuple[Mistranslation, ...] = ()
-
-    @property
-    def ties(self) -> int:
-        """Return how many elements are rounded the other way, of all operators."""
-        return sum(layer.ties for layer in self.layers)
-
-    @property
-    def explain(self) -> bool:
-        """Tell whether nothing but rounding makes outputs differ: each operator does right by what it is given."""
-        compared = [layer.difference for layer in self.layers if layer.difference]
-        inexact = any(one.differing for one in compared)
-        right = self.complete and not self.diverging and not self.mistranslated
-        return right and self.has_rounding and (self.ties > 0 or inexact)
-
-    @property
-    def diverging(self) -> tuple[Layer, ...]:
-        """Return the layers that differ by more than is allowed, in the order of execution."""
-        return tuple(layer for layer in self.layers if layer.difference and not layer.difference.within)
-
-    def summary(self) -> str:
-        """Return in a line how many operators are equal, within the tolerance, or have nothing to be compared with."""
-        each: dict[int, list[Difference | None]] = {}  # the results of an operator
-        for layer in self.layers:
-            each.setdefault(layer.operator.index, []).append(layer.difference)
-        compared = [[one for one in results if one is not None] for results in each.values()]
-        equal = sum(1 for results in compared if results and not any(one.differing for one in results))
-        within = sum(1 for results in compared if any(one.differing for one in results))
-        lacking = sum(1 for results in each.values() if None in results)
-        parts = [f"{count(equal, 'operator')} equal, bit for bit"]
-        if within:
-            parts.append(f"{within} within what is allowed")
-        if lacking:
-            parts.append(f"{lacking} with a result that the model does not have")
-        if self.ties:
-            parts.append(f"but for {count(self.ties, 'tie')}, halfway between two steps")
-        return f"{', '.join(parts)}, over {samples_of(self.samples, sequence=self.sequence)}"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the comparison as plain values."""
-        rows = [
-            {
-                "index": layer.operator.index,
-                "name": layer.operator.name,
-                "tensor": layer.tensor,
-                "schedule": layer.operator.schedule,
-                "ties": layer.ties,
-                "inside": [one.as_json() for one in layer.inside],
-                "difference": None if layer.difference is None else asdict(layer.difference),
-            }
-            for layer in self.layers
-        ]
-        return {
-            "ok": not self.diverging and not self.mistranslated,
-            "samples": self.samples,
-            "sequence": self.sequence,
-            "reference": self.reference,
-            "ties": self.ties,
-            "mistranslated": [asdict(one) for one in self.mistranslated],
-            "layers": rows,
-        }
-
-    def check(self) -> None:
-        """Raise unless every operator is within its tolerance.
-
-        Raises:
-            MismatchError: naming the first operator that diverges, with its histogram, or that is mistranslated.
-        """
-        if self.mistranslated:
-            raise MismatchError(
-                f"{self.mistranslated[0].operator} does not compute what it does in LiteRT",
-                details=[one.words for one in self.mistranslated],
-                hint="report it, with the model; --rounding tflite may have its own form of the operator",
-            )
-        if not self.diverging:
-            return
-        first = self.diverging[0]
-        assert first.difference is not None
-        found = first.difference
-        details = [
-            f"{found.differing:,} of {found.elements:,} elements of {first.tensor} differ, allowed: {found.allowed}",
-            "  " + ", ".join(f"{number:,} {label}" for label, number in found.histogram),
-            f"  {found.worst}",
-        ]
-        inner = next((one for one in first.inside if one.diverging), None)
-        if inner is not None:
-            worst = inner.diverging[0]
-            assert worst.difference is not None
-            details.append(f"inside it, {worst.describe()} is the first that diverges:")
-            details.append(f"  {worst.difference.worst}")
-        others = len(self.diverging) - 1
-        if others:
-            details.append(f"so do {count(others, 'other operator')}, each given what the model has before it")
-        raise MismatchError(f"{first.describe()} is the first that diverges from {self.reference}", details=details)
 
 
 @locks.keep_locks()
@@ -226,7 +91,7 @@ def compare_layers(
     has_rounding, mistranslated = False, dict[Mistranslation, None]()
     allowed: Tolerance | None = tolerance
     network: reference.Network | None = None
-    found: dict[str, _Found] = {}
+    found: dict[str, Found] = {}
     seen: set[str] = set()
     sequences = _sequences(model, inputs)
     for number, (at_sizes, samples) in enumerate(sequences):
@@ -244,7 +109,7 @@ def compare_layers(
             mistranslated |= dict.fromkeys(checked(at_sizes, network, samples))
     assert allowed is not None, "there is no sample"
     against = ort.NAME if network else reference.name_of(model.path)
-    layers = tuple(_layer(row, allowed, against) for row in found.values())
+    layers = tuple(layer_of(row, allowed, against) for row in found.values())
     if network and not network.in_parts and len(sequences) == 1:
         rows = zip(found.values(), layers, strict=True)
         layers = tuple(_explained(model, network, inputs, row, layer, allowed) for row, layer in rows)
@@ -273,7 +138,7 @@ def _sequences(model: Model, inputs: Sequence[Sample]) -> list[tuple[Model, Sequ
 
 def _compare_sequence(
     device: Device, model: Model, network: reference.Network | None, ties: RoundingTies, inputs: Sequence[Sample],
-    found: dict[str, "_Found"], seen: set[str],
+    found: dict[str, Found], seen: set[str],
 ) -> None:  # fmt: skip
     """Run samples operator by operator, and add each result to `found`; `seen` are the values that are compared."""
     operators = model.manifest.operators
@@ -295,7 +160,7 @@ def _compare_sequence(
             wished = _expected(operand, right)
             if wished is None and operator.whole:
                 continue  # padding that is written between rows
-            row = found.setdefault(operator.whole or operand.value, _Found(operator, operand))
+            row = found.setdefault(operator.whole or operand.value, Found(operator, operand))
             if wished is not None:
                 seen.add(operand.value)
                 accepted, tied = tied_here.accept(operand, wished, array)
@@ -308,7 +173,7 @@ def _compare_sequence(
 
 
 def _explained(
-    model: Model, network: reference.Network, inputs: Sequence[Sample], row: "_Found", layer: Layer, allowed: Tolerance
+    model: Model, network: reference.Network, inputs: Sequence[Sample], row: Found, layer: Layer, allowed: Tolerance
 ) -> Layer:
     """Return a layer with what its control node computed; if that is right but for ties, so is the layer."""
     if layer.operator.schedule != CALLS or layer.difference is None or layer.difference.within:
@@ -346,58 +211,3 @@ def _last_write(described: Manifest, index: int) -> Operand | None:
             hit = operand.memory == "arena" and overlaps
         last = operand if hit else last
     return last
-
-
-@dataclass(slots=True)
-class _Found:
-    """An operator's results: those of the present sample, which may be several parts, and a row for each before.
-
-    `operand` is as it is at the present sample's run-time sizes, `operands` are those of the rows.
-    """
-
-    operator: Operator
-    operand: Operand
-    expected: list[Array] = field(default_factory=list)
-    actual: list[Array] = field(default_factory=list)
-    samples: list[tuple[Array, Array]] = field(default_factory=list)
-    operands: list[Operand] = field(default_factory=list)
-    ties: int = 0
-
-    def end_sample(self) -> None:
-        """Join the parts, which are rows."""
-        if self.expected:
-            several = len(self.expected) > 1
-            self.operands.append(self.operand)
-            self.samples.append(
-                (np.concatenate(self.expected, axis=1), np.concatenate(self.actual, axis=1))
-                if several
-                else (self.expected[0], self.actual[0])
-            )
-        self.expected, self.actual = [], []
-
-
-def _layer(found: _Found, allowed: Tolerance, against: str) -> Layer:
-    operand = found.operand
-    if not found.operator.backend:
-        allowed = replace(allowed, of_backends=0)
-    tensor = operand.source.tensor if operand.source else operand.value
-    if not found.samples:
-        return Layer(found.operator, tensor, None, 0)
-    described = Tensor(
-        name=tensor, c_name="", dtype=operand.dtype, shape=operand.shape, bytes=operand.bytes, arena_offset=None
-    )
-    expected, actual = (
-        [{tensor: array} for array in _of_one_shape(arrays)] for arrays in zip(*found.samples, strict=True)
-    )
-    report = compare([described], expected, actual, tolerance=allowed, reference=against)
-    return Layer(found.operator, tensor, report.outputs[0], found.ties)
-
-
-def _of_one_shape(arrays: Sequence[Array]) -> list[Array]:
-    """Return arrays of several run-time sizes, padded with zeros to the largest."""
-    if len({array.shape for array in arrays}) == 1:
-        return list(arrays)
-    largest = tuple(map(max, zip(*(array.shape for array in arrays), strict=True)))
-    return [
-        np.pad(array, [(0, most - size) for most, size in zip(largest, array.shape, strict=True)]) for array in arrays
-    ]

@@ -5,11 +5,11 @@ from pathlib import Path
 from mtool import locks
 from mtool.boards import Board
 from mtool.session.profile import Profile
+from mtool.workflow import filling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import compare_first_run
 from mtool.workflow.inference import run_samples
-from mtool.workflow.samples import seeded
-from mtool.workflow.stages import Options, build_model
+from mtool.workflow.stages import Options
 
 
 @locks.keep_locks()
@@ -20,6 +20,7 @@ def bench_layers(
     repeat: int = 3,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
+    fill: str = "random",
 ) -> Profile:
     """Compile, build and run a model, and time each operator on the device.
 
@@ -29,13 +30,15 @@ def bench_layers(
         repeat: inferences, over which each operator's median is taken.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
+        fill: what the inputs are filled with: "zeros", "ones", "random", or a file (workflow.filling).
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
+    filling.check(fill)
     model = deployment.compile(path, board=board, options=options)
-    prepared = build_model(model, deployment.folder)
-    (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
+    prepared = deployment.build(model)
+    inputs = filling.filled(prepared.manifest.inputs, fill)[0]
     with deployment.open(prepared.folder) as device:
         profile = device.profile(inputs, repeat=repeat)
     compare_first_run(model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0])

@@ -14,15 +14,17 @@ from mtool.build import measure
 from mtool.errors import BuildError, ModelError
 from mtool.escaping import one_line
 from mtool.manifest import Manifest
+from mtool.session import Readings
 from mtool.session.profile import Profile
 from mtool.version import __version__
 from mtool.workflow import formatting
 from mtool.workflow import samples as sampling
-from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
+from mtool.workflow.cost import Cost, cost_of, kinds_to_measure
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.fitting import Fit, check
-from mtool.workflow.layers import Layers, compare_layers
-from mtool.workflow.stages import Options, build_model
+from mtool.workflow.layer_report import Layers
+from mtool.workflow.layers import compare_layers
+from mtool.workflow.stages import Options
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
 
@@ -151,18 +153,18 @@ def report(
     """
     chosen = options or Options()
     model = deployment.compile(path, board=board, options=chosen)
-    prepared = build_model(model, deployment.folder, kinds=ALL_KINDS)
+    prepared = deployment.build(model, kinds=kinds_to_measure(model))
     manifest = prepared.manifest
     layers, missing = None, ""
     with deployment.open(prepared.folder) as device:
         (inputs,) = sampling.seeded(manifest.inputs, count=1, seed=seed)
-        cost = cost_of(prepared, device, inputs, repeat=repeat)
+        cost = cost_of(prepared, device, inputs, Readings(repeat=repeat))
         profile = device.profile(inputs, repeat=repeat)
         try:
             layers = compare_layers(device, model, sampling.seeded(manifest.inputs, count=samples, seed=seed))
         except (BuildError, ModelError) as absent:  # the reference is not installed, or can't run the model
             missing = absent.what
-    sizes = measure(prepared.built.firmware[STANDALONE], manifest).functions
+    sizes = measure(prepared.built.firmware[cost.firmware], manifest).functions
     functions = _functions(manifest, sizes)
     return Report(
         manifest=manifest,

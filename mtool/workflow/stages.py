@@ -1,6 +1,7 @@
 """From a model to a built project: compile, project, build."""
 
 import logging
+import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mtool import boards, filetree, locks, manifest, resources
 from mtool.boards import Board
+from mtool.errors import UsageError
 from mtool.escaping import short_name
 from mtool.filetree import Edits, FileTree
 from mtool.manifest import Manifest
@@ -22,6 +24,8 @@ from mtool.workflow.tuned import known_for
 
 if TYPE_CHECKING:
     from mtool.build import Built
+    from mtool.project import About, Module, Program
+    from mtool.project.portable import Core
     from mtool.session import Device
 
 log = logging.getLogger(__name__)
@@ -40,6 +44,7 @@ class Options(Request):
         them, "keep" leaves them.
     trust_template: a template that is named by its path may load Python code (`_extensions`).
     tuned: tuning logs, or folders of them, to take schedules from; none: those of mtool.toml.
+    program: a user's own program, which is built as the standalone firmware; None: the template's.
     """
 
     template: str = ""
@@ -47,6 +52,7 @@ class Options(Request):
     edits: Edits = "stop"
     trust_template: bool = False
     tuned: tuple[Path, ...] = ()
+    program: "Program | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class Model:
             self.board,
             template=self.options.template,
             options=self.options.template_options,
+            program=self.options.program,
             trust=self.options.trust_template,
         )
 
@@ -83,12 +90,57 @@ class Model:
         files |= {name: headers[name] for name in project.runtime_headers([FileTree(files)], headers)}
         return FileTree({**files, manifest.FILE_NAME: self.manifest.to_json()})
 
-    def package(self, form: Format) -> FileTree:
-        """Return the model as a package; "c" is `sources`."""
+    def package(self, form: Format, *, about: "About | None" = None, more: Sequence["Model"] = ()) -> FileTree:
+        """Return what is written of the model as a package; "c" is `sources`.
+
+        A model that was compiled for this computer is compiled for each core that the package is for.
+
+        Args:
+            form: of the package.
+            about: who made it, and the like.
+            more: other models of the same archive, "mlf" alone.
+
+        Raises:
+            MtoolError: as `compile`, for one of the cores; or large constants lie in a file of bytes.
+        """
         from mtool import project
 
-        model = self.path.read_bytes() if form == "mlf" else b""
-        return project.package(self.sources(), self.manifest, form, model=model)
+        if more and form != "mlf":
+            raise UsageError(f"--emit {form} holds one model", hint="several fit into one --emit mlf")
+        if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
+            raise UsageError("two models of an archive have the same name", details=[f"there are: {', '.join(taken)}"])
+        cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
+        variants: dict[Core, Model] = {}
+        refused: dict[Core, str] = {}
+        for core in cores:
+            model = self._for(core.board)
+            why = core.refusal(model.manifest)
+            if why:
+                log.warning("not for %s: %s", core.describes.partition(":")[0], why)
+                refused[core] = why
+            else:
+                variants[core] = model
+        last = [*variants.values()][-1] if variants else self
+        packed = project.Packed(
+            module=last._module(),
+            cores={core: (model.sources(), model.manifest) for core, model in variants.items()},
+            refused=refused,
+            more=tuple(model._module() for model in more),
+            about=about or project.About(),
+            arduino=self.board.templates.get("arduino", ""),
+        )
+        return project.delivered(packed, form)
+
+    def _for(self, board: str) -> "Model":
+        """Return the model, compiled for another board."""
+        return compile(self.path, board=board, options=replace(self.options, weights="text", known=Known()))
+
+    def _module(self) -> "Module":
+        from mtool import project
+
+        told = os.environ.get("SOURCE_DATE_EPOCH", "")
+        seconds = int(told) if told.isdecimal() else int(self.path.stat().st_mtime)
+        return project.Module(self.sources(), self.manifest, self.path.read_bytes(), self.board.cpu, seconds)
 
     def default_folder(self) -> Path:
         """Return where the project goes unless told."""
@@ -97,7 +149,7 @@ class Model:
 
 def default_folder(model: str, board: Board) -> Path:
     """Return where the project of a model goes unless told: build/<model>-<board> below the working folder."""
-    return Path("build") / f"{model}-{board.name}"
+    return Path("build") / f"{model}-{board.folder_name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,20 +263,40 @@ def write_project(model: Model, folder: Path | None = None) -> Path:
     return target
 
 
-def write_sources(model: Model, folder: Path | None = None, *, form: Format = "c") -> Path:
+def write_sources(
+    model: Model,
+    folder: Path | None = None,
+    *,
+    form: Format = "c",
+    about: "About | None" = None,
+    more: Sequence[Model] = (),
+) -> Path:
     """Write a compiled model's C and what it includes, without a project, and return the folder.
 
     Args:
         model: what `compile` returned.
         folder: where to; default: build/<model>-<board>-<form>.
-        form: "c" for the files alone, or a package: "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf".
+        form: "c" for the files alone, or a package: "cmake", "zephyr-module", "arduino-lib", "platformio-lib",
+            "idf-component", "cmsis-pack", "mlf".
+        about: who made the package, and the like.
+        more: other models of the same archive, "mlf" alone.
+
+    Raises:
+        UsageError: the folder holds something else.
+        MtoolError: as `compile`, for one of the cores of a package that is for many.
+    """
+    return write_package(model, model.package(form, about=about, more=more), folder, form=form)
+
+
+def write_package(model: Model, files: FileTree, folder: Path | None = None, *, form: Format) -> Path:
+    """Write the files of a model's package, as `Model.package` returned them, and return the folder.
 
     Raises:
         UsageError: the folder holds something else.
     """
     default = model.default_folder()
     target = folder or default.with_name(f"{default.name}-{form}")
-    filetree.write(model.package(form), target, edits=model.options.edits)
+    filetree.write(files, target, edits=model.options.edits)
     return target
 
 

@@ -19,9 +19,10 @@ from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
 from mtool.workflow.inference import run_samples
-from mtool.workflow.layers import Layers, compare_layers
+from mtool.workflow.layer_report import Layers
+from mtool.workflow.layers import compare_layers
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Model, Options, build_model
+from mtool.workflow.stages import Model, Options
 from mtool.workflow.tolerance import default_tolerance, of_float16
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ def verify(
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
         expected = reference.outputs(model.path, inputs, options=model.options)
-    prepared = build_model(model, deployment.folder)
+    prepared = deployment.build(model)
     found = run_samples(prepared, inputs, deployment)
 
     def layers(allowed: Tolerance) -> Layers:

@@ -15,7 +15,8 @@ from mtool.session.verify import Report
 from mtool.workflow import reference
 from mtool.workflow.cost import Cost, cost_at
 from mtool.workflow.inference import executor_of
-from mtool.workflow.layers import Layers, compare_layers
+from mtool.workflow.layer_report import Layers
+from mtool.workflow.layers import compare_layers
 from mtool.workflow.samples import Sample, seeded
 from mtool.workflow.stages import Model, Options, Prepared
 from mtool.workflow.verification import judge

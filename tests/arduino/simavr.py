@@ -1,9 +1,6 @@
 """Run a sketch in simavr: its UART is a transport."""
 
-import functools
 import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,24 +8,11 @@ import pytest
 from mtool import manifest
 from mtool.build import Built
 from mtool.session import Device
-from mtool.transport import ProcessTransport
+from mtool.transport import ProcessTransport, emulator
 
-SOURCE = Path(__file__).parent / "simavr_uart.c"
 HEADER = Path("/usr/include/simavr/sim_avr.h")
 CORE = Path("/usr/share/arduino/hardware/arduino/avr")
 _START_S = 20.0
-
-
-@functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="mtool-simavr-")
-
-
-@functools.cache
-def _runner() -> Path:
-    target = Path(_folder().name) / "simavr_uart"
-    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", target, SOURCE, "-lsimavr"], check=True)
-    return target
 
 
 def need_the_core() -> None:
@@ -51,8 +35,8 @@ def command(built: Built, kind: str) -> list[str]:
     """Return the argv that runs a firmware with its UART as standard input and output."""
     project = built.manifest.project
     assert project is not None
-    mcu = next(flag.removeprefix("-mmcu=") for flag in project.board.cflags if flag.startswith("-mmcu="))
-    return [str(_runner()), mcu, str(project.board.clock_hz), str(built.firmware[kind].absolute())]
+    assert project.board.emulator is not None
+    return emulator.command(project.board.emulator, built.firmware[kind].absolute(), channel="uart")
 
 
 def start(built: Built, kind: str) -> ProcessTransport:

@@ -1,6 +1,7 @@
 """A board on a serial port: simavr behind a pseudo-terminal, through the commands that a user types."""
 
 import contextlib
+import json
 import os
 import subprocess
 import tty
@@ -9,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from mtool import workflow
+from mtool import boards, workflow
 from mtool.build import Built
 from mtool.cli import app
+from mtool.errors import BuildError
 from mtool.flash import ports
 from mtool.flash.ports import Attached
+from mtool.transport import emulator
 from mtool.workflow import Options
 from tests.arduino import simavr, sine
 from tests.flash.jobs import fake
@@ -62,6 +65,47 @@ def test_the_single_match_is_found_without_being_named(
     monkeypatch.setattr(ports, "attached", lambda *_: [Attached(port, "2341:0043", PROBE, "Arduino Uno")])
     assert app.invoke(["run", model, "--board", "arduino_uno", *OPTIONS]) == 0
     assert capsys.readouterr().out.split()[:2] == ["y", "["]
+
+
+def test_without_a_port_it_is_the_board_that_is_attached_or_simavr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    simavr.need()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ports, "attached", lambda *_: [])
+    model = str(sine.write(tmp_path / "sine.onnx"))
+    assert app.invoke(["verify", model, "--board", "arduino_uno", *OPTIONS]) == 0
+    assert "sine.onnx on arduino_uno matches onnxruntime over 4 samples" in capsys.readouterr().out
+    cycles = []
+    for number in ("1", "1", "2"):
+        argv = ["bench", model, "--board", "arduino_uno", "--number", number, "--repeat", "1", "--json", *OPTIONS]
+        assert app.invoke(argv) == 0
+        found = json.loads(capsys.readouterr().out)
+        cycles.append(found["clock_cycles"])
+        assert found["time_ns"] == pytest.approx(found["clock_cycles"] * 62.5, abs=62.5)
+    assert cycles[0] == cycles[1] and 5_000 < cycles[2] <= cycles[0] < cycles[2] + 100, "each cycle, at each run"
+    # With a board attached it is that one, unless the emulator is named.
+    monkeypatch.setattr(ports, "attached", lambda *_: [Attached("/dev/no", "2341:0043", PROBE, "Arduino Uno")])
+    argv = ["run", model, "--board", "arduino_uno", *OPTIONS]
+    assert app.invoke([*argv, "--port", "emulator"]) == 0
+    assert "arduino_uno in simavr" in capsys.readouterr().err
+    assert app.invoke(argv) == 8
+    assert "/dev/no" in capsys.readouterr().err
+
+
+def test_a_missing_simavr_is_told_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uno = boards.get("arduino_uno").emulator
+    assert uno is not None
+    with pytest.raises(BuildError, match="libnosuch is not installed") as caught:
+        emulator.command(uno.model_copy(update={"libraries": ("nosuch",)}), tmp_path / "x.elf", channel="uart")
+    assert "libsimavr-dev" in caught.value.hint
+    model = str(sine.write(tmp_path / "sine.onnx"))
+    assert app.invoke(["run", model, "--board", "host", "--port", "emulator"]) == 2
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BuildError, match="cc is not installed") as caught:
+        emulator.command(uno, tmp_path / "x.elf", channel="uart")
+    assert "libsimavr-dev" in caught.value.hint
 
 
 def test_flash_does_it_all(

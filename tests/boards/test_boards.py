@@ -93,7 +93,7 @@ def test_a_broken_list_of_boards_is_told(text: str | None, says: str, tmp_path: 
     if text is not None:
         path.write_bytes(text.encode(errors="surrogatepass"))
     with pytest.raises(UsageError, match=says):
-        boards._read.__wrapped__((path,))
+        boards.read_files.__wrapped__((path,))
 
 
 def test_a_folder_may_have_boards_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

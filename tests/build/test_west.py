@@ -143,7 +143,7 @@ def test_a_missing_west_is_told_with_its_command(world: World, monkeypatch: pyte
     monkeypatch.setattr("sys.executable", str(world.folder / "python"))
     with pytest.raises(BuildError, match="west is not installed") as caught:
         build(world.write(), kinds=["host_driven"])
-    assert "pip install 'mtool[zephyr]'" in caught.value.hint
+    assert "pip install 'mtool-mcu[zephyr]'" in caught.value.hint
 
 
 def test_a_west_beside_this_python_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,6 +168,19 @@ def test_a_failed_build_shows_the_last_lines(world: World) -> None:
     with pytest.raises(BuildError, match="build of the firmware failed with exit code 1") as caught:
         build(world.write(), kinds=["host_driven"])
     assert caught.value.details[1:] == ("port.c:1: error: no UART",)
+
+
+def test_what_failed_is_configured_anew(world: World) -> None:
+    build(world.write(), kinds=["host_driven"])
+    answers = world.project / "build" / "host_driven" / "zephyr" / ".config"
+    answers.write_text("CONFIG_NEWLIB_LIBC=y")
+    world.program("west", FAKE_WEST.format(log=world.folder / "log", says="libc-hooks.c:1:1: error: _LOCK_T"))
+    with pytest.raises(BuildError):
+        build(world.write(text="\n"), kinds=["host_driven"])
+    world.program("west", FAKE_WEST.format(log=world.folder / "log", says=""))
+    build(world.project, kinds=["host_driven"])
+    assert ["always" in argv for argv, _ in world.log()] == [True, False, True]
+    assert not answers.exists()
 
 
 def test_an_overflow_is_told_in_the_boards_own_words(world: World) -> None:

@@ -245,6 +245,7 @@ def test_a_folder_that_is_not_mtools_is_left_alone(capsys: Captured) -> None:
 
 def test_a_missing_compiler(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("mtool.build.toolchains.compiler_here", lambda name: [name])  # nor that of ziglang
     assert app.invoke(["run", str(DIGITS)]) == 5
     captured = capsys.readouterr()
     assert "cc is not installed" in captured.err and "apt-get install" in captured.err

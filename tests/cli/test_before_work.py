@@ -31,7 +31,10 @@ DEVICE = [(["--port", "/dev/nope"], "/dev/nope"), (["--probe", "nope"], "nope")]
 DATA = ["--data", "x.npz"]
 WRONG = {
     "compile": [*FOLDER, *C, *TUNED],
-    "check": [*C, *TEMPLATE],
+    "check": [
+        *C, *TEMPLATE, (["-d", "a_file"], "a_file is a file, not a folder"), (["-d", "nope"], "nope does not exist"),
+    ],
+    "tune": [*FOLDER, *C, *TEMPLATE],
     "build": [*FOLDER, *C, *TUNED, *TEMPLATE],
     "run": [
         *FOLDER, *C, *TUNED, *TEMPLATE, *DEVICE,

@@ -52,6 +52,7 @@ def test_doctor_lists_what_flashes_a_board(monkeypatch: pytest.MonkeyPatch, caps
     app.invoke(["doctor", "--json", "--board", "nucleo_l4r5zi"])
     tools = {tool["name"]: tool for tool in json.loads(capsys.readouterr().out)["tools"]}
     assert tools["openocd"]["version"] is None and tools["openocd"]["install"] == "sudo apt-get install openocd"
+    assert tools["west"]["state"] == "missing" and "which runs openocd" in tools["west"]["found"]
     assert tools["openocd"]["purpose"] == "mtool flash --runner openocd" and "bossac" not in tools
 
 
@@ -64,3 +65,22 @@ def test_doctor_gives_the_command_for_what_is_missing(monkeypatch: pytest.Monkey
     captured = capsys.readouterr()
     assert "sudo apt-get install gcc-arm-none-eabi" in captured.out
     assert captured.err.startswith("error: arm-none-eabi-gcc is missing\n")
+
+
+def test_the_options_of_a_template_are_listed_without_a_model(capsys: Captured) -> None:
+    assert app.invoke(["build", "-b", "mps2_an386", "--options"]) == 0
+    shown = capsys.readouterr().out
+    assert "options of the template baremetal" in shown and "-O2, -O3, -Os" in shown and "of at least 256" in shown
+    assert app.invoke(["generate", "-b", "nucleo_l4r5zi", "--options", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["options"]["uart_ring_bytes"]["default"] == 2048
+    assert app.invoke(["build", "-b", "mps2_an386", "--options", "-t", "arduino"]) == 2
+    assert app.invoke(["build", "-b", "mps2_an386"]) == 2
+    assert "missing argument 'MODEL'" in capsys.readouterr().err
+
+
+def test_options_are_told_in_groups(capsys: Captured) -> None:
+    assert app.invoke(["run", "--help"]) == 0
+    shown = capsys.readouterr().out
+    heads = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert heads[:2] == ["Arguments:", "Options:"] and heads[-1] == "Every command:"
+    assert {"The model:", "The generated C:", "The project:", "The board:"} <= {*heads}

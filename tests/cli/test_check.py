@@ -8,6 +8,7 @@ import pytest
 
 from mtool import boards, filetree, workflow
 from mtool.cli import app
+from mtool.cli.check import operator_rows
 from mtool.codegen import binary, generation
 from mtool.workflow import fitting, stages
 
@@ -33,8 +34,19 @@ def test_it_lists_operators_sizes_and_boards(tmp_path: Path, monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_boards_are_all() -> None:
+def test_all_boards_are_all(capsys: Captured) -> None:
     assert app.invoke(["check", str(DIGITS), "--board", "all"]) == 0  # though it does not fit each of them
+    assert f"{len(boards.load_all()) - 1} of {len(boards.load_all())} boards fit" in capsys.readouterr().out
+
+
+def test_an_operator_by_rows_is_one_row() -> None:
+    manifest = workflow.compile(DIGITS, board="host", options=stages.Options(partial="always")).manifest
+    rows = operator_rows(manifest.operators)
+    assert len(rows) < len(manifest.operators) and any(" parts" in label for _, label, *_ in rows)
+    assert len({one.whole or one.name for one in manifest.operators}) >= len(rows)
+    assert sum(int(macs.replace(",", "")) for *_, macs in rows) == manifest.macs
+    twice = [manifest.operators[-1], manifest.operators[-1]]
+    assert [row[1] for row in operator_rows(twice)] == [f"{twice[0].label}, 2 times"]
 
 
 def test_it_writes_no_c_that_nothing_looks_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,9 +84,10 @@ def test_a_board_that_was_named_is_told_of_in_full(capsys: Captured) -> None:
     assert app.invoke(["check", str(DIGITS), "--board", "mps2_an386"]) == 0
     shown = capsys.readouterr().out
     assert "conv2d 3x3" in shown and "231 k MACs" in shown and "of 4 MB" in shown
-    flash, ram = shown.splitlines()[-2:]
+    flash, ram, _, verdict = shown.splitlines()[-4:]
+    assert verdict == "digits_int8.onnx fits mps2_an386"
     assert re.fullmatch(
-        r"  ssram1   needs \d+ KB of 4,096 KB, fits     weights 15 KB, the model's code about [\d,]+ K?B, .*", flash
+        r"  ssram1   needs \d+ KB of 4,096 KB, fits     weights 1[56] KB, the model's code about [\d,]+ K?B, .*", flash
     )
     assert re.fullmatch(
         r"  ssram23  needs 1\d KB of 4,096 KB, fits     arena [\d,]+ B, server's buffers 4,096 B, data about .*", ram
@@ -85,7 +98,7 @@ def test_a_board_that_was_named_and_is_too_small_ends_with_4(capsys: Captured) -
     assert app.invoke(["check", str(DIGITS), "--board", "arduino_uno"]) == 4
     first, flash, sram, hint, code = capsys.readouterr().err.splitlines()
     assert first == "error: digits_int8.onnx does not fit arduino_uno"
-    assert re.match(r"  flash    needs \d\d KB of 32 KB, fits     weights 15 KB, ", flash)
+    assert re.match(r"  flash    needs \d\d KB of 32 KB, .*     weights 15 KB, ", flash)
     assert re.match(r"  sram     needs [\d,]+ B of 2,048 B, [\d,]+ B too many     arena 1,615 B, ", sram)
     assert (hint, code) == ("a smaller model would; so may a board with more memory: mtool boards", "exit 4")
     assert app.invoke(["check", str(DIGITS), "-b", "arduino_uno", "-b", "mps2_an386", "-b", "arduino_uno"]) == 4

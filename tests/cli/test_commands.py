@@ -109,7 +109,7 @@ def test_verify_without_onnxruntime_says_what_to_install(
     process._of_process.cache_clear()  # one of before has loaded it
     assert app.invoke(["verify", str(DIGITS)]) == 5
     process._of_process.cache_clear()
-    assert "pip install 'mtool[verify]'" in capsys.readouterr().err
+    assert "pip install 'mtool-mcu[verify]'" in capsys.readouterr().err
 
 
 def test_a_mismatch_ends_with_9_and_a_histogram(tmp_path: Path, capsys: Captured) -> None:

@@ -90,7 +90,7 @@ def test_quiet_leaves_the_error(monkeypatch: pytest.MonkeyPatch, capsys: Capture
     ("arguments", "message"),
     [
         (["frobnicate"], "no such command 'frobnicate'"),
-        (["run"], "missing argument 'MODEL'"),
+        (["run"], "missing argument 'MODEL|PROJECT'"),
         (["run", "m.onnx", "--frob"], "no such option: --frob"),
         (["run", "m.onnx", "--io", "nowhere"], "invalid value for '--io'"),
         (["verify", "m.onnx", "--samples", "0"], "invalid value for '--samples'"),
@@ -178,7 +178,7 @@ def test_names_of_any_length_leave_an_error_readable(monkeypatch: pytest.MonkeyP
     assert app.invoke(["boards", "-q"]) == 3
     captured = capsys.readouterr()
     assert "…" in captured.err and len(captured.err) < 5_000
-    assert all(len(line) < 400 for line in captured.out.splitlines()[1:])
+    assert all(len(line) < 2_500 for line in captured.out.splitlines()[1:])
 
 
 def test_an_error_as_text_is_printable() -> None:

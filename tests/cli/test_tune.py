@@ -83,7 +83,7 @@ def test_what_is_wrong_is_told(
 
 def test_a_model_without_a_choice_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.chdir(tmp_path)
-    assert app.invoke(["tune", DIGITS, "--board", "host"]) == 0
+    assert app.invoke(["tune", "--no-builds", DIGITS, "--board", "host"]) == 0
     assert "no operator of the model has a choice" in capsys.readouterr().out
 
 

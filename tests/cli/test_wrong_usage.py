@@ -73,7 +73,7 @@ def test_a_misspelt_runner_is_found_when_boards_are_read() -> None:
     entry = boards.get("nucleo_l4r5zi").model_dump(mode="json", exclude={"name"})
     for flash in ({"opencd": {}}, ["opencd"]):
         with pytest.raises(UsageError) as caught:
-            boards._board(
+            boards.board_of(
                 Path("boards.yaml"),
                 "mine",
                 {key: value for key, value in entry.items() if key != "name"} | {"flash": flash},

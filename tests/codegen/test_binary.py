@@ -8,7 +8,7 @@ import pytest
 from graphs import model
 from onnx import ModelProto, helper, save
 
-from mtool import workflow
+from mtool import project, workflow
 from mtool.cli import app
 from mtool.codegen import binary
 from mtool.codegen.binary import binary_of
@@ -107,8 +107,9 @@ def test_a_changed_file_changes_the_source(small: Path) -> None:
 
 def test_packages_have_the_file_where_the_compiler_looks(small: Path) -> None:
     compiled = workflow.compile(small, board="mps2_an386")
+    packed = project.Packed(project.Module(compiled.sources(), compiled.manifest))
     for form in ("cmake", "zephyr-module", "mlf"):
-        files = compiled.package(form)
+        files = project.package(packed, form)
         headers = next(path for path in files if path.endswith("/net.h")).removesuffix("net.h")
         assert f"{headers}net_weights.bin" in files
         assert not any(b"net_weights.bin\n" in files[path] for path in files if path.endswith("CMakeLists.txt"))

@@ -207,7 +207,7 @@ def test_projects_and_packages_mean_the_same_with_plain_names(text: str, board: 
         written = json.loads(trees[0]["mtool.json"])
         assert [tensor["name"] for tensor in written["inputs"]] == [tensor.name for tensor in made[0][1].inputs]
     for form in project.FORMATS if board == "host" else ():
-        trees = [project.package(*each, form) for each in made]
+        trees = [project.package(project.Packed(project.Module(*each)), form) for each in made]
         if form == "mlf":  # the model's own file lies in it
             assert not [path for path in trees[0] if re.search(r"[^\w./ (),:+=…-]", path)]
         else:
@@ -252,7 +252,7 @@ def test_the_manifest_says_which_of_its_text_is_the_models() -> None:
         *("c_name", "dtype", "initial", "name", "whole", "function", "label", "schedule", "shape", "mtool_version"),
         *("model", "model_hash", "constants", "symbols", "functions", "graph", "template", "build_hash", "options"),
         *("firmware", "memory", "io", "interface_api", "operators_api", "executor", "builder", "transport", "moves"),
-        *("calls", "dims", "symbol", "reshapes", "backend", "region"),
+        *("calls", "dims", "symbol", "reshapes", "backend", "region", "levels"),
     }
     schema = Manifest.model_json_schema()
     for title, record in schema["$defs"].items():

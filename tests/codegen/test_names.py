@@ -283,7 +283,9 @@ def test_the_templates_programs_build_with_every_tensor_name(tmp_path: Path) -> 
         files, manifest = codegen.generate(planned(io, target), "nasty.onnx", "0" * 64)  # type: ignore[arg-type]
         tree, _ = project.render(files, manifest, boards.get(board))
         filetree.write(tree, tmp_path / place)
-        example = project.package(files, manifest, "arduino-lib" if place == "mega" else "platformio-lib")
+        example = project.package(
+            project.Packed(project.Module(files, manifest)), "arduino-lib" if place == "mega" else "platformio-lib"
+        )
         filetree.write(example, tmp_path / f"{place}_lib")
     host = [f"-I{INCLUDE}", f"-I{tmp_path}/host/model", "-fsyntax-only"]
     build("gcc", *FLAGS, *host, tmp_path / "host/src/standalone.c", tmp_path / "host_lib/examples/nasty_example/main.c")

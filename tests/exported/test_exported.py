@@ -32,7 +32,7 @@ Named = dict[str, onnx.ModelProto]
 @pytest.fixture(scope="module")
 def sklearn_models() -> Named:
     """Return the models of sklearn_models.py, by name."""
-    pytest.importorskip("skl2onnx", reason="needs skl2onnx and scikit-learn: pip install 'mtool[dev]'")
+    pytest.importorskip("skl2onnx", reason="needs skl2onnx and scikit-learn: pip install 'mtool-mcu[dev]'")
     from exported import sklearn_models
 
     with warnings.catch_warnings():
@@ -43,7 +43,7 @@ def sklearn_models() -> Named:
 @pytest.fixture(scope="module")
 def torch_models() -> Named:
     """Return the models of torch_models.py, by name."""
-    pytest.importorskip("torch", reason="needs torch and onnxscript: pip install 'mtool[exported]'")
+    pytest.importorskip("torch", reason="needs torch and onnxscript: pip install 'mtool-mcu[exported]'")
     from exported import torch_models
 
     return {function.__name__: torch_models.made(function) for function in torch_models.MODELS}
@@ -121,7 +121,7 @@ def test_pytorch_on_a_board(torch_models: Named, tmp_path: Path) -> None:
 
 
 def test_classes_of_text_are_refused_by_name() -> None:
-    pytest.importorskip("skl2onnx", reason="needs skl2onnx and scikit-learn: pip install 'mtool[dev]'")
+    pytest.importorskip("skl2onnx", reason="needs skl2onnx and scikit-learn: pip install 'mtool-mcu[dev]'")
     from exported import sklearn_models
 
     with pytest.raises(ModelError, match="can't be compiled") as caught:

@@ -16,7 +16,7 @@ OTHERS = {"replace", "remove", "copy", "rename"}
 
 ALLOWED = {
     "files.py": {"mkdir", "unlink", "chmod", "write_bytes", "replace"},
-    "locks.py": {"mkdir", "unlink"},
+    "lock_files.py": {"mkdir", "unlink", "write_text"},  # locks, and who holds them
     "filetree/open_folder.py": {"mkdir", "unlink", "rmdir", "replace"},
     "filetree/writing.py": {"mkdir", "rmdir", "move", "remove"},  # of an OpenFolder; and the folder itself
     "backends/json/external_compiler.py": {"write_bytes"},  # of a region, in a temporary folder
@@ -24,8 +24,12 @@ ALLOWED = {
     "build/build.py": {"unlink"},  # the stamp of a build
     "build/cmake.py": {"unlink", "rmtree"},  # CMake's cache
     "build/host.py": {"mkdir"},
+    "build/west.py": {"unlink"},  # what a build that failed has left below build/
+    "transport/compiled.py": {"mkdir"},  # where small programs of its own are compiled to, in the cache folder
     "tuning/farm/bundle.py": {"mkdir", "chmod"},  # of a folder that a worker made for one firmware
     "workflow/inside_bodies.py": {"write_bytes"},  # a model, in a temporary folder
+    "workflow/debugging.py": {"write_bytes"},  # what a replay sends, in a temporary folder
+    "zephyr/configuring.py": {"write_text", "mkdir"},  # an empty application, in a temporary folder
 }
 
 

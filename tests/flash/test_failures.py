@@ -44,6 +44,13 @@ LOCKED = {
     "jlink": "The device is locked: read protect is active. secured",
     "dfu-util": "dfu-util: state(10) = dfuERROR, status(11) = errVENDOR: read protect",
 }
+NO_BOOT_LOADER = {  # avrdude 7.1 and 6.3, asked for an Uno at a pseudo-terminal where nothing answers
+    "avrdude": "avrdude error: programmer is not responding\n"
+    "avrdude warning: attempt 10 of 10: not in sync: resp=0x00\n"
+    "avrdude error: unable to open programmer arduino on port /dev/ttyACM7",
+    "arduino-cli": "avrdude: stk500_recv(): programmer is not responding\n"
+    "avrdude: stk500_getsync() attempt 10 of 10: not in sync: resp=0xaa",
+}
 BUSY = {
     "avrdude": "avrdude OS error: cannot open port /dev/ttyACM7: Device or resource busy",
     "dfu-util": "Cannot claim interface 0: LIBUSB_ERROR_BUSY",
@@ -119,6 +126,13 @@ def test_on_wsl_the_hint_is_usbipd(tools: Path, monkeypatch: pytest.MonkeyPatch)
 def test_wsl_is_told_by_its_kernel(release: str, wsl: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.release", lambda: release)
     assert failures.is_wsl() is wsl
+
+
+@cases(NO_BOOT_LOADER)
+def test_a_port_where_no_boot_loader_answers(runner: str, says: str, tools: Path) -> None:
+    error = fail(tools, runner, says)
+    assert error.what.startswith(f"{runner} opened /dev/ttyACM7, and no boot loader of some_board answers")
+    assert "is it the port" in error.hint and "57600" in error.hint
 
 
 @cases(PERMISSION)

@@ -126,8 +126,46 @@ def test_each_repeat_starts_with_the_inputs(device: Device) -> None:
 
 @pytest.mark.parametrize(("number", "repeat"), [(0, 1), (1, 0), (1 << 32, 1)])
 def test_time_wants_positive_numbers(device: Device, number: int, repeat: int) -> None:
-    with pytest.raises(UsageError, match="number has to be 1 to 4,294,967,295, and repeat at least 1"):
+    with pytest.raises(
+        UsageError, match="number has to be 1 to 4,294,967,295, repeat and repeats_to_cooldown at least 1"
+    ):
         device.time(number=number, repeat=repeat)
+
+
+def test_pauses_come_after_so_many_repeats(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("mtool.session.stopwatch.time.sleep", pauses.append)
+    device.time(number=1, repeat=7, cooldown_ms=20, repeats_to_cooldown=3)
+    assert pauses == [0.02, 0.02]
+    device.time(number=1, repeat=3)
+    assert len(pauses) == 2
+
+
+@pytest.mark.parametrize(("limit", "tries"), [(0, 1), (2, 3)])
+def test_a_timer_that_reads_zero_does_not_go_on_for_ever(
+    device: Device, limit: int, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers: list[int] = []
+    monkeypatch.setattr(device.client, "time", lambda number, **_: numbers.append(number) or 0)
+    timing = device.time(number=1, repeat=1, min_repeat_ms=5, zero_time_limit=limit, warm_up=0)
+    assert len(numbers) == tries and numbers == sorted(set(numbers))
+    assert timing.runs == (0.0,) and timing.number == numbers[-1]
+
+
+def test_inputs_are_set_one_by_one(device: Device) -> None:
+    given = inputs(4)
+    for name, array in given.items():
+        device.set_input(name, array)
+    check(device.run(), expected(given, run=1))
+    other = inputs(5)["x1"]
+    check(device.run({"x1": other}), expected({**given, "x1": other}, run=2))
+    check(device.run(), expected(given, run=3))
+    device.client.write([given["x0"].tobytes()])
+    assert np.array_equal(device.get_input("x0"), given["x0"])
+    with pytest.raises(UsageError, match="no input 'x9'"):
+        device.set_input("x9", other)
+    with pytest.raises(UsageError, match="another type"):
+        device.set_input("x1", other.astype(np.float64))
 
 
 def test_info(device: Device) -> None:

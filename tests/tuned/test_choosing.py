@@ -101,6 +101,17 @@ def test_what_was_measured_in_the_whole_model_comes_first_for_that_model(tmp_pat
     assert [*schedules(other, known).values()][1:3] == ["dsp_pointwise:unroll=8"] * 2
 
 
+def test_builds_are_taken_and_constants_lie_in_ram_where_the_whole_model_was_measured_so(tmp_path: Path) -> None:
+    """Another model may have no room for them: it takes the next."""
+    path, other = network(tmp_path / "a.onnx"), network(tmp_path / "b.onnx", scale=0.5)
+    _, twice, _ = tasks(path)
+    model_hash = compile_model(path, BOARD).manifest.model_hash
+    key, best = twice.record.key, "c99_patch:opt=O3,weights=ram"
+    known = Known(ranked={key: (best, "c99_patch:opt=O3")}, whole={model_hash: {key: best}})
+    assert [*schedules(path, known).values()][1:3] == [best] * 2
+    assert [*schedules(other, known).values()][1:3] == ["c99_patch:opt=O3"] * 2
+
+
 def test_the_setup_tells_boards_clocks_and_memories_apart() -> None:
     setup = setup_of(BOARD, "baremetal")
     faster = BOARD.model_copy(update={"clock_hz": BOARD.clock_hz * 2})

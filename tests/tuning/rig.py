@@ -45,7 +45,7 @@ class Rig:
         """Return the command that tunes a model on a board; of an option that is given twice the last counts."""
         return [
             sys.executable, "-m", "mtool", "tune", str(model), "--board", BOARD, "--port", self.port(number),
-            "-o", self.log(number).name, "-d", f"trials{number}", *more,
+            "-o", self.log(number).name, "-d", f"trials{number}", "--no-builds", *more,
         ]  # fmt: skip
 
     def start(self, argv: list[str]) -> "subprocess.Popen[str]":

@@ -59,7 +59,12 @@ def test_a_prediction_stays_within_what_was_seen_of_the_schedule() -> None:
 
 def test_failures_and_what_has_no_estimate_teach_nothing_and_the_last_reading_counts() -> None:
     first, again = measurement("a", 1.0), measurement("a", 3.0)
-    others = [measurement("b"), measurement("c", 0.0), measurement("d", 1.0, estimate=0.0)]
+    others = [
+        measurement("b"),
+        measurement("c", 0.0),
+        measurement("d", 1.0, estimate=0.0),
+        measurement("a:opt=O3", 1.0),
+    ]
     assert usable([first, *others, measurement("e", 2.0, baseline=True), again]) == [again]
 
 

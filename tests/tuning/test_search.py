@@ -145,3 +145,19 @@ def test_another_target_is_measured_anew(spaces: list[Space], tmp_path: Path) ->
     bench = SimulatedBench(World(truth), "instructions")
     Search(again, bench, Room(1 << 22, None, 1 << 22, MOST), other, setup, path, tuning_log.read([path]), Goal()).run()
     assert (again.known, again.measured) == (0, again.total)
+
+
+def test_finals_that_are_over_are_not_held_again(spaces: list[Space], tmp_path: Path) -> None:
+    """A run that was killed after them goes on with the whole model; a task that was in the middle has them anew."""
+    path, truth = tmp_path / "t.jsonl", truth_of(spaces, 3)
+    first = World(truth, seed=3, noise=0.01)
+    progress = search(spaces, SimulatedBench(first), path)
+    assert first.flashes > -(-progress.total // MOST)
+    again = World(truth, seed=4, noise=0.01)
+    found = search(spaces, SimulatedBench(again), path)
+    assert again.flashes == 0 and best(found) == best(progress)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]))
+    last = World(truth, seed=5, noise=0.01)
+    search(spaces, SimulatedBench(last), path)
+    assert last.flashes == 1 and last.calls < first.calls / 2

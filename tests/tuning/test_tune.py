@@ -16,11 +16,15 @@ import pytest
 
 import mtool
 from mtool import ops
+from mtool.backends.spec import parse
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
 from mtool.kernels.target import Target
+from mtool.plan import Choice
 from mtool.tuned import log as tuning_log
 from mtool.tuning import Tuned
+from mtool.tuning.search import Search
+from mtool.tuning.whole import Measured, Whole
 from mtool.workflow.deployment import Deployment
 from mtool.workflow.stages import Options
 
@@ -32,6 +36,15 @@ pytestmark = pytest.mark.skipif(
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 BOARD = "mps2_an386"
 NODE = "dense_5"
+BACKEND = """
+from mtool.backends import Backend, Product
+class Own(Backend):
+    name = "own"
+    def refusal(self, operation, context):
+        return "" if operation.kind == "Pool" else "not for it"
+    def compile(self, region, folder):
+        return Product(body="    /* elsewhere */")
+"""
 
 
 class Dear(altered.Altered):
@@ -64,6 +77,7 @@ def spoilt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def tuned(folder: Path, **given: object) -> Tuned:
     deployment = Deployment(folder / "trials")
+    given = {"builds": False, **given}
     return mtool.tune(DIGITS, board=BOARD, output=folder / "t.jsonl", deployment=deployment, **given)  # type: ignore[arg-type]
 
 
@@ -129,7 +143,21 @@ def test_times_are_those_of_the_operators_in_the_model(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    command = [sys.executable, "-m", "mtool", "-q", "tune", str(DIGITS), "-b", BOARD, "-o", str(path), "--trials", "40"]
+    command = [
+        sys.executable,
+        "-m",
+        "mtool",
+        "-q",
+        "tune",
+        str(DIGITS),
+        "-b",
+        BOARD,
+        "-o",
+        str(path),
+        "--trials",
+        "40",
+        "--no-builds",
+    ]
     with subprocess.Popen([*command, "-d", str(tmp_path / "trials")], env=dict(os.environ)) as process:
         deadline = time.monotonic() + 300
         while not (path.exists() and path.read_bytes().count(b"\n") >= 5) and time.monotonic() < deadline:
@@ -151,3 +179,25 @@ def test_what_a_board_can_not_measure_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="have to be 0 or more"):
         tuned(tmp_path, trials=-1)
     assert not (tmp_path / "t.jsonl").exists()
+
+
+def test_what_is_given_to_a_schedule_or_a_backend_is_not_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest is; and the plan in the log has the schedules that were given."""
+    monkeypatch.setattr(Search, "run", lambda self: None)
+    plan = Measured({"0" * 20: "c99_patch"}, (1.0,), 100)
+    monkeypatch.setattr("mtool.tuning.tuning.best_whole", lambda *given, **named: Whole(plan, plan, "0" * 64))
+
+    def nodes(**given: object) -> set[str]:
+        found = tuned(tmp_path, options=Options(**given))  # type: ignore[arg-type]
+        return {node for row in found.progress.rows.values() for node in row.space.task.nodes}
+
+    everything = nodes()
+    assert everything - nodes(schedules={"conv_2": Choice("dsp_patch", {"unroll": "8"})}) == {"conv_2"}
+    last = tuning_log.read([tmp_path / "t.jsonl"]).plans[-1]
+    assert sorted(last.choices.values()) == ["c99_patch", "dsp_patch:unroll=8"]
+    with pytest.raises(UsageError, match="there is no such node"):
+        nodes(schedules={"conv_9": Choice("dsp_patch")})
+    (tmp_path / "own.py").write_text(BACKEND)
+    of_c = nodes(backends=(parse(str(tmp_path / "own.py")),))
+    kinds = [{node.partition("_")[0] for node in some} for some in (everything, of_c)]
+    assert kinds == [{"conv", "pool", "dense"}, {"conv", "dense"}]

@@ -259,7 +259,7 @@ def test_what_can_not_be_done_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(ort, "version", str)
     with pytest.raises(BuildError, match="onnxruntime is not installed") as caught:
         mtool.quantize(model, samples)
-    assert "pip install 'mtool[quantize]'" in caught.value.hint
+    assert "pip install 'mtool-mcu[quantize]'" in caught.value.hint
     assert done.path.read_bytes() == before
 
 

@@ -17,7 +17,7 @@ from mtool.cli import app
 from mtool.session.profile import OperatorTime, Profile
 from mtool.session.verify import Tolerance, compare
 from mtool.workflow.cost import Cost
-from mtool.workflow.layers import Layer, Layers
+from mtool.workflow.layer_report import Layer, Layers
 from mtool.workflow.reporting import Function, Report, memory_map
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"

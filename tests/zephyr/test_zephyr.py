@@ -1,8 +1,10 @@
 """Zephyr firmware, built by a real Zephyr and run over its UART; and the boards' names against Zephyr's own list."""
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,9 +12,9 @@ import models
 import numpy as np
 import pytest
 
-from mtool import boards, build, session, workflow
+from mtool import boards, build, resources, session, workflow, zephyr
 from mtool.build import toolchains, west
-from mtool.errors import DeviceError
+from mtool.errors import BoardError, BuildError, DeviceError
 from mtool.manifest import Project
 from mtool.transport import open_emulator
 from mtool.transport.emulator import command
@@ -23,7 +25,7 @@ KWS = "kws/kws_int8_qdq"
 NAMED = [board for board in boards.load_all().values() if "zephyr" in board.templates]
 RUN = [board.name for board in NAMED if board.status["zephyr"] == "run"]
 # The Zephyr tree is not enough for the others: they need a vendor's HAL in the workspace.
-BUILT = ["stm32f746g_disco", "nucleo_f746zg", "nucleo_l4r5zi"]
+BUILT = ["stm32f746g_disco", "nucleo_f746zg", "nucleo_l4r5zi", "nucleo_h743zi"]
 BOOT_S = 20.0
 
 pytestmark = [
@@ -51,6 +53,11 @@ def need(name: str) -> boards.Board:
     if own and "arm" in board.toolchain and not Path(specs(board.toolchain)).is_absolute():
         pytest.skip(f"{board.toolchain} has no picolibc")
     return board
+
+
+def need_hal() -> None:
+    if not list(Path(os.environ["ZEPHYR_BASE"]).parent.glob("modules/hal/stm32")):
+        pytest.skip("the workspace has no hal_stm32")
 
 
 def specs(compiler: str) -> str:
@@ -171,8 +178,7 @@ def test_a_flood_does_no_harm(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BUILT)
 def test_a_board_is_built(name: str, tmp_path: Path) -> None:
     board = need(name)
-    if not list(Path(os.environ["ZEPHYR_BASE"]).parent.glob("modules/hal/stm32")):
-        pytest.skip("the workspace has no hal_stm32")
+    need_hal()
     model = workflow.compile(models.path(KWS), board=board, options=options())
     built = workflow.build_model(model, tmp_path / "project", kinds=["host_driven", "standalone"]).built
     project = built.manifest.project
@@ -184,3 +190,71 @@ def test_a_board_is_built(name: str, tmp_path: Path) -> None:
         memory = board.memory_for("data")
         assert memory is not None
         assert size.ram_static_bytes + size.arena_bytes < memory.size
+        configured = (firmware.parent / ".config").read_text()
+        assert f"CONFIG_SYS_CLOCK_HW_CYCLES_PER_SEC={board.clock_hz}\n" in configured
+    if name == "nucleo_l4r5zi":  # what the clock's driver is told is that clock too: 16 MHz / M * N / R
+        told = dict(
+            re.findall(r'\|/clocks/pll\|(div-m|mul-n|div-r)" "(\d+)"', (firmware.parent / "dts.cmake").read_text())
+        )
+        assert 16_000_000 // int(told["div-m"]) * int(told["mul-n"]) // int(told["div-r"]) == board.clock_hz
+
+
+@pytest.mark.parametrize("name", ["mps2_an385", "qemu_cortex_m3", "mps2_an521", "mps3_an547", "native_sim", *BUILT])
+def test_the_tree_says_of_a_board_what_we_do(name: str) -> None:
+    known = need(name)
+    if name in BUILT:
+        need_hal()
+    told = boards.get(f"zephyr:{known.templates['zephyr']}")
+    assert (told.cpu, told.features) == (known.cpu, known.features)
+    assert told.toolchain == known.toolchain
+    for role in boards.ROLES:
+        ours, theirs = known.placed_by("zephyr").memory_for(role), told.memory_for(role)
+        assert (ours and ours.base) == (theirs and theirs.base) or role == "arena"
+    if told.emulator is None:
+        assert told.flash["west"]["runner"] in ("openocd", "stm32cubeprogrammer")
+        assert told.flash["jlink"] == known.flash["jlink"]
+    else:
+        assert known.emulator is not None and told.emulator.program == known.emulator.program
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("frdm_k64f", "west update hal_nxp"),
+        ("rpi_pico", "west update hal_rpi_pico"),
+        ("nrf52840dk", "say which: --board zephyr:nrf52840dk/nrf52840"),
+        ("nucleo_f746gz", "west boards"),
+    ],
+)
+def test_what_a_board_of_the_tree_lacks_is_told(name: str, says: str) -> None:
+    need("mps2_an385")
+    for module in ("nxp", "rpi_pico", "nordic"):
+        if list(Path(os.environ["ZEPHYR_BASE"]).parent.glob(f"modules/hal/{module}")):
+            pytest.skip(f"the workspace has hal_{module}")
+    with pytest.raises((BuildError, BoardError)) as caught:
+        boards.get(f"zephyr:{name}")
+    assert says in caught.value.hint
+
+
+def test_a_board_of_the_tree_runs_a_model(tmp_path: Path) -> None:
+    need("qemu_cortex_m3")
+    report = workflow.verify(
+        resources.path("examples/digits") / "digits_int8.onnx",
+        board="zephyr:qemu_cortex_m3",
+        deployment=workflow.Deployment(tmp_path / "project"),
+    )
+    assert all(output.within for output in report.outputs)
+
+
+def test_twister_runs_the_sample_of_a_module(tmp_path: Path) -> None:
+    for package in ("natsort", "tabulate", "ply", "junitparser", "colorama"):
+        pytest.importorskip(package, reason=f"twister needs {package}")
+    board = need("mps2_an385")
+    model = workflow.compile(resources.path("examples/digits") / "digits_int8.onnx", board=board)
+    folder = workflow.write_sources(model, tmp_path / "module", form="zephyr-module")
+    argv = [sys.executable, f"{os.environ['ZEPHYR_BASE']}/scripts/twister", "-T", str(folder / "samples"), "-v"]
+    argv += ["-p", board.templates["zephyr"], "-O", str(tmp_path / "out"), "-j", "1"]
+    env = {**os.environ, **zephyr.variant_of(board.toolchain)}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "1 of 1 executed test configurations passed" in done.stdout and "with no warnings" in done.stdout

@@ -21,13 +21,12 @@ class Call:
     constants: Mapping[str, Array] = field(default_factory=dict)
     layouts: Mapping[str, str] = field(default_factory=dict)
     buffer_bytes: int = 0
-    headers: Sequence[str] = ()
 
     def product(self, library: Library) -> Product:
         """Return it as what a backend makes of a region."""
         return Product(
             body="\n".join(f"    {line}" for line in self.lines),
-            headers=(*self.headers, f"{FOLDER}/arm_nnfunctions.h"),
+            headers=(f"{FOLDER}/arm_nnfunctions.h",),
             files=library.files(self.functions),
             constants=self.constants,
             layouts=self.layouts,

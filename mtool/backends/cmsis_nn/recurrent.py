@@ -17,7 +17,6 @@ from mtool.kernels.multipliers import fixed_multiplier
 from mtool.lowerings.whole_recurrent import IntegerLstm, IntegerSvdf
 
 _UNIT = np.float32(2.0**-12)  # a step of a gate's sum
-_HEADERS = ("string.h",)
 
 
 def lstm(operation: Operation, library: Library, region: Region) -> Call:
@@ -53,7 +52,7 @@ def lstm(operation: Operation, library: Library, region: Region) -> Call:
         f"cmsis_nn_lstm_context buffers = {{{', '.join((*temporary, *states))}}};",
         f"arm_lstm_unidirectional_s8({memory.names[x.value]}, {made}, &params, &buffers);",
     ]
-    return Call(lines, ["arm_lstm_unidirectional_s8"], constants, layouts, memory.size, _HEADERS)
+    return Call(lines, ["arm_lstm_unidirectional_s8"], constants, layouts, memory.size)
 
 
 def _lstm_fields(operation: Operation, attrs: IntegerLstm) -> dict[str, Field]:
@@ -129,7 +128,7 @@ def svdf(operation: Operation, library: Library, region: Region) -> Call:
         f"{function}({contexts}, &params, &before, &behind, &input_dims, {memory.names[x.value]}, &state_dims,",
         f"    {kept}, &feature_dims, features, &time_dims, time, &bias_dims, bias, &output_dims, {made});",
     ]
-    return Call(lines, [function], constants, layouts, memory.size, _HEADERS)
+    return Call(lines, [function], constants, layouts, memory.size)
 
 
 def _by(name: str, scale: float) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mtool import proc
+from mtool import distribution, proc
 from mtool.backends.interface import BackendError
 from mtool.ir.types import Array
 
@@ -22,7 +22,7 @@ CONFIGURATIONS = (
 )
 """The configurations of the NPU, by their multipliers."""
 
-INSTALL = "pip install 'mtool[ethos-u]'"
+INSTALL = distribution.install("ethos-u")
 TIMEOUT_S = 1800.0
 _REASON = re.compile(
     r"^Warning \(supported operators\) operator: (\w+), ofm: '(.*)'\n((?:(?!Warning|Traceback).+\n)+)", re.MULTILINE

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mtool import invalid as problems
 from mtool.errors import UsageError
 from mtool.option_values import Rounding
 from mtool.reserved import KEYWORDS
@@ -127,7 +128,7 @@ def read(path: Path) -> Device:
     try:
         found = Device.model_validate(table)
     except ValidationError as invalid:
-        details = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in invalid.errors()[:8]]
+        details = problems.lines(invalid, 8)
         raise UsageError(
             f"the device file {path} is malformed", details=details, hint="docs/backends-json.md lists what it may have"
         ) from invalid

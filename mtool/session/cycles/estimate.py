@@ -18,6 +18,7 @@ from mtool.session.cycles.cores import Core, cores
 from mtool.session.cycles.execution import Executed, execute
 from mtool.session.cycles.flash import Clock
 from mtool.session.cycles.listing import Listing
+from mtool.transport import unicorn
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +80,10 @@ def cores_for(board: Board) -> tuple[Core, ...]:
             details=[f"there are tables for: {', '.join(core.cpu for core in cores())}"],
             hint=f"boards that work: {', '.join(_countable())}",
         )
-    if board.emulator is None:
+    if not _is_counted(board):
         raise UsageError(
             f"cycles can't be estimated for {board.name}: it has no emulator to count instructions in",
+            details=["its emulator counts instructions, and does not tell which they are"] if board.emulator else [],
             hint=f"boards that work: {', '.join(_countable())}; --clock {board.name} gives milliseconds there",
         )
     return able
@@ -89,7 +91,12 @@ def cores_for(board: Board) -> tuple[Core, ...]:
 
 def _countable() -> list[str]:
     known = {cpu for core in cores() for cpu in core.runs}
-    return [board.name for board in load_all().values() if board.cpu in known and board.emulator is not None]
+    return [board.name for board in load_all().values() if board.cpu in known and _is_counted(board)]
+
+
+def _is_counted(board: Board) -> bool:
+    """Tell whether the board's emulator takes the plugin that says which instructions ran: QEMU does."""
+    return board.emulator is not None and board.emulator.program != unicorn.PROGRAM
 
 
 def estimate(folder: Path, inputs: Mapping[str, ArrayLike], clocks: Sequence[Clock] = ()) -> Estimate:

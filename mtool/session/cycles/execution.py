@@ -87,7 +87,7 @@ def build_plugin(folder: Path) -> Path:
     """
     toolchains.require("cc")
     plugin = folder / "blocks.so"
-    argv = ["cc", *_CFLAGS, str(_PLUGIN), "-o", str(plugin)]
+    argv = [*toolchains.compiler_here("cc"), *_CFLAGS, str(_PLUGIN), "-o", str(plugin)]
     proc.run(argv, what="build of the emulator's plugin", timeout_s=_BUILD_TIMEOUT_S)
     return plugin
 

@@ -86,7 +86,8 @@ class BoardOpener:
             return run_on(self._place(folder).open)(unpack(bundle, Path(folder)), unit)
 
     def _place(self, folder: str) -> Place:
-        return Place(self.board, Options(), Path(folder), replace(self.deployment, folder=Path(folder)))
+        deployment = replace(self.deployment, folder=Path(folder))
+        return Place(self.board, Options(), Path(folder), deployment, has_build_folder=False)
 
 
 def held(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple[str, ...]]:
@@ -101,11 +102,13 @@ def held(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple
 
     Raises:
         BoardError: nothing was named, and not exactly one is attached.
+        FlashError: nothing can flash it with a firmware file, or the tool is missing.
     """
     name = deployment.probe or deployment.port
-    place = Place(board, Options(), Path(), deployment)
+    place = Place(board, Options(), Path(), deployment, has_build_folder=False)
     devices: tuple[str, ...] = ()
     if place.is_attached:
+        place.runner(next(iter(board.templates), "")).probe_version()
         try:
             found = ports.require(board, ports.Wanted(deployment.port, deployment.probe))
             devices = (found.lock, f"at {found.port}")

@@ -64,6 +64,8 @@ class RackSearch(Search):
         with ThreadPoolExecutor(1, thread_name_prefix="mtool-build") as makers:
             try:
                 self._drive(makers, self._next_batch, "once")
+                self._add_builds()
+                self._drive(makers, self._next_batch, "once")
                 if self.setup.unit == "ns":
                     batches = self._final_batches()
                     self._drive(makers, lambda: next(batches, []), "turns")

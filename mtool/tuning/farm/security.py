@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mtool import distribution
 from mtool.errors import MtoolError, UsageError
 
 
@@ -38,7 +39,7 @@ def require() -> None:
     try:
         import distributed  # noqa: F401
     except ImportError:
-        raise UsageError("a rack needs dask.distributed", hint='install it: pip install "mtool[farm]"') from None
+        raise UsageError("a rack needs dask.distributed", hint=distribution.install("farm")) from None
     for name in [*logging.root.manager.loggerDict]:  # what goes wrong is told here, without tracebacks
         if name.startswith("distributed"):
             logging.getLogger(name).setLevel(logging.CRITICAL)

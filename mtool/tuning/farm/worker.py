@@ -66,6 +66,7 @@ def work(
     Raises:
         UsageError: dask.distributed is missing, the address or a certificate is wrong, or a board is named twice.
         BoardError: a board is unknown, or in use, or was not named and is not the only one.
+        FlashError: nothing on this computer can flash a board with the firmware files that it would be sent.
     """
     from mtool.tuning.farm import opening
 

@@ -1,14 +1,25 @@
+{% set over_rtt = cookiecutter.options.channel == "rtt" %}
+{% if over_rtt %}
+/* mt_port.h over RTT: the bytes travel through the debugger; random numbers come by semihosting. */
+{% else %}
 /* mt_port.h over semihosting: the bytes travel through the emulator's standard input and output. */
+{% endif %}
 #include "mt_port.h"
 
 #include "mt_status.h"
 #include "platform.h"
 
+{% if over_rtt %}
+enum { SYS_OPEN = 0x01, SYS_READ = 0x06 };
+enum { MODE_READ_BINARY = 1 };
+
+{% else %}
 enum { SYS_OPEN = 0x01, SYS_WRITE = 0x05, SYS_READ = 0x06 };
 enum { MODE_READ_BINARY = 1, MODE_WRITE_BINARY = 5 };
 
 static int32_t host_input;
 static int32_t host_output;
+{% endif %}
 static int32_t timer_running;
 
 static int32_t open_file(const char *name, uintptr_t length, uintptr_t mode)
@@ -25,6 +36,10 @@ static size_t transfer(int32_t operation, int32_t file, const uint8_t *bytes, si
     return left > count ? 0 : count - left;
 }
 
+{% if over_rtt %}
+{% include "shared/rtt.c" %}
+
+{% else %}
 int32_t mt_port_init(void)
 {
     host_input = open_file(":tt", 3, MODE_READ_BINARY); /* ":tt" is the host's console */
@@ -51,6 +66,7 @@ int32_t mt_port_write(const uint8_t *bytes, size_t count)
     return MT_OK;
 }
 
+{% endif %}
 int32_t mt_port_timer_start(void)
 {
     if (timer_running) {

@@ -1,5 +1,6 @@
 /* mt_guard.h in a process: the signals of faults, on a stack of their own, and an alarm for a watchdog. Where a signal
- * came from is told on Linux, the one system whose names for it are known here. */
+ * came from is told on Linux, the one system whose names for it are known here. port_windows.c has Windows'. */
+#ifndef _WIN32
 #define _GNU_SOURCE
 
 #include "mt_guard.h"
@@ -114,4 +115,5 @@ void __assert_fail(const char *expression, const char *file, unsigned int line, 
     raise(SIGABRT);
     _exit(1);
 }
+#endif
 #endif

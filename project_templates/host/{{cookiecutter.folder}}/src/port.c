@@ -1,4 +1,5 @@
-/* mt_port.h over this process's standard input and output (POSIX.1-2008). */
+/* mt_port.h over this process's standard input and output (POSIX.1-2008; port_windows.c has Windows'). */
+#ifndef _WIN32
 #define _POSIX_C_SOURCE 200809L
 
 #include "mt_port.h"
@@ -100,3 +101,4 @@ int32_t mt_port_random(uint8_t *bytes, size_t count)
 void mt_port_idle(void)
 {
 }
+#endif

@@ -83,20 +83,32 @@ static void tell(uint8_t kind, unsigned int reason, const struct arch_esf *frame
     ARG_UNUSED(reason);
 }
 
+{% if cookiecutter.options.channel == "rtt" %}
+void mt_rtt_drain(void); /* port.c */
+
+{% endif %}
+static void restart(void)
+{
+{% if cookiecutter.options.channel == "rtt" %}
+    mt_rtt_drain();
+{% endif %}
+    sys_reboot(SYS_REBOOT_COLD);
+}
+
 /* In place of the kernel's, which halts. */
 void k_sys_fatal_error_handler(unsigned int reason, const struct arch_esf *frame)
 {
     const bool is_own = reason == K_ERR_KERNEL_OOPS || reason == K_ERR_KERNEL_PANIC; /* assert() ends so too */
     tell(reason == K_ERR_STACK_CHK_FAIL ? MT_FAULT_STACK : (is_own ? MT_FAULT_ASSERTION : MT_FAULT_EXCEPTION), reason,
          frame);
-    sys_reboot(SYS_REBOOT_COLD);
+    restart();
 }
 
 static void expired(struct k_timer *timer)
 {
     ARG_UNUSED(timer);
     mt_server_fault(MT_FAULT_WATCHDOG, MT_MACHINE_NONE, NULL, 0);
-    sys_reboot(SYS_REBOOT_COLD);
+    restart();
 }
 
 static K_TIMER_DEFINE(watchdog, expired, NULL);
@@ -119,5 +131,5 @@ void mt_port_abort(int32_t status)
     if (status != MT_OK) {
         mt_server_fault(MT_FAULT_ASSERTION, MT_MACHINE_NONE, NULL, 0);
     }
-    sys_reboot(SYS_REBOOT_COLD);
+    restart();
 }

@@ -21,7 +21,11 @@ int main(void)
         /* Past the kernel's sentinel, and past a guard that grows with the FPU's registers. */
         .stack_low = (uint8_t *)k_current_get()->stack_info.start + 128,
 #endif
+{% if cookiecutter.options.channel == "rtt" %}
+        .window_bytes = {{ cookiecutter.options.rtt_bytes }} - 1, /* what port.c's ring holds */
+{% else %}
         .window_bytes = {{ cookiecutter.options.uart_ring_bytes }}, /* port.c's ring buffer */
+{% endif %}
         .watch = mt_guard_watch,
     };
     int32_t status = mt_port_init();

@@ -1,15 +1,32 @@
+{% if cookiecutter.options.channel == "rtt" %}
+/* mt_port.h over RTT. timer.c has the timer, guard.c the end. */
+{% else %}
 /* mt_port.h over a UART of Zephyr: the devicetree's chosen mtool,uart, else its console. timer.c has the
  * timer, guard.c the end. */
+{% endif %}
 #include "mt_port.h"
 
 #include <zephyr/device.h>
 #include <zephyr/drivers/entropy.h>
+{% if cookiecutter.options.channel != "rtt" %}
 #include <zephyr/drivers/uart.h>
+{% endif %}
 #include <zephyr/kernel.h>
+{% if cookiecutter.options.channel != "rtt" %}
 #include <zephyr/sys/ring_buffer.h>
+{% endif %}
 
 #include "mt_status.h"
 
+{% if cookiecutter.options.channel == "rtt" %}
+{% include "shared/rtt.c" %}
+
+void mt_port_idle(void)
+{
+    k_msleep(1);
+}
+
+{% else %}
 #if DT_HAS_CHOSEN(mtool_uart)
 static const struct device *const uart = DEVICE_DT_GET(DT_CHOSEN(mtool_uart));
 #else
@@ -102,6 +119,7 @@ int32_t mt_port_write(const uint8_t *bytes, size_t count)
     return MT_OK;
 }
 
+{% endif %}
 int32_t mt_port_random(uint8_t *bytes, size_t count)
 {
 #if DT_HAS_CHOSEN(zephyr_entropy) && defined(CONFIG_ENTROPY_HAS_DRIVER)

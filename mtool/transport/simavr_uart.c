@@ -1,6 +1,9 @@
 /* Run a firmware in simavr: UART 0 is standard input and output. Ends when its input does, or the CPU crashes.
  *
  *     simavr_uart MCU HZ FIRMWARE.elf
+ *
+ * A firmware that writes to GPIOR0 when it looks for bytes gets none while it does not look: what the host sends during
+ * an inference would interrupt it, and be counted.
  */
 #include <poll.h>
 #include <simavr/avr_uart.h>
@@ -12,8 +15,21 @@
 #include <unistd.h>
 
 #define LOOK_EVERY 2000 /* instructions between two looks at the input */
+#define GPIOR0 0x3E     /* of every AVR that an Arduino board of ours has */
+#define ATTENTIVE 16000 /* cycles after a look of the firmware for bytes in which it gets some */
 
 static int may_send = 1; /* the UART's input buffer has room */
+
+static int asks; /* the firmware says when it looks for bytes */
+static avr_cycle_count_t asked;
+
+static void on_look(struct avr_t *avr, avr_io_addr_t address, uint8_t value, void *context)
+{
+    (void)context;
+    avr->data[address] = value;
+    asks = 1;
+    asked = avr->cycle;
+}
 
 static void on_byte(struct avr_irq_t *irq, uint32_t value, void *context)
 {
@@ -40,10 +56,13 @@ static void on_xoff(struct avr_irq_t *irq, uint32_t value, void *context)
 }
 
 /* Hand on what has come, as far as there is room. Returns 0 at the end of the input. */
-static int feed(avr_irq_t *input)
+static int feed(const avr_t *avr, avr_irq_t *input)
 {
     unsigned char byte;
     struct pollfd waiting = {STDIN_FILENO, POLLIN, 0};
+    if (asks && avr->cycle - asked > ATTENTIVE) {
+        return 1;
+    }
     while (may_send && poll(&waiting, 1, 0) > 0) {
         if (read(STDIN_FILENO, &byte, 1) != 1) {
             return 0;
@@ -71,6 +90,7 @@ int main(int count, char **arguments)
     avr_load_firmware(avr, &firmware);
     avr->frequency = (uint32_t)strtoul(arguments[2], NULL, 10);
 
+    avr_register_io_write(avr, GPIOR0, on_look, NULL);
     uint32_t flags = 0; /* neither sleep while polled nor print what is sent */
     avr_ioctl(avr, AVR_IOCTL_UART_SET_FLAGS('0'), &flags);
     avr_irq_t *input = avr_io_getirq(avr, AVR_IOCTL_UART_GETIRQ('0'), UART_IRQ_INPUT);
@@ -83,7 +103,7 @@ int main(int count, char **arguments)
         if (state == cpu_Done || state == cpu_Crashed) {
             return state == cpu_Crashed;
         }
-        if (step % LOOK_EVERY == 0 && !feed(input)) {
+        if (step % LOOK_EVERY == 0 && !feed(avr, input)) {
             return 0;
         }
     }

@@ -1,23 +1,27 @@
-"""Boards are data: `boards.yaml`, one entry a board, held against the schema below."""
+"""The schema of a board's entry. Unknown keys are refused, with the key that was meant."""
 
-import functools
+import difflib
 import itertools
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self, get_args
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
-from mtool import configuration, resources, spelling
-from mtool.errors import BoardError, UsageError
-from mtool.option_values import FLASH_RUNNERS
+from mtool import invalid as problems
+from mtool import spelling
+from mtool.option_values import FLASH_RUNNERS, FLASH_SETTINGS
 
 Role = Literal["code", "weights", "data", "arena", "stack"]
 ROLES: tuple[Role, ...] = get_args(Role)
-_LINES = 6  # of what a parser says
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10 times as fast
+FEATURES = ("fpu", "dsp", "mve")
+_TEMPLATES = ("host", "baremetal", "zephyr", "arduino")  # mtool's own; a user's may have any other name
+_PORT = (
+    "startup", "clint", "mtime_hz", "overlay", "conf", "core", "variant", "define", "platform", "platformio",
+    "zephyr_32",
+)  # fmt: skip
+_CLOSE = 0.8  # a name that no list has, and that comes as near as this to one that it has, is that one misspelt
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
@@ -34,15 +38,44 @@ def _size(text: Any) -> Any:
 def _settings(flash: Any) -> Any:
     """Read flash runners, those without settings as a list too: [west, openocd]."""
     for name in flash if isinstance(flash, list | dict) else ():
-        if name not in FLASH_RUNNERS:
-            meant = spelling.did_you_mean(str(name), FLASH_RUNNERS, otherwise=f"there are: {', '.join(FLASH_RUNNERS)}")
-            raise ValueError(f"there is no flash runner {name!r}; {meant}")
+        if not isinstance(name, str) or name not in FLASH_RUNNERS:
+            raise ValueError(f"there is no flash runner {name!r}; {_meant(str(name), FLASH_RUNNERS)}")
+    for name, settings in flash.items() if isinstance(flash, dict) else ():
+        known = FLASH_SETTINGS[name]
+        for key in settings if isinstance(settings, dict) else ():
+            if key not in known:
+                raise ValueError(f"{name} has no setting {key!r}; {_meant(str(key), known)}")
     return {name: {} for name in flash} if isinstance(flash, list) else flash
+
+
+def _features(features: Any) -> Any:
+    for name in features if isinstance(features, list | frozenset) else ():
+        if name not in FEATURES:
+            raise ValueError(f"there is no feature {name!r}; {_meant(str(name), FEATURES)}")
+    return features
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    return spelling.did_you_mean(name, known, otherwise=f"there are: {', '.join(known) or 'none'}")
+
+
+def _not_misspelt(known: tuple[str, ...]) -> BeforeValidator:
+    """Return what refuses keys of a mapping that are open to names of others, but are one of `known` misspelt."""
+
+    def check(mapping: Any) -> Any:
+        for key in mapping if isinstance(mapping, dict) else ():
+            is_fine = any(name in str(key) for name in known)  # "zephyr_of_mine" is none misspelt
+            near = [] if is_fine else difflib.get_close_matches(str(key), known, n=1, cutoff=_CLOSE)
+            if near:
+                raise ValueError(f"{key!r} is unknown; did you mean {near[0]}?")
+        return mapping
+
+    return BeforeValidator(check)
 
 
 Size = Annotated[int, BeforeValidator(_size)]
 Settings = dict[str, str | int]
-Names = Annotated[frozenset[str], PlainSerializer(sorted)]
+Features = Annotated[frozenset[str], BeforeValidator(_features), PlainSerializer(sorted)]
 
 
 class Record(BaseModel):
@@ -113,6 +146,8 @@ class Emulator(Record):
     `semihosting` and `uart` are the arguments that connect them to the one or the other. In the program and its
     arguments, `{elf}` stands for the firmware's path.
     Where the UART is a pseudo-terminal instead, `announces` is the text after which the program prints its name.
+    An emulator that is a library has a `source`, a C file in mtool/transport that is compiled with the `libraries` of
+    the Debian `package` when it is first needed; `program` is then its name.
     """
 
     program: str
@@ -120,6 +155,14 @@ class Emulator(Record):
     semihosting: tuple[str, ...] = ()
     uart: tuple[str, ...] = ()
     announces: str = ""
+    source: Annotated[str, Field(pattern=r"^(|[a-z0-9_]+\.c)$")] = ""
+    libraries: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_+.-]+$")], ...] = ()
+    package: str = ""
+
+    @property
+    def is_the_firmware(self) -> bool:
+        """Whether the firmware is a program of this computer, which nothing emulates and nobody flashes."""
+        return self.program == "{elf}"
 
 
 class Timer(Record):
@@ -165,12 +208,12 @@ class Board(Record):
     description: str
     source: str
     cpu: str
-    features: Names = frozenset()
+    features: Features = frozenset()
     clock_hz: int = 0
     memories: dict[str, Memory] = {}
     placed: dict[str, dict[Role, str]] = {}
     takes: dict[str, FrameworkMemory] = {}
-    templates: dict[str, str]
+    templates: Annotated[dict[str, str], _not_misspelt(_TEMPLATES)]
     status: dict[str, Literal["run", "built", "generated"]] = {}
     usb: Usb | None = None
     flash: Annotated[dict[str, Settings], BeforeValidator(_settings)] = {}
@@ -179,7 +222,7 @@ class Board(Record):
     cflags: tuple[str, ...] = ()
     emulator: Emulator | None = None
     timer: Timer | None = None
-    port: dict[str, str | int] = {}
+    port: Annotated[dict[str, str | int], _not_misspelt(_PORT)] = {}
 
     @model_validator(mode="after")
     def _memories_are_whole(self) -> Self:
@@ -190,13 +233,22 @@ class Board(Record):
         missing = [role for role in ROLES if self.memories and self.region_for(role) is None]
         if missing:
             raise ValueError(f"no memory holds {', '.join(missing)}")
+        for key, of_templates in (("placed", self.placed), ("takes", self.takes), ("status", self.status)):
+            for template in of_templates:
+                if template not in self.templates:
+                    raise ValueError(
+                        f"{key}: the board has no template {template}; it has: {', '.join(self.templates)}"
+                    )
         for template, roles in self.placed.items():
-            if template not in self.templates:
-                raise ValueError(f"placed: there is no template {template}")
             for role, name in roles.items():
                 if name not in self.memories:
                     raise ValueError(f"placed.{template}.{role}: there is no memory {name}")
         return self
+
+    @property
+    def folder_name(self) -> str:
+        """The board's name as a part of a folder's: "zephyr-mps2-an386" of "zephyr:mps2/an386"."""
+        return re.sub(r"[^\w.+-]+", "-", self.name)
 
     def placed_by(self, template: str) -> Self:
         """Return the board with what its memories hold under a template."""
@@ -224,54 +276,32 @@ class Board(Record):
         return None if name is None else self.memories[name]
 
 
-def load_all() -> dict[str, Board]:
-    """Read boards.yaml, and the files of boards that mtool.toml names; the boards by name, in the files' order.
-
-    An entry of mtool.toml's files takes the place of one of the same name.
-
-    Raises:
-        UsageError: a file can't be read or is not YAML; or an entry breaks the schema: the message names the board and
-            the key.
-    """
-    return _read((resources.path("boards.yaml"), *configuration.load().boards))
+def told(invalid: ValidationError) -> list[str]:
+    """Return what is wrong with an entry, a line each: the key, and what was expected or meant."""
+    return [": ".join(filter(None, (problems.place(error), _said(error)))) for error in invalid.errors()]
 
 
-@functools.cache
-def _read(paths: tuple[Path, ...]) -> dict[str, Board]:
-    return {name: board for path in paths for name, board in _boards(path)}
+def _said(error: ErrorDetails) -> str:
+    record = _record_at(error["loc"][:-1]) if error["type"] == "extra_forbidden" else None
+    if record is None:
+        return problems.said(error)
+    known = [name for name in record.model_fields if name != "name"]
+    return f"there is no such key; {_meant(str(error['loc'][-1]), known)}"
 
 
-def _boards(path: Path) -> Iterator[tuple[str, Board]]:
-    try:
-        entries = yaml.load(path.read_bytes(), Loader=_LOADER)
-    except (OSError, yaml.YAMLError, RecursionError) as wrong:
-        raise UsageError(f"{path} can't be read", details=str(wrong).splitlines()[:_LINES]) from None
-    if not isinstance(entries, dict):
-        raise UsageError(f"{path} holds no boards", details=["expected  a mapping: each board's name, and its entry"])
-    for name, entry in entries.items():
-        yield name, _board(path, name, entry)
+def _record_at(path: tuple[int | str, ...]) -> type[Record] | None:
+    """Return the record that stands at a path of keys in an entry."""
+    record: type[Record] = Board
+    for key in path:
+        if isinstance(key, str) and key in record.model_fields:
+            found = _record_in(record.model_fields[key].annotation)
+            if found is None:
+                return None
+            record = found
+    return record
 
 
-def _board(path: Path, name: str, entry: object) -> Board:
-    try:
-        return Board.model_validate({**entry, "name": name} if isinstance(entry, dict) else entry)
-    except ValidationError as invalid:
-        details = [": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in invalid.errors()]
-        raise UsageError(f"{path.name}: the entry of {name} breaks the schema", details=details) from None
-
-
-def get(name: str) -> Board:
-    """Return a board by its name.
-
-    Raises:
-        BoardError: there is none of that name; the message has the names that come near.
-    """
-    boards = load_all()
-    if name not in boards:
-        near = spelling.near(name, boards)
-        raise BoardError(
-            f"there is no board named {name!r}",
-            details=[f"near: {', '.join(near)}"] if near else [],
-            hint="see the list: mtool boards",
-        )
-    return boards[name]
+def _record_in(annotation: Any) -> type[Record] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _record_in(each)) is not None), None)

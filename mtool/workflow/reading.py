@@ -1,9 +1,10 @@
 """Parsing of the parameters that become a command's `Options`."""
 
+import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -79,6 +80,17 @@ def options(
         tolerance=tolerance,
         backend_fallback=backend_fallback,
     )
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the values that differ from what `options` takes without them; they are read, to tell what is wrong.
+
+    Raises:
+        UsageError: as `options`.
+    """
+    options(**values)
+    defaults = inspect.signature(options).parameters
+    return {name: value for name, value in values.items() if value and value != defaults[name].default}
 
 
 def deployment(

@@ -1,0 +1,86 @@
+"""Boards are data: `boards.yaml`, a user's own files, and any board of a Zephyr tree."""
+
+from pathlib import Path
+
+from mtool import spelling, zephyr
+from mtool.boards.reading import VARIABLE, Broken, board_of, files_of, read, read_files
+from mtool.boards.schema import ROLES, Board, Emulator, FrameworkMemory, Memory, Role, Timer, Usb
+from mtool.errors import BoardError
+
+__all__ = [
+    "ROLES",
+    "VARIABLE",
+    "Board",
+    "Broken",
+    "Emulator",
+    "FrameworkMemory",
+    "Memory",
+    "Role",
+    "Timer",
+    "Usb",
+    "board_of",
+    "broken",
+    "files_of",
+    "get",
+    "load_all",
+    "of_zephyr",
+    "read_files",
+]
+
+
+def load_all() -> dict[str, Board]:
+    """Return the boards of boards.yaml and of the user's files (mtool.toml, boards/, MTOOL_BOARDS) by name.
+
+    An entry of a user's takes the place of one of the same name. His entries that are wrong are not among them:
+    `broken` has those.
+
+    Raises:
+        UsageError: a file can't be read or is not YAML.
+    """
+    return dict(read().boards)
+
+
+def broken() -> list[Broken]:
+    """Return the entries of the user's files that break the schema.
+
+    Raises:
+        UsageError: as `load_all`.
+    """
+    return list(read().broken.values())
+
+
+def get(name: str) -> Board:
+    """Return a board by its name, or by Zephyr's: "zephyr:NAME", or NAME alone where a Zephyr tree has it.
+
+    Raises:
+        BoardError: there is none of that name; the message has the names that come near.
+        UsageError: the entry of that name breaks the schema, or a file of boards can't be read.
+        BuildError: the board is Zephyr's, and the tree, a module of a vendor or a tool is missing.
+    """
+    found = read()
+    if name in found.boards:
+        return found.boards[name]
+    if name in found.broken:
+        raise found.broken[name].error
+    if name.startswith(zephyr.PREFIX):
+        return of_zephyr(name.removeprefix(zephyr.PREFIX))
+    tree = zephyr.find()
+    if tree is not None and zephyr.knows(tree, name, zephyr.roots().get("BOARD_ROOT", ())):
+        return of_zephyr(name)
+    near = spelling.near(name, [*found.boards, *found.broken])
+    raise BoardError(
+        f"there is no board named {name!r}",
+        details=[f"near: {', '.join(near)}"] if near else [],
+        hint=f"see the list: mtool boards; add one: mtool boards --new {name if name.isidentifier() else 'NAME'}; "
+        "any of Zephyr's: --board zephyr:NAME",
+    )
+
+
+def of_zephyr(name: str) -> Board:
+    """Return a board as a Zephyr tree describes it.
+
+    Raises:
+        MtoolError: as `mtool.zephyr.describe`.
+    """
+    entry = zephyr.describe(name)
+    return board_of(Path(f"Zephyr's {name}"), f"{zephyr.PREFIX}{name}", entry)

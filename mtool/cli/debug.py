@@ -1,0 +1,103 @@
+"""`mtool debug`: gdb at an operator."""
+
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtool.cli import parameters
+from mtool.cli.output import Output
+from mtool.errors import BuildError
+
+
+def debug(
+    out: Output,
+    model: parameters.ModelOrProject,
+    board: parameters.BoardName = parameters.HOST,
+    operator: Annotated[
+        str,
+        typer.Option(
+            "--operator",
+            metavar="NUMBER|NAME",
+            help="Where to stop: an operator, or a node of the model; default: the one that faults, or the first.",
+            show_default=False,
+        ),
+    ] = "",
+    input: Annotated[
+        Path | None,
+        typer.Option("--input", "-i", metavar="X.npz|X.npy", help="The sample; default: --fill.", show_default=False),
+    ] = None,
+    fill: parameters.Fill = "random",
+    seed: parameters.Seed = 0,
+    server: Annotated[
+        str,
+        typer.Option(
+            "--server",
+            metavar="RUNNER|HOST:PORT",
+            help="Of a board: the tool that serves gdb, or a gdb server that runs already; default: the board's first.",
+            show_default=False,
+        ),
+    ] = "",
+    gdb: Annotated[
+        str,
+        typer.Option("--gdb", metavar="PROGRAM", help="The gdb; default: that of the toolchain.", show_default=False),
+    ] = "",
+    ex: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ex",
+            metavar="COMMAND",
+            help="A command for gdb, once it has stopped; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    batch: Annotated[bool, typer.Option("--batch", help="End gdb after the commands of --ex.")] = False,
+    *,
+    options: parameters.ProjectOptions,
+    deployment: parameters.ProjectDeployment,
+    dry_run: parameters.DryRun = False,
+) -> None:
+    """Stop an inference under gdb, at the operator that faults or one that is named.
+
+    The inference is run once to see whether it faults; then QEMU, or the gdb server of the board's probe, runs it again
+    with the same inputs, and gdb stops where the operator begins, and at the fault itself.
+    """
+    from mtool.workflow import debugging, filling
+    from mtool.workflow.execution import built_with_inputs
+
+    filling.check(fill)
+    prepared, (sample, *_), _ = built_with_inputs(model, board, input, options, deployment, fill=fill, seed=seed)
+    chosen = debugging.plan(
+        prepared,
+        sample,
+        operator=operator,
+        gdb=gdb,
+        server=server,
+        commands=ex or (),
+        batch=batch or out.as_json,
+        deployment=deployment,
+    )
+    commands = [shlex.join(argv) for argv in (chosen.server, chosen.gdb) if argv]
+    if chosen.stop.fault is not None:
+        for line in chosen.stop.fault.lines():
+            out.note(line)
+    out.note(f"stop at {chosen.stop.describe()}")
+    stop = chosen.stop.operator
+    out.result(
+        {
+            "operator": {"index": stop.index, "name": stop.name, "function": stop.function},
+            "fault": None if chosen.stop.fault is None else chosen.stop.fault.what,
+            "commands": commands,
+        }
+    )
+    if dry_run:
+        out.text(*commands)
+        return
+    with tempfile.TemporaryDirectory(prefix="mtool-debug-") as folder:
+        output = sys.stderr.fileno() if out.as_json else None
+        code = debugging.debug(chosen, prepared, sample, Path(folder), deployment, output=output)
+    if code:
+        raise BuildError(f"{Path(chosen.gdb[0]).name} ended with exit code {code}")

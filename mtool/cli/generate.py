@@ -1,0 +1,28 @@
+"""`mtool generate`: a model's project, without a build."""
+
+from mtool import workflow
+from mtool.cli import parameters, template_options
+from mtool.cli.output import Output
+
+
+def generate(
+    out: Output,
+    model: parameters.ModelFile,
+    board: parameters.BoardName = parameters.HOST,
+    output_dir: parameters.OutputDir = None,
+    *,
+    options: parameters.ProjectOptions,
+    list_options: parameters.ListOptions = False,
+) -> None:
+    """Compile a model and write its project; nothing is built.
+
+    Tells the commands that build it, which need no mtool; `mtool run FOLDER` builds and runs it.
+    """
+    if list_options:
+        template_options.show(out, board, options.template)
+        return
+    compiled = workflow.compile(model, board=board, options=options, folder=output_dir)
+    folder = workflow.write_project(compiled, output_dir)
+    commands = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)[1:]
+    out.result({"folder": str(folder), "commands": commands})
+    out.text(f"{folder}/", *(f"  {line}" for line in commands))

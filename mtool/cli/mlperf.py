@@ -1,0 +1,122 @@
+"""`mtool mlperf`: EEMBC's runner for MLPerf Tiny, on the project that you are in."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from mtool import files
+from mtool.cli import completion, parameters
+from mtool.cli.output import Output, table
+from mtool.errors import UsageError
+
+
+def mlperf(
+    out: Output,
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            metavar="DIR|X.npz",
+            help="The samples: a folder with y_labels.csv as EEMBC's runner has it, or x0 and labels (or y0).",
+            show_default=False,
+        ),
+    ],
+    mode: Annotated[
+        Literal["performance", "accuracy"], typer.Option("--mode", help="Five windows of time, or the accuracy.")
+    ] = "performance",
+    board: Annotated[
+        str,
+        typer.Option(
+            "--board",
+            "-b",
+            metavar="BOARD",
+            help="The board; default: the project's.",
+            show_default=False,
+            autocompletion=completion.boards,
+        ),
+    ] = "",
+    count: Annotated[
+        int | None,
+        typer.Option("--count", min=1, help="Inferences of a window; default: the benchmark's.", show_default=False),
+    ] = None,
+    warmups: Annotated[
+        int | None,
+        typer.Option("--warmups", min=0, help="Before each window; default: the benchmark's.", show_default=False),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option("--samples", min=1, help="How many to run for the accuracy; default: all.", show_default=False),
+    ] = None,
+    log: Annotated[Path, typer.Option("--log", metavar="FILE", help="The log, as a submission has it.")] = Path(
+        "build/mlperf/log.txt"
+    ),
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
+) -> None:
+    """Measure throughput or accuracy as EEMBC's runner for MLPerf Tiny does.
+
+    In a project of the type mlperftiny (docs/own-project.md). A board that is not emulated is flashed first.
+    """
+    from mtool.mlperf import dataset, session
+    from mtool.mlperf.device import DeviceUnderTest
+    from mtool.workflow import own_program, own_project
+
+    found = own_project.require()
+    if found.type != "mlperftiny":
+        raise UsageError(
+            f"the project is of the type {found.type}",
+            details=["expected mlperftiny, whose firmware answers EEMBC's commands"],
+            hint="begin one with: mtool new FOLDER --type mlperftiny",
+        )
+    files.check_writable(log, makes_folder=True)
+    name = board or found.board
+    options, deployment = found.options_for(name), found.deployment_for(name, port=port, probe=probe)
+    found.check_model()
+    if options.program is None:
+        raise UsageError(f"{name} can't run the project's program", details=["its template takes another language"])
+    lines: list[str] = []
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        out.note(line)
+
+    with own_program.open_program(found.model, board=name, options=options, deployment=deployment) as opened:
+        device = DeviceUnderTest(opened.transport, lambda who, text: lines.append(f"[{who}]: {text}"))
+        tensor = opened.prepared.manifest.inputs[0]
+        try:
+            outcome = session.run(
+                device,
+                lambda benchmark: dataset.read(data, benchmark, tensor),
+                mode,
+                tell=tell,
+                count=count,
+                warmups=warmups,
+                most=samples,
+            )
+        finally:
+            files.write(log, ("\n".join(lines) + "\n").encode(), follow=True)
+    out.result(
+        {
+            "board": name,
+            "mode": mode,
+            "device": outcome.identity,
+            "throughput_per_s": outcome.throughput,
+            "windows_s": [*outcome.windows],
+            "accuracy_percent": outcome.accuracy,
+            "auc": outcome.auc,
+            "samples": outcome.samples,
+            "objections": [*outcome.objections],
+            "log": str(log),
+        }
+    )
+    rows = [["benchmark", outcome.identity["model"]], ["log", str(log)]]
+    if outcome.throughput is not None:
+        rows.insert(
+            1, ["throughput", f"{outcome.throughput:,.3f} inferences a second, the median of {outcome.samples}"]
+        )
+    else:
+        rows.insert(1, ["accuracy", f"{outcome.accuracy:.1f}% of {outcome.samples} samples"])
+        rows.insert(2, ["AUC", "not defined" if outcome.auc is None else f"{outcome.auc:.3f}"])
+    rows += [["not for a submission", objection] for objection in outcome.objections]
+    out.text(table(("", ""), rows))

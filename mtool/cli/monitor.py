@@ -1,0 +1,146 @@
+"""`mtool monitor`: what a board sends, while nobody drives it."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mtool.cli import completion, parameters
+from mtool.cli.output import SCHEMA_VERSION, Output
+from mtool.errors import BoardError, CommunicationError, UsageError
+
+if TYPE_CHECKING:
+    from mtool.boards import Board
+    from mtool.flash.ports import Attached, Wanted
+    from mtool.manifest import Manifest
+    from mtool.session.monitoring import Heard, Listener
+    from mtool.transport import Transport
+
+_QUIET_S = 0.1  # without a byte: what has arrived is shown, whole or not
+_LOOK_S = 0.3  # between two looks for a port that has gone
+
+
+def monitor(
+    out: Output,
+    project: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[PROJECT]",
+            help="The folder of the project that runs there, to name the operator and the line of a fault.",
+            show_default=False,
+        ),
+    ] = None,
+    board: Annotated[
+        str,
+        typer.Option(
+            "--board",
+            "-b",
+            metavar="BOARD",
+            help="The board; default: the project's, or what is attached.",
+            show_default=False,
+            autocompletion=completion.boards,
+        ),
+    ] = "",
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
+    baud: Annotated[int, typer.Option("--baud", min=0, help="Bits per second; 0: those of the board, or 115200.")] = 0,
+    seconds: Annotated[
+        float, typer.Option("--for", metavar="SECONDS", min=0, help="End after so long; 0: at Ctrl-C.")
+    ] = 0.0,
+) -> None:
+    """Show what a board sends: its text, its logs and the frames of the RPC, told apart.
+
+    Text stands as the board printed it; what mtool knows more of begins with what it is: log, rpc, fault, bytes. A port
+    that goes, as one over USB does at a reset, is waited for. With --json each is an object on a line of its own.
+    """
+    from mtool import boards
+    from mtool.boards import Usb
+    from mtool.flash import ports
+    from mtool.session.monitoring import Listener
+    from mtool.transport import open_port
+
+    described, firmware = _project(project)
+    on = described.project.board if described is not None and described.project is not None else None
+    if board:
+        on = boards.get(board)
+    want = ports.wanted(port, probe)
+    rate = baud or (on.usb or Usb()).uart if on is not None else baud or Usb().uart
+    device = _device(on, want)
+
+    def connect() -> "Transport":
+        return open_port(device.port, baud=rate, firmware=firmware, probe=device.probe)
+
+    transport = connect()
+    started = time.monotonic()
+    until = started + seconds if seconds else None
+    out.note(f"listening to {transport.name}{f' at {rate} baud' if transport.baud else ''}; Ctrl-C ends it")
+    for heard in _follow(out, transport, connect, Listener(described, firmware), until):
+        _show(out, heard, time.monotonic() - started)
+
+
+def _project(folder: Path | None) -> "tuple[Manifest | None, Path | None]":
+    from mtool import manifest
+
+    if folder is None:
+        return None, None
+    described = manifest.load(folder)
+    on = described.project
+    if on is None:
+        hint = "leave it out, or give a project's folder"
+        raise UsageError(f"{folder} holds a compiled model, not a project", hint=hint)
+    files = [manifest.firmware_of(folder, on, kind) for kind in on.firmware]
+    return described, next((file for file in files if file.is_file()), None)
+
+
+def _device(board: "Board | None", want: "Wanted") -> "Attached":
+    from mtool.flash import ports
+
+    if board is None:
+        return ports.any_port(want)
+    if not want.port and not want.probe and (board.emulator is not None or board.usb is None):
+        raise UsageError(
+            f"{board.name} has no port: mtool starts it for a session",
+            hint="mtool run shows what it logs; what you have started yourself is reached with --port",
+        )
+    return ports.require(board, want)
+
+
+def _follow(
+    out: Output, transport: "Transport", connect: "Callable[[], Transport]", listener: "Listener", until: float | None
+) -> "Iterator[Heard]":
+    """Yield what is heard until a time; a port that goes is waited for."""
+    while True:
+        try:
+            with transport:
+                while not _is_over(until):
+                    data = transport.read(timeout_s=_QUIET_S)
+                    yield from listener.feed(data) if data else listener.flush()
+                return
+        except CommunicationError as gone:
+            yield from listener.flush()
+            out.note(f"{gone.what}; waiting for it")
+        back: Transport | None = None
+        while back is None:
+            if _is_over(until):
+                return
+            time.sleep(_LOOK_S)
+            with contextlib.suppress(BoardError, CommunicationError):
+                back = connect()
+        transport = back
+        out.note(f"{transport.name} is back")
+
+
+def _is_over(until: float | None) -> bool:
+    return until is not None and time.monotonic() >= until
+
+
+def _show(out: Output, heard: "Heard", seconds: float) -> None:
+    if out.as_json:
+        row = {"schema_version": SCHEMA_VERSION, "command": out.command, "seconds": round(seconds, 3)}
+        out.line(json.dumps({**row, "kind": heard.kind, "text": heard.text}))
+    else:
+        out.text(heard.text if heard.kind == "text" else f"{heard.kind:<5} {heard.text}")

@@ -1,0 +1,52 @@
+"""Commands inside a project of a user's own: what is left out on the command line, its `mtool.toml` says."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from mtool.workflow.own_project import OwnProject
+
+
+def filled(
+    values: Mapping[str, Any], *, command: str, needs_board: bool, is_given: Callable[[str], bool]
+) -> "tuple[dict[str, Any], OwnProject | None]":
+    """Return a command's values with those of the project that it is run in, and the project.
+
+    Where a model is given on the command line, the project has no part in it, and is None.
+
+    Args:
+        values: the parameters of the command by name.
+        command: its name, for messages.
+        needs_board: it has no board unless one is given.
+        is_given: tells whether a parameter was given on the command line.
+
+    Raises:
+        UsageError: no model is given, and the working folder lies in no project; or a board is missing.
+    """
+    result = dict(values)
+    if result["model"] is not None:
+        if needs_board and not result["board"]:
+            raise UsageError("missing option '--board' / '-b'", hint=f"see: mtool {command} --help")
+        return result, None
+    from mtool.workflow import own_project
+
+    found = own_project.find()
+    if found is None:
+        raise UsageError("missing argument 'MODEL'", hint=f"see: mtool {command} --help")
+    found.check_model()
+    board = result["board"] if is_given("board") else found.board
+    result |= {"model": found.model, "board": board}
+    for name, value in found.values_for(board).items():
+        if name in result and not is_given(name):
+            result[name] = value
+    if "output_dir" in result and not is_given("output_dir"):
+        result["output_dir"] = _short(found.folder_for(board))
+    return result, found
+
+
+def _short(folder: Path) -> Path:
+    """Return a folder as a person in the working folder calls it."""
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder

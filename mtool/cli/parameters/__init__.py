@@ -1,0 +1,65 @@
+"""Parameters that several commands take, by subject.
+
+Nothing here loads the compiler: `--help` and a shell's completion read it.
+"""
+
+from mtool.cli.parameters.device import HOST, BoardName, DryRun, FlashCommand, Port, PowerCommand, Probe, boards
+from mtool.cli.parameters.groups import (
+    Asked,
+    FitOptions,
+    FlashDeployment,
+    GivenOptions,
+    ModelOptions,
+    PartitionOptions,
+    ProjectDeployment,
+    ProjectOptions,
+    ShapeOptions,
+    SourceOptions,
+    TrialsDeployment,
+    TuningOptions,
+)
+from mtool.cli.parameters.inputs import Fill, SampleCount, Seed, output_file, repeat
+from mtool.cli.parameters.model import ModelFile, ModelOrProject
+from mtool.cli.parameters.project import BuiltDir, Force, Keep, ListOptions, OutputDir, SourceDir, output_dir
+from mtool.cli.parameters.rack import Scheduler, TlsCa, TlsCertificate, TlsKey
+
+__all__ = [
+    "HOST",
+    "Asked",
+    "BoardName",
+    "BuiltDir",
+    "DryRun",
+    "Fill",
+    "FitOptions",
+    "FlashCommand",
+    "FlashDeployment",
+    "Force",
+    "GivenOptions",
+    "Keep",
+    "ListOptions",
+    "ModelFile",
+    "ModelOptions",
+    "ModelOrProject",
+    "OutputDir",
+    "PartitionOptions",
+    "Port",
+    "PowerCommand",
+    "Probe",
+    "ProjectDeployment",
+    "ProjectOptions",
+    "SampleCount",
+    "Scheduler",
+    "Seed",
+    "ShapeOptions",
+    "SourceDir",
+    "SourceOptions",
+    "TlsCa",
+    "TlsCertificate",
+    "TlsKey",
+    "TrialsDeployment",
+    "TuningOptions",
+    "boards",
+    "output_dir",
+    "output_file",
+    "repeat",
+]

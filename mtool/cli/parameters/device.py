@@ -1,0 +1,68 @@
+"""Options of the board: which, where it is connected, how it is flashed."""
+
+import functools
+from typing import Annotated, Any
+
+import typer
+
+from mtool.cli import completion
+
+_option = functools.partial(typer.Option, rich_help_panel="The board")
+
+HOST = "host"  # the board that is always there
+BoardName = Annotated[
+    str,
+    _option(
+        "--board",
+        "-b",
+        metavar="BOARD",
+        help="The board; `mtool boards` lists them.",
+        autocompletion=completion.boards,
+    ),
+]
+
+
+def boards(meaning: str) -> Any:
+    """Return the option -b of a command that takes several boards, with its help."""
+    return _option("--board", "-b", metavar="BOARD", help=meaning, show_default=False, autocompletion=completion.boards)
+
+
+Port = Annotated[
+    str,
+    _option(
+        "--port",
+        "-p",
+        metavar="DEVICE",
+        help="The board's serial port, tcp://HOST:PORT or rtt:... (docs/transports.md); default: MTOOL_PORT, "
+        "mtool.toml, the single match. emulator: the board's emulator.",
+        show_default=False,
+    ),
+]
+Probe = Annotated[
+    str,
+    _option(
+        "--probe",
+        metavar="SERIAL",
+        help="The USB serial number of the board or its probe, or its beginning; default: MTOOL_PROBE.",
+        show_default=False,
+    ),
+]
+FlashCommand = Annotated[
+    str,
+    _option(
+        "--flash-command",
+        metavar="COMMAND",
+        help="The command that flashes the board, in place of a flash tool: 'labtool write --to {port} {elf}'.",
+        show_default=False,
+    ),
+]
+PowerCommand = Annotated[
+    str,
+    _option(
+        "--power",
+        metavar="COMMAND",
+        help="The command that cycles the board's power when nothing else brings it back: 'uhubctl -a cycle -p 2'.",
+        show_default=False,
+    ),
+]
+DryRun = Annotated[bool, _option("--dry-run", help="Print the commands that would be run, and run none.")]

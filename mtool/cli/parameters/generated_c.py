@@ -1,0 +1,82 @@
+"""Options of the generated C: its interface, its memory, its schedules and backends."""
+
+import functools
+from typing import Annotated
+
+import typer
+
+from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Weights
+
+_option = functools.partial(typer.Option, rich_help_panel="The generated C")
+
+InputsAndOutputs = Annotated[
+    Io,
+    _option("--io", help="Where inputs and outputs lie: in the arena, or in memory of the caller."),
+]
+PartialExecution = Annotated[
+    Partial,
+    _option(
+        "--partial",
+        help="Compute operators a few rows at a time for a smaller arena: where it costs little, never, or always.",
+    ),
+]
+Interface = Annotated[
+    InterfaceApi,
+    _option(
+        "--interface-api", help="The entry point: a typed C function, a packed one, or one call for each operator."
+    ),
+]
+Operators = Annotated[
+    OperatorsApi | None,
+    _option(
+        "--operators-api",
+        help="How the operators are called: typed, or by wrappers; default: as the executor wants.",
+        show_default=False,
+    ),
+]
+ExecutorName = Annotated[
+    Executor,
+    _option("--executor", help="The caller of the operators: C, the graph executor on the device, or the host."),
+]
+WeightsAs = Annotated[
+    Weights,
+    _option(
+        "--weights", help="Where large constants are written: to a .bin file that GCC and Clang include, or as C text."
+    ),
+]
+Schedules = Annotated[
+    list[str] | None,
+    _option(
+        "--schedule",
+        metavar="NODE=SCHEDULE[:KNOB=VALUE,...]",
+        help="Compute a node by this schedule (docs/schedules.md); may be repeated.",
+        show_default=False,
+    ),
+]
+TunedLogs = Annotated[
+    list[str] | None,
+    _option(
+        "--tuned",
+        metavar="FILE|DIR",
+        help="Take the fastest schedules that tuning logs know for this board and compiler (docs/tune.md); may be "
+        "repeated; default: those of mtool.toml.",
+        show_default=False,
+    ),
+]
+Backends = Annotated[
+    list[str] | None,
+    _option(
+        "--backend",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="Let a backend, by its name or file, compute what it can (docs/backends.md); may be repeated, in order of "
+        "preference.",
+        show_default=False,
+    ),
+]
+Steps = Annotated[
+    int,
+    _option("--tolerance", min=0, max=255, help="By how many steps an integer of a backend may differ."),
+]
+Fallback = Annotated[
+    bool, _option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
+]

@@ -1,0 +1,137 @@
+"""Groups of options: several options of the command line that become one argument of a command."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mtool.cli.parameters.device import FlashCommand, Port, PowerCommand, Probe
+from mtool.cli.parameters.generated_c import (
+    Backends,
+    ExecutorName,
+    Fallback,
+    InputsAndOutputs,
+    Interface,
+    Operators,
+    PartialExecution,
+    Schedules,
+    Steps,
+    TunedLogs,
+    WeightsAs,
+)
+from mtool.cli.parameters.model import Constants, Dims, HybridOperators, Limits, Maxima, RoundingMode, States
+from mtool.cli.parameters.project import (
+    Force,
+    Keep,
+    OutputDir,
+    TemplateName,
+    TemplateOptions,
+    TrustTemplate,
+    output_dir,
+)
+
+if TYPE_CHECKING:
+    from mtool.workflow import Deployment, Options
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Several options of the command line that become one argument of a command.
+
+    parameters: each option's annotation and default by its name.
+    reader: the function of `reading` that makes the argument of their values.
+    """
+
+    parameters: Mapping[str, tuple[Any, Any]]
+    reader: str = "options"
+
+
+_OF_A_SHAPE: dict[str, tuple[Any, Any]] = {"dim": (Dims, None), "const": (Constants, None), "limit": (Limits, None)}
+_OF_A_MODEL: dict[str, tuple[Any, Any]] = {
+    **_OF_A_SHAPE,
+    "state": (States, None),
+    "rounding": (RoundingMode, "onnx"),
+    "hybrid": (HybridOperators, "auto"),
+    "maxima": (Maxima, None),
+}
+_OF_ITS_C: dict[str, tuple[Any, Any]] = {
+    "io": (InputsAndOutputs, "arena"),
+    "partial": (PartialExecution, "auto"),
+    **_OF_A_MODEL,
+    "interface_api": (Interface, "c"),
+    "operators_api": (Operators, None),
+    "executor": (ExecutorName, "aot"),
+    "weights": (WeightsAs, "auto"),
+    "schedule": (Schedules, None),
+    "tuned": (TunedLogs, None),
+    "backend": (Backends, None),
+    "tolerance": (Steps, 0),
+    "backend_fallback": (Fallback, False),
+}
+_OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
+_OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
+    "template": (TemplateName, ""),
+    "option": (TemplateOptions, None),
+    "trust_template": (TrustTemplate, False),
+}
+_OF_A_DEPLOYMENT: dict[str, tuple[Any, Any]] = {
+    "output_dir": (OutputDir, None),
+    "port": (Port, ""),
+    "probe": (Probe, ""),
+}
+ProjectDeployment = Annotated["Deployment", Asked(_OF_A_DEPLOYMENT, "deployment")]
+"""The project folder, and the device that runs it."""
+_OF_A_BOARD: dict[str, tuple[Any, Any]] = {"flash_command": (FlashCommand, ""), "power": (PowerCommand, "")}
+FlashDeployment = Annotated["Deployment", Asked({**_OF_A_DEPLOYMENT, **_OF_A_BOARD}, "deployment")]
+"""And the commands that flash it and cycle its power."""
+TrialsDeployment = Annotated[
+    "Deployment",
+    Asked(
+        {
+            **_OF_A_DEPLOYMENT,
+            **_OF_A_BOARD,
+            "output_dir": (
+                Annotated[
+                    Path | None,
+                    output_dir("The folder for the trials' projects; default: build/tune-<model>-<board>."),
+                ],
+                None,
+            ),
+        },
+        "deployment",
+    ),
+]
+"""The same, with a folder for many projects."""
+ShapeOptions = Annotated["Options", Asked(_OF_A_SHAPE)]
+"""What a model's shapes follow from."""
+ModelOptions = Annotated["Options", Asked(_OF_A_MODEL)]
+"""And its numbers and states."""
+SourceOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_FOLDER})]
+"""And how it becomes C, in a folder."""
+PartitionOptions = Annotated[
+    "Options",
+    Asked({**_OF_A_MODEL, **{name: _OF_ITS_C[name] for name in ("backend", "tolerance")}, **_OF_A_FOLDER}),
+]
+"""Which model and which backends, in a folder."""
+FitOptions = Annotated[
+    "Options", Asked({**{name: each for name, each in _OF_ITS_C.items() if name != "tuned"}, **_OF_A_TEMPLATE})
+]
+"""How it becomes C and a firmware, on any board; nothing is written, and no compiler asked for its version."""
+TuningOptions = Annotated[
+    "Options",
+    Asked(
+        {
+            "io": _OF_ITS_C["io"],
+            "partial": _OF_ITS_C["partial"],
+            **_OF_A_MODEL,
+            **{name: _OF_ITS_C[name] for name in ("weights", "schedule", "backend", "tolerance", "backend_fallback")},
+            **_OF_A_TEMPLATE,
+        }
+    ),
+]
+"""What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
+GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE}, "given")]
+"""Options of a project that are stored, not used: those that differ from their defaults, by their names."""
+
+ProjectOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
+"""And a project, by a template, in a folder."""

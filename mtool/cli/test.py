@@ -1,0 +1,125 @@
+"""`mtool test`: a project's tests, run by pytest with mtool's plugin."""
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtool import distribution
+from mtool.cli import completion, parameters
+from mtool.cli.ending import INTERRUPTED
+from mtool.cli.output import Output
+from mtool.errors import MismatchError, MtoolError, UsageError
+
+_PLUGIN = "mtool.testing.plugin"
+_PASSED, _FAILED, _INTERRUPTED, _USAGE, _NOTHING = 0, 1, 2, 4, 5  # pytest's exit codes
+
+
+def test(
+    out: Output,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- PYTEST..]", help="Arguments of pytest.", show_default=False),
+    ] = None,
+    board: Annotated[
+        str,
+        typer.Option(
+            "--board",
+            "-b",
+            metavar="BOARD",
+            help="Where the tests run; default: test_board of mtool.toml.",
+            show_default=False,
+            autocompletion=completion.boards,
+        ),
+    ] = "",
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
+    record: Annotated[
+        bool, typer.Option("--record", help="Write the figures to figures.json, if all tests pass.")
+    ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            "--log", metavar="FILE", help="Write down what was done and what went over the channel.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Run the tests of the project that you are in, by pytest.
+
+    Ends with the exit code of what made tests fail: 9 if it is outputs or limits, or a test of your own; 5 for a
+    toolchain, 6 for a board, as elsewhere.
+    """
+    try:
+        import pytest
+    except ImportError:
+        raise UsageError("mtool test needs pytest", hint=f"install it: {distribution.install('test')}") from None
+    from mtool import boards
+    from mtool.workflow import own_project
+
+    found = own_project.require()
+    boards.get(board or found.test_board)
+    # With mtool installed as a wheel, pytest would rewrite the assertions of all that it has, and this has it loaded.
+    words = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    words += ["-p", _PLUGIN, f"--rootdir={found.folder}", "-p", "no:cacheprovider"]
+    for name, value in (
+        ("board", board),
+        ("port", port),
+        ("probe", probe),
+        ("log", str(log.absolute()) if log else ""),
+    ):
+        words += [f"--mtool-{name}={value}"] if value else []
+    words += ["--mtool-record"] if record else []
+    words += ["-q"] if out.verbosity < 0 else ["-v"] * out.verbosity
+    words += [*(arguments or ())]
+    if not any(Path(word.partition("::")[0]).exists() for word in arguments or ()):
+        words.append(str(found.folder / "tests"))
+    watch = _Watch()
+    with contextlib.redirect_stdout(sys.stderr) if out.as_json else contextlib.nullcontext():
+        code = int(pytest.main(words, plugins=[watch]))
+    out.result({"board": board or found.test_board, **watch.counts, "figures": watch.figures})
+    if code != _PASSED:
+        raise _error(code, watch)
+
+
+class _Watch:
+    """Notes how tests end."""
+
+    def __init__(self) -> None:
+        self.counts = {"passed": 0, "failed": 0, "skipped": 0}
+        self.figures: dict[str, float] = {}
+        self.errors: list[MtoolError] = []
+
+    def pytest_runtest_logreport(self, report: object) -> None:
+        """Count a test's end."""
+        when, outcome = getattr(report, "when", ""), getattr(report, "outcome", "")
+        if when == "call" or outcome in ("failed", "skipped"):
+            self.counts[outcome] += 1
+
+    def pytest_unconfigure(self, config: object) -> None:
+        """Take over what the plugin has seen."""
+        from mtool.testing import plugin
+
+        stash = config.stash  # type: ignore[attr-defined]
+        self.errors = stash.get(plugin.ERRORS, [])
+        limits = stash.get(plugin.LIMITS, None)
+        self.figures = dict(limits.seen) if limits is not None else {}
+
+
+def _error(code: int, watch: _Watch) -> Exception:
+    """Return the error that pytest's exit code stands for."""
+    if code == _INTERRUPTED:
+        return typer.Exit(INTERRUPTED)
+    if code == _NOTHING:
+        return UsageError("no test was found", hint="tests stand in tests/test_*.py")
+    if code == _USAGE:
+        return UsageError("pytest does not understand its arguments", details=["its message stands above"])
+    if code != _FAILED:
+        return MtoolError(f"pytest ended with exit code {code}", details=["its message stands above"])
+    failed = watch.counts["failed"]
+    what = f"{failed} test{'s' if failed != 1 else ''} failed"
+    kinds = {type(error) for error in watch.errors}
+    if len(kinds) == 1 and len(watch.errors) == failed:
+        return kinds.pop()(what, details=["what failed stands above"])
+    return MismatchError(what, details=["what failed stands above"])

@@ -1,0 +1,129 @@
+"""The Model Library Format, version 7, as TVM 0.14 writes and reads it: an archive with one module or several.
+
+Read with TVM's model_library_format.py, tvmc's TVMCPackage and the servers of its Project API. The weights stand in the
+C, so that the dictionary of parameters is empty; the runtime is mtool's.
+"""
+
+import json
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mtool import resources
+from mtool.escaping import file_name
+from mtool.filetree import FileTree, from_folder
+from mtool.manifest import FILE_NAME, Manifest
+from mtool.project.places import placed
+
+_VERSION = 7
+_CPU = 1  # kDLCPU of DLPack
+_SOURCES, _HEADERS, _RUNTIME = "codegen/host/src", "codegen/host/include", "runtime"
+_NO_PARAMETERS = struct.pack("<QQQQ", 0xF7E58D4F05049CB7, 0, 0, 0)  # kTVMNDArrayListMagic, reserved, names, arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A model of an archive.
+
+    Attributes:
+        sources: its C, with the headers of the runtime that it includes.
+        manifest: of the model.
+        model: the bytes of the model's file.
+        cpu: GCC's name of the core, or "host".
+        seconds: the time of the model's file, since 1970.
+    """
+
+    sources: FileTree
+    manifest: Manifest
+    model: bytes = b""
+    cpu: str = "host"
+    seconds: int = 0
+
+
+def library(modules: Sequence[Module]) -> FileTree:
+    """Return the files of an archive with these modules, which differ in their names."""
+    files: dict[str, bytes] = {}
+    crt = resources.path("crt")
+    for part in ("include", "src"):
+        tree = from_folder(crt / part)
+        files |= {f"{_RUNTIME}/{part}/{name}": tree[name] for name in tree}
+    described = {}
+    for module in modules:
+        manifest = module.manifest
+        for name in module.sources:
+            if name not in (FILE_NAME, manifest.graph):
+                files[f"{placed(name, _SOURCES, _HEADERS)}/{name}"] = module.sources[name]
+        files[f"src/{file_name(manifest.model_file)}"] = module.model
+        files[f"parameters/{manifest.model}.params"] = _NO_PARAMETERS
+        if manifest.graph:
+            files[f"executor-config/graph/{manifest.model}.graph"] = module.sources[manifest.graph]
+        described[manifest.model] = _module(module)
+    metadata = {"modules": described, "version": _VERSION}
+    return FileTree({**files, "metadata.json": (json.dumps(metadata, indent=2, sort_keys=True) + "\n").encode()})
+
+
+def _module(module: Module) -> dict[str, Any]:
+    manifest = module.manifest
+    memory: dict[str, Any] = {"functions": {"main": [_main(manifest)], "operator_functions": _functions(manifest)}}
+    if manifest.graph:
+        memory["sids"] = _storage(json.loads(module.sources.text(manifest.graph)))
+    return {
+        "model_name": manifest.model,
+        "export_datetime": time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(module.seconds)),
+        "memory": memory,
+        "target": ["c -keys=cpu" + ("" if module.cpu == "host" else f" -mcpu={module.cpu}")],
+        "executors": ["graph" if manifest.graph else "aot"],
+        "style": "full-model",
+        "external_dependencies": [
+            {
+                "short_name": "mtool_crt",
+                "url": f"./{_RUNTIME}",
+                "url_type": "mlf_path",
+                "version_spec": manifest.mtool_version,
+            }
+        ],
+    }
+
+
+def _main(manifest: Manifest) -> dict[str, Any]:
+    def described(role: str) -> dict[str, Any]:
+        tensors = manifest.inputs if role == "inputs" else manifest.outputs
+        return {tensor.name: {"dtype": tensor.dtype, "size": tensor.bytes} for tensor in tensors}
+
+    return {
+        "device": _CPU,
+        "workspace_size_bytes": manifest.arena_bytes,
+        "constants_size_bytes": manifest.constant_bytes,
+        "io_size_bytes": sum(tensor.bytes for tensor in (*manifest.inputs, *manifest.outputs)),
+        "inputs": described("inputs"),
+        "outputs": described("outputs"),
+    }
+
+
+def _functions(manifest: Manifest) -> list[dict[str, Any]]:
+    """Return each C function once, with the scratch that it takes of the arena at the most."""
+    scratch: dict[str, int] = {}
+    for operator in manifest.operators:
+        scratch[operator.function] = max(scratch.get(operator.function, 0), operator.scratch_bytes)
+    return [
+        {"function_name": name, "workspace": [{"device": _CPU, "workspace_size_bytes": size}]}
+        for name, size in scratch.items()
+    ]
+
+
+def _storage(graph: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the storage of a graph, each id once: its bytes, and the input that is bound to it."""
+    found: dict[int, dict[str, Any]] = {}
+    attributes = graph["attrs"]
+    inputs = {graph["node_row_ptr"][node]: graph["nodes"][node]["name"] for node in graph["arg_nodes"]}
+    for entry, storage in enumerate(attributes["storage_id"][1]):
+        size = int("".join(filter(str.isdigit, attributes["dltype"][1][entry])) or 8)
+        for dimension in attributes["shape"][1][entry]:
+            size *= dimension
+        known = found.setdefault(storage, {"storage_id": storage, "size_bytes": 0})
+        known["size_bytes"] = max(known["size_bytes"], (size + 7) // 8)
+        if entry in inputs:
+            known.setdefault("input_binding", inputs[entry])
+    return [*found.values()]

@@ -1,0 +1,116 @@
+"""One package for many cores: the model's C for each kind of core, of which the compiler's macros take one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mtool.filetree import FileTree
+from mtool.manifest import Manifest
+from mtool.option_values import Format
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A kind of core: the macros that tell it, and the board that stands for it when the model is compiled.
+
+    `ram` and `flash` are the most bytes that one of the kind has; 0: any number.
+    """
+
+    name: str
+    macros: str
+    board: str
+    describes: str
+    ram: int = 0
+    flash: int = 0
+
+    def refusal(self, manifest: Manifest) -> str:
+        """Return why no core of the kind can hold a model; "": one can."""
+        for what, needs, most in (
+            ("RAM", manifest.arena_bytes, self.ram),
+            ("flash", manifest.constant_bytes, self.flash),
+        ):
+            if most and needs > most:
+                return f"it needs {needs:,} bytes of {what}, and there are {most:,} at the most"
+        return ""
+
+
+# The largest are an ATmega1284 by its RAM, an ATmega2560 by its flash.
+_AVR = Core(
+    "avr", "defined(__AVR__)", "arduino_mega2560", "8-bit AVR: constants are read from flash", 16 << 10, 256 << 10
+)
+_MVE = Core(
+    "mve", "defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)", "mps3_an547", "Cortex-M55, M85: Helium with floats"
+)
+_DSP = Core(
+    "dsp",
+    "defined(__ARM_FEATURE_DSP) && defined(__ARM_FP)",
+    "mps2_an386",
+    "Cortex-M4, M7, M33 with FPU: SIMD in 32 bits",
+)
+_XTENSA = Core("xtensa", "defined(__XTENSA__)", "esp32s3_devkitc", "Xtensa: ESP32, ESP32-S2, ESP32-S3")
+_RISCV = Core("riscv", "", "esp32c3_devkitm", "RISC-V: ESP32-C3, C6, H2, P4")
+_PLAIN = Core("plain", "", "mps2_an385", "any other core of 32 bits: C99 alone")
+
+CORES: Mapping[Format, tuple[Core, ...]] = {
+    "arduino-lib": (_AVR, _MVE, _DSP, _XTENSA, _PLAIN),
+    "platformio-lib": (_AVR, _MVE, _DSP, _XTENSA, _PLAIN),
+    "idf-component": (_XTENSA, _RISCV),
+    "cmsis-pack": (_MVE, _DSP, _PLAIN),
+    "zephyr-module": (_MVE, _DSP, _PLAIN),
+}
+"""The packages that are for many cores, unless a board is named; the first core whose macros hold is taken."""
+
+
+def merged(model: str, variants: Mapping[Core, FileTree], refused: Mapping[Core, str] | None = None) -> FileTree:
+    """Return the sources of all cores in one folder.
+
+    Args:
+        model: its C name.
+        variants: each core's sources, with the headers of the runtime that they include; the last one is for what the
+            others are not.
+        refused: the cores that can't have the model, and why: that is the compiler's error there.
+
+    What is of the runtime is there once; files that are no C are left out. Of the model's own files each core has its
+    own, in a folder of its name; a header of the model leads to that of the core, and a source that is not of the core
+    compiles to nothing.
+    """
+    files: dict[str, bytes] = {}
+    chooser = f"{model}_core.h"
+    for core, sources in variants.items():
+        for name in sources:
+            if not name.startswith((f"{model}.", f"{model}_")):
+                files |= {name: sources[name]} if name.endswith((".c", ".h")) else {}
+            elif name.endswith(".c"):
+                files[f"{core.name}/{name[:-2]}_{core.name}.c"] = _guarded(model, core, sources[name])
+            elif name.endswith(".h"):
+                files[f"{core.name}/{name}"] = sources[name]
+                files[name] = _leads(model, name, [one for one in variants if name in variants[one]])
+    return FileTree({**files, chooser: _chooser(model, [*variants], refused or {})})
+
+
+def _macro(model: str, core: Core) -> str:
+    return f"{model.upper()}_CORE_{core.name.upper()}"
+
+
+def _chooser(model: str, cores: list[Core], refused: Mapping[Core, str]) -> bytes:
+    guard = f"{model.upper()}_CORE_H"
+    says = "/* The core that the compiler compiles for, by its own macros. */"
+    choices = [(core.macros, f'#error "{model}: {why}"') for core, why in refused.items()]
+    choices += [(core.macros, f"#define {_macro(model, core)} /* {core.describes} */") for core in cores]
+    lines = [says, f"#ifndef {guard}", f"#define {guard}", ""]
+    for number, (macros, line) in enumerate(choices):
+        last = number == len(choices) - 1
+        lines += ["#else" if last and number else f"#{'el' if number else ''}if {macros or '1'}", line]
+    return "\n".join([*lines, "#endif", "", "#endif", ""]).encode()
+
+
+def _leads(model: str, name: str, cores: list[Core]) -> bytes:
+    lines = [f"/* {name} of the core. */", f'#include "{model}_core.h"', ""]
+    for core in cores:
+        lines += [f"#ifdef {_macro(model, core)}", f'#include "{core.name}/{name}"', "#endif"]
+    return "\n".join([*lines, ""]).encode()
+
+
+def _guarded(model: str, core: Core, source: bytes) -> bytes:
+    begin = f'#include "{model}_core.h"\n\n#ifdef {_macro(model, core)}\n'
+    end = f"#else\ntypedef int {model}_is_for_another_core; /* C wants something in a file */\n#endif\n"
+    return begin.encode() + source + end.encode()

@@ -1,0 +1,36 @@
+"""A user's own program: what of it a template has to know to build it as the standalone firmware."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_SOURCES = (".c", ".cpp", ".cc", ".cxx", ".S")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The program's place, as the project folder sees it.
+
+    Attributes:
+        folder: where its sources lie ("../src").
+        above: the folder above that, in which the user's files for a framework lie: app.cmake, prj.conf, app.overlay.
+        sources: its C and C++ files, for builders that can't look for themselves.
+        port: it uses mt_port.h: the bytes and the timer of the board.
+    """
+
+    folder: str
+    above: str
+    sources: tuple[str, ...]
+    port: bool = False
+
+
+def program_in(source_folder: Path, project_folder: Path, *, port: bool = False) -> Program:
+    """Return the program whose sources lie in a folder, for a project in another."""
+    folder = Path(os.path.relpath(source_folder.resolve(), project_folder.resolve()))
+    found = sorted(path.name for path in source_folder.glob("*") if path.suffix in _SOURCES and path.is_file())
+    return Program(
+        folder=folder.as_posix(),
+        above=folder.parent.as_posix(),
+        sources=tuple((folder / name).as_posix() for name in found),
+        port=port,
+    )

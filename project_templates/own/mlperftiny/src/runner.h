@@ -1,0 +1,32 @@
+/* The commands of EEMBC's runner for MLPerf Tiny, as a device under test answers them. model.c is what they act on. */
+#ifndef RUNNER_H
+#define RUNNER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* In runner.c. */
+int32_t runner_begin(void);         /* bring up the port and greet; a status of mt_status.h */
+int32_t runner_poll(void);          /* act on what has arrived; MT_IO: the host is gone */
+void runner_print(const char *text);
+void runner_print_number(int32_t number);
+void runner_print_decimal(float number); /* with three digits behind the point */
+
+/* In model.c. */
+extern const char model_id[];       /* the benchmark: kws01, ic01, vww01, ad01 */
+extern const char model_vendor[];   /* stands in the answer to `name` */
+extern uint8_t *const model_buffer; /* what `db load` fills */
+extern const size_t model_buffer_bytes;
+void model_load(size_t count);      /* `count` bytes of the buffer become the model's input */
+int32_t model_infer(void);          /* one inference; 0, or its status */
+void model_results(void);           /* print m-results-[..] */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,1 @@
+{% include "shared/bare_main.c" %}

@@ -1,0 +1,121 @@
+"""Boards of a user's own: where their files lie, wrong entries among them, and entries that mtool writes."""
+
+from pathlib import Path
+
+import pytest
+
+from mtool import boards
+from mtool.cli import app
+from mtool.errors import UsageError
+
+Captured = pytest.CaptureFixture[str]
+ENTRY = "{description: ours, source: s, cpu: cortex-m4, toolchain: cc, templates: {host: native}%s}"
+NEW = ["--set", "cpu=cortex-m4", "--set", "flash=0x08000000:1MiB", "--set", "ram=0x20000000:64KiB"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mtool.toml").write_text("")
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    monkeypatch.delenv(boards.VARIABLE, raising=False)
+    return tmp_path
+
+
+def test_a_projects_folder_of_boards_is_read(project: Path) -> None:
+    (project / "boards" / "ours.yaml").write_text(f"ours: {ENTRY % ''}")
+    (project / "boards" / "notes.txt").write_text("no board")
+    assert boards.get("ours").description == "ours"
+    (project / "boards" / "ours.yaml").chmod(0o666)
+    with pytest.raises(UsageError, match="could be another user's"):
+        boards.load_all()
+    (project / "mtool.toml").unlink()
+    assert "ours" not in boards.load_all()
+
+
+def test_a_file_is_named_by_an_option_or_the_environment(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    (project / "a.yaml").write_text(f"first: {ENTRY % ''}")
+    (project / "more").mkdir()
+    (project / "more" / "b.yml").write_text(f"second: {ENTRY % ''}")
+    assert app.invoke(["boards", "first", "--boards", "../a.yaml"]) == 0
+    assert app.invoke(["boards", "second", "--boards", "../a.yaml", "--boards", "../more"]) == 0
+    assert app.invoke(["boards", "second"]) == 6  # an option holds for its command alone
+    monkeypatch.setenv(boards.VARIABLE, "../more")
+    assert app.invoke(["boards", "first", "--boards", "../a.yaml"]) == app.invoke(["boards", "second"]) == 0
+    assert app.invoke(["boards", "--boards", "nothing.yaml"]) == 2
+    assert "nothing.yaml can't be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("flash: {west: {runer: openocd}}", "flash: west has no setting 'runer'; did you mean runner?"),
+        ("usb: {idds: []}", "usb.idds: there is no such key; did you mean ids?"),
+        (
+            "memories: {m: {base: 0, size: 1, hold: [], holds: [code, weights, data, arena, stack]}}",
+            "memories.m.hold: there is no such key; did you mean holds?",
+        ),
+        ("port: {overlai: x}", "port: 'overlai' is unknown; did you mean overlay?"),
+        ("templates: {zephir: x}", "templates: 'zephir' is unknown; did you mean zephyr?"),
+        ("status: {zephyr: run}", "status: the board has no template zephyr; it has: host"),
+    ],
+)
+def test_a_wrong_entry_is_told_and_stops_no_other(more: str, says: str, project: Path, capsys: Captured) -> None:
+    (project / "boards" / "ours.yaml").write_text(f"good: {ENTRY % ''}\nbad: {ENTRY % (', ' + more)}")
+    assert app.invoke(["boards"]) == 0
+    shown = capsys.readouterr().out
+    assert "\ngood " in shown and "bad of " in shown and says in shown
+    assert app.invoke(["boards", "bad"]) == 2 and says in capsys.readouterr().err
+    assert app.invoke(["boards", "god"]) == 6
+    assert "near: good" in capsys.readouterr().err
+
+
+def test_mtool_writes_an_entry(project: Path, capsys: Captured) -> None:
+    facts = [*NEW, "--set", "clock=168MHz", "--set", "zephyr=ours", "--set", "usb=0483:374B", "--set", "runner=west"]
+    assert app.invoke(["boards", "--new", "ours", *facts]) == 0
+    assert "see it with: mtool boards ours\n" in capsys.readouterr().out
+    made, alike = boards.get("ours"), boards.get("mps2_an386")
+    assert (made.features, made.toolchain, made.cflags) == (alike.features, alike.toolchain, alike.cflags)
+    assert (made.clock_hz, made.memories["ram"].size, made.region_for("arena")) == (168_000_000, 65536, "ram")
+    assert made.usb is not None and made.usb.ids == ("0483:374b",) and made.flash == {"west": {}}
+    assert app.invoke(["boards", "--new", "ours", *facts]) == 2
+    assert "ours.yaml is there already" in capsys.readouterr().err
+
+
+def test_an_entry_may_begin_with_another(project: Path) -> None:
+    origin = boards.get("nucleo_f746zg")
+    assert app.invoke(["boards", "--new", "ours", "--from", origin.name, "--set", "ram=0x20010000:32KiB"]) == 0
+    made = boards.get("ours")
+    assert made.status == {} and made.flash == origin.flash and made.memories["flash"] == origin.memories["flash"]
+    assert made.memories["ram"].size == 32768
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--new", "x", *NEW], "a new board needs zephyr"),
+        (["--new", "x"], "a new board needs cpu and flash and ram and zephyr"),
+        (["--new", "../x", *NEW, "--set", "zephyr=x"], "'../x' is no name of a board"),
+        (["--new", "x", *NEW, "--set", "zephyr=x", "--set", "flsh=1"], "did you mean flash?"),
+        (["--new", "x", *NEW, "--set", "zephyr=x", "--set", "ram=64K"], "ram=64K is no memory"),
+        (["--new", "x", *NEW, "--set", "zephyr=x", "--set", "cpu=cortex-m99"], "nothing is known of the core"),
+        (["--new", "x", *NEW, "--set", "zephyr=x", "--set", "usb=1"], "usb.ids.0"),
+        (["--set", "cpu=x"], "give its name: --new NAME"),
+    ],
+)
+def test_what_an_entry_lacks_is_told_and_nothing_written(
+    arguments: list[str], says: str, project: Path, capsys: Captured
+) -> None:
+    assert app.invoke(["boards", *arguments]) == 2
+    assert says in capsys.readouterr().err
+    assert not [*(project / "boards").iterdir()]
+
+
+def test_an_unknown_board_says_how_to_add_one(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.delenv("ZEPHYR_BASE", raising=False)
+    assert app.invoke(["boards", "nucleo_f746gz"]) == 6
+    said = capsys.readouterr().err
+    assert "nucleo_f746zg" in said and "mtool boards --new nucleo_f746gz" in said and "zephyr:NAME" in said

@@ -1,0 +1,53 @@
+"""What costs a build of minutes: told before it, or not built at all."""
+
+import os
+import pty
+from pathlib import Path
+
+import pytest
+
+from mtool import resources, workflow
+from mtool.cli import app
+from mtool.errors import CommunicationError
+from mtool.session import opening
+from mtool.workflow import Deployment, Options
+from mtool.workflow.cost import ALL_KINDS, HOST_DRIVEN, kinds_to_measure
+
+DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize("what", [workflow.run, workflow.bench, workflow.verify])
+def test_a_board_that_does_not_answer_is_told_before_the_build(
+    what: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "_TIMEOUT_S", 0.2)
+    _, device = pty.openpty()
+    deployment = Deployment(tmp_path / "p", port=os.ttyname(device))
+    with pytest.raises(CommunicationError):
+        what(DIGITS, board="host", deployment=deployment)  # type: ignore[operator]
+    assert (tmp_path / "p" / "mtool.json").is_file() and not (tmp_path / "p" / "build").exists()
+
+
+@pytest.mark.parametrize("command", ["flash", "run", "bench"])
+def test_a_program_of_this_computer_has_no_port(command: str, tmp_path: Path, capsys: Captured) -> None:
+    assert app.invoke([command, str(DIGITS), "--board", "native_sim", "--port", "/dev/ttyUSB9"]) == 2
+    said = capsys.readouterr().err
+    assert "native_sim is a program of this computer, and has no port" in said and "USB cable" not in said
+
+
+def test_a_program_of_this_computer_is_run_in_place_of_flashing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert app.invoke(["flash", str(DIGITS), "--board", "native_sim", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == "./build/host_driven/zephyr/zephyr.exe" and "gdb" not in "".join(lines)
+    assert app.invoke(["flash", str(DIGITS), "--board", "native_sim", "--runner", "gdb", "--dry-run"]) == 7
+    assert "nothing flashes it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("template", "kinds"), [("baremetal", ALL_KINDS), ("zephyr", (HOST_DRIVEN,))])
+def test_a_measurement_builds_a_whole_framework_once(template: str, kinds: tuple[str, ...]) -> None:
+    model = workflow.compile(DIGITS, board="mps2_an386", options=Options(template=template))
+    assert kinds_to_measure(model) == kinds

@@ -1,0 +1,76 @@
+"""`mtool debug`: gdb stops where an operator begins, on the host and in an emulator; a fault is found before."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mtool import boards
+from mtool.cli import app
+from mtool.errors import UsageError
+from mtool.flash import gdb_servers
+from mtool.flash.runner import Job
+from tests.session.faulty import _after
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
+Captured = pytest.CaptureFixture[str]
+
+
+def need(*programs: str) -> None:
+    for program in programs:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+
+
+def test_a_named_operator_on_the_host(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    need("gdb")
+    folder = str(tmp_path / "project")
+    arguments = ["debug", str(DIGITS), "-d", folder, "--operator", "conv_2", "--batch", "--ex", "bt 1"]
+    assert app.invoke(arguments) == 0
+    told = capfd.readouterr()
+    assert "stop at operator 2, " in told.err
+    assert "Breakpoint 1, digits_int8_conv_2 (" in told.out and "#0  digits_int8_conv_2 (" in told.out
+    assert app.invoke(["debug", folder, "--operator", "conv_22"]) == 2
+    assert "did you mean conv_2" in capfd.readouterr().err
+    assert app.invoke(["debug", folder, "--gdb", "gdb-of-nobody"]) == 5
+    assert app.invoke(["debug", folder, "--dry-run", "--json"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert document["operator"]["index"] == 0 and document["fault"] is None
+    assert "break digits_int8_" in document["commands"][0]
+
+
+def test_an_operator_that_faults_in_an_emulator(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    need("gdb-multiarch", "arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")
+    folder = tmp_path / "project"
+    assert app.invoke(["-q", "generate", str(DIGITS), "-b", "mps2_an386", "-d", str(folder)]) == 0
+    source = folder / "model" / "digits_int8.c"
+    begins = r"^MT_ALONE void digits_int8_conv_2\([^)]*\)\n\{\n"
+    source.write_text(_after(source.read_text(), begins, "    *(volatile int *)0xF0000000u = 1;\n"))
+    assert app.invoke(["debug", str(folder), "--batch", "--ex", "continue", "--ex", "bt 3"]) == 0
+    told = capfd.readouterr()
+    assert "in operator 2, " in told.err and "stop at operator 2, " in told.err
+    assert "Breakpoint 1, digits_int8_conv_2 (" in told.out
+    assert "platform_fault ()" in told.out and "<signal handler called>" in told.out
+
+
+@pytest.mark.parametrize(
+    ("runner", "settings", "argv"),
+    [
+        ("openocd", {"config": "a.cfg b.cfg"}, ["-f a.cfg -f b.cfg", "-c adapter serial 066B", "-c gdb_port 3333;"]),
+        ("pyocd", {"target": "stm32"}, ["gdbserver --no-wait --target stm32 --port 3333", "--uid 066B"]),
+        ("jlink", {"device": "nRF"}, ["-device nRF -if SWD -speed 4000 -port 3333", "-select USB=66B"]),
+        ("west", {"runner": "pyocd"}, ["debugserver --skip-rebuild -d /p/build/host_driven --runner pyocd", "3333"]),
+    ],
+)
+def test_the_gdb_server_of_a_probe(runner: str, settings: dict[str, str], argv: list[str]) -> None:
+    elf = Path("/p/build/host_driven/zephyr/zephyr.elf")
+    job = Job(Path("/p"), elf, boards.get("nucleo_l4r5zi"), settings=settings, probe="066B")
+    words = " ".join(gdb_servers.argv(runner, job, 3333))
+    assert all(piece in words for piece in argv)
+
+
+def test_a_board_without_a_gdb_server() -> None:
+    with pytest.raises(UsageError, match="no tool of arduino_uno serves gdb") as told:
+        gdb_servers.choose(boards.get("arduino_uno"))
+    assert "--server HOST:PORT" in told.value.hint

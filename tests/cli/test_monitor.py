@@ -1,0 +1,96 @@
+"""`mtool monitor`: a pseudo-terminal is the board."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mtool.cli import app
+from mtool.rpc.framing import Frame, encode
+from mtool.rpc.protocol import REPLY, Message
+from mtool.session.monitoring import Heard, Listener
+from tests.session import projects
+
+Captured = pytest.CaptureFixture[str]
+LOG = encode(Frame(Message.MT_LOG, 0, 0, b"arena is full"))
+FAULT = encode(Frame(Message.MT_FAULT, 0x1234, 0, bytes([1, 0, 0, 0])))
+PONG = encode(Frame(Message.MT_PING | REPLY, 0x1234, 7, b"\0"))
+
+
+def heard(*pieces: bytes) -> list[tuple[str, str]]:
+    listener = Listener()
+    found: list[Heard] = [one for piece in pieces for one in listener.feed(piece)]
+    return [(one.kind, one.text) for one in [*found, *listener.flush()]]
+
+
+def test_text_frames_and_noise_are_told_apart() -> None:
+    stream = b"booting\r\n" + LOG + "grüße\n".encode() + PONG + b"\x80\x81\x82" + FAULT + b"> "
+    expected = [
+        ("text", "booting"),
+        ("log", "arena is full"),
+        ("text", "grüße"),
+        ("rpc", "PING reply  session 1234  #7  MT_OK: success  1 B"),
+        ("bytes", "3 B that are no frame and no text: 80 81 82"),
+        ("fault", "MT_FAULT_EXCEPTION in operator 0"),
+        ("text", "> "),
+    ]
+    whole = heard(stream)
+    assert whole == expected
+    assert heard(*(stream[at : at + 1] for at in range(len(stream)))) == whole
+    assert [kind for kind, _ in heard(b"\xff" * 10_000)] == ["bytes"]
+
+
+@pytest.fixture
+def line() -> Iterator[tuple[int, str]]:
+    device, port = os.openpty()
+    yield device, os.ttyname(port)
+    os.close(device)
+    os.close(port)
+
+
+def test_a_board_is_heard(line: tuple[int, str], tmp_path: Path, capsys: Captured) -> None:
+    device, port = line
+    folder = projects.write(tmp_path / "project")
+
+    def speak() -> None:
+        time.sleep(0.1)
+        os.write(device, b"hello\n" + LOG + FAULT)
+
+    for arguments in ([], ["--json"]):
+        thread = threading.Thread(target=speak)
+        thread.start()
+        assert app.invoke(["monitor", str(folder), "-p", port, "--for", "0.5", *arguments]) == 0
+        thread.join()
+        told = capsys.readouterr()
+        assert f"listening to the port {port} at 115200 baud" in told.err
+        if arguments:
+            rows = [json.loads(row) for row in told.out.splitlines()]
+            assert [row["kind"] for row in rows[:3]] == ["text", "log", "fault"]
+        else:
+            assert told.out.splitlines()[:2] == ["hello", "log   arena is full"]
+            assert told.out.splitlines()[2].startswith("fault fault in operator 0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--port", "/dev/ttyNONE"], 6, "there is no port /dev/ttyNONE"),
+        (["--board", "mps2_an386"], 2, "mps2_an386 has no port: mtool starts it for a session"),
+        (["--board", "nucleo_l4r5zi"], 6, "no nucleo_l4r5zi is attached"),
+        (["--port", "tcp://127.0.0.1:1"], 8, "tcp://127.0.0.1:1 can't be reached"),
+        (["--port", "rtt:gdb:127.0.0.1:1"], 2, "where the control block is, is not known"),
+        (["--port", "rtt:gdb:127.0.0.1:1@0x20000000"], 8, "the gdb server 127.0.0.1:1 can't be reached"),
+        ([], 6, "nothing with a serial port is attached"),
+        (["nowhere"], 2, "nowhere"),
+    ],
+)
+def test_nothing_to_hear(
+    arguments: list[str], code: int, says: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mtool.flash.ports.attached", lambda: [])
+    assert app.invoke(["monitor", *arguments, "--for", "0.1"]) == code
+    assert says in capsys.readouterr().err

@@ -1,0 +1,114 @@
+"""Operators with a build of their own, another level or weights in RAM, and what each builder makes of it."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import mtool
+from mtool import resources, workflow
+from mtool.errors import UsageError
+from mtool.option_values import Format
+from mtool.plan import Choice
+from mtool.workflow import Deployment, Options
+
+DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
+SCHEDULES = {
+    "conv_0": Choice("c99_patch", {"opt": "O3"}),
+    "conv_2": Choice("c99_patch", {"opt": "Os", "weights": "ram"}),
+}
+LEVELS = {**SCHEDULES, "conv_2": Choice("c99_patch", {"opt": "Os"})}
+OPTIONS = Options(schedules=SCHEDULES)
+
+needs_arm = pytest.mark.skipif(
+    any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")),
+    reason="the Arm toolchain or QEMU is not installed",
+)
+
+
+def test_each_level_has_a_file_and_the_rest_stays() -> None:
+    plain = mtool.compile(DIGITS, board="host", options=Options(schedules={"conv_0": Choice("c99_patch")}))
+    leveled = mtool.compile(DIGITS, board="host", options=OPTIONS)
+    added = {*leveled.files} - {*plain.files}
+    assert added == {"digits_int8_O3.c", "digits_int8_Os.c"}
+    defined = "MT_ALONE void digits_int8_conv_0("
+    assert defined in plain.files.text("digits_int8.c") and defined in leveled.files.text("digits_int8_O3.c")
+    assert defined not in leveled.files.text("digits_int8.c") + leveled.files.text("digits_int8_Os.c")
+    assert '#pragma GCC optimize ("O3")' in leveled.files.text("digits_int8_O3.c")
+    told = {one.name: one.schedule for one in leveled.manifest.operators}
+    assert told["conv_0"] == "c99_patch:opt=O3"
+    auto = mtool.compile(DIGITS, board="host", options=Options(schedules={"conv_0": Choice("c99_patch", {"opt": ""})}))
+    assert auto.files == plain.files
+
+
+def test_a_level_that_is_none_is_told() -> None:
+    with pytest.raises(UsageError, match="knob opt of c99_patch can't be O9") as caught:
+        mtool.compile(DIGITS, board="host", options=Options(schedules={"conv_0": Choice("c99_patch", {"opt": "O9"})}))
+    assert "its values: auto, O2, O3, Os" in caught.value.details
+
+
+@needs_arm
+def test_the_board_computes_the_same_and_has_what_was_asked_for(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path / "p")
+    mtool.verify(DIGITS, board="mps2_an386", options=OPTIONS, deployment=deployment).check()
+    commands = json.loads((tmp_path / "p" / "build" / "compile_commands.json").read_text())
+    for level in ("O3", "Os"):
+        (argv,) = (one["command"].split() for one in commands if one["file"].endswith(f"_{level}.c"))
+        assert [word for word in argv if word.startswith("-O")] == ["-O2", f"-{level}"]
+    named = subprocess.run(
+        ["arm-none-eabi-nm", tmp_path / "p" / "build" / "host_driven.elf"], check=True, capture_output=True, text=True
+    )
+    kinds = {line.split()[2]: line.split()[1] for line in named.stdout.splitlines()}
+    assert (kinds["digits_int8_conv_0_weights"], kinds["digits_int8_conv_2_weights"]) == ("R", "D")
+
+
+def test_constants_in_ram_are_variables() -> None:
+    compiled = mtool.compile(DIGITS, board="mps2_an386", options=OPTIONS)
+    header = compiled.files.text("digits_int8_weights.h")
+    assert re.search(r"extern int8_t digits_int8_conv_2_weights", header)
+    assert re.search(r"extern const int8_t digits_int8_conv_0_weights", header)
+
+
+def test_an_avr_has_its_constants_in_flash() -> None:
+    with pytest.raises(UsageError, match="can't lie in RAM"):
+        mtool.compile(DIGITS, board="arduino_mega2560", options=Options(schedules={"conv_2": SCHEDULES["conv_2"]}))
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_this_computer_compiles_them_apart(tmp_path: Path) -> None:
+    compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
+    lines = workflow.build_plan(compiled, tmp_path / "p")
+    assert "cc @level.args -O3 -c model/digits_int8_O3.c -o build/digits_int8_O3.c.o" in lines
+    mtool.verify(DIGITS, board="host", options=OPTIONS, deployment=Deployment(tmp_path / "p")).check()
+
+
+@pytest.mark.parametrize(
+    ("board", "template", "path", "line"),
+    [
+        ("mps2_an386", "zephyr", "CMakeLists.txt", "model/digits_int8_O3.c PROPERTIES COMPILE_OPTIONS -O3"),
+        ("arduino_mega2560", "arduino", "CMakeLists.txt", "src/digits_int8_O3.c PROPERTIES COMPILE_OPTIONS -O3"),
+        ("arduino_mega2560", "arduino", "libraries/mtool_model/src/digits_int8_O3.c", '#pragma GCC optimize ("O3")'),
+    ],
+)
+def test_every_builder_is_told(board: str, template: str, path: str, line: str) -> None:
+    options = Options(schedules=LEVELS, template=template, weights="text")
+    tree, described = mtool.compile(DIGITS, board=board, options=options).render_project()
+    assert line in tree.text(path)
+    assert described.project is not None and {*described.project.levels.values()} == {"-O3", "-Os"}
+
+
+@pytest.mark.parametrize("form", ["cmake", "zephyr-module"])
+def test_packages_tell_it_too(form: Format) -> None:
+    compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
+    assert "src/digits_int8_Os.c PROPERTIES COMPILE_OPTIONS" in compiled.package(form).text("CMakeLists.txt")
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
+def test_clang_takes_the_files_without_a_warning(tmp_path: Path) -> None:
+    compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
+    folder = workflow.write_sources(compiled, tmp_path / "c")
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-fsyntax-only"]
+    subprocess.run(["clang", *flags, "digits_int8_O3.c", "digits_int8_Os.c"], cwd=folder, check=True)

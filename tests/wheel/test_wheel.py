@@ -1,0 +1,93 @@
+"""The wheel in an environment of its own: all that mtool needs lies inside, whatever folder it is run in."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from mtool import distribution
+from mtool.version import __version__
+
+ROOT = Path(__file__).parents[2]
+# A hint that would install a stranger's package: mtool is another's name on PyPI.
+STRANGER = re.compile(r"\bmtool\[[a-z]|pip install (-U )?['\"]?mtool\b(?!-)")
+TEXTS = ("*.py", "*.md", "*.yaml", "*.toml", "*.sh")
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the interpreter of a bare environment with the wheel, and with what it depends on lent by this one."""
+    pytest.importorskip("hatchling", reason="needs hatchling, which builds the wheel")
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT, check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    (wheel,) = folder.glob("*.whl")
+    assert wheel.name.startswith(distribution.NAME.replace("-", "_") + f"-{__version__}-")
+    venv.create(folder / "venv", with_pip=False, symlinks=True)
+    python = folder / "venv" / "bin" / "python"
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        str(wheel),
+    ]
+    subprocess.run(
+        [*install, "--no-compile", "--disable-pip-version-check"], check=True, capture_output=True, timeout=120
+    )
+    ask = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    own = Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
+    (own / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")  # a path alone: what is editable there is not
+    return python
+
+
+def run(python: Path, *arguments: str, cwd: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    argv = [str(python), *arguments]
+    done = subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_demo_runs_from_any_folder(python: Path, tmp_path: Path) -> None:
+    found = json.loads(run(python, "-m", "mtool", "demo", "--board", "host", "--json", cwd=tmp_path))
+    assert found["boards"]["host"]["accuracy"] > 0.95
+    assert (tmp_path / "build" / "digits-host" / "mtool.json").is_file()
+
+
+def test_it_has_its_own_data_and_its_version(python: Path, tmp_path: Path) -> None:
+    code = (
+        "import importlib.metadata, json, mtool; from mtool import boards, project, resources; "
+        f"print(json.dumps([mtool.__file__, importlib.metadata.version({distribution.NAME!r}), "
+        "[str(resources.path(n)) for n in ('boards.yaml', 'crt', 'project_templates', 'examples/digits')], "
+        "len(boards.load_all()), [e.value for e in importlib.metadata.distribution('mtool-mcu').entry_points]]))"
+    )
+    file, version, data, count, entries = json.loads(run(python, "-c", code, cwd=tmp_path))
+    inside = Path(file).parent
+    assert python.parents[1] in inside.parents
+    assert version == __version__
+    assert all(inside / "data" in Path(path).parents for path in data)
+    assert count > 40 and "mtool.cli:main" in entries
+
+
+def test_no_hint_installs_a_strangers_package() -> None:
+    folders = [ROOT / name for name in ("mtool", "docs", "examples", "project_templates", "tests", "scripts")]
+    files = [path for folder in folders for text in TEXTS for path in folder.rglob(text)]
+    files += [*ROOT.glob("*.md"), ROOT / "scripts" / "setup"]
+    found = [f"{path}: {match[0]}" for path in files if (match := STRANGER.search(path.read_text(encoding="utf-8")))]
+    assert not found
+    assert len(files) > 500
+    assert distribution.install("verify") == "pip install 'mtool-mcu[verify]'"
