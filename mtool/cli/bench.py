@@ -96,11 +96,8 @@ def bench(
         options=options,
         deployment=deployment,
         cycles=cycles,
-<<<<<<< HEAD
         clocks=clocks,
-=======
         fill=fill,
->>>>>>> main
     )
     if cost.cycles is None:
         out.result({**cost.as_json(), **_first_run(cost)})

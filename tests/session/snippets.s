@@ -159,6 +159,22 @@ function multiplications_of_an_m3
     udiv r0, r5, r5
     bx lr
 
+@ 64 words of "flash" read twice, by a loop whose code begins a line of 32 bytes
+.balign 32
+function reads_flash
+    movs r4, #2
+2:  adr r0, data
+    movs r2, #64
+1:  ldr r1, [r0], #4
+    subs r2, #1
+    bne 1b
+    subs r4, #1
+    bne 2b
+    bx lr
+.balign 32
+data:
+    .space 256
+
 @ QEMU takes the halfword that it looks ahead, at the end of a page, for part of the instruction before.
 function crosses_a_page
     b.w 1f

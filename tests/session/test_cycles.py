@@ -3,12 +3,15 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from mtool.errors import BuildError
-from mtool.session.cycles import cores, execution, pipelines, riscv
+from mtool import boards, workflow
+from mtool.boards import Cache, Reads
+from mtool.errors import BuildError, UsageError
+from mtool.session.cycles import Clock, cores, execution, flash, pipelines, riscv
 from mtool.session.cycles.cores import group_of, groups
 from mtool.session.cycles.estimate import summarise
 from mtool.session.cycles.instruction import Instruction
@@ -64,10 +67,12 @@ def firmware(folder: Path, function: str, end: str = "bkpt 0xab") -> Listing:
     return Listing(elf, TOOLCHAIN)
 
 
-def run(plugin: Path, folder: Path, function: str, counted: str = "") -> tuple[Listing, execution.Executed]:
+def run(
+    plugin: Path, folder: Path, function: str, counted: str = "", flashes: Sequence[str] = ()
+) -> tuple[Listing, execution.Executed]:
     listing = firmware(folder, function)
     out = folder / "counts.txt"
-    arguments = execution.emulator_arguments(plugin, listing, counted or function, out)
+    arguments = execution.emulator_arguments(plugin, listing, counted or function, out, flashes)
     image = [
         "-serial",
         "null",
@@ -115,6 +120,50 @@ def test_each_core_has_its_own_cycles(function: str, plugin: Path, tmp_path: Pat
     listing, executed = run(plugin, tmp_path, function)
     estimate = summarise(executed, listing, [TABLES[cpu] for cpu in cycles], [])
     assert (estimate.instructions, estimate.cycles) == (instructions, cycles)
+
+
+@needs_arm
+def test_reads_of_the_flash_are_those_that_its_caches_lack(plugin: Path, tmp_path: Path) -> None:
+    board = boards.get("mps2_an386")
+    reads = Reads(
+        source="a test",
+        wait_states={10: 0, 100: 5},
+        width=8,
+        line=32,
+        code=Cache(lines=32),
+        data=Cache(lines=8),
+        prefetch=False,
+    )
+    small = reads.model_copy(update={"data": Cache(lines=7)})
+    clocks = [Clock("fits", "cortex-m4", 100_000_000, reads), Clock("does not", "cortex-m4", 100_000_000, small)]
+    listing, executed = run(plugin, tmp_path, "reads_flash", flashes=flash.arguments(clocks, board))
+    each = [tuple(map(sum, zip(*(block.reads[index] for block in executed.blocks), strict=True))) for index in (0, 1)]
+    assert [data for _, _, data in each] == [32, 64]  # 256 bytes: 32 reads; the oldest of 7 lines is always the next
+    assert sum(each[0][:2]) == 3  # 18 bytes of code
+    estimate = summarise(executed, listing, [M4], [], clocks)
+    assert estimate.waits == {"fits": 5 * (32 + 3), "does not": 5 * (64 + 3)}
+    assert estimate.milliseconds(clocks[0]) == (estimate.cycles["cortex-m4"] + 175) / 100_000
+
+
+def test_wait_states_go_by_the_clock() -> None:
+    reads = boards.get("nucleo_l4r5zi").memories["flash"].reads
+    assert reads is not None
+    assert [reads.waits(mhz * 1_000_000) for mhz in (16, 20, 21, 80, 100, 120)] == [0, 0, 1, 3, 4, 5]
+
+
+def test_clocks_are_boards_and_frequencies() -> None:
+    target = boards.get("mps2_an386")
+    found = workflow.clocks(["nucleo_l4r5zi", "nucleo_l4r5zi@80MHz", "1.2GHz", "64000000"], target)
+    assert [(clock.cpu, clock.hz, clock.waits) for clock in found] == [
+        ("cortex-m4", 120_000_000, 5),
+        ("cortex-m4", 80_000_000, 3),
+        ("cortex-m4", 1_200_000_000, 0),
+        ("cortex-m4", 64_000_000, 0),
+    ]
+    with pytest.raises(UsageError, match="is no frequency"):
+        workflow.clocks(["nucleo_l4r5zi@fast"], target)
+    with pytest.raises(UsageError, match="no estimate is made for its core"):
+        workflow.clocks(["rpi_pico"], target)
 
 
 @needs_arm
