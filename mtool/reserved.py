@@ -82,7 +82,7 @@ _HEADERS = _words(
     # what functions of Zephyr begin with that end as a model's do (_start, _reset)
     "counter k_thread k_timer",
     # a project's own files
-    "arena guard main platform port project standalone startup timer",
+    "arena guard main platform port port_windows project runner standalone startup submitter timer",
 )
 _HEADER_FORMS = re.compile(r"mt(_.*)?|\w*intrin|cmsis_.*|core_(ca|cm|sc|star)\w*")
 

@@ -25,7 +25,7 @@ MEMORY_BYTES = 131072
 COMMAND_WORDS = 32
 COMMAND_BYTES = 4 * COMMAND_WORDS
 LOAD, CONV, DEPTHWISE, AVERAGE, MAXIMUM, ADD, TABLE, CLIP, SOFTMAX, MOVE = range(1, 11)
-REAL, TWICE, ONCE, AWAY = range(4)
+REAL, TWICE, AWAY = 0, 1, 3  # 2 is once, which no operator of TFLite needs
 INT8, FLOAT16 = 0, 1
 SIZES = {"int8": 1, "float16": 2, "int32": 4}
 
@@ -195,23 +195,18 @@ class Compiler:
     def _factors(self, node: Node, own: list[float]) -> bytes:
         """Return what the sums of each channel are multiplied by: a multiplier and an exponent, or a float64."""
         x, y = (self._scale(one) for one in (self._operand(node, 0), self._result(node)))
-        exact = [x * one / y for one in own]
         if self._rounding(node) == AWAY:
-            return struct.pack(f"<{len(own)}d", *exact)
-        is_one = node["op"] != "Conv" and len({*own}) == 1  # of a dense layer the product is one of float32
-        scales = [(single(x * one) if is_one else x * one) / y for one in own]
+            return struct.pack(f"<{len(own)}d", *(x * one / y for one in own))
+        is_batch = node["op"] == "MatMul"  # of TFLite's BATCH_MATMUL the product is one of float32
+        scales = [(single(x * one) if is_batch else x * one) / y for one in own]
         return struct.pack(f"<{2 * len(own)}i", *(number for scale in scales for number in multiplier(scale)))
 
     def _rounding(self, node: Node) -> int:
-        """Return how an operator of int8 rounds: a dense layer once, and where its sums may tie, away from zero."""
+        """Return how an operator of int8 rounds: the sums of a dense layer are multiplied by a float64."""
         if not self.is_tflite or node["op"] in ("Pool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"):
             is_mean = self.is_tflite and node["op"] == "Pool" and node["attributes"]["kind"] == "average"
             return TWICE if is_mean else REAL
-        if node["op"] not in ("Gemm", "MatMul"):
-            return TWICE
-        x, y = (self._scale(one) for one in (self._operand(node, 0), self._result(node)))
-        own = self._operand(node, 1)["quantisation"]["scale"]
-        return AWAY if any((x * one / y).as_integer_ratio()[1] <= 2**32 for one in own) else ONCE
+        return AWAY if node["op"] == "Gemm" else TWICE
 
     def _on_grid(self, raw: bytes, bias: Tensor, steps: list[float]) -> list[tuple[int, float, float]]:
         numbers = struct.unpack(f"<{len(steps)}i", raw)

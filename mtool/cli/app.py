@@ -237,6 +237,9 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
                 given, project = own_project.filled(
                     values,
                     command=command.__name__,
+                    argument=next(
+                        getattr(one, "metavar", "MODEL") for one in context.command.params if one.name == "model"
+                    ),
                     needs_board=needs_board,
                     is_given=lambda name: _is_given(context, name),
                 )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def filled(
-    values: Mapping[str, Any], *, command: str, needs_board: bool, is_given: Callable[[str], bool]
+    values: Mapping[str, Any], *, command: str, argument: str, needs_board: bool, is_given: Callable[[str], bool]
 ) -> "tuple[dict[str, Any], OwnProject | None]":
     """Return a command's values with those of the project that it is run in, and the project.
 
@@ -20,6 +20,7 @@ def filled(
     Args:
         values: the parameters of the command by name.
         command: its name, for messages.
+        argument: what it calls the model or what may stand in its place.
         needs_board: it has no board unless one is given.
         is_given: tells whether a parameter was given on the command line.
 
@@ -35,7 +36,7 @@ def filled(
 
     found = own_project.find()
     if found is None:
-        raise UsageError("missing argument 'MODEL'", hint=f"see: mtool {command} --help")
+        raise UsageError(f"missing argument '{argument}'", hint=f"see: mtool {command} --help")
     found.check_model()
     board = result["board"] if is_given("board") else found.board
     result |= {"model": found.model, "board": board}

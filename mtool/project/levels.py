@@ -7,7 +7,11 @@ from typing import get_args
 from mtool.option_values import Level
 
 
-def levels_of(paths: Iterable[str], model: str) -> dict[str, str]:
-    """Return the compiler's option of each such file, by its path."""
-    options = {f"{model}_{level}.c": f"-{level}" for level in get_args(Level)}
+def levels_of(paths: Iterable[str], model: str, cores: Iterable[str] = ()) -> dict[str, str]:
+    """Return the compiler's option of each such file, by its path.
+
+    `cores` are what names end with in packages for many.
+    """
+    ends = ["", *(f"_{core}" for core in cores)]
+    options = {f"{model}_{level}{end}.c": f"-{level}" for level in get_args(Level) for end in ends}
     return {path: options[name] for path in paths if (name := PurePosixPath(path).name) in options}

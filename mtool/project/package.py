@@ -106,7 +106,7 @@ def package(packed: Packed, form: Format) -> FileTree:
         "architectures": _architectures(packed),
         "date": archives.date(module.seconds),
         "binaries": binaries,
-        "levels": levels_of((name for name in names if name.endswith(".c")), manifest.model),
+        "levels": levels_of(names, manifest.model, [core.name for core in many]),
         "sources": [name for name in names if name.endswith(".c")],
         "headers": [name for name in names if name.endswith(".h")],
         "runtime": [name for name in names if name.endswith(".c") and name.startswith(_RUNTIME)],

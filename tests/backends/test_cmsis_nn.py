@@ -3,6 +3,8 @@
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import models
 import numpy as np
@@ -43,10 +45,26 @@ def test_two_ways_to_round() -> None:
     values = np.array([-3, -1, 0, 1, 3, 1000, -1000])
     half, shift = 1 << 30, 0
     np.testing.assert_array_equal(arithmetic.requantised(values, half, shift), [-1, 0, 0, 1, 2, 500, -500])
-    np.testing.assert_array_equal(arithmetic.rounded_once(values, half, shift), [-1, 0, 0, 1, 2, 500, -500])
-    assert arithmetic.differs_from_once((1 << 30) + 1, -4, 1 << 16)
-    assert not arithmetic.differs_from_once(1 << 30, 0, 1000)
-    assert arithmetic.differs_from_once(1 << 30, 0, 1 << 24), "more than are tried"
+    np.testing.assert_array_equal(arithmetic.rounded_real(values, 0.5), [-2, -1, 0, 1, 2, 500, -500])
+    scale = 0.03125 * (1 + 2**-30)
+    assert arithmetic.differs_from_real(scale, scale, 1 << 16, wide=False)
+    assert not arithmetic.differs_from_real(0.75, 0.75, 1, wide=False)
+    assert arithmetic.differs_from_real(0.3, 0.3, 1 << 24, wide=False), "more than are tried"
+
+
+@pytest.mark.parametrize("kind", ["Gemm", "MatMul"])
+def test_the_product_of_two_scales_is_litert_s(kind: str) -> None:
+    """In float64 of a fully connected layer, in float32 of a batched product."""
+    x, weights, output = (
+        SimpleNamespace(quant=SimpleNamespace(scale=(float(np.float32(scale)),)), is_per_tensor=True)
+        for scale in (0.15, 0.01, 0.1)
+    )
+    operation: Any = SimpleNamespace(kind=kind, operand=[x, weights].__getitem__, output=output)
+    (found,) = arithmetic.product_scales(operation)
+    one, other, below = (np.float32(scale) for scale in (0.15, 0.01, 0.1))
+    exact = float(one) * float(other) / float(below)
+    assert exact != float(one * other) / float(below)
+    assert found == (exact if kind == "Gemm" else float(one * other) / float(below))
 
 
 IMAGE, CHANNELS, WIDE, DEEP = 16, 8, 16, 32

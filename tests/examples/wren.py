@@ -79,6 +79,18 @@ def small_tflite() -> bytes:
     return model(made, ops, ["x"], ["y"])
 
 
+def decimal_tflite() -> bytes:
+    """Return a TFLite model of a dense layer whose scales make sums that are nearly ties."""
+    rng = np.random.default_rng(3)
+    tensors = [
+        T("x", [1, 5], np.int8, 0.15, 9),
+        T("w", [400, 5], np.int8, 0.01, 0, 0, rng.integers(-9, 10, [400, 5])),
+        T("b", [400], np.int32, 0.0015, 0, 0, rng.integers(-50, 50, 400)),
+        T("y", [1, 400], np.int8, 0.1, -8),
+    ]
+    return model(tensors, [Op("FULLY_CONNECTED", ["x", "w", "b"], ["y"], "FullyConnectedOptions", {})], ["x"], ["y"])
+
+
 def simulated(**options: str) -> BackendSpec:
     return spec(simulator=f"{simulator()} {{binary}} {{inputs}} {{outputs}}", **options)
 

@@ -17,7 +17,7 @@ NOT_OPERATORS = {"CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES"}
 
 
 def named(text: str) -> set[str]:
-    return set(re.findall(r"`([A-Za-z0-9_]+)`", text))
+    return set(re.findall(r"`([A-Za-z0-9]\w*(?:-\w+)?)`", text))
 
 
 def test_every_operator_is_read_or_said_not_to_be() -> None:

@@ -471,6 +471,28 @@ def test_ties_of_a_dense_layer_are_rounded_away_from_zero(scale: float, dtype: A
     np.testing.assert_array_equal(found, litert(data, {"x": x}, reference=True)[0])
 
 
+def decimal_cases() -> list[Case]:
+    """Dense layers with scales that people write, whose sums are ties but for float32's error of the scales."""
+    dice, found = np.random.default_rng(3), []
+    for number, (x, w, y) in enumerate(((0.15, 0.01, 0.1), (0.1, 0.01, 0.6), (0.01, 0.15, 0.05), (0.01, 0.3, 0.05))):
+        for dtype in (np.int8, np.uint8, None):  # None: of int8, with a scale each
+            kind, point = dtype or np.int8, 128 if dtype is np.uint8 else 0
+            scales = w if dtype else [w, 0.1, 0.02, 0.5, 0.06, 0.3]
+            tensors = [
+                T("x", [300, 5], kind, x, 9 + point),
+                T("w", [6, 5], kind, scales, point, data=dice.integers(-9, 10, [6, 5]) + point),
+                T("b", [6], np.int32, x * np.asarray(scales), data=dice.integers(-50, 50, 6)),
+                T("y", [300, 6], kind, y, point - 8),
+            ]
+            op = Op("FULLY_CONNECTED", list("xwb"), ["y"], "FullyConnectedOptions", {})
+            found.append(Case(f"{tensors[0].dtype.__name__}{len(np.atleast_1d(scales))}_{number}", op, tensors))
+    return found
+
+
+def test_sums_of_a_dense_layer_are_multiplied_as_float64(tmp_path: Path) -> None:
+    check(decimal_cases(), tmp_path)
+
+
 def test_float32_is_rounded_with_ties_away_from_zero_and_kept_inside(tmp_path: Path) -> None:
     x = np.array([[0.49999997, 0.5, -0.5, 1.5, -2.5, 126.5, 1e9, -1e9, np.inf, -np.inf, -0.49999997, 64.5]], np.float32)
     tensors = [T("x", x.shape), T("y", x.shape, np.int8, 1.0, -3)]
@@ -588,6 +610,10 @@ def test_quotients_norms_and_logarithms(dtype: Any, features: frozenset[str], tm
         ("NEG", np.int8, (0.05, 0), (0.05, 0)),
         ("RELU_0_TO_1", np.int8, (0.05, -20), (0.011, -17)),
         ("RELU_0_TO_1", np.uint8, (0.05, 100), (0.003, 7)),
+        # scales of which it matters that they are multiplied as float32
+        ("LOGISTIC", np.int8, (0.10264597088098526, 0), (1 / 256, -128)),
+        ("TANH", np.int8, (0.01640775240957737, 0), (1 / 127, 0)),
+        ("RSQRT", np.int8, (0.04880848899483681, -128), (0.009668071754276752, -20)),
     ],
 )
 def test_all_numbers_of_8_bits(kind: str, dtype: Any, x: Any, y: Any, tmp_path: Path) -> None:

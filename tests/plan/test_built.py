@@ -100,10 +100,12 @@ def test_every_builder_is_told(board: str, template: str, path: str, line: str) 
     assert described.project is not None and {*described.project.levels.values()} == {"-O3", "-Os"}
 
 
-@pytest.mark.parametrize("form", ["cmake", "zephyr-module"])
-def test_packages_tell_it_too(form: Format) -> None:
+@pytest.mark.parametrize(
+    ("form", "name"), [("cmake", "digits_int8_Os.c"), ("zephyr-module", "plain/digits_int8_Os_plain.c")]
+)
+def test_packages_tell_it_too(form: Format, name: str) -> None:
     compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
-    assert "src/digits_int8_Os.c PROPERTIES COMPILE_OPTIONS" in compiled.package(form).text("CMakeLists.txt")
+    assert f"src/{name} PROPERTIES COMPILE_OPTIONS" in compiled.package(form).text("CMakeLists.txt")
 
 
 @pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")

@@ -60,9 +60,12 @@ def scales_of(operation: Operation, channels: int) -> list[float]:
 
 
 def product_scales(operation: Operation) -> list[float]:
-    """Return the scales of a matrix product's sums over its result's; TFLite multiplies two alone in float32."""
+    """Return the scales of a matrix product's sums over its result's; two alone are multiplied as LiteRT does it.
+
+    That is in float64 of FULLY_CONNECTED (Gemm), in float32 of BATCH_MATMUL.
+    """
     x, weights = operation.operand(0), operation.operand(1)
-    if not weights.is_per_tensor:
+    if not weights.is_per_tensor or operation.kind == "Gemm":
         assert weights.quant is not None
         return scales_of(operation, len(weights.quant.scale))
     return [float(np.float32(scale_of(x)) * np.float32(scale_of(weights))) / scale_of(operation.output)]
@@ -105,29 +108,11 @@ def requantised_wide(values: Array, multiplier: int, shift: int) -> Array:
     return exact
 
 
-def rounded_once(values: Array, multiplier: int, shift: int) -> Array:
-    """Return them as LiteRT's fully connected layers have them: rounded once, ties up."""
-    total = 31 - shift
-    exact: Array = (values.astype(np.int64) * multiplier + (1 << (total - 1))) >> total
-    return exact
-
-
 def rounded_real(values: Array, scale: float) -> Array:
-    """Return them as those layers have them of int16, and where a tie can be: times a float64, ties away from zero."""
+    """Return them as LiteRT's fully connected layers have them: times a float64, ties away from zero."""
     steps = values * scale
     exact: Array = np.where(steps < 0, -np.floor(0.5 - steps), np.floor(steps + 0.5)).astype(np.int64)
     return exact
-
-
-def differs_from_once(multiplier: int, shift: int, bound: int) -> bool:
-    """Whether any accumulator up to a bound is another integer if it is rounded twice; True if not known."""
-    if shift > 0 or 31 - shift > 62:
-        return True
-    return _differ(
-        lambda values: requantised(values, multiplier, shift),
-        lambda values: rounded_once(values, multiplier, shift),
-        bound,
-    )
 
 
 def differs_from_real(scale: float, real: float, bound: int, *, wide: bool) -> bool:
@@ -137,11 +122,6 @@ def differs_from_real(scale: float, real: float, bound: int, *, wide: bool) -> b
         return True
     ours = requantised_wide if wide else requantised
     return _differ(lambda values: ours(values, multiplier, shift), lambda values: rounded_real(values, real), bound)
-
-
-def may_tie(scale: float) -> bool:
-    """Whether a sum of 32 bits times a scale may lie in the middle of two whole numbers."""
-    return scale.as_integer_ratio()[1] <= 2**32
 
 
 def _differ(ours: Callable[[Array], Array], other: Callable[[Array], Array], bound: int) -> bool:

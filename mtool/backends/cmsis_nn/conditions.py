@@ -61,11 +61,8 @@ def _product_differs(operation: Operation) -> bool:
     real = [arithmetic.scale_of(x) * one / arithmetic.scale_of(output) for one in weights.quant.scale]
     if len(scales) == 1:
         bounds = bounds.max(keepdims=True)
-    if wide or any(map(arithmetic.may_tie, real)):
-        pairs = zip(scales, real, map(int, bounds), strict=True)
-        return any(arithmetic.differs_from_real(*pair, wide=wide) for pair in pairs)
-    fixed = zip(map(fixed_multiplier, scales), map(int, bounds), strict=True)
-    return any(arithmetic.differs_from_once(*by, bound) for by, bound in fixed)
+    pairs = zip(scales, real, map(int, bounds), strict=True)
+    return any(arithmetic.differs_from_real(*pair, wide=wide) for pair in pairs)
 
 
 def _steps_of_short_multipliers(operation: Operation) -> int:

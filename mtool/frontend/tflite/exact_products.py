@@ -1,7 +1,7 @@
 """Sums of products in the integer arithmetic of TFLite's reference kernels: convolutions, dense layers, matrices.
 
 They are a convolution of integers with a scale of 1, whose results are whole numbers, and a Rescale. Requantisation
-rounds twice, as gemmlowp does, but for FULLY_CONNECTED.
+rounds twice, as gemmlowp does, but for FULLY_CONNECTED, whose sums are multiplied by a float64 and rounded once.
 """
 
 import math
@@ -12,14 +12,17 @@ import onnx
 
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.tflite import kernels
+from mtool.frontend.tflite.fixed_point import limits
 from mtool.frontend.tflite.rescaling import (
     EIGHT_BITS,
     eight_bits,
     rescale,
+    rescale_by,
     rescale_long,
     rescale_real,
     unscaled,
 )
+from mtool.frontend.tflite.single_rounding import Reach, single_rounding
 from mtool.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
 from mtool.lowerings.conv_transpose import Phases
@@ -148,9 +151,15 @@ def _interleave(t: Translation, phases: Phases, made: str) -> None:
     t.put(image)
 
 
-def _may_tie(scale: float) -> bool:
-    """Whether a sum of 32 bits times a scale may lie in the middle of two whole numbers."""
-    return scale.as_integer_ratio()[1] <= 2**32
+def _rounding_once(t: Translation, scales: Array) -> tuple[Array, Array] | None:
+    """Return multipliers and shifts for the sums of a dense layer of 8 bits, if it has them."""
+    x, w, out = t.tensor(0), t.tensor(1), t.result()
+    weights = t.known(1, "weights").astype(np.int16) - w.zero_point.reshape(-1, 1)
+    bias = t.known(2, "bias").reshape(-1) if t.has(2) else np.zeros(len(weights), np.int64)
+    kind = np.iinfo(x.dtype)
+    reach = Reach.of(weights, bias, kind.min - x.zero, kind.max - x.zero)
+    low, high = (bound - out.zero for bound in limits(out, t.op.option("FusedActivationFunction")))
+    return single_rounding(scales, reach.of_all if scales.size == 1 else reach, low, max(low, high))
 
 
 def _fully_connected(t: Translation) -> None:
@@ -169,15 +178,13 @@ def _fully_connected(t: Translation) -> None:
     x, w, out = t.tensor(0), t.tensor(1), t.result()
     filters = _unscaled_weights(t, 1, lambda data: data, 0)
     sums = t.node("Gemm", [unscaled(t, flat, x), filters, *_unscaled_bias(t, 2, channels)], transB=1)
-    if w.scale.size == 1:  # the product of the scales is one of float32 here
-        scales = np.asarray([float(x.scale[0] * w.scale[0]) / float(out.scale[0])])
+    scales, found = x.scale.astype(np.float64) * w.scale.astype(np.float64) / float(out.scale[0]), None
+    if x.dtype != np.int16:
+        found = _rounding_once(t, scales)
+    if found is None:
+        made = rescale_real(t, sums, scales, out, axis=1, activation=t.op.option("FusedActivationFunction"))
     else:
-        scales = _scales(t, 0, 1)
-    products = x.scale.astype(np.float64) * w.scale.astype(np.float64) / float(out.scale[0])
-    if x.dtype == np.int16 or any(_may_tie(float(product)) for product in products):
-        made = rescale_real(t, sums, products, out, axis=1, activation=t.op.option("FusedActivationFunction"))
-    else:
-        made = rescale(t, sums, scales, out, axis=1, twice=False)
+        made = rescale_by(t, sums, *found, out, axis=1, twice=False)
     if t.op.option("KeepNumDims") and len(shape) != 2:
         made = t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
     t.put(made)

@@ -102,16 +102,6 @@ def _absolute(t: Translation, x: Array) -> Array:
     return _clamped(t, rescaled(np.abs(x), _ratio(t)))
 
 
-def _real(function: Callable[[Array], Array]) -> Callable[[Translation, Array], Array]:
-    """A function of real numbers, its results rounded with ties away from zero."""
-
-    def results(t: Translation, x: Array) -> Array:
-        steps = function(x * np.float64(t.tensor(0).scale[0])) / np.float64(t.result().scale[0])
-        return _clamped(t, (np.sign(steps) * np.floor(np.abs(steps) + 0.5)).astype(np.int64))
-
-    return results
-
-
 def _single(function: Callable[[Array], Array]) -> Callable[[Translation, Array], Array]:
     """A function of real numbers in float32, its results rounded with ties away from zero (LUTPopulate)."""
 
@@ -122,6 +112,13 @@ def _single(function: Callable[[Array], Array]) -> Callable[[Translation, Array]
         return _clamped(t, (np.sign(bounds) * np.floor(np.abs(bounds) + 0.5)).astype(np.int64))
 
     return results
+
+
+def _sigmoid(x: Array) -> Array:
+    """Each of its steps is one of float32."""
+    one, power = np.float32(1), np.exp(np.minimum(-x, 88.0)).astype(np.float32)
+    made: Array = one / (one + power)
+    return made
 
 
 def _of_floats(function: Callable[[Array], Array]) -> Translate:
@@ -163,7 +160,8 @@ def _inverse_root(t: Translation) -> None:
         raise Unsupported(f"it is of {out.dtype}, which LiteRT does not have")
 
     def results(t: Translation, numbers: Array) -> Array:
-        (by,), (shift,) = multipliers(np.asarray([1 / (math.sqrt(x.scale[0]) * float(out.scale[0]))]))
+        scale = 1 / float(np.sqrt(x.scale[0]) * out.scale[0])  # the product is one of float32
+        (by,), (shift,) = multipliers(np.asarray([scale]))
         made = []
         for number in numbers.tolist():
             if number <= 0:
@@ -202,8 +200,8 @@ TRANSLATIONS: dict[str, Translate] = {
     "NEG": _by_table(_negative),
     "LEAKY_RELU": narrow_or(_wide_leaky_relu, _by_table(_leaky_relu)),
     "ABS": narrow_or(_wide_absolute, _by_table(_absolute)),
-    "LOGISTIC": narrow_or(exact_wide.logistic, _by_table(_real(lambda x: 1 / (1 + np.exp(-x))))),
-    "TANH": narrow_or(exact_wide.tanh, _by_table(_real(np.tanh))),
+    "LOGISTIC": narrow_or(exact_wide.logistic, _by_table(_single(_sigmoid))),
+    "TANH": narrow_or(exact_wide.tanh, _by_table(_single(np.tanh))),
     "ELU": _by_table(_single(lambda x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x))),
     "EXP": _of_floats(lambda x: np.exp(np.minimum(x, 88.0))),
     "LOG": _logarithm,

@@ -1,4 +1,4 @@
-/* The commands of EEMBC's runner for MLPerf Tiny, as a device under test answers them. model.c is what they act on. */
+/* The commands of EEMBC's runner for MLPerf Tiny, as a device under test answers them. submitter.c is what they act on. */
 #ifndef RUNNER_H
 #define RUNNER_H
 
@@ -16,7 +16,7 @@ void runner_print(const char *text);
 void runner_print_number(int32_t number);
 void runner_print_decimal(float number); /* with three digits behind the point */
 
-/* In model.c. */
+/* In submitter.c. */
 extern const char model_id[];       /* the benchmark: kws01, ic01, vww01, ad01 */
 extern const char model_vendor[];   /* stands in the answer to `name` */
 extern uint8_t *const model_buffer; /* what `db load` fills */
