@@ -180,7 +180,7 @@ def count(source: Path) -> Estimate:
             "-serial",
             "null",
         ]
-        semihosting = ["-semihosting-config", "enable=on,target=native"]
+        semihosting = ["-serial", "null", "-semihosting-config", "enable=on,target=native"]
         subprocess.run([*machine, *semihosting, *arguments, "-kernel", str(elf)], check=True, timeout=600)
         executed = execution.read(out, listing, "one_inference")
         able = [core for core in cores() if core.cpu == clock.cpu]

@@ -48,6 +48,15 @@ def clocks(names: Sequence[str], target: Board) -> list[Clock]:
     return found
 
 
+def hertz(clock: str) -> int:
+    """Return the hertz of a frequency ("120MHz") or of a board's clock.
+
+    Raises:
+        BoardError: it is neither.
+    """
+    return _frequency(clock) or boards.get(clock).clock_hz
+
+
 def _frequency(text: str) -> int:
     """Return the hertz of "120MHz", "64e6" or "1.2 GHz"; 0: it is none."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d)?)\s*([kmg]?)(?:hz)?", text.strip(), re.IGNORECASE)

@@ -62,6 +62,9 @@ class Core(_Record):
         address_stall: cycles by which an address waits for the instruction before it.
         float_stall: cycles by which the next instruction waits for a floating-point result.
         units: how many of each execution unit there are.
+        per_instruction: cycles of an instruction, at least and at most, as this table gives them for the int8 models of
+            MLPerf Tiny in memory without wait states; empty: not counted.
+        schedules_error: how far the instructions that the schedules estimate for those models are off at most.
         groups: costs by group of instructions; a group that is not named has the default.
     """
 
@@ -78,6 +81,8 @@ class Core(_Record):
     address_stall: int = 0
     float_stall: int = 0
     units: dict[str, int] = {}
+    per_instruction: tuple[()] | tuple[float, float] = ()
+    schedules_error: float = 0.05
     groups: dict[str, Cost]
 
     def cost(self, group: str) -> Cost:
