@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-tune aot-table sizes schedules commands golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-tune aot-table sizes schedules commands reference docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -52,6 +52,16 @@ schedules:      ## every schedule and its knobs: docs/schedules.md
 commands:       ## every command and its options: docs/commands.md
 	scripts/setup --dev
 	.venv/bin/python scripts/commands.py
+
+reference:      ## the pages that are written from the code: docs/errors.md, docs/python.md, docs/files.md
+	scripts/setup --dev
+	.venv/bin/python scripts/errors.py
+	.venv/bin/python scripts/python_api.py
+	.venv/bin/python scripts/formats.py
+
+docs:           ## the documentation as a site that reads without a network: build/site/index.html
+	scripts/setup --dev
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev

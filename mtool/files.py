@@ -60,7 +60,9 @@ def append_line(path: Path, line: bytes) -> None:
             is_plain = stat.S_ISREG(os.fstat(handle).st_mode)
             size = file.seek(0, os.SEEK_END) if is_plain else 0
             is_cut = size > 0 and system.read_at(handle, 1, size - 1) != b"\n"
-            file.write((b"\n" if is_cut else b"") + line + b"\n")
+            left = memoryview((b"\n" if is_cut else b"") + line + b"\n")
+            while left:  # a disk that becomes full takes a part, and refuses the rest
+                left = left[file.write(left) :]
             if is_plain:
                 os.fsync(handle)
 
@@ -119,7 +121,7 @@ def check_folder(folder: Path) -> None:
         if not there.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not os.access(there, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            raise _refusal(there)
 
 
 @contextmanager
@@ -171,7 +173,14 @@ def _check_replaceable(target: Path) -> None:
     if target.is_dir() and not target.is_symlink():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if target.is_file() and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        raise _refusal(target)
+
+
+def _refusal(path: Path) -> OSError:
+    """Return why a path may not be written to: os.access doesn't say."""
+    is_read_only = hasattr(os, "statvfs") and os.statvfs(path).f_flag & os.ST_RDONLY
+    code = errno.EROFS if is_read_only else errno.EACCES
+    return OSError(code, os.strerror(code))
 
 
 def _beside(target: Path) -> Path:

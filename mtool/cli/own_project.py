@@ -28,6 +28,8 @@ def filled(
         UsageError: no model is given, and the working folder lies in no project; or a board is missing.
     """
     result = dict(values)
+    if result.get("list_options"):  # of a template, whatever the model is
+        return result, None
     if result["model"] is not None:
         if needs_board and not result["board"]:
             raise UsageError("missing option '--board' / '-b'", hint=f"see: mtool {command} --help")

@@ -10,6 +10,8 @@ from mtool.kernels.scaling import are_whole
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.lowerings.lowering import Dequantised, Lowering
 
+INTEGER = 1e-5  # steps: what float64 leaves of an int32 times its scale, divided by it
+
 
 def epilogue_of(
     ctx: Lowering,
@@ -47,11 +49,10 @@ def epilogue_of(
         reach = _reach(sums, low - zero_point, high - zero_point)
     else:
         reach = sums.magnitude * max(high - zero_point, zero_point - low)
-    exact = np.abs(bias) / (np.float64(x_scale) * w_scale.astype(np.float64))
-    if kind.size == 1 and (reach + exact).max(initial=0) > 2**31:
+    if kind.size == 1 and (reach + np.abs(_in_steps(bias, x_scale, w_scale))).max(initial=0) > 2**31:
         w_scale = _without_dead_scales(w_scale, sums)
     scale = (x_scale * w_scale).astype(np.float32)
-    exact = bias / (np.float64(x_scale) * w_scale.astype(np.float64))
+    exact = _in_steps(bias, x_scale, w_scale)
     steps = np.rint(exact)
     fits = kind.size > 1 or (reach + np.abs(steps)).max(initial=0) <= 2**31
     apart = not (fits and are_whole(exact))
@@ -90,6 +91,18 @@ def _of_floats_and_integers(
     if bias is not None and bias.any():
         made = call("add", made, each(bias.astype(np.float32), "float_bias"))
     return WeightedSum(expr=made), inputs
+
+
+def _in_steps(bias: Array, x_scale: Array, w_scale: Array) -> Array:
+    """Return biases in steps of the accumulator, float64 [N].
+
+    An int32 bias has the scales' product in float32, which is up to 2^-24 off: that is a step where there are 2^24. It
+    is those integers. Another may have been rounded to steps of the exact product.
+    """
+    exact: Array = bias / (np.float64(x_scale) * w_scale.astype(np.float64))
+    product = (x_scale * w_scale).astype(np.float32).astype(np.float64)
+    own = np.divide(bias, product, out=exact.copy(), where=product > 0)  # 0: of scales beyond float32
+    return np.where(np.abs(own - np.rint(own)) <= INTEGER, own, exact)
 
 
 def _is_uniform(data: Array) -> bool:

@@ -57,14 +57,14 @@ class Listener:
     def flush(self) -> Iterator[Heard]:
         """Yield what has arrived and is not complete, once nothing more comes: the prompt of a shell, half a frame."""
         piece, self._pending = self._pending, b""
-        yield from _lines(piece) if _is_text(piece) else _bytes(piece)
+        yield from _unframed(piece)
 
     def _piece(self, piece: bytes) -> Iterator[Heard]:
         frame = decode(piece) if piece else None
         if frame is not None:
             yield from self._frame(frame)
-        elif piece:
-            yield from _lines(piece) if _is_text(piece) else _bytes(piece)
+        else:
+            yield from _unframed(piece)
 
     def _frame(self, frame: Frame) -> Iterator[Heard]:
         if frame.type == Message.MT_LOG:
@@ -99,6 +99,15 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return all(char.isprintable() or char in "\r\n\t\x1b\b" for char in text)
+
+
+def _unframed(data: bytes) -> Iterator[Heard]:
+    """Yield the lines of text that data begin with, and the rest as text or as bytes."""
+    *lines, rest = data.split(b"\n")
+    count = next((at for at, line in enumerate(lines) if not _is_text(line)), len(lines))
+    rest = b"\n".join([*lines[count:], rest])
+    yield from _lines(b"".join(line + b"\n" for line in lines[:count]))
+    yield from _lines(rest) if _is_text(rest) else _bytes(rest)
 
 
 def _lines(data: bytes) -> Iterator[Heard]:

@@ -43,6 +43,7 @@ class Limits:
         last: the figures of the last time that they were recorded, likewise.
         records: figures are written down, and not compared with the last ones.
         seen: the figures of this time.
+        others: the other boards that limits.toml has limits for.
     """
 
     folder: Path
@@ -51,6 +52,7 @@ class Limits:
     last: Mapping[str, float]
     records: bool = False
     seen: dict[str, float] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
     def check(self, cost: Cost) -> None:
         """Hold what an inference costs against the limits.
@@ -67,6 +69,12 @@ class Limits:
             MismatchError: it is below its limit, or worse than the last one by more than is allowed.
         """
         self._check({"accuracy": accuracy})
+
+    def unlimited(self) -> str | None:
+        """Return a line that says so, where limits.toml has limits for other boards alone: its name may be misspelt."""
+        if self.given or not self.others:
+            return None
+        return f"{LIMITS} has no limits for {self.board}; it has them for {', '.join(self.others)}"
 
     def _check(self, figures: Mapping[str, float]) -> None:
         self.seen.update(figures)
@@ -101,7 +109,9 @@ def load(folder: Path, board: str, *, records: bool = False) -> Limits:
     Raises:
         UsageError: a file can't be read, or says what it can't.
     """
-    return Limits(folder, board, _limits(folder / LIMITS, board), _figures(folder / FIGURES).get(board, {}), records)
+    given, last = _limits(folder / LIMITS, board), _figures(folder / FIGURES)
+    others = tuple(name for name in given if name != board)
+    return Limits(folder, board, given.get(board, {}), last.get(board, {}), records, others=others)
 
 
 def record(limits: Limits) -> Path:
@@ -117,7 +127,7 @@ def record(limits: Limits) -> Path:
     return path
 
 
-def _limits(path: Path, board: str) -> dict[str, float]:
+def _limits(path: Path, board: str) -> dict[str, dict[str, float]]:
     if not path.is_file():
         return {}
     try:
@@ -139,7 +149,7 @@ def _limits(path: Path, board: str) -> dict[str, float]:
                 )
             if not _is_limit(value):
                 raise UsageError(f"{path}: {key} of [{name}] is no number of 0 or more", details=[f"found {value!r}"])
-    return dict(read.get(board, {}))
+    return read
 
 
 def _figures(path: Path) -> dict[str, dict[str, float]]:

@@ -77,6 +77,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         change = "" if not last else f"   {100 * (value - last) / last:+.2f}%"
         shown = f"{value:.4f}" if name == "accuracy" else f"{value:,.0f}"
         terminalreporter.write_line(f"{name:<14} {shown:>14}{change}")
+    if unlimited := limits.unlimited():
+        terminalreporter.write_line(unlimited, yellow=True)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -44,6 +44,18 @@ def test_text_frames_and_noise_are_told_apart() -> None:
     assert [kind for kind, _ in heard(b"\xff" * 10_000)] == ["bytes"]
 
 
+def test_lines_before_noise_are_text() -> None:
+    stream = b"\0booting\r\n\nready\r\n\xff\x80\n\0"
+    whole = heard(stream)
+    assert whole == [
+        ("text", "booting"),
+        ("text", ""),
+        ("text", "ready"),
+        ("bytes", "3 B that are no frame and no text: ff 80 0a"),
+    ]
+    assert heard(stream[:-1]) == whole, "nor when nothing more comes"
+
+
 @pytest.fixture
 def line() -> Iterator[tuple[int, str]]:
     device, port = os.openpty()

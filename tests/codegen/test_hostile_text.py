@@ -253,6 +253,7 @@ def test_the_manifest_says_which_of_its_text_is_the_models() -> None:
         *("model", "model_hash", "constants", "symbols", "functions", "graph", "template", "build_hash", "options"),
         *("firmware", "memory", "io", "interface_api", "operators_api", "executor", "builder", "transport", "moves"),
         *("calls", "dims", "symbol", "reshapes", "backend", "region", "levels"),
+        "program",  # a folder of the user's
     }
     schema = Manifest.model_json_schema()
     for title, record in schema["$defs"].items():

@@ -1,19 +1,52 @@
-"""What the documentation names is there: files, links, commands and their options."""
+"""What the documentation names is there: files, links, functions, commands with their options, boards, keys."""
 
+import ast
+import functools
+import inspect
 import pydoc
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
+import pages
 import pytest
+import yaml
+from typer.core import TyperCommand
+from typer.exceptions import TyperException
 
+from mtool import boards, ops, project
 from mtool.cli import app
 
-ROOT = Path(__file__).parents[2]
-EXAMPLES = [ROOT / "examples" / name / "README.md" for name in ("accelerator", "digits", "own_kernel")]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES]
+ROOT = pages.ROOT
 TOP = {path.name for path in ROOT.iterdir()}
+NOT_MODULES = ("mtool.json", "mtool.toml", "mtool.yml", "mtool.operators")  # files, and a group of entry points
+SCHEDULES = {"SCHEDULE", *(schedule.name for kernel in ops.KERNELS.values() for schedule in kernel.schedules)}
+A_BOARD_OF_YOURS = re.compile(
+    r"B|BOARD|NAME|my_\w+|simulated_\w+|zephyr:\S+|cortex-m\w+"
+)  # what stands for a board, or a core of a rack
 
-per_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+def name_of(page: Path) -> str:
+    """Return a page's path in the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+per_page = pytest.mark.parametrize("page", pages.PAGES, ids=name_of)
+command_of = functools.cache(app.command_of)
+
+
+def arguments_of(command: pages.Command) -> list[str]:
+    """Return the words of a command line without the command's name."""
+    words = list(command.words)
+    words.remove(command.name)
+    return words
+
+
+def parse(command: pages.Command) -> dict[str, Any]:
+    """Return what the command line's own parser makes of a command of a page."""
+    known: TyperCommand = command_of(command.name)
+    return known.make_context(command.name, arguments_of(command)).params
 
 
 @per_page
@@ -31,18 +64,73 @@ def test_files_that_are_named_are_there(page: Path) -> None:
 
 @per_page
 def test_functions_and_modules_that_are_named_are_there(page: Path) -> None:
-    for named in re.findall(r"(?<![\w/])mtool(?:\.\w+)+", page.read_text()):
-        if named not in ("mtool.json", "mtool.toml", "mtool.operators"):  # files, and a group of entry points
+    for named in re.findall(r"(?<![\w/.])mtool(?:\.\w+)+", page.read_text()):
+        if named not in NOT_MODULES and not named.endswith(".pack"):
             assert pydoc.locate(named) is not None, named
 
 
+@pytest.mark.parametrize("page", [page for page in pages.PAGES if page.name != "errors.md"], ids=name_of)
+def test_each_command_of_a_block_is_one_that_can_be_typed(page: Path) -> None:
+    for command in pages.commands(page.read_text()):
+        assert command.name in app.COMMANDS, command.line
+        try:
+            values = parse(command)
+        except TyperException as wrong:
+            pytest.fail(f"{command.line}: {wrong.format_message()}")
+        for asked in values.get("schedule") or ():
+            assert re.split("[=:]", str(asked))[1] in SCHEDULES, command.line
+        named = values.get("board") or []
+        known = boards.load_all()
+        for board in [named] if isinstance(named, str) else named:
+            assert A_BOARD_OF_YOURS.fullmatch(board) or board in known, f"{command.line}: {board}"
+            if board in known and command.name != "new":
+                template = str(values.get("template") or next(iter(known[board].templates)))
+                given = {str(one).partition("=")[0] for one in values.get("option") or ()}
+                if given and (ROOT / "project_templates" / template).is_dir() and template != ".":
+                    assert given <= set(project.load(template).options), command.line
+
+
 @per_page
-def test_commands_are_as_written(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for line in re.findall(r"(?:^    |`)(?:\$ )?mtool ([^`\n]+)", page.read_text(), re.MULTILINE):
-        name, *arguments = line.split("#")[0].split()
-        if name.startswith("-") or not name.islower():
+def test_each_command_of_a_sentence_is_one_of_ours_with_its_options(page: Path) -> None:
+    for command in pages.mentioned(page.read_text()):
+        if command.name in ("", "COMMAND"):  # `mtool --version`
             continue
-        assert app.invoke([name, "--help"]) == 0, line
-        shown = capsys.readouterr().out
-        for option in re.findall(r"--[a-z-]+", " ".join(arguments)):
-            assert option in shown, f"mtool {line}: {option}"
+        assert command.name in app.COMMANDS, command.line
+        options = {option for parameter in command_of(command.name).params for option in parameter.opts}
+        for word in arguments_of(command):
+            option = word.partition("=")[0]
+            assert not option.startswith("-") or option in {*options, "-vv", "--", "--help"}, (
+                f"{command.line}: {option}"
+            )
+
+
+@per_page
+def test_each_python_block_calls_what_is_there(page: Path) -> None:
+    for block in pages.blocks(page.read_text(), "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.Call) and (name := ast.unparse(node.func)).startswith("mtool."):
+                called = pydoc.locate(name)
+                assert called is not None, name
+                given = [None] * len(node.args), {key.arg or "": None for key in node.keywords}
+                inspect.signature(called).bind(*given[0], **given[1])  # type: ignore[arg-type]
+
+
+@per_page
+def test_each_block_of_toml_and_yaml_can_be_read(page: Path) -> None:
+    text = page.read_text()
+    for block in pages.blocks(text, "toml"):
+        tomllib.loads(block)
+    for block in pages.blocks(text, "yaml"):
+        yaml.safe_load(block)
+
+
+def test_each_extra_that_a_page_names_is_one_of_the_package_and_all_are_told() -> None:
+    project_table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project_table["optional-dependencies"])
+    for page in pages.PAGES:
+        for package, named in re.findall(r"pip install (?:-\S+ )?'?([\w-]+)\[([\w,-]+)\]", page.read_text()):
+            assert package == project_table["name"] and set(named.split(",")) <= extras, (
+                f"{page.name}: {package}[{named}]"
+            )
+    table = (ROOT / "docs" / "install.md").read_text()
+    assert {extra for extra in extras if f"| `{extra}` |" in table} == extras - {"dev", "exported"}

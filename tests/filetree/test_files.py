@@ -4,6 +4,7 @@ import os
 import resource
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -103,3 +104,16 @@ def test_a_file_that_does_not_fit_leaves_the_old_one(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "ulimit -f" in caught.value.hint
     assert path.read_bytes() == b"old" and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_read_only_file_system_is_no_matter_of_permissions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.write_text("old")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UsageError, match="permission denied"):
+        files.check_folder(tmp_path / "new")
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    for check, path in ((files.check_folder, tmp_path / "new"), (files.check_writable, file)):
+        with pytest.raises(UsageError, match="read-only file system") as refused:
+            check(path)
+        assert refused.value.hint == "the file system is read-only: choose another folder"

@@ -44,6 +44,9 @@ def test_a_project_is_tested(
     assert failed.returncode == 1 and "2 failed, 1 passed" in failed.stdout
     assert "expected at most 10 (limits.toml)" in failed.stdout and "expected at least 0.8" in failed.stdout
     assert "Traceback" not in failed.stdout and "def test" not in failed.stdout
+    (project / "limits.toml").write_text("[hots]\nflash_bytes = 10\n")
+    passed = run(project, "pytest", "-p", "mtool.testing.plugin", "--mtool-board=host", "-q", "tests")
+    assert "limits.toml has no limits for host; it has them for hots" in passed.stdout
 
 
 def test_the_exit_code_is_that_of_what_failed() -> None:

@@ -145,3 +145,17 @@ def test_the_fastest_right_candidate_of_the_exact_target_and_setup_is_known() ->
 def test_the_last_plan_of_a_model_counts() -> None:
     read = tuning_log.Log.of([whole({"k": "first"}), whole({"k": "last"})])
     assert Known.of(read, TARGET, SETUP).whole == {HASH: {"k": "last"}}
+
+
+def test_a_record_of_which_the_disk_takes_a_part_is_refused(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    path, limits = tmp_path / "tuning.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    tuning_log.append(path, measurement())
+    size = path.stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limits[1]))  # as a full disk does, in the middle of a line
+    try:
+        with pytest.raises(UsageError, match=r"tuning\.jsonl can't be written"):
+            tuning_log.append(path, measurement())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.stat().st_size == size + 100

@@ -33,6 +33,8 @@ def zephyr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "VERSION": "VERSION_MAJOR = 4\nVERSION_MINOR = 1\nPATCHLEVEL = 0\n",
         "boards/st/nucleo_l4r5zi/board.yml": BOARD_YML,
         "soc/st/stm32/soc.yml": "family:\n- name: stm32\n  socs:\n  - name: stm32l4r5xx\n",
+        "soc/st/stm32/Kconfig": "config SOC_SERIES_STM32L4X\n\tselect HAS_STM32CUBE\n",
+        "modules/Kconfig.stm32": "config HAS_STM32CUBE\n\tbool\n",
         "west.yml": MANIFEST,
         "../modules/hal/stm32/there": "",
         "../modules/hal/cmsis_6/there": "",

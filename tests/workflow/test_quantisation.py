@@ -273,6 +273,6 @@ def test_a_shared_model_runs_bit_for_bit_on_a_board(name: str) -> None:
     assert done.classes is not None and done.classes.right_before is None  # its y0 are the outputs, not labels
     assert done.before.code_bytes and done.after.code_bytes
     assert done.before.fits and done.after.fits
-    assert done.after.constant_bytes < 0.33 * done.before.constant_bytes
+    assert done.after.constant_bytes < 0.35 * done.before.constant_bytes
     assert done.after.arena_bytes < 0.27 * done.before.arena_bytes
     check_it_runs(done, "mps2_an386")

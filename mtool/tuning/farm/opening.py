@@ -102,13 +102,11 @@ def held(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple
 
     Raises:
         BoardError: nothing was named, and not exactly one is attached.
-        FlashError: nothing can flash it with a firmware file, or the tool is missing.
     """
     name = deployment.probe or deployment.port
     place = Place(board, Options(), Path(), deployment, has_build_folder=False)
     devices: tuple[str, ...] = ()
     if place.is_attached:
-        place.runner(next(iter(board.templates), "")).probe_version()
         try:
             found = ports.require(board, ports.Wanted(deployment.port, deployment.probe))
             devices = (found.lock, f"at {found.port}")
@@ -121,3 +119,14 @@ def held(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple
             devices = (ports.Attached(deployment.port, "", deployment.probe, "").lock,)
     label = f"{board.name} {name or f'{number}'} at {platform.node()}"
     return Held(board.name, label, BoardOpener(board, deployment)), devices
+
+
+def check_tool(board: Board, deployment: Deployment) -> None:
+    """Check that something here can flash a board with a firmware file.
+
+    Raises:
+        FlashError: nothing can, or the tool is missing.
+    """
+    place = Place(board, Options(), Path(), deployment, has_build_folder=False)
+    if place.is_attached:
+        place.runner(next(iter(board.templates), "")).probe_version()

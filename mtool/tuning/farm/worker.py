@@ -76,6 +76,8 @@ def work(
     twice = [device for device, count in Counter(devices).items() if count > 1]
     if twice:
         raise UsageError(f"{twice[0]} is the device of two boards")
+    for board, how in held:
+        opening.check_tool(boards.get(board), how)
     with locks.locked(*devices):
         serve(Service(scheduler, Rack([one for one, _ in found], hang_s), builds, tls, name))
 

@@ -1,0 +1,133 @@
+"""Write docs/files.md: the files that mtool reads and writes, with every key of their schemas.
+
+scripts/formats.py
+"""
+
+import dataclasses
+import json
+import re
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import docstrings
+
+from mtool import boards, manifest
+from mtool.configuration import Configuration
+from mtool.project import template
+from mtool.tuned import record
+
+RESULT = Path(__file__).parents[1] / "docs" / "files.md"
+# ruff: noqa: E501 (rows of a table)
+HEAD = """# Files
+
+Written from the schemas (`make reference`); don't edit it. Unknown keys are refused in all of them, with the key that
+was meant.
+
+| file | who writes it | what it is |
+|---|---|---|
+| `model.onnx`, `model.tflite` | you | a model; with it the files that its external data names |
+| `X.npz`, `X.npy` | you | inputs: an array for each input, by its name or `x0`, `x1`…, with a leading axis of samples ([quantise.md](quantise.md#the-data)); with `y0`, `y1`… a golden file ([verify.md](verify.md)) |
+| `mtool.toml` | you | [what holds for a folder](#mtooltoml) and those below it |
+| `boards.yaml`, `my_boards.yaml` | you | [boards](#boardsyaml): [add a board](add-a-board.md) |
+| `template.yaml` | you | [a template](#templateyaml) of your own: [add a template](add-a-template.md) |
+| `mtool.json` | mtool | [what the device half knows](#mtooljson) of a model and its project |
+| `.mtool/files.json` | mtool | the files that mtool wrote into a folder, each with its SHA-256 ([projects.md](projects.md)) |
+| `tuning.jsonl` | mtool | [a tuning log](#tuningjsonl): [tune.md](tune.md) |
+| `report.html` | mtool | a page that needs nothing else: `mtool report` |
+| a backend's device | you | a TOML file: [backends.md](backends.md) |
+| a backend's regions | mtool | JSON: [backends-json.md](backends-json.md) |
+| the wire | mtool | `crt/PROTOCOL.md` of the repository |
+
+**JSON of the commands.** With `--json` stdout has one object: `schema_version`, `command`, and what the command found,
+or `error` ([errors.md](errors.md)).
+"""
+FILES = (
+    (
+        "mtool.toml",
+        """Read from the working folder, or the nearest above it that has one. It may name programs that mtool runs: one that
+another user could have written is refused.""",
+        Configuration,
+    ),
+    ("boards.yaml", "A mapping: a board's name, and its entry.", boards.Board),
+    ("template.yaml", "", template.Template),
+    ("mtool.json", "", manifest.Manifest),
+    (
+        "tuning.jsonl",
+        "One JSON object a line. Lines are only appended; logs of several computers can be put one behind the other.",
+        record.Measurement,
+    ),
+)
+WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", typing.Any: "anything"}
+
+
+def records(of: type) -> list[type]:
+    """Return a record and those that its keys hold, each once, in the order in which a reader meets them."""
+    found = [of]
+    for one in found:
+        inner = [field.annotation for field in one.model_fields.values()] if issubclass(one, BaseModel) else []
+        while inner:
+            kind = inner.pop(0)
+            inner = [*typing.get_args(kind), *inner]
+            if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in found:
+                found.append(kind)
+    return found
+
+
+def rows(of: type) -> list[str]:
+    """Return a row for each key of a record: its name, type, and default."""
+    found: list[tuple[str, str, str]] = []
+    if issubclass(of, BaseModel):
+        for name, field in of.model_fields.items():
+            default = "required" if field.is_required() else shown(field.default)
+            found.append((field.alias or name, kind(field.annotation), default))
+    elif dataclasses.is_dataclass(of):
+        hints = typing.get_type_hints(of)
+        found = [(one.name, kind(hints[one.name]), "") for one in dataclasses.fields(of) if one.name != "file"]
+    return [f"| `{name}` | {what} | {default} |" for name, what, default in found]
+
+
+def shown(default: object) -> str:
+    """Return a default as a file would have it."""
+    plain = list(default) if isinstance(default, tuple | frozenset) else default
+    return "" if plain is None or isinstance(plain, BaseModel) else f"`{json.dumps(plain)}`"
+
+
+def kind(of: typing.Any) -> str:
+    """Return a type in the words of a file: text, a number, a list of something."""
+    origin, inner = typing.get_origin(of), typing.get_args(of)
+    if origin is typing.Annotated:
+        return kind(inner[0])
+    if origin is typing.Literal:
+        return ", ".join(f"`{one}`" for one in inner)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(kind(one) for one in inner if one is not type(None))
+    if origin in (tuple, list, frozenset):
+        several = [kind(one) for one in inner if one is not Ellipsis]
+        return f"list of {several[0]}" if len(several) == 1 or Ellipsis in inner else f"[{', '.join(several)}]"
+    if origin in (dict, Mapping):
+        return f"mapping to {kind(inner[1])}"
+    return WORDS.get(of) or of.__name__
+
+
+def page() -> str:
+    """Return the page."""
+    lines: list[str] = []
+    for name, said, root in FILES:
+        lines += ["", f"## {name}", "", said, ""]
+        for one in records(root):
+            lines += [] if one is root else [f"### {one.__name__} of {name}", ""]
+            lines += [*docstrings.markdown(one), "", "| key | type | default |", "|---|---|---|", *rows(one), ""]
+    text = "\n".join(line.rstrip() for line in lines)
+    return HEAD + re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    RESULT.write_text(page())
+    sys.stdout.write(f"{RESULT}\n")

@@ -1,0 +1,96 @@
+"""Write docs/python.md: every public function and class of mtool, by its signature and docstring.
+
+scripts/python_api.py
+"""
+
+import dataclasses
+import inspect
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import docstrings
+
+import mtool
+from mtool import session, workflow
+
+RESULT = Path(__file__).parents[1] / "docs" / "python.md"
+HEAD = """# Python
+
+Written from the docstrings (`make reference`); don't edit it. The functions do what the commands of those names do,
+raise the classes of [errors](errors.md), and print nothing.
+
+```python
+import mtool
+
+model = mtool.compile("model.onnx", board="mps2_an386")
+with mtool.open(model) as device:
+    outputs = device.run({"input_1": x})
+    print(device.time(number=10, repeat=5))
+```
+
+A project folder that is built already is opened by its name: `mtool.open("build/kws-mps2_an386")`.
+"""
+
+
+def definition(name: str, of: object, level: str) -> list[str]:
+    """Return a function or class: a heading, its signature, its docstring."""
+    assert callable(of)
+    short = name.rpartition(".")[2]
+    return [
+        f"{level} {name}",
+        "",
+        "```py",
+        *docstrings.signature(short, of),
+        "```",
+        "",
+        *docstrings.markdown(of),
+        "",
+    ]
+
+
+def of_class(name: str, of: type) -> list[str]:
+    """Return a class with its public methods and properties."""
+    lines = definition(name, of, "###")
+    for base in of.__mro__[1:]:
+        if dataclasses.is_dataclass(base):
+            lines += [*docstrings.markdown(base), ""]
+    for member, value in vars(of).items():
+        if member.startswith("_"):
+            continue
+        if isinstance(value, property) and inspect.getdoc(value):
+            lines += [f"- `{member}`: {next(docstrings.paragraphs(value))}", ""]
+        elif inspect.isfunction(value):
+            lines += definition(f"{of.__name__}.{member}", value, "####")
+    return lines
+
+
+def page() -> str:
+    """Return the page."""
+    public = {name: getattr(mtool, name) for name in mtool.__all__ if name != "__version__"}
+    functions = {name: one for name, one in public.items() if not isinstance(one, type)}
+    given = {name: one for name, one in public.items() if isinstance(one, type)}
+    used = {name: getattr(workflow, name) for name in workflow.__all__ if name not in public}
+    results = {name: one for name, one in used.items() if isinstance(one, type)}
+    of_session = {name: getattr(session, name) for name in session.__all__}
+    devices = {name: one for name, one in of_session.items() if isinstance(one, type)}
+    lines = ["", "## Functions", ""]
+    for name, one in functions.items():
+        lines += definition(f"mtool.{name}", one, "###")
+    for title, package, classes in (
+        ("What is given to them", "mtool", given),
+        ("The device", "mtool.session", devices),
+        ("What they take and return", "mtool.workflow", results),
+    ):
+        lines += [f"## {title}", ""]
+        for name, one in classes.items():
+            lines += of_class(f"{package}.{name}", one)
+    text = "\n".join(line.rstrip() for line in lines)
+    return HEAD + re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    RESULT.write_text(page())
+    sys.stdout.write(f"{RESULT}\n")
