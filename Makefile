@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench bench-compile bench-farm bench-tune aot-table sizes schedules commands reference docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-tune aot-table sizes schedules commands reference docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -24,6 +24,9 @@ bench:          ## every model on every emulated board, beside what others need:
 bench-compile:  ## what mtool itself takes, from --help to a model of 100 MB: docs/compile-time.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_compile.py
+
+bench-cycles:   ## the estimate of cycles beside published runs; TINY: a checkout of mlcommons/tiny_results_v1.0: docs/cycles.md
+	.venv/bin/python scripts/bench_cycles.py $(TINY)
 
 bench-farm:     ## what a rack of boards gives, and what it survives, with boards that are stood in for: docs/farm.md
 	scripts/setup --dev

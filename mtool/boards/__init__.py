@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mtool import spelling, zephyr
 from mtool.boards.reading import VARIABLE, Broken, board_of, files_of, read, read_files
-from mtool.boards.schema import ROLES, Board, Emulator, FrameworkMemory, Memory, Role, Timer, Usb
+from mtool.boards.schema import ROLES, Board, Cache, Emulator, FrameworkMemory, Memory, Reads, Role, Timer, Usb
 from mtool.errors import BoardError
 
 __all__ = [
@@ -12,9 +12,11 @@ __all__ = [
     "VARIABLE",
     "Board",
     "Broken",
+    "Cache",
     "Emulator",
     "FrameworkMemory",
     "Memory",
+    "Reads",
     "Role",
     "Timer",
     "Usb",

@@ -84,12 +84,52 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Cache(Record):
+    """A cache: how many lines, and how many of them an address may lie in; 0: all."""
+
+    lines: int = Field(gt=0, le=2048)
+    ways: int = Field(default=0, ge=0)
+
+
+class Reads(Record):
+    """How a memory answers that is slower than the core, for estimates of cycles.
+
+    Attributes:
+        source: where the figures come from.
+        wait_states: cycles that a read waits, by the highest clock in MHz that they are enough for; the lowest first.
+        width: bytes of a read.
+        line: bytes of a line in the caches, which is filled by reads as they are needed.
+        code: the cache of instructions.
+        data: that of data; None: one for both.
+        prefetch: the read that follows is begun while the one before it is executed.
+    """
+
+    source: str
+    wait_states: dict[int, int] = Field(min_length=1)
+    width: int = Field(gt=0)
+    line: int = Field(gt=0)
+    code: Cache
+    data: Cache | None = None
+    prefetch: bool = False
+
+    def waits(self, hz: int) -> int:
+        """Return the cycles that a read waits at a clock; above the highest of the table, as there."""
+        return next(
+            (count for mhz, count in self.wait_states.items() if hz <= mhz * 1_000_000),
+            [*self.wait_states.values()][-1],
+        )
+
+
 class Memory(Record):
-    """One memory: its base address, its size in bytes and what lives there."""
+    """One memory: its base address, its size in bytes, what lives there, and how it is read if it lets the core wait.
+
+    A memory without `reads` is taken for one that answers at once.
+    """
 
     base: int
     size: Size
     holds: tuple[Role, ...]
+    reads: Reads | None = Field(default=None, exclude=True)
 
 
 class FrameworkMemory(Record):

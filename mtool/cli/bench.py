@@ -48,15 +48,13 @@ def bench(
     *,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
-    cycles: Annotated[
-        bool, typer.Option("--cycles", help="Estimate the cycles of a Cortex-M4 and M7, from what the emulator runs.")
-    ] = False,
+    cycles: Annotated[bool, typer.Option("--cycles", help="Estimate cycles, from what the emulator runs.")] = False,
     clock: Annotated[
         list[str] | None,
         typer.Option(
             "--clock",
-            metavar="BOARD",
-            help="With --cycles: milliseconds at the clock of this board; may be repeated.",
+            metavar="BOARD|HZ",
+            help="With --cycles: milliseconds on this board, or at this frequency (120MHz); may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -98,6 +96,7 @@ def bench(
         options=options,
         deployment=deployment,
         cycles=cycles,
+        clocks=clocks,
         fill=fill,
     )
     if cost.cycles is None:
@@ -112,7 +111,7 @@ def _first_run(cost: "Cost") -> dict[str, Any]:
 
 
 def _print_cycles(out: Output, cost: "Cost", estimate: "Estimate", clocks: "Sequence[Clock]") -> None:
-    milliseconds = {at.board: at.milliseconds(estimate) for at in clocks}
+    milliseconds = {at.name: estimate.milliseconds(at) for at in clocks}
     out.result({**cost.as_json(), "milliseconds": milliseconds, **_first_run(cost)})
     rows = [*workflow.comparison([cost]), *workflow.cycle_rows(estimate, cost.macs, clocks)]
     out.text(table((cost.model, cost.board), rows))

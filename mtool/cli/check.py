@@ -1,6 +1,9 @@
 """`mtool check`: what a model needs and where it fits, before anything is built."""
 
+import math
 from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from mtool import workflow
 from mtool.cli import parameters
@@ -29,20 +32,31 @@ def check(
     ] = None,
     output_dir: parameters.BuiltDir = None,
     *,
+    clock: Annotated[
+        str,
+        typer.Option(
+            "--clock",
+            metavar="BOARD|HZ",
+            help="Estimate times at this frequency (120MHz) or at this board's.",
+            show_default=False,
+        ),
+    ] = "",
     options: parameters.FitOptions,
 ) -> None:
     """Tell what a model needs and which boards it fits; nothing is built.
 
     Lists its operators, types and sizes, and everything in it that can't be compiled (exit code 3). The model's data,
     its arena, buffers and stack are known; code is estimated, at the upper end, unless the project folder has a build
-    of this model with these options. Ends with exit code 4 if it does not fit a board that was named.
+    of this model with these options. What fits is sorted by the time of an inference, which is estimated from the
+    schedules for integer models on cores that there is a table for (docs/cycles.md). Ends with exit code 4 if it does
+    not fit a board that was named.
     """
     from mtool import boards as known
 
     if board == [_ALL]:
         board = None
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
-    report = workflow.check(model, boards, options, folder=output_dir)
+    report = workflow.check(model, boards, options, folder=output_dir, hz=workflow.hertz(clock) if clock else 0)
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),
@@ -57,10 +71,11 @@ def check(
             _of(fit.flash),
             _of(fit.ram),
             "" if not fit.needs else "measured" if fit.is_built else "estimated",
+            _time(fit),
         ]
-        for fit in report.fits
+        for fit in sorted(report.fits, key=_fastest_first)
     ]
-    out.text(table(("board", "", "flash", "RAM", ""), rows))
+    out.text(table(("board", "", "flash", "RAM", "", "an inference, estimated"), rows))
     if not board:
         out.text("", _verdict(report, named=False))
         return
@@ -79,6 +94,18 @@ def check(
             hint=_hint(report.manifest, lacking[0]),
         )
     out.text("", _verdict(report, named=True))
+
+
+def _fastest_first(fit: "Fit") -> tuple[bool, float]:
+    """Sort what fits before what doesn't, and times that are not known last."""
+    return not fit.fits, fit.time.milliseconds if fit.time else math.inf
+
+
+def _time(fit: "Fit") -> str:
+    if fit.time is None:
+        return "not known"
+    waits = "" if fit.time.flash_is_known else ", and waits for its flash"
+    return f"{fit.time.milliseconds:.3g} ms ± {fit.time.error:.0%}{waits}"
 
 
 def _print_model(out: Output, manifest: "Manifest") -> None:

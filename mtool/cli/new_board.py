@@ -79,6 +79,9 @@ def _start(origin: str) -> dict[str, Any]:
 
     board = boards.get(origin)
     entry: dict[str, Any] = board.model_dump(mode="json", exclude={"name", "status"}, exclude_defaults=True)
+    for name, memory in board.memories.items():
+        if memory.reads is not None:  # which no manifest and no record of a tuning holds
+            entry["memories"][name]["reads"] = memory.reads.model_dump(exclude_defaults=True)
     return entry
 
 

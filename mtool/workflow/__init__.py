@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mtool.plan import Choice
+    from mtool.session.cycles import Clock
     from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of, time_function
-    from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
+    from mtool.workflow.cycles import clocks, cycle_rows, hertz, mix_rows, part_headings, part_rows
     from mtool.workflow.dataset import Pixels
     from mtool.workflow.deployment import Deployment
     from mtool.workflow.execution import Ran, run
@@ -51,6 +52,8 @@ _EXPORTS = {
     "mtool.workflow.cycles": (
         "Clock",
         "clocks",
+        "hertz",
+        "hertz",
         "cycle_rows",
         "mix_rows",
         "part_headings",
@@ -140,6 +143,7 @@ __all__ = [
     "default_tolerance",
     "flash_model",
     "flash_plan",
+    "hertz",
     "mix_rows",
     "open",
     "part_headings",

@@ -112,6 +112,7 @@ def bench(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     cycles: bool = False,
+    clocks: Sequence[counting.Clock] = (),
     fill: str = "random",
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
@@ -128,6 +129,7 @@ def bench(
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
+        clocks: the boards whose flash is looked at for that.
         fill: what the inputs are filled with: "zeros", "ones", "random", or a file (workflow.filling).
 
     Raises:
@@ -146,7 +148,7 @@ def bench(
         model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
     )
     cost = replace(cost, first_run=first)
-    return replace(cost, cycles=counting.estimate(prepared.folder, inputs)) if cycles else cost
+    return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks)) if cycles else cost
 
 
 def kinds_to_measure(model: Model) -> tuple[str, ...]:

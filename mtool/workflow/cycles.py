@@ -1,53 +1,68 @@
 """Tables of estimated cycles: per core, at the clock of real boards, by kind of instruction and by function."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mtool import boards
 from mtool.boards import Board
 from mtool.errors import UsageError
-from mtool.session.cycles import Estimate, Part, cores
+from mtool.session.cycles import Clock, Estimate, Part, cores
 from mtool.workflow.formatting import share
 
 _HZ = 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """A real board, for its clock: `cpu` is its core, one of those that there is an estimate for."""
-
-    board: str
-    cpu: str
-    hz: int
-
-    def milliseconds(self, estimate: Estimate) -> float:
-        """Return how long an inference takes there, in memory without wait states."""
-        return estimate.cycles[self.cpu] / self.hz * 1e3
-
-
 def clocks(names: Sequence[str], target: Board) -> list[Clock]:
-    """Return the clocks of boards.
+    """Return the clocks that estimates are made for.
 
     Args:
-        names: of the boards.
+        names: boards, boards at another frequency than theirs ("nucleo_l4r5zi@80MHz"), and frequencies of `target`'s
+            own core ("120MHz"), in memory that answers at once.
         target: the board that the code is compiled for.
 
     Raises:
         BoardError: there is no such board.
-        UsageError: its core has no table, or can't run code for `target`'s core.
+        UsageError: its core has no table, or can't run code for `target`'s core; its clock is not known.
     """
     able = [core.cpu for core in cores() if target.cpu in core.runs]
     found = []
     for name in names:
-        board = boards.get(name)
+        board_name, _, wanted = name.rpartition("@") if "@" in name else (name, "", "")
+        hz = _frequency(wanted or name)
+        if hz and not wanted:
+            found.append(Clock(f"{hz / _HZ:g} MHz", able[0] if able else target.cpu, hz))
+            continue
+        if wanted and not hz:
+            raise UsageError(f"--clock {name}: {wanted!r} is no frequency", hint="such as 120MHz, 64000000 or 1.2GHz")
+        board = boards.get(board_name)
         if board.cpu not in able:
             raise UsageError(
                 f"--clock {name}: no estimate is made for its core",
                 details=[f"its core is {board.cpu}; estimates of code for {target.cpu}: {', '.join(able)}"],
                 hint="choose a board of such a core: mtool boards",
             )
-        found.append(Clock(name, board.cpu, board.clock_hz))
+        if not (hz or board.clock_hz):
+            raise UsageError(f"--clock {name}: its clock is not known", hint=f"give it: --clock {board_name}@100MHz")
+        memory = board.memory_for("weights")
+        found.append(Clock(name, board.cpu, hz or board.clock_hz, memory.reads if memory else None))
     return found
+
+
+def hertz(clock: str) -> int:
+    """Return the hertz of a frequency ("120MHz") or of a board's clock.
+
+    Raises:
+        BoardError: it is neither.
+    """
+    return _frequency(clock) or boards.get(clock).clock_hz
+
+
+def _frequency(text: str) -> int:
+    """Return the hertz of "120MHz", "64e6" or "1.2 GHz"; 0: it is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d)?)\s*([kmg]?)(?:hz)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        return 0
+    return round(float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2].lower()])
 
 
 def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[str]]:
@@ -59,8 +74,18 @@ def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[
         ratio = f"{cycles / estimate.instructions:.2f} per instruction"
         rows.append([f"{names[cpu]}, estimated", f"{cycles:,} cycles ({each}{ratio})"])
     for clock in at:
-        rows.append([clock.board, f"{clock.milliseconds(estimate):,.2f} ms at {clock.hz / _HZ:g} MHz"])
+        rows.append(
+            [clock.name, f"{estimate.milliseconds(clock):,.2f} ms at {clock.hz / _HZ:g} MHz, {_waits(estimate, clock)}"]
+        )
     return rows
+
+
+def _waits(estimate: Estimate, clock: Clock) -> str:
+    """Return what is known of the flash in words."""
+    if clock.reads is None:
+        return "in memory that answers at once"
+    waits = estimate.waits[clock.name]
+    return f"{share(waits, waits + estimate.cycles[clock.cpu])} of it waiting for the flash ({clock.waits} wait states)"
 
 
 def mix_rows(estimate: Estimate) -> list[list[str]]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
 from mtool.workflow.growth import warn_of_growth
+from mtool.workflow.likely_time import LikelyTime, likely_time
 from mtool.workflow.stages import Model, Options, check_options, default_folder, weights_of
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class Fit:
         ram: the memory with the arena, data or the stack that is the fullest.
         refused: what the board's compiler does not take, whatever the room.
         is_built: the figures are those of a firmware that is built; else some are estimated.
+        time: how long an inference is likely to take; None: not known.
     """
 
     board: str
@@ -43,6 +45,7 @@ class Fit:
     ram: Need | None = None
     refused: tuple[str, ...] = ()
     is_built: bool = False
+    time: LikelyTime | None = None
 
     @property
     def fits(self) -> bool:
@@ -71,6 +74,9 @@ class Fit:
                 for need in self.needs
             ],
             "refused": list(self.refused),
+            "milliseconds": self.time and self.time.milliseconds,
+            "milliseconds_error": self.time and self.time.error,
+            "milliseconds_have_flash": self.time and self.time.flash_is_known,
         }
 
 
@@ -88,6 +94,7 @@ def check(
     options: Options | None = None,
     *,
     folder: Path | None = None,
+    hz: int = 0,
 ) -> Fits:
     """Compile a model for each board, and tell what its firmware needs and whether it fits; builds nothing.
 
@@ -96,6 +103,7 @@ def check(
         boards: the boards; default: all.
         options: how it would be compiled and which template would be used.
         folder: the project folder, of which a build that is up to date is measured; default: build/<model>-<board>.
+        hz: the clock for which times are estimated, in place of the boards' own.
 
     Raises:
         UsageError: the file is missing, the folder is none, or an option names nothing of the model or of the template.
@@ -111,7 +119,8 @@ def check(
     manifests, fits = [], []
     for board, emitted in compile_for(source, asked, chosen):
         manifests.append(emitted.manifest)
-        fits.append(_fit_of_emitted(source, board, chosen, emitted, folder))
+        fit = _fit_of_emitted(source, board, chosen, emitted, folder)
+        fits.append(replace(fit, time=likely_time(emitted, board, hz)))
     warn_of_growth(manifests[0])
     if folder is not None and not any(fit.is_built for fit in fits):
         log.warning("%s holds no build of this model with these options: its code is estimated", folder)

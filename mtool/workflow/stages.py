@@ -110,6 +110,11 @@ class Model:
         if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
             raise UsageError("two models of an archive have the same name", details=[f"there are: {', '.join(taken)}"])
         cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
+        if cores and self.options.backends:
+            raise UsageError(
+                f"--emit {form} without --board is for many cores, and a backend compiles for one",
+                hint="name the board whose core it is for: --board BOARD",
+            )
         variants: dict[Core, Model] = {}
         refused: dict[Core, str] = {}
         for core in cores:

@@ -12,8 +12,9 @@ from onnx import helper
 
 import mtool
 from mtool.backends import BackendSpec
-from mtool.errors import BuildError
+from mtool.errors import BuildError, UsageError
 from mtool.option_values import Format
+from mtool.project import CORES
 from mtool.project.package import FORMATS
 from mtool.workflow import Model, build_model
 from mtool.workflow.stages import Options, write_sources
@@ -49,12 +50,12 @@ void npu_relu(const float *x, float *y)
 """
 
 
-def compiled(folder: Path, **values: str) -> Model:
+def compiled(folder: Path, board: str = "host", **values: str) -> Model:
     nodes = [helper.make_node("Relu", ["x"], ["y"], "the user's relu")]
     onnx.save(model(nodes, {"x": (np.float32, (8,))}, ["y"]), folder / "net.onnx")
     (folder / "npu.py").write_text(BACKEND)
     options = Options(backends=(BackendSpec(str(folder / "npu.py"), options=values),))
-    return mtool.compile(folder / "net.onnx", board="host", options=options)
+    return mtool.compile(folder / "net.onnx", board=board, options=options)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +73,14 @@ def test_a_folder_of_a_backend_stays_whole(form: Format, tmp_path: Path) -> None
     if compiler is None:
         pytest.skip("there is no C compiler")
     folder = tmp_path / "package"
-    write_sources(compiled(tmp_path), folder, form=form)
+    if CORES.get(form):
+        with pytest.raises(UsageError, match="a backend compiles for one"):
+            write_sources(compiled(tmp_path), folder, form=form)
+        assert not folder.exists()
+    write_sources(compiled(tmp_path, board="mps2_an385"), folder, form=form)
     for archive in [*folder.glob("*.tar"), *folder.glob("*.pack")]:
         shutil.unpack_archive(archive, folder, "tar" if archive.suffix == ".tar" else "zip")
-    sources = [path for path in folder.rglob("*.c") if path.name in ("net.c", "net_plain.c", "npu.c")]
+    sources = [path for path in folder.rglob("*.c") if path.name in ("net.c", "npu.c")]
     assert len(sources) == 2
     places = {f"-I{path.parent}" for path in folder.rglob("net.h")}
     subprocess.run([compiler, "-std=c99", "-fsyntax-only", "-Werror", *places, *map(str, sources)], check=True)

@@ -47,9 +47,12 @@ def test_the_estimate_is_of_what_the_timer_counts(tmp_path: Path, capsys: Captur
     assert [part["name"] for part in cycles["operators"]][: len(names)] == names
     assert cycles["instructions"] < cycles["cycles"]["cortex-m4"] < 2 * cycles["instructions"]
     assert 0.5 * cycles["instructions"] < cycles["cycles"]["cortex-m7"] < cycles["cycles"]["cortex-m4"]
-    assert document["milliseconds"] == pytest.approx({"nucleo_l4r5zi": cycles["cycles"]["cortex-m4"] / 120e3})
+    assert document["milliseconds"] == pytest.approx(
+        {"nucleo_l4r5zi": (cycles["cycles"]["cortex-m4"] + cycles["waits"]["nucleo_l4r5zi"]) / 120e3}
+    )
+    assert 0.02 < cycles["waits"]["nucleo_l4r5zi"] / cycles["cycles"]["cortex-m4"] < 0.5
     again = bench(capsys, DIGITS, "-b", "mps2_an386", "--cycles", "-d", "digits")
-    assert again["cycles"] == cycles
+    assert again["cycles"] == {**cycles, "waits": {}}
 
 
 @needs_arm
@@ -59,7 +62,7 @@ def test_the_tables_of_text(capsys: Captured) -> None:
     lines = [line.split() for line in shown.splitlines() if line]
     assert ["one", "inference"] in [line[:2] for line in lines]
     assert "per MAC" in next(line for line in shown.splitlines() if line.startswith("Cortex-M4, estimated"))
-    assert next(line for line in lines if line[0] == "stm32f746g_disco")[2:] == ["ms", "at", "216", "MHz"]
+    assert next(line for line in lines if line[0] == "stm32f746g_disco")[2:6] == ["ms", "at", "216", "MHz,"]
     for heading in ("instructions", "operator", "function"):
         assert heading in [line[0] for line in lines]
     assert "multiply-accumulate" in shown
@@ -89,12 +92,11 @@ def test_cycles_for_an_instruction_are_plausible(model: str, capsys: Captured) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-b", "mps3_an547", "--cycles"], "there is no table for cortex-m55"),
         (["-b", "host", "--cycles"], "there is no table for host"),
         (["-b", "nucleo_l4r5zi", "--cycles"], "it has no emulator to count instructions in"),
         (["-b", "mps2_an386", "--clock", "nucleo_l4r5zi"], "give --cycles too"),
         (["-b", "mps2_an386", "--cycles", "--layers"], "two tables"),
-        (["-b", "mps2_an386", "--cycles", "--clock", "b_u585i_iot02a"], "its core is cortex-m33"),
+        (["-b", "mps2_an386", "--cycles", "--clock", "rpi_pico"], "its core is cortex-m0plus"),
         (["-b", "mps2_an500", "--cycles", "--clock", "nucleo_l4r5zi"], "estimates of code for cortex-m7: cortex-m7"),
     ],
 )

@@ -137,6 +137,44 @@ function calls
     bl loop
     pop {r4, pc}
 
+@ code of Armv6-M, which every Cortex-M runs; the cycles of each are in test_cycles.py
+function small
+    push {r4, lr}
+    ldr r0, [r1]
+    ldrb r0, [r1, #1]
+    str r0, [r3]
+    ldmia r2!, {r0, r4}
+    muls r0, r5
+    uxtb r4, r0
+    bl loop
+    b 1f
+    nop
+1:  pop {r4, pc}
+
+function multiplications_of_an_m3
+    mul r0, r5, r5
+    mla r0, r5, r5, r0
+    smull r0, r4, r5, r5
+    smlal r0, r4, r5, r5
+    udiv r0, r5, r5
+    bx lr
+
+@ 64 words of "flash" read twice, by a loop whose code begins a line of 32 bytes
+.balign 32
+function reads_flash
+    movs r4, #2
+2:  adr r0, data
+    movs r2, #64
+1:  ldr r1, [r0], #4
+    subs r2, #1
+    bne 1b
+    subs r4, #1
+    bne 2b
+    bx lr
+.balign 32
+data:
+    .space 256
+
 @ QEMU takes the halfword that it looks ahead, at the end of a page, for part of the instruction before.
 function crosses_a_page
     b.w 1f

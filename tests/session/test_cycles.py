@@ -3,19 +3,25 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from mtool.errors import BuildError
-from mtool.session.cycles import cores, execution, pipelines
+from mtool import boards, workflow
+from mtool.boards import Cache, Reads
+from mtool.errors import BuildError, UsageError
+from mtool.session.cycles import Clock, cores, execution, flash, pipelines, riscv
 from mtool.session.cycles.cores import group_of, groups
 from mtool.session.cycles.estimate import summarise
-from mtool.session.cycles.listing import Instruction, Listing, decode
+from mtool.session.cycles.instruction import Instruction
+from mtool.session.cycles.listing import Listing
+from mtool.session.cycles.thumb import decode
 
 SNIPPETS = Path(__file__).with_name("snippets.s")
 TOOLCHAIN = "arm-none-eabi-gcc"
-M4, M7 = cores()
+TABLES = {core.cpu: core for core in cores()}
+M4, M7, M55 = (TABLES[f"cortex-{name}"] for name in ("m4", "m7", "m55"))
 MACHINE = ("qemu-system-arm", "-M", "mps2-an386", "-nic", "none", "-display", "none", "-monitor", "none")
 RETURN = 3  # bx lr: 1 + P
 
@@ -61,10 +67,12 @@ def firmware(folder: Path, function: str, end: str = "bkpt 0xab") -> Listing:
     return Listing(elf, TOOLCHAIN)
 
 
-def run(plugin: Path, folder: Path, function: str, counted: str = "") -> tuple[Listing, execution.Executed]:
+def run(
+    plugin: Path, folder: Path, function: str, counted: str = "", flashes: Sequence[str] = ()
+) -> tuple[Listing, execution.Executed]:
     listing = firmware(folder, function)
     out = folder / "counts.txt"
-    arguments = execution.emulator_arguments(plugin, listing, counted or function, out)
+    arguments = execution.emulator_arguments(plugin, listing, counted or function, out, flashes)
     image = [
         "-serial",
         "null",
@@ -86,6 +94,76 @@ def test_cycles_are_those_counted_by_hand(function: str, plugin: Path, tmp_path:
     assert estimate.instructions == instructions + 1
     assert estimate.cycles == {"cortex-m4": cycles + RETURN}
     assert sum(part.cycles["cortex-m4"] for part in estimate.functions) == cycles + RETURN
+
+
+# function: instructions, and cycles by core, with the return. The loop: a move, ten subtractions, ten branches.
+ON_EACH = {
+    "small": (
+        10 + 22,
+        {
+            # push 1 + 2, two loads and a store of 2 each, ldm 1 + 2, two, bl 3, b 2, pop with pc 3 + 2;
+            # the loop: 1 + 10 * 2 + 9 taken, bx 2
+            "cortex-m0plus": 3 + 6 + 3 + 2 + 3 + 2 + 5 + (1 + 20 + 9 + 2),
+            # the second load overlaps; P is 2; pop with pc 1 + 2 + P
+            "cortex-m3": 3 + (2 + 1 + 1) + 3 + 2 + 3 + 3 + 5 + (1 + 20 + 18 + 3),
+            "cortex-m33": 3 + (2 + 1 + 1) + 3 + 2 + 3 + 3 + 5 + (1 + 20 + 18 + 3),
+        },
+    ),
+    "multiplications_of_an_m3": (6, {"cortex-m3": 1 + 2 + 4 + 6 + 7 + 3, "cortex-m33": 4 + 7 + 3}),
+}
+
+
+@needs_arm
+@pytest.mark.parametrize("function", ON_EACH)
+def test_each_core_has_its_own_cycles(function: str, plugin: Path, tmp_path: Path) -> None:
+    instructions, cycles = ON_EACH[function]
+    listing, executed = run(plugin, tmp_path, function)
+    estimate = summarise(executed, listing, [TABLES[cpu] for cpu in cycles], [])
+    assert (estimate.instructions, estimate.cycles) == (instructions, cycles)
+
+
+@needs_arm
+def test_reads_of_the_flash_are_those_that_its_caches_lack(plugin: Path, tmp_path: Path) -> None:
+    board = boards.get("mps2_an386")
+    reads = Reads(
+        source="a test",
+        wait_states={10: 0, 100: 5},
+        width=8,
+        line=32,
+        code=Cache(lines=32),
+        data=Cache(lines=8),
+        prefetch=False,
+    )
+    small = reads.model_copy(update={"data": Cache(lines=7)})
+    clocks = [Clock("fits", "cortex-m4", 100_000_000, reads), Clock("does not", "cortex-m4", 100_000_000, small)]
+    listing, executed = run(plugin, tmp_path, "reads_flash", flashes=flash.arguments(clocks, board))
+    each = [tuple(map(sum, zip(*(block.reads[index] for block in executed.blocks), strict=True))) for index in (0, 1)]
+    assert [data for _, _, data in each] == [32, 64]  # 256 bytes: 32 reads; the oldest of 7 lines is always the next
+    assert sum(each[0][:2]) == 3  # 18 bytes of code
+    estimate = summarise(executed, listing, [M4], [], clocks)
+    assert estimate.waits == {"fits": 5 * (32 + 3), "does not": 5 * (64 + 3)}
+    assert estimate.milliseconds(clocks[0]) == (estimate.cycles["cortex-m4"] + 175) / 100_000
+
+
+def test_wait_states_go_by_the_clock() -> None:
+    reads = boards.get("nucleo_l4r5zi").memories["flash"].reads
+    assert reads is not None
+    assert [reads.waits(mhz * 1_000_000) for mhz in (16, 20, 21, 80, 100, 120)] == [0, 0, 1, 3, 4, 5]
+
+
+def test_clocks_are_boards_and_frequencies() -> None:
+    target = boards.get("mps2_an386")
+    found = workflow.clocks(["nucleo_l4r5zi", "nucleo_l4r5zi@80MHz", "1.2GHz", "64000000"], target)
+    assert [(clock.cpu, clock.hz, clock.waits) for clock in found] == [
+        ("cortex-m4", 120_000_000, 5),
+        ("cortex-m4", 80_000_000, 3),
+        ("cortex-m4", 1_200_000_000, 0),
+        ("cortex-m4", 64_000_000, 0),
+    ]
+    with pytest.raises(UsageError, match="is no frequency"):
+        workflow.clocks(["nucleo_l4r5zi@fast"], target)
+    with pytest.raises(UsageError, match="no estimate is made for its core"):
+        workflow.clocks(["rpi_pico"], target)
 
 
 @needs_arm
@@ -117,7 +195,10 @@ def test_what_does_not_run_once_is_refused(plugin: Path, tmp_path: Path) -> None
 @pytest.mark.skipif(shutil.which("cc") is None, reason="a compiler is not installed")
 @pytest.mark.parametrize(("newer", "version"), [(False, 1), (True, 2)])
 def test_the_plugin_takes_the_version_that_qemu_has(newer: bool, version: int, plugin: Path, tmp_path: Path) -> None:
-    names = "register_vcpu_tb_trans_cb register_vcpu_tb_exec_cb register_atexit_cb tb_n_insns tb_get_insn insn_vaddr"
+    names = (
+        "register_vcpu_tb_trans_cb register_vcpu_tb_exec_cb register_vcpu_mem_cb register_atexit_cb"
+        " tb_n_insns tb_get_insn insn_vaddr insn_size"
+    )
     every = [f"qemu_plugin_{name}" for name in (*names.split(), *(["num_vcpus"] if newer else []))]
     (tmp_path / "qemu.c").write_text(
         "".join(f"int {name}(void);\nint {name}(void) {{ return 0; }}\n" for name in every)
@@ -177,10 +258,58 @@ def test_the_dual_issue_of_an_m7(text: str, cycles: list[int]) -> None:
     assert pipelines.cycles(instructions(text), M7) == cycles
 
 
+@pytest.mark.parametrize(
+    ("text", "bytes_each", "cycles"),
+    [
+        # the two that LLVM's description draws: beats of different units overlap, those of one do not
+        ("vldrb.u8 q0, [r0]; vadd.i8 q1, q0, q2; vmul.i8 q3, q1, q2; vstrb.8 q3, [r1]", 4, [1, 1, 1, 1]),
+        ("vldrw.u32 q0, [r0]; vldrb.u8 q1, [r0]; vadd.i8 q2, q0, q1; vstrb.8 q2, [r1]", 4, [1, 2, 1, 1]),
+        ("vldrb.s8 q0, [r0], #16; vmladava.s8 r2, q0, q1; vldrb.s8 q0, [r1]; vmladava.s8 r4, q0, q1", 4, [1, 1, 1, 1]),
+        ("vmladava.s8 r2, q0, q1; vmladava.s8 r2, q2, q3", 4, [1, 2]),
+        ("vqrdmulh.s32 q0, q0, r1; vadd.i32 q0, q0, q2", 4, [1, 2]),
+        ("vpst; vldrwt.u32 q0, [r0]; le lr, 1000", 4, [1, 1, 0]),
+        ("ldr r0, [r1]; add r0, r0, r2", 4, [1, 2]),
+        ("lsls r0, r1, #2; adds r2, r3, #1", 2, [1, 0]),
+        ("lsls r0, r1, #2; adds r2, r3, r1", 2, [1, 1]),
+    ],
+)
+def test_the_beats_and_pairs_of_an_m55(text: str, bytes_each: int, cycles: list[int]) -> None:
+    lines = [line.split(maxsplit=1) for line in text.split(";")]
+    code = [decode(4 * index, bytes_each, *line, *[""] * (2 - len(line))) for index, line in enumerate(lines)]
+    assert all(instruction.group for instruction in code)
+    assert pipelines.cycles(code, M55) == cycles
+
+
+@pytest.mark.parametrize(
+    ("text", "esp32_c3", "ibex"),
+    [
+        ("lw a5,12(a4);addi a0,a0,1;add a5,a5,a0", [1, 1, 1], [2, 1, 1]),
+        ("lb a5,0(a4);add a5,a5,a0;sb a5,0(a4)", [1, 2, 1], [2, 1, 2]),
+        ("mul a0,a1,a2;mulh a3,a1,a2;div a4,a3,a0", [1, 1, 33], [3, 4, 37]),
+        ("c.mv a0,a1;lui a5,0x10;bnez a5,1000", [1, 1, 1], [1, 1, 1]),
+    ],
+)
+def test_risc_v_in_order(text: str, esp32_c3: list[int], ibex: list[int]) -> None:
+    code = [riscv.decode(4 * index, 4, *line.split()) for index, line in enumerate(text.split(";"))]
+    assert all(instruction.group for instruction in code)
+    assert pipelines.cycles(code, TABLES["rv32imc"]) == esp32_c3
+    assert pipelines.cycles(code, TABLES["rv32imc-two-stage"]) == ibex
+
+
+def test_a_loop_is_timed_after_another_round() -> None:
+    loop = instructions("smlad r0, r8, r6, r0; add r1, r0, r2; b 0")
+    assert pipelines.cycles(loop, M7) == [1, 2, 0]
+    waits = instructions("smlad r0, r1, r6, r3; mul r1, r2, r3; b 0")
+    assert sum(pipelines.cycles(waits, M7)) == 3  # the product that the next round needs comes a cycle late
+
+
 def test_jumps_cost_what_was_not_foreseen() -> None:
     assert pipelines.jump_cycles(M4, count=10, jumps=9) == 18
     assert pipelines.jump_cycles(M7, count=10, jumps=9) == 6
     assert pipelines.jump_cycles(M7, count=10, jumps=10) == 0
+    assert pipelines.jump_cycles(M55, count=10, jumps=9, last="loop_end") == 0
+    assert pipelines.jump_cycles(TABLES["rv32imc-two-stage"], count=10, jumps=9, last="rv_branch") == 18
+    assert pipelines.jump_cycles(TABLES["rv32imc-two-stage"], count=1, jumps=1, last="rv_jump") == 1
 
 
 @pytest.mark.parametrize(
@@ -218,7 +347,7 @@ def test_sources_are_told_from_addresses_and_accumulators() -> None:
 
 
 def test_the_tables_name_groups_and_units_that_are_there() -> None:
-    assert len(group_of()) == sum(len(group.mnemonics.split()) for group in groups().values())
-    for core in (M4, M7):
+    assert len(group_of()) + len(group_of("riscv")) == sum(len(group.mnemonics.split()) for group in groups().values())
+    for core in cores():
         assert set(core.groups) <= set(groups())
         assert {unit for cost in core.groups.values() for unit in cost.uses} <= set(core.units)

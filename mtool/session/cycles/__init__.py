@@ -2,5 +2,6 @@
 
 from mtool.session.cycles.cores import Core, cores
 from mtool.session.cycles.estimate import KINDS, Estimate, Part, cores_for, estimate
+from mtool.session.cycles.flash import Clock
 
-__all__ = ["KINDS", "Core", "Estimate", "Part", "cores", "cores_for", "estimate"]
+__all__ = ["KINDS", "Clock", "Core", "Estimate", "Part", "cores", "cores_for", "estimate"]

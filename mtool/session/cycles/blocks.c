@@ -1,4 +1,4 @@
-/* A QEMU TCG plugin: how often each block of Thumb code ran during an inference, for whom, and where it went from there.
+/* A QEMU TCG plugin: how often each block of code ran during an inference, for whom, and where it went from there.
  *
  *     -plugin blocks.so,begin=HEX,size=HEX,end=HEX,end=HEX,...,out=FILE
  *
@@ -8,7 +8,14 @@
  *     runs STARTED ENDED
  *     call NUMBER ADDRESS                      what the function called, from 1
  *     block CALL FIRST LAST COUNT PLUS2 PLUS4  what ran in a call (0: in the function itself): its first and last
- *                                              instruction, and how often the code 2 and 4 bytes after the last came next
+ *                                              instruction, and how often the code 2 and 4 bytes after the last came next;
+ *                                              then for each flash JUMPED FOLLOWED DATA: reads of the flash that its
+ *                                              caches did not save, of code after a jump, of code that follows what
+ *                                              was read before, and of data
+ *
+ * A flash is given as "flash=BASE:SIZE:WIDTH:CODE_LINES:CODE_WAYS:DATA_LINES:DATA_WAYS:LINE", in hexadecimal: what
+ * memory stands for it, how many bytes it reads at once, its caches' lines (of LINE bytes; data lines 0: one cache for
+ * both). The oldest line goes; a line is filled by reads of WIDTH bytes, as they are needed.
  *
  * How long the last instruction is QEMU does not say reliably: at the end of a page it takes the bytes that it looks ahead
  * for the instruction's own.
@@ -26,6 +33,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_ENDS 32
+#define MAX_FLASHES 8
+#define MAX_LINES 2048
+#define READS_AND_WRITES 3 /* QEMU 7.2 leaves reads out if only they are asked for; nobody writes to flash */
 
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
@@ -37,14 +47,47 @@ extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, void
 extern void qemu_plugin_register_atexit_cb(uint64_t id, void (*call)(uint64_t, void *), void *data);
 extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
+extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
+                                             void (*call)(unsigned int, uint32_t, uint64_t, void *), int flags, int rw,
+                                             void *data);
+extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
 extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 extern int qemu_plugin_num_vcpus(void) __attribute__((weak)); /* since API version 2 */
 
 EXPORT int qemu_plugin_version = 1;
 EXPORT int qemu_plugin_install(uint64_t id, const struct qemu_info *info, int argc, char **argv);
 
+struct line {
+    uint64_t address;
+    uint64_t used; /* when; 0: never */
+    uint32_t filled; /* a bit for each read that it holds */
+};
+
+struct cache {
+    uint64_t lines; /* 0: the other cache has it */
+    uint64_t ways;
+    struct line line[MAX_LINES];
+};
+
+struct flash {
+    uint64_t base;
+    uint64_t size;
+    uint64_t width;
+    uint64_t line;
+    struct cache code;
+    struct cache data;
+    uint64_t fetched; /* the read that code came from last */
+};
+
+struct misses {
+    uint64_t jumped;
+    uint64_t followed;
+    uint64_t data;
+};
+
 /* What a block did during one call. */
 struct tally {
+    struct misses misses[MAX_FLASHES];
     unsigned long call;
     uint64_t count;
     uint64_t after_2;
@@ -55,6 +98,7 @@ struct tally {
 struct block {
     uint64_t first;
     uint64_t last;
+    uint64_t after; /* the end of its last instruction */
     bool inside; /* the function at `begin` */
     bool ends;
     struct tally *newest;
@@ -73,6 +117,9 @@ static bool active;
 static unsigned long calls;
 static unsigned long started;
 static unsigned long ended;
+static struct flash *flashes[MAX_FLASHES];
+static size_t flash_count;
+static uint64_t now;
 
 /* QEMU 9 and newer refuse version 1, older ones version 2; QEMU reads it after the library is loaded. */
 __attribute__((constructor)) static void choose_version(void)
@@ -89,6 +136,69 @@ static void *zeroed(size_t bytes)
         abort();
     }
     return memory;
+}
+
+/* Read what lies at an address through a cache: whether the flash had to be read. */
+static bool misses(const struct flash *flash, struct cache *cache, uint64_t address)
+{
+    uint64_t sets = cache->lines / cache->ways;
+    uint64_t start = address / flash->line;
+    uint32_t part = (uint32_t)1 << (address % flash->line / flash->width);
+    struct line *set = &cache->line[start % sets * cache->ways];
+    struct line *line = set;
+    for (uint64_t way = 0; way < cache->ways; way++) {
+        if (set[way].used != 0 && set[way].address == start) {
+            line = &set[way];
+            break;
+        }
+        if (set[way].used < line->used) {
+            line = &set[way];
+        }
+    }
+    if (line->used == 0 || line->address != start) {
+        line->address = start;
+        line->filled = 0;
+    }
+    line->used = ++now;
+    bool missed = (line->filled & part) == 0;
+    line->filled |= part;
+    return missed;
+}
+
+static bool holds(const struct flash *flash, uint64_t address)
+{
+    return address >= flash->base && address - flash->base < flash->size;
+}
+
+static void fetch(const struct block *block)
+{
+    for (size_t i = 0; i < flash_count; i++) {
+        struct flash *flash = flashes[i];
+        if (!holds(flash, block->first)) {
+            continue;
+        }
+        for (uint64_t read = block->first / flash->width; read * flash->width < block->after; read++) {
+            if (misses(flash, &flash->code, read * flash->width)) {
+                struct misses *counts = &block->newest->misses[i];
+                *(read == flash->fetched + 1 ? &counts->followed : &counts->jumped) += 1;
+            }
+            flash->fetched = read;
+        }
+    }
+}
+
+static void on_access(unsigned int cpu, uint32_t info, uint64_t address, void *data)
+{
+    struct block *block = data;
+    (void)cpu;
+    (void)info;
+    for (size_t i = 0; active && block->newest != NULL && i < flash_count; i++) {
+        struct flash *flash = flashes[i];
+        if (holds(flash, address)) {
+            struct cache *cache = flash->data.lines != 0 ? &flash->data : &flash->code;
+            block->newest->misses[i].data += misses(flash, cache, address);
+        }
+    }
 }
 
 static void leave(struct block *from, const struct block *to)
@@ -127,6 +237,7 @@ static void on_block(unsigned int cpu, void *data)
         }
         block->newest->count++;
         before = block;
+        fetch(block);
     }
 }
 
@@ -136,6 +247,10 @@ static void on_translation(uint64_t id, struct qemu_plugin_tb *tb)
     (void)id;
     block->first = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
     block->last = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1));
+    block->after = block->last + qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1));
+    for (size_t i = 0; flash_count > 0 && i < qemu_plugin_tb_n_insns(tb); i++) {
+        qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_access, 0, READS_AND_WRITES, block);
+    }
     block->inside = block->first >= begin && block->first < begin + size;
     for (size_t i = 0; i < end_count; i++) {
         block->ends = block->ends || ends[i] == block->last;
@@ -152,11 +267,33 @@ static void on_exit_of_qemu(uint64_t id, void *data)
     fprintf(out, "runs %lu %lu\n", started, ended);
     for (const struct block *block = blocks; block != NULL; block = block->older) {
         for (const struct tally *tally = block->newest; tally != NULL; tally = tally->older) {
-            fprintf(out, "block %lu %" PRIx64 " %" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", tally->call,
-                    block->first, block->last, tally->count, tally->after_2, tally->after_4);
+            fprintf(out, "block %lu %" PRIx64 " %" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64, tally->call, block->first,
+                    block->last, tally->count, tally->after_2, tally->after_4);
+            for (size_t i = 0; i < flash_count; i++) {
+                const struct misses *counts = &tally->misses[i];
+                fprintf(out, " %" PRIu64 " %" PRIu64 " %" PRIu64, counts->jumped, counts->followed, counts->data);
+            }
+            fputc('\n', out);
         }
     }
     fclose(out);
+}
+
+/* Add a flash from its description: whether that is right. */
+static bool add_flash(const char *text)
+{
+    if (flash_count == MAX_FLASHES) {
+        return false;
+    }
+    struct flash *flash = zeroed(sizeof *flash);
+    int read = sscanf(text,
+                      "%" SCNx64 ":%" SCNx64 ":%" SCNx64 ":%" SCNx64 ":%" SCNx64 ":%" SCNx64 ":%" SCNx64 ":%" SCNx64,
+                      &flash->base, &flash->size, &flash->width, &flash->code.lines, &flash->code.ways,
+                      &flash->data.lines, &flash->data.ways, &flash->line);
+    flashes[flash_count++] = flash;
+    return read == 8 && flash->width != 0 && flash->line / flash->width >= 1 && flash->line / flash->width <= 32 &&
+           flash->code.ways != 0 && flash->code.lines >= flash->code.ways && flash->code.lines <= MAX_LINES &&
+           flash->data.lines <= MAX_LINES && (flash->data.lines == 0 || flash->data.ways != 0);
 }
 
 int qemu_plugin_install(uint64_t id, const struct qemu_info *info, int argc, char **argv)
@@ -169,6 +306,8 @@ int qemu_plugin_install(uint64_t id, const struct qemu_info *info, int argc, cha
             size = strtoull(argv[i] + 5, NULL, 16);
         } else if (strncmp(argv[i], "end=", 4) == 0 && end_count < MAX_ENDS) {
             ends[end_count++] = strtoull(argv[i] + 4, NULL, 16);
+        } else if (strncmp(argv[i], "flash=", 6) == 0 && add_flash(argv[i] + 6)) {
+            continue;
         } else if (strncmp(argv[i], "out=", 4) == 0) {
             out_path = argv[i] + 4;
         } else {

@@ -1,4 +1,4 @@
-"""Cycles of each instruction on a core: the tables `cortex-*.yaml` beside this file."""
+"""Cycles of each instruction on a core: the tables in `tables/` beside this file."""
 
 import functools
 from pathlib import Path
@@ -8,6 +8,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 _FOLDER = Path(__file__).parent
+_CORES = _FOLDER / "tables"
 
 
 class _Record(BaseModel):
@@ -26,6 +27,9 @@ class Cost(_Record):
         uses: the units that it takes for a cycle.
         alone: nothing is issued beside it.
         first: it is issued only as the first of a pair.
+        light: it can be issued beside another one, on a core that pairs only with such.
+        holds: cycles for which it takes its units: 2 for a vector that goes through them in two beats.
+        taken: cycles that it costs when it jumps, in place of the core's `refill`.
     """
 
     cycles: int = 1
@@ -36,6 +40,9 @@ class Cost(_Record):
     uses: tuple[str, ...] = ()
     alone: bool = False
     first: bool = False
+    light: bool = False
+    holds: int = 1
+    taken: int | None = None
 
 
 class Core(_Record):
@@ -43,26 +50,39 @@ class Core(_Record):
 
     Attributes:
         name: what people call it.
-        cpu: its name in boards.yaml.
+        cpu: its name in boards.yaml; another one if no board has it.
+        source: where the figures come from.
         runs: the cores, by their names in boards.yaml, whose code it can run.
-        issue: one instruction a cycle, or up to two.
+        issue: one instruction after the other; or as soon as operands and units are there, up to two in a cycle.
+        pairs: of the latter: any two instructions, or two of 16 bits, one of them `light`.
+        load_overlap: a load shares a cycle with the load before it, as on a Cortex-M4.
+        load_stall: cycles by which the next instruction waits for a loaded value.
         refill: cycles that a jump costs beyond its own, for a core that does not foresee it.
         misprediction: cycles of a jump that was foreseen wrongly.
         address_stall: cycles by which an address waits for the instruction before it.
         float_stall: cycles by which the next instruction waits for a floating-point result.
         units: how many of each execution unit there are.
+        per_instruction: cycles of an instruction, at least and at most, as this table gives them for the int8 models of
+            MLPerf Tiny in memory without wait states; empty: not counted.
+        schedules_error: how far the instructions that the schedules estimate for those models are off at most.
         groups: costs by group of instructions; a group that is not named has the default.
     """
 
     name: str
     cpu: str
+    source: str
     runs: tuple[str, ...]
     issue: Literal["single", "dual"]
+    pairs: Literal["any", "narrow"] = "any"
+    load_overlap: bool = False
+    load_stall: int = 0
     refill: int = 0
     misprediction: int = 0
     address_stall: int = 0
     float_stall: int = 0
     units: dict[str, int] = {}
+    per_instruction: tuple[()] | tuple[float, float] = ()
+    schedules_error: float = 0.05
     groups: dict[str, Cost]
 
     def cost(self, group: str) -> Cost:
@@ -74,30 +94,37 @@ _DEFAULT = Cost()
 
 
 class Group(_Record):
-    """Instructions that cores time alike; see `instructions.yaml`."""
+    """Instructions that cores time alike; see `groups/`."""
 
     kind: Literal["load", "store", "multiply-accumulate", "arithmetic", "branch", "other"]
     mnemonics: str
     results: Literal[0, 1, 2, "list"] = 1
     accumulates: bool = False
+    isa: Literal["thumb", "riscv"] = "thumb"
 
 
 @functools.cache
 def cores() -> tuple[Core, ...]:
-    """Return the cores that there are tables for."""
-    return tuple(
-        Core.model_validate(yaml.safe_load(path.read_text())) for path in sorted(_FOLDER.glob("cortex-*.yaml"))
-    )
+    """Return the cores that there are tables for: Cortex-M first, the smaller before the larger."""
+    tables = [Core.model_validate(yaml.safe_load(path.read_text())) for path in sorted(_CORES.glob("*.yaml"))]
+    return tuple(sorted(tables, key=lambda core: (not core.cpu.startswith("cortex-m"), _order(core.cpu))))
+
+
+def _order(cpu: str) -> tuple[int, str]:
+    return (int("".join(filter(str.isdigit, cpu)) or 0), cpu)
 
 
 @functools.cache
 def groups() -> dict[str, Group]:
     """Return the groups of instructions by name."""
-    entries = yaml.safe_load((_FOLDER / "instructions.yaml").read_text())
+    files = sorted((_FOLDER / "groups").glob("*.yaml"))
+    entries = {name: entry for path in files for name, entry in yaml.safe_load(path.read_text()).items()}
     return {name: Group.model_validate(entry) for name, entry in entries.items()}
 
 
 @functools.cache
-def group_of() -> dict[str, str]:
-    """Return each mnemonic's group."""
-    return {mnemonic: name for name, group in groups().items() for mnemonic in group.mnemonics.split()}
+def group_of(isa: str = "thumb") -> dict[str, str]:
+    """Return each mnemonic's group, of Thumb's instructions or of RISC-V's."""
+    return {
+        mnemonic: name for name, group in groups().items() if group.isa == isa for mnemonic in group.mnemonics.split()
+    }

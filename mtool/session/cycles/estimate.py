@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from mtool import manifest
 from mtool.boards import Board, load_all
 from mtool.errors import UsageError
 from mtool.manifest import Operator
-from mtool.session.cycles import pipelines
+from mtool.session.cycles import flash, pipelines
 from mtool.session.cycles.cores import Core, cores
 from mtool.session.cycles.execution import Executed, execute
+from mtool.session.cycles.flash import Clock
 from mtool.session.cycles.listing import Listing
 from mtool.transport import unicorn
 
@@ -45,6 +46,7 @@ class Estimate:
         operators: the model's operators in their order, each with all the functions that it calls; then what the entry
             point did itself and called besides. Where operators and calls do not match (the compiler has inlined one),
             the functions that the entry point called instead.
+        waits: cycles for which a board's core waits for its flash besides, by the clock's name.
         functions: each function without those that it calls; the one with the most cycles of the first core first.
     """
 
@@ -54,6 +56,11 @@ class Estimate:
     mix: Mapping[str, int]
     operators: tuple[Part, ...]
     functions: tuple[Part, ...]
+    waits: Mapping[str, int] = field(default_factory=dict)
+
+    def milliseconds(self, clock: Clock) -> float:
+        """Return how long an inference takes on a board."""
+        return (self.cycles[clock.cpu] + self.waits.get(clock.name, 0)) / clock.hz * 1e3
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""
@@ -92,12 +99,13 @@ def _is_counted(board: Board) -> bool:
     return board.emulator is not None and board.emulator.program != unicorn.PROGRAM
 
 
-def estimate(folder: Path, inputs: Mapping[str, ArrayLike]) -> Estimate:
+def estimate(folder: Path, inputs: Mapping[str, ArrayLike], clocks: Sequence[Clock] = ()) -> Estimate:
     """Run one inference of a built project in its board's emulator and estimate its cycles.
 
     Args:
         folder: the project.
         inputs: an array for each input of the model.
+        clocks: the boards whose flash is looked at.
 
     Raises:
         UsageError: the board's core has no table, or the board has no emulator.
@@ -107,12 +115,19 @@ def estimate(folder: Path, inputs: Mapping[str, ArrayLike]) -> Estimate:
     assert described.project is not None
     board = described.project.board
     able = cores_for(board)
-    listing = Listing(folder / described.project.firmware["host_driven"], board.toolchain)
-    executed = execute(folder, listing, described.symbols["run"], inputs)
-    return summarise(executed, listing, able, described.operators)
+    firmware = folder / described.project.firmware["host_driven"]
+    listing = Listing(firmware, board.toolchain, helium="mve" in board.features)
+    executed = execute(folder, listing, described.symbols["run"], inputs, flash.arguments(clocks, board))
+    return summarise(executed, listing, able, described.operators, clocks)
 
 
-def summarise(executed: Executed, listing: Listing, able: Sequence[Core], operators: Sequence[Operator]) -> Estimate:
+def summarise(
+    executed: Executed,
+    listing: Listing,
+    able: Sequence[Core],
+    operators: Sequence[Operator],
+    clocks: Sequence[Clock] = (),
+) -> Estimate:
     """Return the estimate of what ran.
 
     Args:
@@ -120,7 +135,10 @@ def summarise(executed: Executed, listing: Listing, able: Sequence[Core], operat
         listing: the code that it lies in, for the functions' names.
         able: the cores to estimate for.
         operators: the model's, in their order.
+        clocks: the boards whose flash was counted.
     """
+    slow = [clock for clock in clocks if clock.reads is not None]
+    waits: Counter[str] = Counter()
     mix: Counter[str] = Counter()
     by_call, by_function = _Sums(), _Sums()
     unknown: set[str] = set()
@@ -132,9 +150,11 @@ def summarise(executed: Executed, listing: Listing, able: Sequence[Core], operat
                 unknown.add(instruction.mnemonic)
         cycles = {
             core.cpu: block.count * sum(pipelines.cycles(block.body, core))
-            + pipelines.jump_cycles(core, count=block.count, jumps=block.jumps)
+            + pipelines.jump_cycles(core, count=block.count, jumps=block.jumps, last=block.body[-1].group)
             for core in able
         }
+        for index, clock in enumerate(slow):
+            waits[clock.name] += flash.waits(block, clock, index, cycles[clock.cpu])
         instructions = block.count * len(block.body)
         by_call.add(names[block.call], instructions, cycles)
         by_function.add(listing.function_at(block.body[0].address), instructions, cycles)
@@ -150,6 +170,7 @@ def summarise(executed: Executed, listing: Listing, able: Sequence[Core], operat
         mix={kind: mix[kind] for kind in KINDS},
         operators=tuple(sorted(by_call.parts(), key=lambda part: order[part.name])),
         functions=tuple(sorted(functions, key=lambda part: (-part.cycles[main], part.name))),
+        waits=dict(waits),
     )
 
 

@@ -1,7 +1,7 @@
 """The code that an inference executes, and how often: counted in QEMU by a small plugin."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from mtool import proc
 from mtool.build import toolchains
 from mtool.errors import BuildError, CommunicationError
-from mtool.session.cycles.listing import Instruction, Listing
+from mtool.session.cycles.instruction import Instruction
+from mtool.session.cycles.listing import Listing
 from mtool.session.opening import open
 
 _PLUGIN = Path(__file__).with_name("blocks.c")
@@ -27,12 +28,14 @@ class Block:
         body: its instructions.
         count: how often it ran.
         jumps: how often something else came after it than the instruction that follows it in memory.
+        reads: of each flash, beyond what its caches had: of code after a jump, of code that follows, of data.
     """
 
     call: int
     body: tuple[Instruction, ...]
     count: int
     jumps: int
+    reads: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,9 @@ class Executed:
     blocks: tuple[Block, ...]
 
 
-def execute(folder: Path, listing: Listing, function: str, inputs: Mapping[str, ArrayLike]) -> Executed:
+def execute(
+    folder: Path, listing: Listing, function: str, inputs: Mapping[str, ArrayLike], flashes: Sequence[str] = ()
+) -> Executed:
     """Run one inference in the board's emulator and return what ran in it.
 
     Args:
@@ -52,6 +57,7 @@ def execute(folder: Path, listing: Listing, function: str, inputs: Mapping[str, 
         listing: the code of its firmware.
         function: what to count: from its entry until it returns.
         inputs: an array for each input of the model.
+        flashes: what the plugin has to know of each flash whose reads are counted; see flash.py.
 
     Raises:
         BuildError: there is no compiler for this computer, or the emulator can't count.
@@ -61,7 +67,7 @@ def execute(folder: Path, listing: Listing, function: str, inputs: Mapping[str, 
         out = Path(temporary) / "blocks.txt"
         plugin = build_plugin(Path(temporary))
         try:
-            device = open(folder, emulator_arguments=emulator_arguments(plugin, listing, function, out))
+            device = open(folder, emulator_arguments=emulator_arguments(plugin, listing, function, out, flashes))
         except CommunicationError as failed:
             raise BuildError(
                 "the emulator does not start with the plugin that counts instructions",
@@ -86,7 +92,9 @@ def build_plugin(folder: Path) -> Path:
     return plugin
 
 
-def emulator_arguments(plugin: Path, listing: Listing, function: str, out: Path) -> tuple[str, ...]:
+def emulator_arguments(
+    plugin: Path, listing: Listing, function: str, out: Path, flashes: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Return the arguments with which QEMU counts what runs from the entry of a function until it returns.
 
     Args:
@@ -94,6 +102,7 @@ def emulator_arguments(plugin: Path, listing: Listing, function: str, out: Path)
         listing: the code of the firmware.
         function: what to count.
         out: the file that the counts go to when QEMU ends.
+        flashes: as `execute` has them.
 
     Raises:
         BuildError: there is no such function, or it does not return.
@@ -103,7 +112,7 @@ def emulator_arguments(plugin: Path, listing: Listing, function: str, out: Path)
     ends = [f"end={instruction.address:x}" for instruction in body if instruction.returns]
     if not ends:
         raise BuildError(f"no return is found in {function}", details=["counting stops at a function's return"])
-    return ("-plugin", ",".join([str(plugin), f"begin={start:x}", f"size={size:x}", *ends, f"out={out}"]))
+    return ("-plugin", ",".join([str(plugin), f"begin={start:x}", f"size={size:x}", *ends, *flashes, f"out={out}"]))
 
 
 def read(out: Path, listing: Listing, function: str) -> Executed:
@@ -124,9 +133,9 @@ def read(out: Path, listing: Listing, function: str) -> Executed:
         else:
             call, first, last, *counts = fields
             body = listing.between(int(first, 16), int(last, 16) + 1)
-            count, after_2, after_4 = map(int, counts)
+            count, after_2, after_4, *reads = map(int, counts)
             jumps = count - (after_2 if body[-1].bytes == 2 else after_4)
-            blocks.append(Block(int(call), tuple(body), count, jumps))
+            blocks.append(Block(int(call), tuple(body), count, jumps, tuple(zip(*[iter(reads)] * 3, strict=True))))
     if (started, ended) != ("1", "1"):
         raise BuildError(
             f"{function} can't be followed", details=[f"it was entered {started} times and returned {ended} times"]

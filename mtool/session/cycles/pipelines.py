@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mtool.session.cycles.cores import Core
-from mtool.session.cycles.listing import Instruction
+from mtool.session.cycles.instruction import Instruction
 
 
 def cycles(instructions: Sequence[Instruction], core: Core) -> list[int]:
@@ -12,18 +12,25 @@ def cycles(instructions: Sequence[Instruction], core: Core) -> list[int]:
 
     A block starts with everything before it done. What a jump at its end costs is not in it, see `jump_cycles`.
     """
-    return _single(instructions, core) if core.issue == "single" else _dual(instructions, core)
+    if core.issue == "single":
+        return _single(instructions, core)
+    if instructions and instructions[-1].target == instructions[0].address:  # a loop: what a round costs after another
+        return _dual([*instructions, *instructions], core)[len(instructions) :]
+    return _dual(instructions, core)
 
 
-def jump_cycles(core: Core, *, count: int, jumps: int) -> int:
+def jump_cycles(core: Core, *, count: int, jumps: int, last: str = "") -> int:
     """Return what the jumps at the end of a block cost beyond its instructions.
 
     Args:
         core: the core's table.
         count: how often the block ran.
         jumps: after how many of them the next instruction was not the following one.
+        last: the group of the block's last instruction, which has jumped.
     """
-    return core.refill * jumps + core.misprediction * min(jumps, count - jumps)
+    taken = core.cost(last).taken
+    each = core.refill if taken is None else taken
+    return each * jumps + core.misprediction * min(jumps, count - jumps)
 
 
 def _single(instructions: Sequence[Instruction], core: Core) -> list[int]:
@@ -33,11 +40,13 @@ def _single(instructions: Sequence[Instruction], core: Core) -> list[int]:
     for instruction in instructions:
         cost = core.cost(instruction.group)
         own = cost.cycles + cost.per_word * instruction.words
-        if instruction.group == "store" and instruction.indexed:
+        if core.load_overlap and instruction.group == "store" and instruction.indexed:
             own += 1
         if before is not None:
-            if _overlaps(before, instruction):
+            if core.load_overlap and _overlaps(before, instruction):
                 own -= 1
+            if before.kind == "load" and before.writes & (instruction.reads | instruction.early | instruction.late):
+                own += core.load_stall
             if instruction.kind in ("load", "store") and before.kind not in ("load", "store"):
                 own += core.address_stall if before.writes & instruction.early else 0
             if _float_result(before) and before.writes & (instruction.reads | instruction.late):
@@ -75,21 +84,31 @@ def _dual(instructions: Sequence[Instruction], core: Core) -> list[int]:
     ready: dict[str, int] = {}
     now, issued, closed = -1, 2, True
     used: Counter[str] = Counter()
+    held: dict[str, int] = {}
+    before: Instruction | None = None
     for instruction in instructions:
         cost = core.cost(instruction.group)
         wanted = _units(instruction, core)
         needed = [ready[register] for register in instruction.reads if register in ready]
         needed += [ready[register] + 1 for register in instruction.early if register in ready]
         needed += [ready[register] - cost.late for register in instruction.late if register in ready]
+        needed += [held[unit] for unit in wanted if unit in held]
         at = max([now, *needed])
         free = all(used[unit] + count <= core.units[unit] for unit, count in wanted.items())
-        second = at == now and issued < 2 and not closed and free and not (cost.first or cost.alone)
+        fits = free and (core.pairs == "any" or _narrow_pair(before, instruction, core))
+        if not cost.cycles:  # a loop's end whose target is known beforehand
+            spent.append(0)
+            continue
+        second = at == now and issued < 2 and not closed and fits and not (cost.first or cost.alone)
         started = now
         if not second:
             now, issued, closed = max(at, now + 1), 0, False
             used.clear()
         issued += 1
         used += wanted
+        before = instruction
+        for unit in wanted if cost.holds > 1 else ():
+            held[unit] = now + cost.holds
         for register in instruction.writes:
             ready[register] = now + cost.latency
         for register in instruction.base:
@@ -104,8 +123,19 @@ def _dual(instructions: Sequence[Instruction], core: Core) -> list[int]:
     return spent
 
 
+def _narrow_pair(before: Instruction | None, instruction: Instruction, core: Core) -> bool:
+    """Return whether two instructions of 16 bits, one of them light, go together."""
+    pair = [one for one in (before, instruction) if one is not None]
+    return len(pair) == 2 and all(one.bytes == 2 for one in pair) and any(_light(one, core) for one in pair)
+
+
+def _light(instruction: Instruction, core: Core) -> bool:
+    light = core.cost(instruction.group).light
+    return light and ("#" in instruction.operands or instruction.group != "arithmetic")
+
+
 def _units(instruction: Instruction, core: Core) -> Counter[str]:
     wanted = Counter(core.cost(instruction.group).uses)
-    if instruction.early and instruction.kind == "arithmetic" and "shift" not in wanted:
+    if "shift" in core.units and instruction.early and instruction.kind == "arithmetic" and "shift" not in wanted:
         wanted["shift"] += 1
     return wanted

@@ -1,0 +1,66 @@
+"""Times before a build: against what the emulator counts, and where nothing is known."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mtool import boards, workflow
+from mtool.cli import app
+from mtool.compiler import compile_for
+from mtool.workflow.likely_time import likely_time
+from mtool.workflow.stages import Options
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits" / "digits_int8.onnx"
+
+
+def test_the_time_is_that_of_the_instructions_that_were_counted() -> None:
+    counted = {
+        row["board"]: row["instructions"]
+        for row in json.loads((ROOT / "docs" / "benchmarks.json").read_text())
+        if row["model"] == "digits_int8"
+    }
+    asked = [boards.get(name) for name in ("mps2_an385", "mps2_an386", "mps2_an500", "mps3_an547")]
+    per_instruction = {"mps2_an385": 1.77, "mps2_an386": 1.43, "mps2_an500": 0.95, "mps3_an547": 1.34}
+    for board, emitted in compile_for(DIGITS, asked, Options()):
+        time = likely_time(emitted, board)
+        assert time is not None and time.flash_is_known
+        measured = counted[board.name] * per_instruction[board.name] / board.clock_hz * 1e3
+        assert abs(measured - time.milliseconds) <= (time.error + 0.1) * time.milliseconds
+
+
+def test_slow_flash_and_another_clock_count(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {}
+    for clock in ("120MHz", "20MHz", "nrf52840dk"):
+        arguments = ["check", str(DIGITS), "-b", "nucleo_l4r5zi", "-b", "nrf52840dk", "--clock", clock, "--json"]
+        assert app.invoke(arguments) == 0
+        found[clock] = {fit["board"]: fit for fit in json.loads(capsys.readouterr().out)["boards"]}
+    at = {clock: {name: fit["milliseconds"] for name, fit in each.items()} for clock, each in found.items()}
+    assert at["20MHz"]["nrf52840dk"] == pytest.approx(6 * at["120MHz"]["nrf52840dk"])
+    assert at["20MHz"]["nucleo_l4r5zi"] == pytest.approx(at["20MHz"]["nrf52840dk"])  # no wait states there
+    assert at["120MHz"]["nucleo_l4r5zi"] > 1.1 * at["120MHz"]["nrf52840dk"]
+    assert at["nrf52840dk"]["nrf52840dk"] == pytest.approx(20 / 64 * at["20MHz"]["nrf52840dk"])
+    has_flash = {name: fit["milliseconds_have_flash"] for name, fit in found["120MHz"].items()}
+    assert has_flash == {"nucleo_l4r5zi": True, "nrf52840dk": False}
+
+
+def test_what_fits_is_sorted_by_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.invoke(["check", str(DIGITS)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    order = [row[0] for row in rows if row and row[0] in boards.load_all()]
+    assert order.index("stm32f746g_disco") < order.index("nucleo_l4r5zi") < order.index("host")
+    assert order[-1] == "arduino_uno"  # the one that it does not fit
+
+
+def test_floating_point_has_no_estimate(tmp_path: Path) -> None:
+    weights = numpy_helper.from_array(np.ones((4, 8), np.float32), "w")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name, size in (("x", 4), ("y", 8)))
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weights])
+    path = tmp_path / "float.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    (fit,) = workflow.check(path, [boards.get("mps2_an386")]).fits
+    assert fit.fits and fit.time is None
