@@ -65,6 +65,17 @@ class Model:
     files: FileTree
     manifest: Manifest
 
+    def refuse_certain(self) -> None:
+        """Say before a build that it can't succeed: the constants and the arena alone are more than a memory has.
+
+        Raises:
+            FitError: they are.
+        """
+        from mtool.workflow import room
+
+        options = self.options
+        room.refuse_certain(self.files, self.manifest, self.board, options.template, options.template_options)
+
     def render_project(self) -> tuple[FileTree, Manifest]:
         """Return the project folder's files, and the manifest that is its `mtool.json`."""
         from mtool import project
@@ -306,9 +317,10 @@ def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str
 
     Raises:
         UsageError: the folder holds something else, or a template or an option is unknown.
-        FitError: the firmware does not fit the board.
+        FitError: the firmware does not fit the board; what is certain is told before anything is written.
         BuildError: a toolchain is missing, or the build failed.
     """
+    model.refuse_certain()
     return build_project(model.board, write_project(model, folder), kinds=kinds)
 
 
