@@ -16,7 +16,7 @@ from mtool.errors import BuildError
 def debug(
     out: Output,
     model: parameters.ModelOrProject,
-    board: parameters.BoardName = parameters.HOST,
+    board: parameters.BoardOrProjects = "",
     operator: Annotated[
         str,
         typer.Option(

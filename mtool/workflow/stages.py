@@ -112,12 +112,19 @@ class Model:
             more: other models of the same archive, "mlf" alone.
 
         Raises:
+            UsageError: the package is Zephyr's, and the board is none of Zephyr's.
             MtoolError: as `compile`, for one of the cores; or large constants lie in a file of bytes.
         """
         from mtool import project
 
         if more and form != "mlf":
             raise UsageError(f"--emit {form} holds one model", hint="several fit into one --emit mlf")
+        if form == "zephyr-module" and self.board.cpu != "host" and "zephyr" not in self.board.templates:
+            raise UsageError(
+                f"{self.board.name} is no board of Zephyr's, which --emit zephyr-module is for",
+                details=[f"mtool knows no Zephyr name of it, {self.board.cpu}"],
+                hint="leave --board out for a module for any core, or name one of Zephyr's: mtool boards",
+            )
         if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
             raise UsageError("two models of an archive have the same name", details=[f"there are: {', '.join(taken)}"])
         cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
