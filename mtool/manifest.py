@@ -5,6 +5,7 @@ that are not described here are refused, so that a stale or foreign file is told
 """
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +19,7 @@ from pydantic import (
     ValidationError,
 )
 
-from mtool import formulas
+from mtool import configuration, formulas
 from mtool import invalid as problems
 from mtool.boards import Board
 from mtool.errors import UsageError, of_os_error
@@ -336,6 +337,13 @@ def is_project(folder: Path) -> bool:
     return (folder / FILE_NAME).is_file()
 
 
+def own_hint(folder: Path) -> str:
+    """Return what to do with a folder that is a project of a user's own, as `mtool new` makes them; "": it is none."""
+    if not (folder / configuration.FILE_NAME).is_file():
+        return ""
+    return f"it is a project of your own (mtool new), whose commands are run inside it: cd {shlex.quote(str(folder))}"
+
+
 def load(folder: Path) -> Manifest:
     """Read `mtool.json` from a project folder.
 
@@ -348,7 +356,7 @@ def load(folder: Path) -> Manifest:
             raise UsageError(
                 f"{folder} is not an mtool project",
                 details=[f"it has no {FILE_NAME}"],
-                hint="make one with: mtool build",
+                hint=own_hint(folder) or "make one with: mtool build",
             )
         return Manifest.model_validate_json(path.read_bytes())
     except ValidationError as invalid:

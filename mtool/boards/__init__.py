@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mtool import spelling, zephyr
+from mtool import resources, spelling, zephyr
 from mtool.boards.reading import VARIABLE, Broken, board_of, files_of, read, read_files
 from mtool.boards.schema import ROLES, Board, Cache, Emulator, FrameworkMemory, Memory, Reads, Role, Timer, Usb
 from mtool.errors import BoardError
@@ -27,6 +27,7 @@ __all__ = [
     "load_all",
     "of_zephyr",
     "read_files",
+    "shipped",
 ]
 
 
@@ -40,6 +41,11 @@ def load_all() -> dict[str, Board]:
         UsageError: a file can't be read or is not YAML.
     """
     return dict(read().boards)
+
+
+def shipped() -> frozenset[str]:
+    """Return the names of mtool's own boards."""
+    return frozenset(read_files((resources.path("boards.yaml"),)).boards)
 
 
 def broken() -> list[Broken]:

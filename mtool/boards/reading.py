@@ -95,7 +95,14 @@ def read_files(paths: tuple[Path, ...]) -> Read:
 def _entries(path: Path) -> dict[Any, Any]:
     try:
         entries = yaml.load(path.read_bytes(), Loader=_LOADER)
-    except (OSError, yaml.YAMLError, RecursionError, ValueError) as wrong:
+    except OSError as failed:
+        missing = isinstance(failed, FileNotFoundError)
+        raise UsageError(
+            f"there is no file of boards {path}" if missing else f"{path} can't be read",
+            details=[] if missing else [(failed.strerror or str(failed)).lower()],
+            hint=f"--boards, {VARIABLE} and mtool.toml name a file of boards, or a folder of them",
+        ) from None
+    except (yaml.YAMLError, RecursionError, ValueError) as wrong:
         raise UsageError(f"{path} can't be read", details=str(wrong).splitlines()[:_LINES]) from None
     if not isinstance(entries, dict):
         raise UsageError(f"{path} holds no boards", details=["expected  a mapping: each board's name, and its entry"])

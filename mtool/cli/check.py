@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mtool.build.fit import Need
     from mtool.manifest import Manifest, Operator
-    from mtool.workflow import Fit, Fits
+    from mtool.workflow import Fits
 
 _ALL = "all"  # boards, as if none were named
 
@@ -81,7 +81,7 @@ def check(
         return
     for fit in report.fits:
         if fit.fits and fit.needs:
-            out.text("", fit.board, *(f"  {line}" for line in _lines(fit, report.manifest)))
+            out.text("", fit.board, *(f"  {line}" for line in fit.lines(report.manifest)))
     lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(
@@ -89,9 +89,9 @@ def check(
             details=[
                 f"{fit.board}: {line}" if len(lacking) > 1 else line
                 for fit in lacking
-                for line in _lines(fit, report.manifest)
+                for line in fit.lines(report.manifest)
             ],
-            hint=_hint(report.manifest, lacking[0]),
+            hint=lacking[0].hint(report.manifest),
         )
     out.text("", _verdict(report, named=True))
 
@@ -166,25 +166,3 @@ def _verdict(report: "Fits", *, named: bool) -> str:
 
 def _of(need: "Need | None") -> str:
     return "" if need is None else f"{formatting.kilobytes(need.bytes)} of {formatting.kilobytes(need.limit_bytes)}"
-
-
-def _hint(manifest: "Manifest", fit: "Fit") -> str:
-    """Return what to try; where the estimates alone are too much, a build tells."""
-    over = {need.memory: need.bytes for need in fit.needs if need.missing_bytes}
-    sure = any(need.bytes - _estimated(need) > need.limit_bytes for need in fit.needs)
-    if not sure and not fit.refused and not fit.is_built:
-        return "what is estimated (about) may be less in the end: mtool build tells"
-    from mtool import boards as known
-    from mtool.build import fit as fitting
-
-    return fitting.advice(manifest, known.get(fit.board), over)
-
-
-def _estimated(need: "Need") -> int:
-    return sum(part.bytes for part in need.parts if part.estimated)
-
-
-def _lines(fit: "Fit", manifest: "Manifest") -> list[str]:
-    from mtool.build import fit as fitting
-
-    return [*(fitting.line(need, manifest) for need in fit.needs), *fit.refused]

@@ -4,7 +4,7 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,11 +12,14 @@ from mtool.cli import parameters
 from mtool.cli.output import Output
 from mtool.errors import BuildError
 
+if TYPE_CHECKING:
+    from mtool.workflow.debugging import Plan
+
 
 def debug(
     out: Output,
     model: parameters.ModelOrProject,
-    board: parameters.BoardName = parameters.HOST,
+    board: parameters.BoardOrProjects = "",
     operator: Annotated[
         str,
         typer.Option(
@@ -65,10 +68,25 @@ def debug(
     The inference is run once to see whether it faults; then QEMU, or the gdb server of the board's probe, runs it again
     with the same inputs, and gdb stops where the operator begins, and at the fault itself.
     """
-    from mtool.workflow import debugging, filling
+    from mtool.workflow import debug_plan, debugging, filling
     from mtool.workflow.execution import built_with_inputs
 
     filling.check(fill)
+    if dry_run and debug_plan.is_cabled(model, board, options):
+        asked, lines = debug_plan.planned(
+            model,
+            board,
+            options,
+            deployment,
+            operator=operator,
+            gdb=gdb,
+            server=server,
+            commands=ex or (),
+            batch=batch or out.as_json,
+        )
+        _tell(out, asked)
+        out.text(*lines, *_commands(asked))
+        return
     prepared, (sample, *_), _ = built_with_inputs(model, board, input, options, deployment, fill=fill, seed=seed)
     chosen = debugging.plan(
         prepared,
@@ -80,24 +98,31 @@ def debug(
         batch=batch or out.as_json,
         deployment=deployment,
     )
-    commands = [shlex.join(argv) for argv in (chosen.server, chosen.gdb) if argv]
     if chosen.stop.fault is not None:
         for line in chosen.stop.fault.lines():
             out.note(line)
-    out.note(f"stop at {chosen.stop.describe()}")
-    stop = chosen.stop.operator
-    out.result(
-        {
-            "operator": {"index": stop.index, "name": stop.name, "function": stop.function},
-            "fault": None if chosen.stop.fault is None else chosen.stop.fault.what,
-            "commands": commands,
-        }
-    )
+    _tell(out, chosen)
     if dry_run:
-        out.text(*commands)
+        out.text(*_commands(chosen))
         return
     with tempfile.TemporaryDirectory(prefix="mtool-debug-") as folder:
         output = sys.stderr.fileno() if out.as_json else None
         code = debugging.debug(chosen, prepared, sample, Path(folder), deployment, output=output)
     if code:
         raise BuildError(f"{Path(chosen.gdb[0]).name} ended with exit code {code}")
+
+
+def _commands(chosen: "Plan") -> list[str]:
+    return [shlex.join(argv) for argv in (chosen.server, chosen.gdb) if argv]
+
+
+def _tell(out: Output, chosen: "Plan") -> None:
+    out.note(f"stop at {chosen.stop.describe()}")
+    stop = chosen.stop.operator
+    out.result(
+        {
+            "operator": {"index": stop.index, "name": stop.name, "function": stop.function},
+            "fault": None if chosen.stop.fault is None else chosen.stop.fault.what,
+            "commands": _commands(chosen),
+        }
+    )

@@ -60,7 +60,7 @@ def mlperf(
     """
     from mtool.mlperf import dataset, session
     from mtool.mlperf.device import DeviceUnderTest
-    from mtool.workflow import own_program, own_project
+    from mtool.workflow import arrays, own_program, own_project
 
     found = own_project.require()
     if found.type != "mlperftiny":
@@ -69,6 +69,13 @@ def mlperf(
             details=["expected mlperftiny, whose firmware answers EEMBC's commands"],
             hint="begin one with: mtool new FOLDER --type mlperftiny",
         )
+    if not data.exists():
+        raise UsageError(
+            f"there are no samples {data}",
+            hint="--data takes a folder with y_labels.csv and its files, or an .npz with x0 and labels",
+        )
+    if not data.is_dir():
+        arrays.stored(data)  # before all the work
     files.check_writable(log, makes_folder=True)
     name = board or found.board
     options, deployment = found.options_for(name), found.deployment_for(name, port=port, probe=probe)

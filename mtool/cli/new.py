@@ -1,5 +1,6 @@
 """`mtool new`: a project of your own."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -66,6 +67,7 @@ def new(
             "board": found.board,
             "test_board": found.test_board,
             "type": found.type,
+            "fits": begun.fits,
             "own": [*begun.own],
         }
     )
@@ -81,4 +83,7 @@ def new(
         path = folder / name
         if path.exists():
             out.text(f"{f'{path}/' if path.is_dir() else str(path):<34} {meaning}")
-    out.text(f"next: cd {folder} && mtool build")
+    if begun.fits:
+        out.text(f"next: cd {folder} && mtool build")
+    else:
+        out.text(f"next: a smaller model, or another board: mtool check {shlex.quote(str(model))}")

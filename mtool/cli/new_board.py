@@ -34,6 +34,11 @@ def write(out: Output, name: str, origin: str, facts: Sequence[str], output: Pat
     from mtool import boards
     from mtool.boards import making
 
+    if name in boards.shipped():
+        raise UsageError(
+            f"{name} is a board that mtool has already",
+            hint=f"give yours another name: --new my_{name}; what mtool knows of it: mtool boards {name}",
+        )
     told = _told(facts)
     start = _start(origin)
     missing = making.lacking(told, start)

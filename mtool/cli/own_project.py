@@ -38,7 +38,9 @@ def filled(
 
     found = own_project.find()
     if found is None:
-        raise UsageError(f"missing argument '{argument}'", hint=f"see: mtool {command} --help")
+        raise UsageError(
+            f"missing argument '{argument}'", hint=f"see: mtool {command} --help; or cd into a project (mtool new)"
+        )
     found.check_model()
     board = result["board"] if is_given("board") else found.board
     result |= {"model": found.model, "board": board}

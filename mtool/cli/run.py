@@ -25,7 +25,7 @@ _SHOWN = 16  # elements of an output that are printed
 def run(
     out: Output,
     model: parameters.ModelOrProject,
-    board: parameters.BoardName = parameters.HOST,
+    board: parameters.BoardOrProjects = "",
     input: Annotated[
         Path | None,
         typer.Option(

@@ -61,12 +61,15 @@ def read_bytes(path: Path, budget: Budget) -> bytes:
 
     Raises:
         UsageError: the file is missing.
-        ModelError: it is larger than the budget allows.
+        ModelError: it is empty, or larger than the budget allows.
     """
     _check_is_file(path)
     with path.open("rb") as file:
         budget.check("file", os.fstat(file.fileno()).st_size, f"the file {path}")
-        return file.read()
+        data = file.read()
+    if not data:
+        raise ModelError(f"{path.name} is empty", details=["0 bytes"], hint="export or download it again")
+    return data
 
 
 def _check_is_file(path: Path) -> None:

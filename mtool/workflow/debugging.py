@@ -63,14 +63,18 @@ class Plan:
     """The host has to drive a board, as nothing else gives the firmware its inputs."""
 
 
-def gdb_of(toolchain: str, name: str = "") -> str:
+def gdb_of(toolchain: str, name: str = "", *, needed: bool = True) -> str:
     """Return the gdb for a toolchain: the one that is named, else the first that is installed.
+
+    `needed`: it will be run; else it need not be installed.
 
     Raises:
         BuildError: it is not installed.
     """
     names = (name,) if name else next((gdbs for begin, gdbs in _GDBS.items() if toolchain.startswith(begin)), ("gdb",))
     found = next((one for one in names if shutil.which(one)), None)
+    if found is None and not needed:
+        return names[0]
     if found is None:
         hint = "" if name else f"install one: sudo apt-get install {names[-1]}"
         raise BuildError(f"{' and '.join(names)}: not installed", details=["looked for on PATH"], hint=hint)
@@ -188,9 +192,9 @@ def plan(
         channel: Channel = "uart" if project.transport == "serial" else "semihosting"
         serving = (*command(board.emulator, firmware, channel=channel), "-gdb", f"tcp:{address}", "-S")
     sent, fault = record(prepared.folder, sample, deployment)
-    stop = _stop(described, wanted, fault)
+    stop = stop_at(described, wanted, fault)
     remote = "" if project.transport == "process" and not on_board else address
-    argv = _gdb(program, firmware, stop, remote, commands, batch=batch)
+    argv = gdb_argv(program, firmware, stop, remote, commands, batch=batch)
     return Plan(stop, tuple(argv), serving, sent, drives=on_board)
 
 
@@ -228,7 +232,8 @@ def debug(
         return proc.interactive(argv, output=output)
 
 
-def _stop(described: Manifest, wanted: Operator | None, fault: DeviceError | None) -> Stop:
+def stop_at(described: Manifest, wanted: Operator | None, fault: DeviceError | None) -> Stop:
+    """Return where gdb stops: at the operator that is wanted, else at the one that faulted, else at the first."""
     operators = described.operators
     at = wanted
     if at is None and fault is not None:
@@ -238,14 +243,18 @@ def _stop(described: Manifest, wanted: Operator | None, fault: DeviceError | Non
     return Stop(at, before, fault)
 
 
-def _gdb(program: str, firmware: Path, stop: Stop, remote: str, commands: Sequence[str], *, batch: bool) -> list[str]:
+def gdb_argv(
+    program: str, firmware: Path, stop: Stop, remote: str, commands: Sequence[str], *, batch: bool
+) -> list[str]:
+    """Return the arguments of a gdb that stops there; a fault handler is looked for in a firmware that is built."""
     said = ["set pagination off", "set confirm off", *([f"target remote {remote}"] if remote else [])]
     said.append(f"break {stop.operator.function}")
     if stop.before:
         said.append(f"ignore 1 {stop.before}")
-    with Symboliser(firmware) as symbols:
-        if symbols.address(_FAULT_HANDLER) is not None:
-            said.append(f"break {_FAULT_HANDLER}")
+    if firmware.is_file():
+        with Symboliser(firmware) as symbols:
+            if symbols.address(_FAULT_HANDLER) is not None:
+                said.append(f"break {_FAULT_HANDLER}")
     said += ["continue" if remote else "run < {sent} > /dev/null", *commands]
     argv = [program, "-q", *(["-batch"] if batch else []), str(firmware)]
     return [*argv, *(word for line in said for word in ("-ex", line))]

@@ -105,6 +105,7 @@ class Deployment:
             CommunicationError: it does not answer, or runs another firmware.
             MtoolError: as `build_model`.
         """
+        model.refuse_certain()
         return self.build_folder(model.board, write_project(model, self.folder), kinds=kinds)
 
     def build_folder(self, board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:

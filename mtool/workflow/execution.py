@@ -25,7 +25,7 @@ from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared, write_p
 
 log = logging.getLogger(__name__)
 
-_UNNAMED = "host"  # the board of who names none
+_HOST = "host"  # the board of a model, for who names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def run(
 
     Args:
         path: the ONNX or TFLite model, or a project folder, whose firmware is built if it is not.
-        board: a board or its name.
+        board: a board or its name; empty: the project's, or of a model this computer.
         inputs: a .npz or .npy file, or samples (dictionaries from input name to array); default: one sample
             drawn with `seed`.
         options: how to compile and which template to use.
@@ -131,6 +131,7 @@ def built_with_inputs(
         described = project_of(path, board, options, deployment)
         target, folder, tensors = described.board, path, manifest.load(path).inputs
     else:
+        board = board or _HOST
         known = project_cache.load(path, board, options, deployment.folder)
         model = known[0] if known else deployment.compile(path, board=board, options=options)
         target, tensors = model.board, model.manifest.inputs
@@ -140,6 +141,7 @@ def built_with_inputs(
     else:
         samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
     if model is not None:
+        model.refuse_certain()
         folder = known[1] if known else write_project(model, deployment.folder)
     prepared = deployment.build_folder(target, folder, kinds=kinds)
     if model is not None and known is None:
@@ -158,13 +160,13 @@ def project_of(folder: Path, board: str | Board, options: Options | None, deploy
         raise UsageError(
             f"{folder} is a folder, and no project of mtool's",
             details=[f"{folder / manifest.FILE_NAME} is not there"],
-            hint="give a model, .onnx or .tflite, or a folder that mtool build made",
+            hint=manifest.own_hint(folder) or "give a model, .onnx or .tflite, or a folder that mtool build made",
         )
     described = manifest.load(folder).project
     if described is None:
         raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
     named = board if isinstance(board, str) else board.name
-    if named not in (_UNNAMED, described.board.name):
+    if named not in ("", described.board.name):
         raise UsageError(f"{folder} is a project for {described.board.name}, not for {named}", hint="leave --board out")
     if (options is not None and options != Options()) or deployment.folder is not None:
         raise UsageError(

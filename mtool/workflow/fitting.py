@@ -10,6 +10,7 @@ from mtool import boards as known
 from mtool import project
 from mtool.boards import Board
 from mtool.build import firmware_of, measure
+from mtool.build import fit as needed
 from mtool.build.fit import Need, needs_of
 from mtool.codegen.generation import Emitted
 from mtool.compiler import compile_for
@@ -51,6 +52,20 @@ class Fit:
     def fits(self) -> bool:
         """Whether a build will succeed, as far as memory goes."""
         return not self.refused and not any(need.missing_bytes for need in self.needs)
+
+    def lines(self, manifest: Manifest) -> list[str]:
+        """Return a line of each memory, and what the compiler does not take."""
+        return [*(needed.line(need, manifest) for need in self.needs), *self.refused]
+
+    def hint(self, manifest: Manifest) -> str:
+        """Return what to try where it does not fit; where the estimates alone are too much, a build tells."""
+        sure = any(
+            sum(part.bytes for part in need.parts if not part.estimated) > need.limit_bytes for need in self.needs
+        )
+        if not sure and not self.refused and not self.is_built:
+            return "what is estimated (about) may be less in the end: mtool build tells"
+        over = {need.memory: need.bytes for need in self.needs if need.missing_bytes}
+        return needed.advice(manifest, known.get(self.board), over)
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""

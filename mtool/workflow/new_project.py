@@ -1,6 +1,7 @@
 """Begin a project of a user's own, and renew the part of it that is mtool's."""
 
 import contextlib
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -24,8 +25,11 @@ from mtool.option_values import ProjectType
 from mtool.project.own import own_files
 from mtool.version import __version__
 from mtool.workflow import reading
+from mtool.workflow.fitting import fit_of
 from mtool.workflow.own_project import GENERATED, PROGRAM, OwnProject, require
 from mtool.workflow.stages import Model, compile
+
+log = logging.getLogger(__name__)
 
 _MODELS = "models"
 _MAY_BE_THERE = frozenset({".git"})
@@ -34,10 +38,11 @@ _BENCHMARKS = {12: "kws01", 10: "ic01", 2: "vww01"}  # MLPerf Tiny's, by the num
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A project that was begun: what its `mtool.toml` says, and the files that are the user's."""
+    """A project that was begun: what its `mtool.toml` says, the files that are the user's, and whether it will fit."""
 
     project: OwnProject
     own: tuple[str, ...]
+    fits: bool = True
 
 
 def new_project(
@@ -154,7 +159,12 @@ def _write(folder: Path, tree: FileTree, own: FileTree, compiled: Model, edits: 
         found = require(folder)
         options = found.with_program(compiled.options, found.board, folder / GENERATED)
         filetree.write(replace(compiled, options=options).render_project()[0], folder / GENERATED)
-    return Begun(found, tuple(own))
+    fit = fit_of(compiled, folder=folder / GENERATED)
+    if not fit.fits:
+        log.warning("%s does not fit %s", compiled.path.name, fit.board)
+        for line in (*fit.lines(compiled.manifest), fit.hint(compiled.manifest)):
+            log.warning("  %s", line)
+    return Begun(found, tuple(own), fit.fits)
 
 
 def _model_files(model: Path) -> FileTree:

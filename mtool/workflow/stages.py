@@ -65,6 +65,17 @@ class Model:
     files: FileTree
     manifest: Manifest
 
+    def refuse_certain(self) -> None:
+        """Say before a build that it can't succeed: the constants and the arena alone are more than a memory has.
+
+        Raises:
+            FitError: they are.
+        """
+        from mtool.workflow import room
+
+        options = self.options
+        room.refuse_certain(self.files, self.manifest, self.board, options.template, options.template_options)
+
     def render_project(self) -> tuple[FileTree, Manifest]:
         """Return the project folder's files, and the manifest that is its `mtool.json`."""
         from mtool import project
@@ -101,12 +112,19 @@ class Model:
             more: other models of the same archive, "mlf" alone.
 
         Raises:
+            UsageError: the package is Zephyr's, and the board is none of Zephyr's.
             MtoolError: as `compile`, for one of the cores; or large constants lie in a file of bytes.
         """
         from mtool import project
 
         if more and form != "mlf":
             raise UsageError(f"--emit {form} holds one model", hint="several fit into one --emit mlf")
+        if form == "zephyr-module" and self.board.cpu != "host" and "zephyr" not in self.board.templates:
+            raise UsageError(
+                f"{self.board.name} is no board of Zephyr's, which --emit zephyr-module is for",
+                details=[f"mtool knows no Zephyr name of it, {self.board.cpu}"],
+                hint="leave --board out for a module for any core, or name one of Zephyr's: mtool boards",
+            )
         if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
             raise UsageError("two models of an archive have the same name", details=[f"there are: {', '.join(taken)}"])
         cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
@@ -311,9 +329,10 @@ def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str
 
     Raises:
         UsageError: the folder holds something else, or a template or an option is unknown.
-        FitError: the firmware does not fit the board.
+        FitError: the firmware does not fit the board; what is certain is told before anything is written.
         BuildError: a toolchain is missing, or the build failed.
     """
+    model.refuse_certain()
     return build_project(model.board, write_project(model, folder), kinds=kinds)
 
 

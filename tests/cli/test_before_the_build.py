@@ -4,7 +4,10 @@ import os
 import pty
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from mtool import resources, workflow
 from mtool.cli import app
@@ -51,3 +54,25 @@ def test_a_program_of_this_computer_is_run_in_place_of_flashing(
 def test_a_measurement_builds_a_whole_framework_once(template: str, kinds: tuple[str, ...]) -> None:
     model = workflow.compile(DIGITS, board="mps2_an386", options=Options(template=template))
     assert kinds_to_measure(model) == kinds
+
+
+def test_what_cannot_fit_is_told_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    weights = numpy_helper.from_array(np.ones((100, 100), np.float32), "w")  # 40,000 B, of 32,256
+    sizes = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 100)) for name in "xy"]
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "g", sizes[:1], sizes[1:], initializer=[weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "m.onnx")
+    assert app.invoke(["build", "m.onnx", "--board", "arduino_uno"]) == 4
+    told = capsys.readouterr().err
+    assert "m.onnx does not fit arduino_uno" in told and "weights 40 KB (float32)" in told
+    assert not Path("build").exists()
+
+    assert app.invoke(["new", "p", "--model", "m.onnx", "--board", "arduino_uno"]) == 0
+    said = capsys.readouterr()
+    assert "m.onnx does not fit arduino_uno" in said.err and "of 32 KB" in said.err
+    assert "mtool build" not in said.out and "mtool check m.onnx" in said.out
+    assert app.invoke(["new", "q", "--model", "m.onnx", "--board", "mps2_an386"]) == 0
+    assert "next: cd q && mtool build" in capsys.readouterr().out

@@ -52,7 +52,9 @@ def test_doctor_lists_what_flashes_a_board(monkeypatch: pytest.MonkeyPatch, caps
     app.invoke(["doctor", "--json", "--board", "nucleo_l4r5zi"])
     tools = {tool["name"]: tool for tool in json.loads(capsys.readouterr().out)["tools"]}
     assert tools["openocd"]["version"] is None and tools["openocd"]["install"] == "sudo apt-get install openocd"
-    assert tools["west"]["state"] == "missing" and "which runs openocd" in tools["west"]["found"]
+    inner = tools["openocd for west"]
+    assert inner["state"] == "missing" and inner["purpose"] == "mtool flash --runner west"
+    assert tools["west"]["state"] == "ok"
     assert tools["openocd"]["purpose"] == "mtool flash --runner openocd" and "bossac" not in tools
 
 

@@ -74,3 +74,16 @@ def test_a_board_without_a_gdb_server() -> None:
     with pytest.raises(UsageError, match="no tool of arduino_uno serves gdb") as told:
         gdb_servers.choose(boards.get("arduino_uno"))
     assert "--server HOST:PORT" in told.value.hint
+
+
+def test_a_dry_run_needs_no_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mtool.flash.ports.attached", lambda: [])
+    arguments = ["debug", str(DIGITS), "--board", "nucleo_l4r5zi", "--dry-run"]
+    assert app.invoke([*arguments, "--operator", "conv_2", "--server", "openocd"]) == 0
+    *_, server, gdb = capsys.readouterr().out.splitlines()
+    assert server.startswith("openocd ") and "gdb_port" in server
+    assert "target remote 127.0.0.1:" in gdb and "break digits_int8_conv_2" in gdb
+    assert app.invoke([*arguments, "--operator", "conv_22"]) == 2
+    assert app.invoke([*arguments, "--server", "localhost:3333"]) == 0
+    assert "target remote localhost:3333" in capsys.readouterr().out and not Path("build").exists()

@@ -82,3 +82,62 @@ def test_two_models_and_a_file_that_is_no_port(tmp_path: Path, capsys: Captured)
     (tmp_path / "port").touch()
     assert app.invoke(["monitor", "--port", str(tmp_path / "port")]) == 8
     assert "it is no serial port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["boards", "--new", "mps2_an386", "--from", "mps2_an385"], 2, "give yours another name: --new my_mps2_an386"),
+        (["boards", "--boards", "no.yaml"], 2, "there is no file of boards"),
+        (["build"], 2, "or cd into a project (mtool new)"),
+        (["run", "own"], 2, "a project of your own (mtool new), whose commands are run inside it: cd own"),
+        (["monitor", "own"], 2, "a project of your own (mtool new), whose commands are run inside it: cd own"),
+    ],
+)
+def test_what_to_do_is_told(arguments: list[str], code: int, says: str, capsys: Captured) -> None:
+    Path("own").mkdir()
+    Path("own", "mtool.toml").write_text('[project]\nmodel = "m.onnx"\nboard = "host"\n')
+    assert app.invoke(arguments) == code
+    told = capsys.readouterr().err
+    assert says in told and "Errno" not in told and not Path("boards").exists()
+
+
+@pytest.mark.parametrize("name", ["empty.onnx", "empty.tflite"])
+def test_an_empty_file_is_called_so(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(b"")
+    assert app.invoke(["check", name, "--board", "host"]) == 3
+    assert f"{name} is empty" in capsys.readouterr().err
+
+
+def test_samples_of_mlperf_are_looked_for_before_the_work(capsys: Captured) -> None:
+    Path("mtool.toml").write_text(f'[project]\nmodel = "{DIGITS}"\nboard = "host"\ntype = "mlperftiny"\n')
+    assert app.invoke(["mlperf", "--data", "nofile.npz"]) == 2
+    told = capsys.readouterr().err
+    assert "there are no samples nofile.npz" in told and "y_labels.csv" in told
+
+
+def test_a_module_of_zephyr_is_for_its_boards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    arguments = ["compile", DIGITS, "--emit", "zephyr-module", "-d", "module", "--board"]
+    assert app.invoke([*arguments, "arduino_uno"]) == 2
+    assert "arduino_uno is no board of Zephyr's" in capsys.readouterr().err and not Path("module").exists()
+    assert app.invoke([*arguments, "mps2_an386"]) == 0
+
+
+def test_a_damaged_model_is_told_without_pythons_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.undo()
+    path = tmp_path / "cut.tflite"
+    path.write_bytes(b"\x08\0\0\0TFL3" + (-70_000).to_bytes(4, "little", signed=True) + bytes(8))
+    assert app.invoke(["check", str(path), "--board", "host"]) == 3
+    told = capsys.readouterr().err
+    assert "cut.tflite is damaged, or cut short" in told and "leads astray" in told
+    assert not any(word in told for word in ("unpack", "buffer", "struct"))

@@ -2,14 +2,16 @@
 
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mtool.cli import app
+from mtool import transport
+from mtool.cli import app, monitor
+from mtool.cli.output import Output
 from mtool.rpc.framing import Frame, encode
 from mtool.rpc.protocol import REPLY, Message
 from mtool.session.monitoring import Heard, Listener
@@ -64,19 +66,34 @@ def line() -> Iterator[tuple[int, str]]:
     os.close(port)
 
 
-def test_a_board_is_heard(line: tuple[int, str], tmp_path: Path, capsys: Captured) -> None:
+def test_a_board_is_heard(
+    line: tuple[int, str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device, port = line
     folder = projects.write(tmp_path / "project")
+    opens, shows, ends = transport.open_port, monitor._show, monitor._is_over
+    shown: list[Heard] = []
+    latest = time.monotonic() + 30
 
-    def speak() -> None:
-        time.sleep(0.1)
+    def opened(*arguments: Any, **options: Any) -> transport.Transport:
+        """Speak once somebody listens: what comes before is thrown away."""
+        channel = opens(*arguments, **options)
         os.write(device, b"hello\n" + LOG + FAULT)
+        return channel
 
+    def show(out: Output, heard: Heard, seconds: float) -> None:
+        shown.append(heard)
+        shows(out, heard, seconds)
+
+    def is_over(until: float | None) -> bool:
+        return ends(until) and (len(shown) >= 3 or time.monotonic() > latest)
+
+    monkeypatch.setattr(transport, "open_port", opened)
+    monkeypatch.setattr(monitor, "_show", show)
+    monkeypatch.setattr(monitor, "_is_over", is_over)
     for arguments in ([], ["--json"]):
-        thread = threading.Thread(target=speak)
-        thread.start()
-        assert app.invoke(["monitor", str(folder), "-p", port, "--for", "0.5", *arguments]) == 0
-        thread.join()
+        shown.clear()
+        assert app.invoke(["monitor", str(folder), "-p", port, "--for", "0.1", *arguments]) == 0
         told = capsys.readouterr()
         assert f"listening to the port {port} at 115200 baud" in told.err
         if arguments:

@@ -106,3 +106,10 @@ def test_what_does_not_go_with_a_project(project: Path, arguments: list[str], sa
 def test_a_folder_that_is_no_project(tmp_path: Path, capsys: Captured) -> None:
     assert app.invoke(["run", str(tmp_path)]) == 2
     assert "is a folder, and no project of mtool's" in capsys.readouterr().err
+
+
+def test_host_is_a_board_like_others(project: Path, capsys: Captured) -> None:
+    folder = str(project / "emulated")
+    assert app.invoke(["-q", "generate", str(project / "net.onnx"), "-b", "mps2_an386", "-d", folder]) == 0
+    assert app.invoke(["-q", "run", folder, "--board", "host"]) == 2
+    assert "is a project for mps2_an386, not for host" in capsys.readouterr().err

@@ -96,7 +96,7 @@ def test_one_tool_that_flashes_is_enough(zephyr: Path, monkeypatch: pytest.Monke
     assert missing("nucleo_l4r5zi") == {}
     there.remove("st-flash")
     lacking = missing("nucleo_l4r5zi")
-    assert lacking["west"].install == "sudo apt-get install openocd"  # which west runs
+    assert lacking["openocd for west"].install == "sudo apt-get install openocd"  # which west runs
 
 
 def test_rights_to_the_port_and_to_the_probe(

@@ -3,7 +3,17 @@
 Nothing here loads the compiler: `--help` and a shell's completion read it.
 """
 
-from mtool.cli.parameters.device import HOST, BoardName, DryRun, FlashCommand, Port, PowerCommand, Probe, boards
+from mtool.cli.parameters.device import (
+    HOST,
+    BoardName,
+    BoardOrProjects,
+    DryRun,
+    FlashCommand,
+    Port,
+    PowerCommand,
+    Probe,
+    boards,
+)
 from mtool.cli.parameters.groups import (
     Asked,
     FitOptions,
@@ -27,6 +37,7 @@ __all__ = [
     "HOST",
     "Asked",
     "BoardName",
+    "BoardOrProjects",
     "BuiltDir",
     "DryRun",
     "Fill",

@@ -20,6 +20,17 @@ BoardName = Annotated[
         autocompletion=completion.boards,
     ),
 ]
+BoardOrProjects = Annotated[
+    str,
+    _option(
+        "--board",
+        "-b",
+        metavar="BOARD",
+        help="The board; `mtool boards` lists them; default: a project's own, else host.",
+        show_default=False,
+        autocompletion=completion.boards,
+    ),
+]
 
 
 def boards(meaning: str) -> Any:

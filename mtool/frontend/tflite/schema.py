@@ -5,6 +5,7 @@ Source: the flatbuffer schema of TensorFlow Lite (version 3, file identifier TFL
 
 import functools
 import inspect
+import logging
 import math
 import struct
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ from mtool.frontend.tflite.composites import TABLE
 from mtool.frontend.tflite.description import Model, Operator, Tensor
 from mtool.frontend.tflite.sparsity import Damaged, dense
 from mtool.ir.types import Array
+
+log = logging.getLogger(__name__)
 
 MOST_ELEMENTS = 2**31 - 1
 
@@ -69,7 +72,8 @@ def read(path: Path, budget: Budget | None = None) -> Model:
     except Damaged as found:
         what = str(found)
     except _BROKEN as found:
-        what = f"an offset or a length in it leads astray ({found})"
+        log.debug("%s: %s", path.name, found)
+        what = "an offset or a length in it leads astray, beyond its end or to what is no table"
     raise ModelError(
         f"{path.name} is damaged, or cut short",
         details=[what, f"{len(data):,} bytes"],

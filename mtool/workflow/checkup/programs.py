@@ -55,7 +55,7 @@ def flash_tools(board: Board, template: str) -> list[Item]:
         item = runner(name)
         inner = _inner(board, name)
         if item is not None and not item.install and inner is not None and inner.install:
-            item = Item(item.name, f"{item.found}, which runs {inner.name}", item.needed, inner.install)
+            item = Item(f"{inner.name} for {item.name}", inner.found, item.needed, inner.install)
         if item is not None:
             items.append((name, item))
     if not items:
