@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mtool.build.fit import Need
     from mtool.manifest import Manifest, Operator
-    from mtool.workflow import Fits
+    from mtool.workflow import Fit, Fits
 
 _ALL = "all"  # boards, as if none were named
 
