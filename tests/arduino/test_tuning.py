@@ -106,10 +106,12 @@ def test_an_attached_board_is_flashed_once_for_many_candidates(attached: Attachm
     log = tmp_path / "t.jsonl"
     path = network(tmp_path / "m.onnx", channels=4)
     start = time.monotonic()
-    found = mtool.tune(path, board=BOARD, output=log, options=options, trials=12, deployment=Deployment(tmp_path / "p"))
+    found = mtool.tune(
+        path, board=BOARD, output=log, options=options, trials=12, builds=False, deployment=Deployment(tmp_path / "p")
+    )
     assert found.setup.unit == "ns" and found.setup.clock_hz == 16_000_000
     assert found.progress.measured == 12 and found.progress.failed == 0
-    assert found.progress.firmwares <= 3, "of the candidates, of other levels, of finals, if some are near each other"
+    assert found.progress.firmwares <= 2, "one for the candidates, one for the finals, if some are near each other"
     assert attached.flashed <= found.progress.firmwares + 3, "the model by default, tuned, by default again"
     assert found.whole is not None
     assert 0 < found.whole.best.median <= found.whole.default.median

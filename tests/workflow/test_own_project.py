@@ -150,7 +150,7 @@ def test_each_kind_on_each_template(board: str, kind: str, tmp_path: Path) -> No
     )
     sources = {Path(name).name for name in files if name.startswith("src/")}
     main = {"main.cpp", "src.ino"} if board == "arduino_uno" else {"main.c"}
-    own = {"standalone": main, "host-driven": set(), "mlperftiny": main | {"runner.c", "runner.h", "model.c"}}
+    own = {"standalone": main, "host-driven": set(), "mlperftiny": main | {"runner.c", "runner.h", "submitter.c"}}
     assert sources == own[kind]
     assert ("drive.py" in files) == (kind == "host-driven")
     is_attached = board in ("arduino_uno", "nucleo_l4r5zi")  # it is sold
