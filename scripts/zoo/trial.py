@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from mtool import boards, workflow
-from mtool.cli import reading
 from mtool.errors import FitError, MismatchError, ModelError, MtoolError
 from mtool.option_values import Rounding
 from mtool.session.bench import run_measured
 from mtool.session.verify import Report
-from mtool.workflow import reference
+from mtool.workflow import reading, reference
 from mtool.workflow.cost import Cost, cost_at
 from mtool.workflow.inference import executor_of
 from mtool.workflow.layer_report import Layers

@@ -162,6 +162,7 @@ def test_a_log_that_can_not_be_written_any_more_ends_the_search_with_a_reason(ru
     assert running["full"].desk.records()
 
 
+@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it; test_tune.py has the same in an emulator")
 def test_a_search_that_is_killed_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:
     chance = random.Random(0)
     with rig(tmp_path, *QUIET) as desk:
