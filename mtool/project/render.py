@@ -70,7 +70,7 @@ def render(
         template=chosen.name,
         builder=chosen.builder,
         transport=chosen.transport,
-        board=board,
+        board=_as_described(board),
         build_hash=build_hash,
         options={name: _text(value) for name, value in values.items()},
         firmware=context["firmware"],
@@ -218,3 +218,9 @@ def _build_header(build_hash: str) -> bytes:
 
 def _text(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _as_described(board: Board) -> Board:
+    """Return a board without how its flash is read, which estimates alone want: what mtool.json has of it."""
+    memories = {name: one.model_copy(update={"reads": None}) for name, one in board.memories.items()}
+    return board.model_copy(update={"memories": memories})

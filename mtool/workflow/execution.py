@@ -141,7 +141,8 @@ def built_with_inputs(
     else:
         samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
     if model is not None:
-        model.refuse_certain()
+        if known is None:
+            model.refuse_certain()
         folder = known[1] if known else write_project(model, deployment.folder)
     prepared = deployment.build_folder(target, folder, kinds=kinds)
     if model is not None and known is None:

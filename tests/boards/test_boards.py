@@ -85,7 +85,7 @@ def test_part_of_a_name_or_in_capitals_comes_near(asked: str, near: str) -> None
         ("host: [cpu]", "the entry of host breaks the schema"),
         ("host: {cpu: host}", "the entry of host breaks the schema"),
         ("1: {cpu: host}", "the entry of 1 breaks the schema"),
-        (None, "can't be read"),
+        (None, "there is no file of boards"),
     ],
 )
 def test_a_broken_list_of_boards_is_told(text: str | None, says: str, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """mtool boards, mtool doctor."""
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -46,7 +48,10 @@ def test_doctor_names_what_is_there(capsys: Captured) -> None:
     assert "qemu-system-arm" not in tools
 
 
-def test_doctor_lists_what_flashes_a_board(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+def test_doctor_lists_what_flashes_a_board(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "west").write_text("#!/bin/sh\necho West version: v1.2.0\n")
+    (tmp_path / "west").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     real = shutil.which
     monkeypatch.setattr(shutil, "which", lambda tool, **how: None if tool == "openocd" else real(tool, **how))
     app.invoke(["doctor", "--json", "--board", "nucleo_l4r5zi"])

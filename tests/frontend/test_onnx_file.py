@@ -39,7 +39,7 @@ def test_not_a_model(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="not an ONNX model"):
         load(path)
     path.write_bytes(b"")
-    with pytest.raises(ModelError, match="holds no model"):
+    with pytest.raises(ModelError, match="is empty"):
         load(path)
 
 
