@@ -50,7 +50,7 @@ def test_one_activation_that_rounds_the_other_way(tmp_path: Path) -> None:
 
 @models.needed
 @pytest.mark.parametrize("name", models.ALL)
-@pytest.mark.product
+@pytest.mark.product(6)
 def test_host(name: str, tmp_path: Path) -> None:
     _check(name, "host", models.golden(name), tmp_path)
 
@@ -58,7 +58,7 @@ def test_host(name: str, tmp_path: Path) -> None:
 @models.needed
 @pytest.mark.parametrize("board", EMULATED)
 @pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.product(8)
+@pytest.mark.product(12)
 def test_emulated(name: str, board: str, tmp_path: Path) -> None:
     toolchain = boards.get(board).toolchain
     try:

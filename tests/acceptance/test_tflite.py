@@ -57,7 +57,7 @@ def test_int8_is_what_xnnpack_computes(name: str, tmp_path: Path) -> None:
 
 @models.needed
 @pytest.mark.parametrize(("name", "board"), CASES)
-@pytest.mark.product
+@pytest.mark.product(8)
 def test_int8_rounded_as_tflite_does_is_what_the_reference_kernels_compute(
     name: str, board: str, tmp_path: Path
 ) -> None:
@@ -74,7 +74,7 @@ def test_int8_rounded_as_tflite_does_is_what_the_reference_kernels_compute(
 @models.needed
 @pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547"])
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.product
+@pytest.mark.product(8)
 def test_the_kernels_are_those_of_the_other_rounding(name: str, board: str) -> None:
     plain, rounded = (
         workflow.compile(tflite(name, "int8"), board=board, options=options(rounding)).manifest.operators

@@ -146,6 +146,7 @@ def _node_of(built: Prepared, function: str) -> str:
     return str(next(node["name"] for node in graph["nodes"] if node.get("attrs", {}).get("func_name") == function))
 
 
+@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
 def test_a_fault_names_its_operator(built: Prepared, tmp_path: Path) -> None:
     """An operator that writes beyond the memory, an endless one, and one that needs more stack than there is."""
     folder = tmp_path / "p"

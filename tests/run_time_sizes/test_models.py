@@ -148,12 +148,14 @@ def moved() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.product(2)
 def test_rows_of_a_dense_network(target: Target, tmp_path: Path) -> None:
     check(mlp(), {"batch": 9}, tmp_path, target)
 
 
 @pytest.mark.parametrize("channels", [8, 5])
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.product(2)
 def test_rows_of_integers_leave_any_remainder_of_a_tile(target: Target, channels: int, tmp_path: Path) -> None:
     check(quantised_mlp(channels), {"n": 14}, tmp_path, target, tolerance=1e-5 if target is not NO_FPU else 0.05)
 
@@ -178,17 +180,20 @@ def test_rows_of_two_sizes(target: Target, most: dict[str, int], tmp_path: Path)
 
 
 @pytest.mark.parametrize("target", [HOST, DSP, MVE], ids=["host", "dsp", "mve"])
+@pytest.mark.product(2)
 def test_a_batch_of_images(target: Target, tmp_path: Path) -> None:
     check(cnn(), {"batch": 5}, tmp_path, target)
 
 
 @pytest.mark.parametrize("target", [HOST, DSP, MVE], ids=["host", "dsp", "mve"])
+@pytest.mark.product(2)
 def test_convolutions_along_time(target: Target, tmp_path: Path) -> None:
     library = check(temporal(), {"n": 23}, tmp_path, target)
     assert [tensor.dims for tensor in library.manifest.outputs if tensor.dims] == [("1", "5", "(n + 1) // 2")]
 
 
 @pytest.mark.parametrize("target", [HOST, DSP, MVE], ids=["host", "dsp", "mve"])
+@pytest.mark.product(2)
 def test_means_of_integers_over_the_size(target: Target, tmp_path: Path) -> None:
     check(quantised_mean(), {"n": 15}, tmp_path, target)
 
