@@ -28,9 +28,8 @@ extern "C" {
 MT_DSP_INLINE void mt_dsp_narrow_fourfold(const int32_t *sums, const uint32_t *words, int8_t *results, int32_t step,
                                           enum mt_scaling by, const struct mt_dsp_range *range)
 {
-    const int32_t zero_point = range ? range->offset - 128 : -128;
-    const int32_t low = range ? (int8_t)(range->low & 255) : -128;
-    const int32_t high = range ? 127 - (int32_t)(range->above & 255) : 127;
+    const int32_t zero_point = range->offset - 128, low = (int8_t)(range->low & 255);
+    const int32_t high = 127 - (int32_t)(range->above & 255);
     const int32_t first = (int32_t)words[0], second = by == MT_BY_FLOAT ? 0 : (int32_t)words[4];
     float scale;
     memcpy(&scale, words + (by > MT_EXACT ? 4 : 0), 4);
@@ -303,7 +302,7 @@ MT_DSP_INLINE void mt_dsp_limit4(int8_t *results, const struct mt_dsp_range *ran
 
 /* A block by all output channels, four at a time. The results of a pixel stand `step` bytes behind those of the one
  * before it: the first row's even columns, its odd ones, the second row's. turns: of the loop, of `unroll` input channels;
- * `whole`: one turn. `range` null: zero point -128 and no limits; `clamped`: it has limits. */
+ * `whole`: one turn. `clamped`: the range has limits. */
 MT_DSP_INLINE void mt_dsp_winograd(const int32_t *columns, const uint32_t *weights, int32_t *sums, int8_t *results,
                                    int32_t fours, int32_t step, int32_t turns, int unroll, int whole, enum mt_scaling by,
                                    int clamped, const struct mt_dsp_range *range)
@@ -367,29 +366,20 @@ MT_DSP_INLINE void mt_dsp_winograd(const int32_t *columns, const uint32_t *weigh
 }
 
 /* The functions that operators share, as those of mt_dsp_tile_3x2_int8.h are. */
-#define MT_DSP_WINOGRAD_PLAIN(name, unroll, whole, by)                                                                  \
-    MT_OPERATOR void name(const int32_t *columns, const uint32_t *weights, int32_t *sums, int8_t *results,            \
-                          int32_t fours, int32_t step, int32_t turns)                                                  \
-    {                                                                                                                  \
-        mt_dsp_winograd(columns, weights, sums, results, fours, step, turns, unroll, whole, by, 0, 0);                  \
-    }
-#define MT_DSP_WINOGRAD_RANGE(name, unroll, whole, by, clamped)                                                         \
+#define MT_DSP_WINOGRAD(name, unroll, whole, by, clamped)                                                              \
     MT_OPERATOR void name(const int32_t *columns, const uint32_t *weights, int32_t *sums, int8_t *results,            \
                           int32_t fours, int32_t step, int32_t turns, const struct mt_dsp_range *range)                \
     {                                                                                                                  \
         const struct mt_dsp_range own = *range;                                                                        \
-        mt_dsp_winograd(columns, weights, sums, results, fours, step, turns, unroll, whole, by, clamped, &own);         \
+        mt_dsp_winograd(columns, weights, sums, results, fours, step, turns, unroll, whole, by, clamped, &own);        \
     }
-#define MT_DSP_WINOGRAD(name, unroll, whole, by)      \
-    MT_DSP_WINOGRAD_PLAIN(name, unroll, whole, by) \
-    MT_DSP_WINOGRAD_RANGE(name##_range, unroll, whole, by, 1)
-#define MT_DSP_EACH_WINOGRAD(kind, by)                          \
-    MT_DSP_WINOGRAD(mt_dsp_winograd##kind##_8, 8, 0, by)        \
-    MT_DSP_WINOGRAD(mt_dsp_winograd##kind##_16, 16, 0, by)      \
-    MT_DSP_WINOGRAD(mt_dsp_winograd##kind##_32, 32, 0, by)      \
-    MT_DSP_WINOGRAD(mt_dsp_winograd_whole##kind##_8, 8, 1, by)   \
-    MT_DSP_WINOGRAD(mt_dsp_winograd_whole##kind##_16, 16, 1, by) \
-    MT_DSP_WINOGRAD(mt_dsp_winograd_whole##kind##_32, 32, 1, by)
+#define MT_DSP_EACH_WINOGRAD(kind, by)                              \
+    MT_DSP_WINOGRAD(mt_dsp_winograd##kind##_8, 8, 0, by, 1)         \
+    MT_DSP_WINOGRAD(mt_dsp_winograd##kind##_16, 16, 0, by, 1)       \
+    MT_DSP_WINOGRAD(mt_dsp_winograd##kind##_32, 32, 0, by, 1)       \
+    MT_DSP_WINOGRAD(mt_dsp_winograd_whole##kind##_8, 8, 1, by, 1)   \
+    MT_DSP_WINOGRAD(mt_dsp_winograd_whole##kind##_16, 16, 1, by, 1) \
+    MT_DSP_WINOGRAD(mt_dsp_winograd_whole##kind##_32, 32, 1, by, 1)
 MT_DSP_EACH_WINOGRAD(, MT_BY_FLOAT)
 MT_DSP_EACH_WINOGRAD(_twice, MT_TWICE)
 MT_DSP_EACH_WINOGRAD(_once, MT_ONCE)

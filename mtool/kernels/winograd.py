@@ -31,7 +31,7 @@ LIMIT = 2**31
 
 def transformed(weights: Array) -> Array:
     """Return weights [N, 3, 3, C] of 8 or 9 bits transformed, int16 [N, 4, 4, C]: row, column, in their usual order."""
-    wide = np.einsum("ai,nijc,bj->nabc", G, weights.astype(np.int32), G)
+    wide: Array = np.einsum("ai,nijc,bj->nabc", G, weights.astype(np.int32), G)
     return wide.astype(np.int16)
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.kernels.dsp.functions import SharedFunction
+from mtool.kernels.dsp.functions import LIMITS, SharedFunction
 from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.exact_scaling import ExactScaling
 from mtool.kernels.knobs import knob
 from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import round_up
@@ -24,7 +25,7 @@ from mtool.ops.conv2d.geometry import Conv
 
 HEADER = "mt_dsp_winograd_int8.h"
 FOURS = 4  # output channels together
-UNROLLS = (32, 16, 8)  # input channels in one turn of the loop
+UNROLLS = (16, 8)  # input channels in one turn of the loop; 32, if asked for, are 1.6 KB of code more
 ROWS, COLUMNS = 2, 4  # outputs of a block
 PATCH = (4, 6)  # its inputs
 SUMS = 40 * 4  # bytes: MT_DSP_BLOCK_SUMS
@@ -63,7 +64,7 @@ class Winograd(BaseSchedule):
     """Blocks of 2x4 outputs: their inputs are transformed, multiplied with all channels, four at a time, and back."""
 
     name = "dsp_winograd"
-    unroll: int = knob(0, *UNROLLS, meaning="input channels an iteration; auto: with the fewest instructions")
+    unroll: int = knob(0, 32, *UNROLLS, meaning="input channels an iteration; auto: with the fewest instructions")
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """int8 to int8, 3x3, stride 1, one group; four times a sum stays within 32 bits."""
@@ -106,10 +107,7 @@ class Winograd(BaseSchedule):
         conv, layer = Conv.of(node, graph), Layer.of(node, graph)
         assert layer is not None
         epilogue, depth, unroll = layer.epilogue, self._depth(conv), self._unroll(conv)
-        stem = "mt_dsp_winograd" if depth > unroll else "mt_dsp_winograd_whole"
-        function = SharedFunction.of(
-            "MT_DSP_WINOGRAD", stem, layer.scaling, epilogue, unroll, int(depth == unroll)
-        )
+        function = _function(layer, unroll, whole=depth == unroll)
 
         def rows(weights: Array, bias: Array, scaling: Scaling) -> Array:
             return pack(weights, bias, scaling, depth)
@@ -148,6 +146,18 @@ def _depth_cost(conv: Conv, unroll: int) -> int:
     """Return the instructions of a block's products for four output channels: 11 for two input channels."""
     depth = round_up(conv.channels, unroll)
     return 16 * (11 * depth // 2 + (0 if depth == unroll else 2 + 4 * depth // unroll))
+
+
+def _function(layer: Layer, unroll: int, *, whole: bool) -> SharedFunction:
+    """Return the runtime's function; of any range, as its results are stored apart."""
+    epilogue, scaling = layer.epilogue, layer.scaling
+    name = f"mt_dsp_winograd{'_whole' if whole else ''}{scaling.kind}_{unroll}"
+    if not isinstance(scaling, ExactScaling):
+        return SharedFunction(name)
+    clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
+    name += "_range" if clamped else ""
+    by = f"MT_EXACT_{scaling.places}"
+    return SharedFunction(name, (f"MT_DSP_WINOGRAD({name}, {unroll}, {int(whole)}, {by}, {int(clamped)})",))
 
 
 SCHEDULE = Winograd()
