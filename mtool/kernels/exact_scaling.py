@@ -87,9 +87,10 @@ class ExactScaling(Scaling):
         return np.asarray(self.words[:, 0] != 0)
 
     def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
-        """Make the bias small; what it gives is in the offset already."""
+        """Make the bias small; what it gives is in the offset already, or in the scale where there is no multiplier."""
         bias, floats = FloatScaling.of(self.scale).without_dead_channels(weights, bias)
-        return bias, replace(self, scale=floats.scale)
+        words = np.where(self.has_multiplier[:, None], self.words, _bits(floats.scale))
+        return bias, replace(self, words=words, scale=floats.scale)
 
     def stepped(self, sign: Array) -> Self:
         """Turn the sign, or divide; the runtime's function has 8 places more."""
