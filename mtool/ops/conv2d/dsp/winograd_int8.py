@@ -131,7 +131,7 @@ class Winograd(BaseSchedule):
 
 def borders(conv: Conv) -> list[str]:
     """Return the C conditions under which a block's inputs are put together first; "1": all are."""
-    if conv.channels % 4:
+    if conv.channels % 4 or any(size < most for size, most in zip(conv.size, PATCH, strict=True)):
         return ["1"]
     found = []
     for axis, (name, step) in enumerate((("top", ROWS), ("left", COLUMNS))):
