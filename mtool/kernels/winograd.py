@@ -16,7 +16,8 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.exact_scaling import Reach
+from mtool.kernels.exact_scaling import MOST_MOVED
+from mtool.kernels.rising_steps import Reach
 from mtool.kernels.scaling import Scaling
 
 G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
@@ -59,26 +60,36 @@ class Layer:
     weights: Array
 
     @classmethod
-    def of(cls, node: Node, graph: Graph) -> Self | None:
-        """Return those of a node; None: four times a sum may leave 32 bits, or its epilogue is another."""
-        known: dict[tuple[str, ...], bool] = graph.memo.setdefault("fourfold sums", {})
-        epilogue = Int8Epilogue.of(node, graph)
-        key = tuple(node.inputs[1:3])
-        if epilogue is None or known.get(key) is False:
-            return None
-        weights = graph.constants[node.inputs[1]]
+    def of(cls, node: Node, graph: Graph) -> Self:
+        """Return those of a node whose `sums_fit`."""
+        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
+        assert epilogue is not None
         scaling, bias = epilogue.exact_scaling(weights)
         bias, scaling = scaling.without_dead_channels(weights, bias)
+        return cls(epilogue, scaling.fourfold(), bias, weights)
+
+
+def sums_fit(node: Node, graph: Graph) -> bool:
+    """Whether a node has an int8 epilogue, and four times its sums stay within 32 bits."""
+    known: dict[tuple[str, ...], bool] = graph.memo.setdefault("fourfold sums", {})
+    epilogue, key = Int8Epilogue.of(node, graph), tuple(node.inputs[1:3])
+    if epilogue is None:
+        return False
+    if key not in known:
+        weights = graph.constants[node.inputs[1]]
+        bias, _ = epilogue.scaling.without_dead_channels(weights, epilogue.bias)
         known[key] = fits(weights, bias)
-        return cls(epilogue, scaling.fourfold(), bias, weights) if known[key] else None
+    return known[key]
 
 
 def fits(weights: Array, bias: Array) -> bool:
     """Whether four times the sum of each channel stays within 32 bits, whatever the inputs of 8 bits.
+
+    Its bias may be moved besides (mtool.kernels.exact_scaling).
 
     Args:
         weights: integers [N, ...].
         bias: int32 [N].
     """
     reach = Reach.of(weights, bias)
-    return int(max(-reach.least.min(initial=0), reach.most.max(initial=0))) < LIMIT // FACTOR
+    return int(max(-reach.least.min(initial=0), reach.most.max(initial=0))) < LIMIT // FACTOR - MOST_MOVED

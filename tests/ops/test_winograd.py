@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import helper
 
+from mtool.kernels.exact_scaling import MOST_MOVED
 from mtool.kernels.target import Target
 from mtool.kernels.winograd import by_columns, fits, transformed
 from mtool.ops.conv2d.dsp.winograd_int8 import SCHEDULE
@@ -129,7 +130,7 @@ def test_random_convolutions_are_those_of_numpy(tmp_path: Path, monkeypatch: pyt
 def test_sums_of_30_bits_are_refused(sign: int) -> None:
     weights = np.full((2, 3, 3, 4), 3, np.int8)
     reach = (127 if sign > 0 else 128) * int(weights[0].sum())
-    limit = 2**29 - 1 - reach
+    limit = 2**29 - 1 - MOST_MOVED - reach
     assert fits(weights, np.array([0, sign * limit], np.int32))
     assert not fits(weights, np.array([0, sign * (limit + 1)], np.int32))
 

@@ -10,7 +10,6 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.dsp.functions import LIMITS, SharedFunction
-from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.exact_scaling import ExactScaling
 from mtool.kernels.knobs import knob
 from mtool.kernels.packing import packed_by_rows
@@ -20,7 +19,7 @@ from mtool.kernels.scaling import Scaling
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.kernels.weight_offset import is_stored_as_int8
-from mtool.kernels.winograd import FACTOR, Layer, by_columns, transformed
+from mtool.kernels.winograd import FACTOR, Layer, by_columns, sums_fit, transformed
 from mtool.ops.conv2d.geometry import Conv
 
 HEADER = "mt_dsp_winograd_int8.h"
@@ -70,13 +69,7 @@ class Winograd(BaseSchedule):
         """int8 to int8, 3x3, stride 1, one group; four times a sum stays within 32 bits."""
         conv = Conv.of(node, graph)
         shape = (conv.kernel, conv.stride, conv.dilation, conv.group) == ((3, 3), (1, 1), (1, 1), 1)
-        if not (target.has_dsp and shape and is_stored_as_int8(node, graph)) or Int8Epilogue.of(node, graph) is None:
-            return False
-        known: dict[tuple[str, ...], bool] = graph.memo.setdefault("fourfold sums", {})
-        key = tuple(node.inputs[1:3])
-        if key not in known:
-            known[key] = Layer.of(node, graph) is not None
-        return known[key]
+        return target.has_dsp and shape and is_stored_as_int8(node, graph) and sums_fit(node, graph)
 
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or min(UNROLLS, key=lambda unroll: _depth_cost(conv, unroll))
@@ -93,6 +86,14 @@ class Winograd(BaseSchedule):
         """A block's columns, sums and results, and a patch on the border."""
         return sum(self._parts(Conv.of(node, graph)))
 
+    def grown_bytes(self, node: Node, graph: Graph) -> int:
+        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both filled up."""
+        conv = Conv.of(node, graph)
+        if conv.kernel != (3, 3):
+            return 0
+        filled = round_up(conv.out_channels, FOURS) * (16 * 2 * self._depth(conv) + 4 * 4)
+        return max(1, filled - 9 * conv.channels * conv.out_channels)
+
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """By block: 340 for four input channels, the products of four output channels, 60 and 9 a word of results."""
         conv = Conv.of(node, graph)
@@ -105,7 +106,6 @@ class Winograd(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv, layer = Conv.of(node, graph), Layer.of(node, graph)
-        assert layer is not None
         epilogue, depth, unroll = layer.epilogue, self._depth(conv), self._unroll(conv)
         function = _function(layer, unroll, whole=depth == unroll)
 
