@@ -24,8 +24,8 @@ OptimizeFor = Annotated[
     Optimize,
     _option(
         "--optimize",
-        help="What the board's flash is spent on: larger constants for less time where that is worth it, wherever there "
-        "is room, or nothing.",
+        help="What the board's flash is spent on: larger constants for less time where that is worth it, wherever "
+        "there is room, or nothing.",
     ),
 ]
 Interface = Annotated[
