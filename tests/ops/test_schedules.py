@@ -350,7 +350,9 @@ def replaced(node: Any, output: str) -> Any:
     return node
 
 
-def schedules_of(target: Target, prefix: str, make: Callable[..., Made] | None, *, turned: bool) -> dict[str, list[tuple[str, Any]]]:
+def schedules_of(
+    target: Target, prefix: str, make: Callable[..., Made] | None, *, turned: bool
+) -> dict[str, list[tuple[str, Any]]]:
     """The schedules of each kernel whose names are `prefix` and a word; or each with one knob turned, every way."""
     found: dict[str, list[tuple[str, Any]]] = {}
     for key in ("conv2d", "dense") if make is rescaled else ("conv2d", "dense", "matmul", "pool2d"):
