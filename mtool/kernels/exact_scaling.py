@@ -55,15 +55,22 @@ class ExactScaling(Scaling):
         return np.asarray(self.words[:, 0] != 0)
 
     def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
-        """Make the bias small; what it gives is in the offset already."""
+        """Make the bias small; what it gives is in the offset already, or in the scale where there is no multiplier."""
         bias, floats = FloatScaling.of(self.scale).without_dead_channels(weights, bias)
-        return bias, replace(self, scale=floats.scale)
+        words = np.where(self.has_multiplier[:, None], self.words, _bits(floats.scale))
+        return bias, replace(self, words=words, scale=floats.scale)
 
     def stepped(self, sign: Array) -> Self:
         """Turn the sign, or divide; the runtime's function has 8 places more."""
         multiplier, offset = self.words[:, 0].view(np.int32), self.words[:, 1].view(np.int32)
         whole = np.stack([multiplier * sign.astype(np.int32), offset << 8], axis=1).astype(np.int32).view(np.uint32)
         scale = (self.scale * sign / np.float32(256)).astype(np.float32)
+        return replace(self, words=np.where(self.has_multiplier[:, None], whole, _bits(scale)), scale=scale)
+
+    def fourfold(self) -> Self:
+        """Divide; the runtime's function has 2 places more."""
+        whole = np.stack([self.words[:, 0], self.words[:, 1] << 2], axis=1)
+        scale = (self.scale / np.float32(4)).astype(np.float32)
         return replace(self, words=np.where(self.has_multiplier[:, None], whole, _bits(scale)), scale=scale)
 
     def padded(self, count: int) -> Self:

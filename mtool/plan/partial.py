@@ -7,7 +7,7 @@ which region, and how many rows at a time.
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,7 +42,9 @@ LEAST_BYTES = 2048  # and that many, as the calls take flash
 MOST_COST = 0.05  # of the instructions, that "auto" pays
 
 
-def with_partial_execution(plan: Plan, partial: Partial, choices: Choices) -> Plan:
+def with_partial_execution(
+    plan: Plan, partial: Partial, choices: Choices, grown: Collection[str] | None = None
+) -> Plan:
     """Return a plan with a smaller arena that computes regions a few rows at a time, or the plan as it is.
 
     Args:
@@ -50,10 +52,11 @@ def with_partial_execution(plan: Plan, partial: Partial, choices: Choices) -> Pl
         partial: "auto": if the arena gets smaller by a tenth and 2 KB at least, and no more than a twentieth of
             instructions are added, as the schedules estimate; "always": if it gets smaller; "never".
         choices: the schedules that are asked for; a region whose rows they can't compute stays whole.
+        grown: the operators that may have constants larger than their weights (mtool.plan.flash); None: all.
     """
     if partial == "never" or plan.graph.states:
         return plan
-    chooser = _Chooser(plan, choices)
+    chooser = _Chooser(plan, choices, grown)
     limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
     starts = [plan, *_small_ones_first(plan)]
     trials = (_with_regions(start, most, chooser) for start in starts for most in limits)
@@ -103,8 +106,9 @@ def _with_regions(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
 class _Chooser:
     """Chooses schedules, for nodes that are alike once."""
 
-    def __init__(self, plan: Plan, choices: Choices) -> None:
+    def __init__(self, plan: Plan, choices: Choices, grown: Collection[str] | None) -> None:
         self.choices = choices
+        self.grown = grown
         self.target: Target = plan.target
         self.io: Io = plan.io
         self.known: dict[Any, tuple[Step, float]] = {
@@ -122,7 +126,7 @@ class _Chooser:
             key = graph.likeness(node)
             if key not in self.known:
                 try:
-                    step = choose_schedule(node, graph, self.target, self.choices.get(node.title))
+                    step = choose_schedule(node, graph, self.target, self.choices.get(node.title), self.grown)
                 except UsageError:
                     return (), math.inf
                 self.known[key] = step, step.schedule.cost(node, graph, self.target)

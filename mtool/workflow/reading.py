@@ -12,7 +12,7 @@ from mtool.backends.spec import parse
 from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.ir.types import Array
-from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
+from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Rounding, Weights
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
 from mtool.workflow.stages import Options
@@ -27,6 +27,7 @@ def options(
     *,
     io: Io = "arena",
     partial: Partial = "auto",
+    optimize: Optimize = "balanced",
     dim: Sequence[str] | None = None,
     const: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
@@ -60,6 +61,7 @@ def options(
     return Options(
         io=io,
         partial=partial,
+        optimize=optimize,
         dims=dimensions(dim),
         constants=constant_values(const),
         rounding=rounding,

@@ -230,10 +230,12 @@ def convolution(rng: np.random.Generator, kind: str, make: Callable[..., Made]) 
         kernel = rng.integers(1, 5, 2).tolist()
         stride = rng.integers(1, 3, 2).tolist()
         pads = [int(rng.integers(0, k)) for k in kernel * 2]
-        if rng.random() < 0.3:
+        if rng.random() < 0.3:  # as most are
+            kernel, stride, pads = [3, 3], [1, 1], rng.integers(0, 2, 4).tolist()
+        elif rng.random() < 0.4:
             group = int(rng.choice([2, 3, 4]))
             channels, outputs = group * int(rng.choice([2, 3, 4, 8, 16])), group * int(rng.choice([1, 2, 3, 4]))
-        if rng.random() < 0.2:  # one dimension
+        if kernel != [3, 3] and rng.random() < 0.2:  # one dimension
             kernel[0], stride[0], pads[0], pads[2] = 1, 1, 0, 0
     if make is sixteen and not depthwise and rng.random() < 0.2:
         channels, group, outputs = 1500, 1, 5  # enough for sums of 64 bits

@@ -13,6 +13,7 @@ from mtool.cli.parameters.generated_c import (
     InputsAndOutputs,
     Interface,
     Operators,
+    OptimizeFor,
     PartialExecution,
     Schedules,
     Steps,
@@ -57,6 +58,7 @@ _OF_A_MODEL: dict[str, tuple[Any, Any]] = {
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "io": (InputsAndOutputs, "arena"),
     "partial": (PartialExecution, "auto"),
+    "optimize": (OptimizeFor, "balanced"),
     **_OF_A_MODEL,
     "interface_api": (Interface, "c"),
     "operators_api": (Operators, None),
@@ -123,6 +125,7 @@ TuningOptions = Annotated[
         {
             "io": _OF_ITS_C["io"],
             "partial": _OF_ITS_C["partial"],
+            "optimize": _OF_ITS_C["optimize"],
             **_OF_A_MODEL,
             **{name: _OF_ITS_C[name] for name in ("weights", "schedule", "backend", "tolerance", "backend_fallback")},
             **_OF_A_TEMPLATE,
