@@ -67,7 +67,7 @@ MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const i
     "vmladav.s8 r12, q0, %q[w0]\n\t"        \
     "vldrw.u32 q1, [%q[at], #64]!\n\t"      \
     "vmladav.s8 lr, q1, %q[w0]\n\t"
-/* From sums to outputs: see MT_MVE_NEAR of mt_mve.h. */
+/* From sums to outputs. */
 #define MT_MVE_SQUARES_REST                 \
     "vmov q0[2], q0[0], r0, r4\n\t"         \
     "vmov q0[3], q0[1], r2, r6\n\t"         \
@@ -75,14 +75,7 @@ MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const i
     "vmov q1[3], q1[1], r10, lr\n\t"        \
     "vadd.i32 q0, q0, %[bias]\n\t"          \
     "vadd.i32 q1, q1, %[bias]\n\t"          \
-    "vcvt.f32.s32 q0, q0\n\t"               \
-    "vcvt.f32.s32 q1, q1\n\t"               \
-    "vmul.f32 q0, q0, %[scale]\n\t"         \
-    "vmul.f32 q1, q1, %[scale]\n\t"         \
-    "vadd.f32 q0, q0, %[near]\n\t"          \
-    "vadd.f32 q1, q1, %[near]\n\t"          \
-    "vmovnt.i32 q0, q1\n\t"                 \
-    "vqmovnb.s16 q0, q0\n\t"
+    MT_MVE_NEAR_FLOATS("%[scale]")
 #define MT_MVE_SQUARES(squares, store, ...)                                                                      \
     do {                                                                                                         \
         __asm__ volatile(squares MT_MVE_SQUARES_REST store                                                       \
@@ -101,7 +94,7 @@ MT_MVE_INLINE void mt_mve_square_lines(const int8_t *lines, int8_t *output, cons
                                        uint32_t wanted, uint32_t last, const struct mt_mve_squares *how)
 {
     const uint16x8_t places = vldrhq_u16(how->places);
-    const uint32_t near = 0x4B400000U + (uint32_t)how->zero_point;
+    const uint32_t near = MT_MVE_WHOLE_STEPS + (uint32_t)how->zero_point;
     const int32_t step = how->step, steps = how->steps - 1;
     const uint32_t places_back = (four ? 128U : 512U) * (uint32_t)how->steps - 4U; /* to the next channel */
     const int32_t back = step * how->steps - 1;
