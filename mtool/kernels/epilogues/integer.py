@@ -10,7 +10,8 @@ from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import Requantise, Rescale
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
-from mtool.kernels.exact_scaling import ALONE, Reach, Together, exact_scaling
+from mtool.kernels.exact_scaling import ALONE, Together, exact_scaling
+from mtool.kernels.rising_steps import Reach
 from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
