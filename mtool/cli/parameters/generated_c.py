@@ -23,7 +23,19 @@ PartialExecution = Annotated[
 Interface = Annotated[
     InterfaceApi,
     _option(
-        "--interface-api", help="The entry point: a typed C function, a packed one, or one call for each operator."
+        "--interface-api",
+        help="The entry point: a typed C function, a packed one, one call for each operator, or one for each row of an "
+        "input as it arrives.",
+    ),
+]
+StreamedInput = Annotated[
+    str,
+    _option(
+        "--stream",
+        metavar="INPUT",
+        help="The input that is given by rows (docs/streamed-input.md); means --interface-api feed; default there: the "
+        "only one.",
+        show_default=False,
     ),
 ]
 Operators = Annotated[
