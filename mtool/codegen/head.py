@@ -40,24 +40,32 @@ class Head:
     """The calls that are made as rows arrive.
 
     Attributes:
-        steps: how many there are: the model's first.
         sites: the calls in C.
         table: a line for each call: the number of its site, with `LAST` if it is the last that a row makes possible, and
             offsets in the arena.
         first, length, times: the lines from `first` on, `length` of them, stand for so many rounds.
     """
 
-    steps: int
     sites: tuple[Site, ...]
     table: Array
     first: int
     length: int
     times: int
 
-    @property
-    def width(self) -> int:
-        """The numbers in a line of the table."""
-        return int(self.table.shape[1])
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A call: its site, whether the next one wants another row, the arena's offset of each argument (0: of none)."""
+
+    site: int
+    is_last: bool
+    offsets: tuple[int, ...]
+
+    def moved(self, other: "_Line") -> tuple[int, ...] | None:
+        """Return by how many bytes the arguments of another line are further on; None: it is another call."""
+        if (self.site, self.is_last) != (other.site, other.is_last):
+            return None
+        return tuple(after - before for before, after in zip(self.offsets, other.offsets, strict=True))
 
 
 def head_steps(plan: Plan) -> int:
@@ -68,66 +76,51 @@ def head_steps(plan: Plan) -> int:
     return 1 + max(number for number, step in enumerate(plan.steps) if step.node.title == stream.until)
 
 
-def takes_row(plan: Plan, number: int) -> bool:
-    """Tell whether a step reads a row of the caller's."""
-    assert plan.graph.stream is not None
-    lies, value = aliases(plan.graph), plan.graph.stream.value
-    return any(lies.get(each, (each, 0))[0] == value for each in plan.steps[number].node.inputs)
-
-
 def head_of(plan: Plan, functions: Functions) -> Head | None:
     """Return the head of a model; None: its inputs are whole."""
     count = head_steps(plan)
     if not count:
         return None
-    found = [_arguments(plan, functions.calls[number], number) for number in range(count)]
-    numbers: dict[object, int] = {}
-    _, *others = (number for number in range(count) if takes_row(plan, number))
-    ends = {*others, count}
-    lines = []
-    for number, (fixed, offsets) in enumerate(found):
-        site = numbers.setdefault((functions.calls[number].function.name, *fixed), len(numbers))
-        lines.append((site, number + 1 in ends, offsets))
+    lines = _lines(plan, functions, count)
     first, length, times = _repeated(lines)
-    kept = [*range(first + length), *range(first + length * times, count)]
-    sites: list[Site] = []
-    columns: dict[int, tuple[int | None, ...]] = {}
-    for site in range(len(numbers)):
-        of_it = [number for number in range(count) if lines[number][0] == site]
-        offsets = [lines[number][2] for number in of_it]
-        inside = next((number for number in of_it if first <= number < first + length and times > 1), None)
-        moves = _moves(lines, inside, length) if inside is not None else (0,) * len(offsets[0])
-        varying = [len({line[place] for line in offsets}) > 1 for place in range(len(offsets[0]))]
-        columns[site] = tuple(1 + sum(varying[:place]) if varies else None for place, varies in enumerate(varying))
-        sites.append(Site(of_it[0], columns[site], moves))
-    width = 1 + max((column or 0 for site in sites for column in site.columns), default=0)
-    wide = np.uint16 if plan.arena_bytes <= 0xFFFF else np.uint32
-    table = np.zeros((len(kept), width), wide)
-    for line, number in enumerate(kept):
-        site, is_last, offsets_of_line = lines[number]
-        table[line, 0] = site + LAST * is_last
-        for column, offset in zip(columns[site], offsets_of_line, strict=True):
-            if column is not None:
-                table[line, column] = offset
-    return Head(count, tuple(sites), table, first, length, times)
+    kept = [line for number, line in enumerate(lines) if not first + length <= number < first + length * times]
+    sites = []
+    for site in range(1 + max(line.site for line in lines)):
+        numbers = [number for number, line in enumerate(lines) if line.site == site]
+        columns = _columns([lines[number].offsets for number in numbers])
+        inside = next((number for number in numbers if times > 1 and first <= number < first + length), None)
+        moves = lines[inside].moved(lines[inside + length]) if inside is not None else None
+        sites.append(Site(numbers[0], columns, moves or (0,) * len(columns)))
+    return Head(tuple(sites), _table(kept, sites, plan.arena_bytes), first, length, times)
 
 
-def _arguments(plan: Plan, call: Call, number: int) -> tuple[tuple[object, ...], tuple[int, ...]]:
+def _lines(plan: Plan, functions: Functions, count: int) -> list[_Line]:
+    lies, value = aliases(plan.graph), plan.graph.stream.value if plan.graph.stream else ""
+    reads = [step.node.inputs for step in plan.steps[:count]]
+    _, *taking = (n for n, inputs in enumerate(reads) if any(lies.get(one, (one, 0))[0] == value for one in inputs))
+    before_row = {*taking, count}
+    sites: dict[object, int] = {}
+    lines = []
+    for number in range(count):
+        same, offsets = _arguments(plan, functions.calls[number], number)
+        lines.append(_Line(sites.setdefault(same, len(sites)), number + 1 in before_row, offsets))
+    return lines
+
+
+def _arguments(plan: Plan, call: Call, number: int) -> tuple[object, tuple[int, ...]]:
     """Return what is the same of all calls of a site, and the arena's offset of each argument, 0 of others."""
-    fixed: list[object] = []
+    same: list[object] = [call.function.name]
     offsets = []
-    for argument, value in zip(call.function.kernel.arguments, _values(plan, call, number), strict=True):
-        offset = 0
+    for place, value in enumerate(_values(plan, call, number)):
+        source, offset = call.function.kernel.arguments[place].source, 0
         if value is not None:
             address = address_of(plan, value)
-            fixed += [address.memory, plan.graph.types[value].dtype]
+            same += [address.memory, plan.graph.types[value].dtype]
             offset = address.offset if address.memory == "arena" else 0
-        elif argument.source == "scratch":
-            fixed.append(plan.scratch[number])
         else:
-            fixed.append(call.constants[str(argument.source[1])])
+            same.append(plan.scratch[number] if source == "scratch" else call.constants[str(source[1])])
         offsets.append(offset)
-    return tuple(fixed), tuple(offsets)
+    return tuple(same), tuple(offsets)
 
 
 def _values(plan: Plan, call: Call, number: int) -> list[str | None]:
@@ -143,11 +136,20 @@ def _values(plan: Plan, call: Call, number: int) -> list[str | None]:
     return found
 
 
-_Line = tuple[int, bool, tuple[int, ...]]
+def _columns(offsets: Sequence[tuple[int, ...]]) -> tuple[int | None, ...]:
+    varies = [len({*place}) > 1 for place in zip(*offsets, strict=True)]
+    return tuple(1 + sum(varies[:place]) if one else None for place, one in enumerate(varies))
 
 
-def _moves(lines: Sequence[_Line], number: int, length: int) -> tuple[int, ...]:
-    return tuple(b - a for a, b in zip(lines[number][2], lines[number + length][2], strict=True))
+def _table(lines: Sequence[_Line], sites: Sequence[Site], arena_bytes: int) -> Array:
+    width = 1 + max((column or 0 for site in sites for column in site.columns), default=0)
+    table = np.zeros((len(lines), width), np.uint16 if arena_bytes <= 0xFFFF else np.uint32)
+    for row, line in zip(table, lines, strict=True):
+        row[0] = line.site + LAST * line.is_last
+        for column, offset in zip(sites[line.site].columns, line.offsets, strict=True):
+            if column is not None:
+                row[column] = offset
+    return table
 
 
 def _repeated(lines: Sequence[_Line]) -> tuple[int, int, int]:
@@ -156,36 +158,33 @@ def _repeated(lines: Sequence[_Line]) -> tuple[int, int, int]:
     for length in range(1, min(LONGEST, len(lines) // 2) + 1):
         start, moves = 0, dict[int, tuple[int, ...]]()
         for number in range(len(lines) - length + 1):
-            ends = number == len(lines) - length or lines[number][:2] != lines[number + length][:2]
-            if not ends:
-                moved = _moves(lines, number, length)
-                ends = moves.setdefault(lines[number][0], moved) != moved
-            if ends:
-                times = (number - start) // length + 1
-                if (times - 1) * length > saved:
-                    best, saved = (start, length, times), (times - 1) * length
-                start, moves = number, {}
-                if number < len(lines) - length and lines[number][:2] == lines[number + length][:2]:
-                    moves[lines[number][0]] = _moves(lines, number, length)
-                else:
-                    start = number + 1
+            line = lines[number] if number < len(lines) - length else None
+            moved = line.moved(lines[number + length]) if line else None
+            if line and moved is not None and moves.setdefault(line.site, moved) == moved:
+                continue
+            times = (number - start) // length + 1
+            if (times - 1) * length > saved:
+                best, saved = (start, length, times), (times - 1) * length
+            start, moves = number, {} if line is None or moved is None else {line.site: moved}
+            start += moved is None
     return best
 
 
 def head_function(plan: Plan, head: Head, functions: Functions, arena: Arena) -> list[str]:
     """Return the C that makes one call of the head, by its number."""
-    model, called = plan.graph.name, [_called(plan, functions, arena, site) for site in head.sites]
-    c_type = "uint16_t" if head.table.dtype == np.uint16 else "uint32_t"
+    called = [_called(plan, functions, arena, site) for site in head.sites]
+    wide = "uint16_t" if head.table.dtype == np.uint16 else "uint32_t"
+    width = head.table.shape[1]
     lines = [
         comment(
-            "One call of the part that is computed as rows arrive; not 0: it is the last that these make possible."
+            "One call of the part that is computed as rows arrive; not 0: it is the last that a row makes possible."
         ),
         f"static int32_t head(uint16_t number, {rows_declared(plan)})",
         "{",
         "    uint32_t line = number;",
         *_line_of(head, is_moved=any(moved for _, moved in called)),
-        f"    {c_type} call[{head.width}];",
-        f"    MT_FLASH_COPY(call, {model}_head + line * {head.width}, sizeof(call));",
+        f"    {wide} call[{width}];",
+        f"    MT_FLASH_COPY(call, {plan.graph.name}_head + line * {width}, sizeof(call));",
         f"    switch (call[0] & {LAST - 1}u) {{",
     ]
     for number, (text, _) in enumerate(called):
@@ -200,44 +199,39 @@ def _line_of(head: Head, *, is_moved: bool) -> list[str]:
     if head.times == 1:
         return []
     first, length, end = head.first, head.length, head.first + head.length * head.times
+    since, plus = (f"(line - {first})", f"{first} + ") if first else ("line", "")
+    inside = f"else if (line >= {first})" if first else "else"
     lines = ["    uint32_t n = 0; /* rounds of what repeats */"] * is_moved
     lines += [f"    if (line >= {end})", f"        line -= {length * (head.times - 1)};"]
-    since = f"(line - {first})" if first else "line"
-    condition = f"else if (line >= {first})" if first else "else"
     if not is_moved:
-        return [*lines, f"    {condition}", f"        line = {first or ''}{' + ' if first else ''}{since} % {length};"]
-    return [*lines, f"    {condition} {{", f"        n = {since} / {length};", f"        line -= n * {length};", "    }"]
+        return [*lines, f"    {inside}", f"        line = {plus}{since} % {length};"]
+    lines += [f"    {inside} {{", f"        n = {since} / {length};"]
+    return [*lines, f"        line -= n * {length};", "    }"]
 
 
 def _called(plan: Plan, functions: Functions, arena: Arena, site: Site) -> tuple[str, bool]:
     """Return the C of a call, and whether it depends on how often the repeated lines came before."""
-    call, model = functions.calls[site.step], plan.graph.name
+    call = functions.calls[site.step]
     arguments, is_moved = [], False
-    values = _values(plan, call, site.step)
-    for place, (argument, value) in enumerate(zip(call.function.kernel.arguments, values, strict=True)):
+    for place, value in enumerate(_values(plan, call, site.step)):
+        argument = call.function.kernel.arguments[place]
         if value is None and argument.source == "scratch":
             spot = arena.scratch.get(site.step)
             arguments.append(arena.pointer(argument.c_type, spot) if spot else arena.no_scratch(argument.c_type))
-            continue
-        if value is None:
+        elif value is None:
             arguments.append(call.constants[str(argument.source[1])])
-            continue
-        address, c_type = address_of(plan, value), plan.graph.types[value].dtype.c
-        if address.memory != "arena":
+        elif (address := address_of(plan, value)).memory != "arena":
             arguments.append("rows")
-            continue
-        column, move = site.columns[place], site.moves[place]
-        offset = f"call[{column}]" if column is not None else str(address.offset)
-        if column is not None and move:
-            is_moved = True
-            offset += f" {'-' if move < 0 else '+'} n * {abs(move)}"
-        arguments.append(_pointer(model, c_type, offset))
+        else:
+            column, move = site.columns[place], site.moves[place]
+            offset = str(address.offset) if column is None else f"call[{column}]"
+            if column is not None and move:
+                is_moved = True
+                offset += f" {'-' if move < 0 else '+'} n * {abs(move)}"
+            place_of = f"{plan.graph.name}_arena + {offset}"
+            c_type = plan.graph.types[value].dtype.c
+            arguments.append(place_of if c_type == "uint8_t" else f"({c_type} *)(void *)({place_of})")
     return f"{call.function.name}({', '.join(arguments)});", is_moved
-
-
-def _pointer(model: str, c_type: str, offset: str) -> str:
-    place = f"{model}_arena + {offset}"
-    return place if c_type == "uint8_t" else f"({c_type} *)(void *)({place})"
 
 
 def rows_declared(plan: Plan) -> str:

@@ -8,6 +8,9 @@ from mtool.escaping import comment
 from mtool.manifest import Tensor
 from mtool.plan import Plan
 
+_PLANES = ", the channels of a pixel side by side"  # where the model has them one after the other
+_BEGINS = "; the other inputs are copied then, unless they lie in the arena"
+
 
 def streamed(plan: Plan, interface: Interface) -> Tensor:
     """Return the tensor whose rows are streamed."""
@@ -111,30 +114,30 @@ def declared(plan: Plan, interface: Interface) -> list[str]:
     assert stream is not None
     kind, upper = plan.graph.types[stream.value], f"{model}_{tensor.c_name}".upper()
     row = kind.count // stream.rows
-    order = ", the channels of a pixel side by side (the model has them as planes)" if stream.order else ""
     begin, feed, finish = prototypes(plan, interface)
+    others = given(plan, interface)
     return [
         f"#define {upper}_ROWS {stream.rows}",
         f"#define {upper}_ROW_COUNT {row}",
         "",
         comment(
-            f"One inference on rows of {tensor.c_name} as they arrive; all of them never are in memory:",
+            f"One inference on rows of {tensor.c_name}, as they arrive; the whole of it is nowhere:",
             "",
-            f"    {model}_begin({'&inputs' if given(plan, interface) else ''});",
+            f"    {model}_begin({'&inputs' if others else ''});",
             f"    for (int32_t row = 0; row < {upper}_ROWS; ++row) {{",
-            "        ... a camera's next line, a window's next features ...",
+            "        ... a camera's next line, the features of the next window ...",
             f"        {model}_feed(line, 1);",
             "    }",
             f"    {model}_finish(&outputs);",
             "",
-            f"{model}_begin starts an inference and forgets one that is under way. {model}_feed takes `count` rows, from",
-            f"the first on: {kind.dtype.label}, {row} elements each{order}. It",
-            f"computes what they make possible, as far as {stream.until}, and needs them no more when it returns.",
-            f"{model}_finish computes the rest, and the outputs are there. What is copied: the outputs, unless their",
-            "pointers are the arena's" + ("; the other inputs likewise, at the beginning." if given(plan, interface) else "."),
-            "Each returns MT_OK, or of mt_status.h, with nothing done: MT_BAD_ORDER, no inference has begun, or rows are",
-            "missing at the end; MT_BAD_RANGE, more rows than there are left. After an inference the next one begins",
-            f"with {model}_begin. Not re-entrant: there is one arena.",
+            f"{model}_begin starts an inference, and forgets one that is under way{_BEGINS if others else ''}. {model}_feed takes the",
+            f"next `count` rows, one behind the other: {kind.dtype.label}, {row} elements each{_PLANES if stream.order else ''}.",
+            f"It computes what they make possible, as far as the operator {stream.until}, and does not need them any more.",
+            f"{model}_finish computes the rest, after the last row; outputs that do not lie in the arena are copied.",
+            "",
+            "Each returns MT_OK or, with nothing done, of mt_status.h: MT_BAD_ORDER, no inference has begun, or rows are",
+            "missing at the end; MT_BAD_RANGE, these are more rows than are left.",
+            f"After {model}_finish begin again. Not re-entrant: there is one arena.",
             apart=True,
         ),
         f"{begin};",

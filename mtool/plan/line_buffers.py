@@ -24,10 +24,6 @@ from mtool.plan.region import Progress, Region
 from mtool.plan.rows import attributes_of_rows
 
 
-FEED = "feed"  # the label of the loop that takes the caller's rows
-MOVES = (FEED, "keep rows", "pad rows", "copy rows")
-
-
 @dataclass(slots=True)
 class _LineBuffer:
     """The rows of a value that are at hand: from row `base` to row `top`, with padding rows counted (from below 0).
@@ -247,16 +243,11 @@ def with_line_buffers(graph: Graph, region: Region, chunk: Mapping[str, int], ro
     finished = rewriter.finish()
     used = {value: address for value, address in made.addresses.items() if value in finished.types}
     finished = replace(finished, line_buffers={**graph.line_buffers, **used})
-    lies, copied = aliases(finished), _copied(finished)
-    return None if any(offset % ALIGNMENT for value, (_, offset) in lies.items() if value not in copied) else finished
+    lies, anywhere = aliases(finished), _of_loops(finished) if graph.stream is not None else frozenset[str]()
+    return None if any(offset % ALIGNMENT for value, (_, offset) in lies.items() if value not in anywhere) else finished
 
 
-def _copied(graph: Graph) -> frozenset[str]:
-    """Return the values of bytes that are only moved or filled, or views of them: they may begin anywhere."""
-    worked = {
-        value
-        for node in graph.nodes
-        if not (isinstance(node.attrs, View) or isinstance(node.attrs, Loop) and node.attrs.label in MOVES)
-        for value in (*node.inputs, *node.outputs)
-    }
-    return frozenset(value for value, kind in graph.types.items() if kind.dtype.size == 1 and value not in worked)
+def _of_loops(graph: Graph) -> frozenset[str]:
+    """Return the values that only loops work with: element by element, so that they may begin at any element."""
+    others = [node for node in graph.nodes if not isinstance(node.attrs, View | Loop)]
+    return frozenset(graph.types) - {value for node in others for value in (*node.inputs, *node.outputs)}

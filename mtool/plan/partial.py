@@ -152,7 +152,7 @@ def _smallest(plan: Plan, most: float, chooser: Chooser) -> Plan | None:
 
 
 def _made(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float) -> "_Made | None":
-    """Return the graph of a trial; None: it can't be made, costs more than `most`, or has `limit` live bytes or more."""
+    """Return the graph of a trial; None: it can't be made, costs more than `most`, or has `limit` live bytes."""
     graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
     if graph is None:
         return None
@@ -192,6 +192,7 @@ class Trial:
 
     @property
     def least(self) -> int:
+        """The fewest bytes that the arena can have."""
         return max(self.outer, self.memory.live_bytes)
 
 

@@ -22,7 +22,6 @@ from mtool.kernels.target import Target
 from mtool.ops.loop.node import Loop
 from mtool.option_values import Order, Partial
 from mtool.plan.choice import Choices
-from mtool.plan.line_buffers import FEED
 from mtool.plan.partial import Chooser, Trial, is_closed, live_bytes, plan_of, with_regions
 from mtool.plan.plan import Plan
 from mtool.plan.region import Region, region_memory
@@ -98,7 +97,7 @@ def _with_entry(graph: Graph) -> tuple[Graph, str]:
     name, taken = rewriter.unique("take_row"), rewriter.value(f"{value} rows", kind.dtype, kind.shape)
     if value in graph.sources:
         rewriter.sources[taken] = graph.sources[value]
-    attrs = Loop(expr=load(0, kind.dtype, identity(4)), label=FEED)
+    attrs = Loop(expr=load(0, kind.dtype, identity(4)), label="take rows")
     entry = Node("loop", name, (value,), (taken,), attrs)
     is_there = value in graph.inputs
     for node in graph.nodes:
