@@ -17,6 +17,7 @@ from mtool.cli.parameters.generated_c import (
     PartialExecution,
     Schedules,
     Steps,
+    StreamedInput,
     TunedLogs,
     WeightsAs,
 )
@@ -63,6 +64,7 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "interface_api": (Interface, "c"),
     "operators_api": (Operators, None),
     "executor": (ExecutorName, "aot"),
+    "stream": (StreamedInput, ""),
     "weights": (WeightsAs, "auto"),
     "schedule": (Schedules, None),
     "tuned": (TunedLogs, None),
