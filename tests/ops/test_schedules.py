@@ -39,6 +39,7 @@ MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
 M3 = Target("cortex-m3", frozenset())
 RV32 = Target("rv32imc", frozenset())
 AVR = Target("avr5", frozenset())
+SIMD = Target("host", frozenset({"fpu", "simd"}))
 
 
 def limits(rng: np.random.Generator, least: int) -> tuple[int, str]:
@@ -391,6 +392,7 @@ def cases_of(
         if not wanting or (attempt >= SEEN and hopeless):
             continue
         small = unsigned if prefix == "int" and attempt % 4 == 3 else quantised
+        small = (quantised, real, unsigned)[attempt // 6 % 3] if prefix == "simd" else small
         make = asked or {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, small)
         if kind == "matmul":
             proto, feeds = product(rng)
@@ -495,6 +497,13 @@ def each_setting(target: Target, prefix: str, asked: Callable[..., Made] | None 
 @pytest.mark.product(2)
 def test_the_plain_c_of_schedules(target: Target, prefix: str, tmp_path: Path) -> None:
     assert failures([*each_setting(target, prefix), *wide_cases(target, prefix)], tmp_path, None) == []
+
+
+@pytest.mark.parametrize("narrower", ["", "MT_SIMD_NARROW", "MT_PORTABLE"], ids=["widest", "four", "plain"])
+def test_vectors_of_this_computer(narrower: str, tmp_path: Path) -> None:
+    """Those of the processor that runs this, those that each one has, and what other compilers get."""
+    cases = [*cases_of(SIMD, "simd", CASES), *wide_cases(SIMD, "simd")]
+    assert failures(cases, tmp_path, None, definitions=[narrower] if narrower else []) == []
 
 
 def test_the_portable_c_of_a_kernel_wider_than_the_image(tmp_path: Path) -> None:
