@@ -37,7 +37,7 @@ M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
 M3 = Target("cortex-m3", frozenset())
 RV32 = Target("rv32imc", frozenset())
-RVV = Target("rv32imc", frozenset({"rvv"}))
+RVV = Target("rv32imc_zve32x", frozenset({"rvv"}))
 AVR = Target("avr5", frozenset())
 
 

@@ -1,4 +1,4 @@
-"""The epilogue of vectors of sums on RISC-V: int8 by a multiplier a channel, and what may follow. See crt/include/mt_rvv.h."""
+"""How vectors of sums become int8 on RISC-V, by a multiplier a channel, and what follows. See crt/include/mt_rvv.h."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -55,9 +55,9 @@ class VectorEpilogue(TileEpilogue):
             return None
         how = part.value
         if isinstance(how, FixedRequantise):
-            (multiplier,) = numbers
+            assert numbers[0] is not None
             kind, offset = ("_even", how.zero_point) if how.even else ("_near" if how.near else "", how.offset)
-            return cls(kind, (offset, how.shift, how.low, how.high), bias, np.stack([multiplier], axis=1), rest)
+            return cls(kind, (offset, how.shift, how.low, how.high), bias, numbers[0][:, None], rest)
         multiplier, shift = numbers
         assert multiplier is not None and shift is not None
         scaling = FixedScaling.of(multiplier, shift, twice=how.twice)
@@ -90,7 +90,7 @@ class VectorEpilogue(TileEpilogue):
     @property
     def declared(self) -> str:
         """The range, in C."""
-        return "static const struct mt_rvv_range range = {%d, %d, %d, %d};" % self.range
+        return f"static const struct mt_rvv_range range = {{{', '.join(map(str, self.range))}}};"
 
 
 def instructions(kind: str) -> float:

@@ -32,7 +32,7 @@ class Tile:
         return VLEN // 16 * self.registers
 
     def cost(self, vectors: int, depth: int, outputs: int, kind: str) -> float:
-        """Return instructions of the products: a row of weights 4, an input 2, a turn of the loop 2 and one a pointer."""
+        """Return instructions: of a step of the depth 3, 2 an input; of a turn of four, 2 and one an input."""
         here = min(vectors, self.vectors) if self.registers == 4 else self.vectors
         step = 3 + 2 * here + (2 + here) / 4
         strips = math.ceil(outputs / self.lanes)

@@ -51,7 +51,7 @@ class Im2col(BaseSchedule):
         return pointwise_in_place(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The tiles', 8 instructions for eight registers of a copied patch, 20 a row of a patch, 6 an output that follows."""
+        """The tiles', 8 instructions for eight copied registers, 20 a row of a patch, 6 an output with what follows."""
         conv, epilogue = Conv.of(node, graph), VectorEpilogue.of(node, graph)
         assert epilogue is not None
         outputs = conv.out_channels // conv.group
