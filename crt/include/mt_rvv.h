@@ -90,27 +90,51 @@ MT_RVV_INLINE int32_t mt_rvv_words(enum mt_rvv_scaling by)
 #define MT_RVV_VECTORS
 #endif
 
-/* Copy bytes; `from` and `to` may be the same. */
-MT_RVV_INLINE void mt_rvv_copy(int8_t *to, const int8_t *from, size_t count)
+/* As many of `count` bytes as fit are copied; that many. */
+MT_RVV_INLINE size_t mt_rvv_copy_some(int8_t *to, const int8_t *from, size_t count)
 {
     size_t vl;
-    for (; count; count -= vl, from += vl, to += vl)
-        __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], %[count], e8, m8, ta, ma\n\t"
-                                      "vle8.v v8, (%[from])\n\t"
-                                      "vse8.v v8, (%[to])\n\t" MT_RVV_END
-                         : [vl] "=&r"(vl)
-                         : [count] "r"(count), [from] "r"(from), [to] "r"(to)
-                         : MT_RVV_VECTORS "memory");
+    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], %[count], e8, m8, ta, ma\n\t"
+                                  "vle8.v v8, (%[from])\n\t"
+                                  "vse8.v v8, (%[to])\n\t" MT_RVV_END
+                     : [vl] "=&r"(vl)
+                     : [count] "r"(count), [from] "r"(from), [to] "r"(to)
+                     : MT_RVV_VECTORS "memory");
+    return vl;
+}
+
+/* Copy bytes; what lies at `from` may begin at `to` or behind it. */
+MT_RVV_INLINE void mt_rvv_copy(int8_t *to, const int8_t *from, size_t count)
+{
+    for (size_t vl; count; count -= vl, from += vl, to += vl)
+        vl = mt_rvv_copy_some(to, from, count);
 }
 
 #else
 
 MT_RVV_INLINE void mt_rvv_copy(int8_t *to, const int8_t *from, size_t count)
 {
-    memcpy(to, from, count);
+    memmove(to, from, count);
 }
 
 #endif
+
+/* Copy bytes of ranges that may overlap. */
+MT_RVV_INLINE void mt_rvv_move(int8_t *to, const int8_t *from, size_t count)
+{
+#ifdef MT_RVV_ASM
+    if ((uintptr_t)to > (uintptr_t)from && (uintptr_t)to < (uintptr_t)(from + count)) {
+        int8_t piece[64]; /* from the end on */
+        for (size_t some; count; count -= some) {
+            some = count < sizeof(piece) ? count : sizeof(piece);
+            mt_rvv_copy(piece, from + count - some, some);
+            mt_rvv_copy(to + count - some, piece, some);
+        }
+        return;
+    }
+#endif
+    mt_rvv_copy(to, from, count);
+}
 
 #ifdef __cplusplus
 }
