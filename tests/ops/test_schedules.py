@@ -38,6 +38,7 @@ M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
 M3 = Target("cortex-m3", frozenset())
 RV32 = Target("rv32imc", frozenset())
+RVV = Target("rv32imc_zve32x", frozenset({"rvv"}))
 AVR = Target("avr5", frozenset())
 SIMD = Target("host", frozenset({"fpu", "simd"}))
 
@@ -446,6 +447,7 @@ PLAIN = [
     (MVE, "mve_f32"),
     (M3, "int"),
     (AVR, "int"),
+    (RVV, "rvv"),
 ]
 EMULATED = [
     (DSP, "dsp", "mps2_an386"),
@@ -456,9 +458,10 @@ EMULATED = [
     (MVE, "mve_f32", "mps3_an547"),
     (M3, "int", "mps2_an385"),
     (RV32, "int", "qemu_riscv32"),
+    (RVV, "rvv", "qemu_riscv32_v"),
     (M7, "f32", "mps2_an500"),
 ]
-INT8 = [case for case in EMULATED if case[1] in ("dsp", "mve")]
+INT8 = [case for case in EMULATED if case[1] in ("dsp", "mve", "rvv")]
 
 
 def wide_cases(target: Target, prefix: str) -> list[Case]:
