@@ -19,6 +19,7 @@ from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.manifest import Claim, Manifest, Refusal
 from mtool.option_values import Order, Partial
+from mtool.passes.streamed_input import with_streamed_input
 from mtool.plan import Choice, Plan, make_plan
 from mtool.plan.flash import Offers, offers_of
 from mtool.request import DEFAULTS, Request
@@ -84,6 +85,7 @@ def _lowered(path: Path, board: Board, request: Request, notes: _Notes) -> Graph
     """Read a model and bring it to kernels, loops and calls of backends, and note what is known of it besides."""
     allocator.return_large_blocks()
     open_sizes = frontend.run_time_sizes(path, request)
+    request.check_stream(open_sizes)
     if open_sizes:
         from mtool import run_time_sizes  # loaded for such a model alone
 
@@ -93,13 +95,19 @@ def _lowered(path: Path, board: Board, request: Request, notes: _Notes) -> Graph
         return graph
 
     def read() -> Graph:  # a graph that nothing but the passes holds
-        graph = frontend.load(path, request)
+        graph = _loaded(path, request)
         notes.constants = constants_of(graph)
         return _partitioned(graph, path, board, request, notes) if request.backends else graph
 
     graph = passes.run(read(), target_of(board))
     _drop_cycles(graph.constants)
     return graph
+
+
+def _loaded(path: Path, request: Request) -> Graph:
+    """Read a model; where an input is given by rows, its graph says so."""
+    graph = frontend.load(path, request)
+    return with_streamed_input(graph, request.stream) if request.is_streamed else graph
 
 
 def _partitioned(graph: Graph, path: Path, board: Board, request: Request, notes: _Notes) -> Graph:
@@ -245,7 +253,8 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
         ModelError: as `compile_model`.
     """
     open_sizes = frontend.run_time_sizes(path, request)
-    graph = None if open_sizes or request.backends else frontend.load(path, request)
+    request.check_stream(open_sizes)
+    graph = None if open_sizes or request.backends else _loaded(path, request)
     model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
     asked: Partial = "never" if open_sizes else _partial(request, model_hash)
     made: dict[tuple[Target, Partial, str, frozenset[str]], Emitted] = {}

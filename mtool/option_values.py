@@ -21,7 +21,7 @@ Rounding = Literal["onnx", "tflite"]
 Hybrid = Literal["auto", "int8", "float", "float32"]
 """How float activations meet int8 weights: in integers, in float as they are read, or stored as float32."""
 
-InterfaceApi = Literal["c", "packed", "step"]
+InterfaceApi = Literal["c", "packed", "step", "feed"]
 """The entry point of a model: a typed C function, a packed function, or one call an operator."""
 
 OperatorsApi = Literal["typed", "pointers", "values", "packed"]

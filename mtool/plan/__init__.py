@@ -38,12 +38,17 @@ def make_plan(
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
+        ModelError: an input is to be streamed, and what reads it needs all of its rows.
     """
     from mtool.plan.control import plans_in
     from mtool.plan.partial import LEAST_BYTES, is_worth, with_partial_execution
     from mtool.plan.whole import plan_whole
 
     choices = schedules or {}
+    if graph.stream is not None:
+        from mtool.plan.streamed import plan_streamed
+
+        return plan_streamed(graph, target, partial, choices, order, grown)
 
     def by_rows(plan: "Plan") -> "Plan":
         return with_partial_execution(plan, partial, choices, grown)

@@ -31,7 +31,19 @@ OptimizeFor = Annotated[
 Interface = Annotated[
     InterfaceApi,
     _option(
-        "--interface-api", help="The entry point: a typed C function, a packed one, or one call for each operator."
+        "--interface-api",
+        help="The entry point: a typed C function, a packed one, one call for each operator, or one for each row of an "
+        "input as it arrives.",
+    ),
+]
+StreamedInput = Annotated[
+    str,
+    _option(
+        "--stream",
+        metavar="INPUT",
+        help="The input that is given by rows (docs/streamed-input.md); means --interface-api feed; default there: the "
+        "only one.",
+        show_default=False,
     ),
 ]
 Operators = Annotated[
@@ -87,4 +99,8 @@ Steps = Annotated[
 ]
 Fallback = Annotated[
     bool, _option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
+]
+Portable = Annotated[
+    bool,
+    _option("--portable", help="On this computer, loops of plain C in place of vectors, as `mtool compile` writes."),
 ]
