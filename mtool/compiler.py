@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +15,13 @@ from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
+from mtool.ir.control import has_bodies
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.manifest import Claim, Manifest, Refusal
 from mtool.option_values import Order, Partial
 from mtool.plan import Choice, Plan, make_plan
+from mtool.plan.shared import Shared
 from mtool.request import DEFAULTS, Request
 from mtool.tuned.known import Known
 
@@ -241,16 +243,29 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
     graph = None if open_sizes or request.backends else frontend.load(path, request)
     model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
     asked: Partial = "never" if open_sizes else _partial(request, model_hash)
-    made: dict[tuple[Target, Partial, str], Emitted] = {}
+    made: dict[Hashable, Emitted] = {}
+    lowered_for: dict[Hashable, Graph] = {}
+    shared = Shared()
+
+    def lowered(board: Board, notes: _Notes) -> Graph:
+        if graph is None:
+            return _lowered(path, board, request, notes)
+        target = target_of(board)
+        found = lowered_for.get(passes.traits(target)) or passes.run(graph, target)
+        if not has_bodies(found):  # which costs decide about
+            lowered_for[passes.traits(target)] = found
+        return found
 
     def emitted(board: Board, partial: Partial) -> Emitted:
         target = target_of(board)
-        key = target, partial, board.name if request.backends else ""
+        alike = target.traits if request.known == Known() else target  # a measurement holds for its own core
+        key = alike, partial, board.name if request.backends else ""
         if key not in made:
             notes = _Notes(constants)
-            lowered = _lowered(path, board, request, notes) if graph is None else passes.run(graph, target)
-            schedules = _schedules(lowered, target, request, model_hash)
-            plan = make_plan(lowered, target, request.io, partial, schedules, _order(request, model_hash))
+            own = lowered(board, notes)
+            schedules = _schedules(own, target, request, model_hash)
+            order = _order(request, model_hash)
+            plan = make_plan(own, target, request.io, partial, schedules, order, shared)
             written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
             made[key] = replace(written, claims=notes.claims)
         return made[key]

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mtool.ir import Graph
     from mtool.kernels.target import Target
     from mtool.plan.plan import Plan
+    from mtool.plan.shared import Shared
     from mtool.plan.step import Step
 
 __all__ = ["Choice", "Choices", "Plan", "Step", "make_plan"]
@@ -21,6 +22,7 @@ def make_plan(
     partial: Partial = "auto",
     schedules: Choices | None = None,
     order: Order = "auto",
+    shared: "Shared | None" = None,
 ) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
@@ -31,18 +33,20 @@ def make_plan(
         partial: whether regions may be computed a few rows at a time (mtool.plan.partial).
         schedules: a user's choices, by node; the cheapest for all others.
         order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
+        shared: what has been found for other targets of this graph.
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
     from mtool.plan.control import plans_in
     from mtool.plan.partial import LEAST_BYTES, is_worth, with_partial_execution
+    from mtool.plan.shared import Shared
     from mtool.plan.whole import plan_whole
 
-    choices = schedules or {}
+    choices, known = schedules or {}, shared or Shared()
 
     def by_rows(plan: "Plan") -> "Plan":
-        return with_partial_execution(plan, partial, choices)
+        return with_partial_execution(plan, partial, choices, known)
 
     plan = by_rows(plan_whole(graph, target, io, choices, order=order))
     least = LEAST_BYTES if partial == "auto" else 1

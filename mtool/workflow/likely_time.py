@@ -51,7 +51,7 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
     error = (1 + (high - low) / (high + low)) * (1 + core.schedules_error) - 1
     answers_at_once = weights is None or "data" in weights.holds or board.emulator is not None
     known = answers_at_once or (weights is not None and weights.reads is not None)
-    return LikelyTime(emitted.plan.cost * middle / clock * 1e3, error, known)
+    return LikelyTime(emitted.cost * middle / clock * 1e3, error, known)
 
 
 def _waits(reads: Reads, hz: int) -> tuple[float, float]:

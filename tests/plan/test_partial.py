@@ -30,6 +30,7 @@ from mtool.plan import partial as partial_execution
 from mtool.plan.line_buffers import with_line_buffers
 from mtool.plan.memory import aliases, live_bound, storages
 from mtool.plan.partial import MOST_COST
+from mtool.plan.shared import Shared
 from mtool.request import Request
 
 pytestmark = pytest.mark.long
@@ -367,7 +368,7 @@ def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
         plan = planned(Network(seed, integer=seed % 2 == 0).build(), DSP, "never", io=io)
         for trial in itertools.islice(partial_execution._trials(plan), 0, None, 7):
             graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
-            steps, _ = partial_execution._Chooser(plan, {}).steps(graph) if graph else ((), 0)
+            steps = partial_execution._Chooser(plan, {}, Shared()).steps(graph).steps if graph else ()
             if graph is None or not steps:
                 continue
             bound = live_bound(storages(graph, steps, io)[0])
