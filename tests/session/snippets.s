@@ -115,6 +115,16 @@ function floats
     vstr s1, [r3]
     bx lr
 
+function floats_beside_integers
+    vldr s0, [r1, #4]
+    vldr s1, [r2]
+    vfma.f32 s2, s0, s1
+    add r0, r5, #1
+    adds r0, r0, r5
+    vfma.f32 s2, s0, s1
+    vadd.f32 s3, s2, s1
+    bx lr
+
 function loop
     movs r0, #10
 1:  subs r0, #1

@@ -45,6 +45,8 @@ BY_HAND = {
     "multiplications": (6, 5 + 7),
     # the add waits for the product, a cycle
     "floats": (10, 2 + 1 + 2 + 1 + (1 + 1) + 1 + 3 + 14 + (1 + 4) + 2),
+    # the second VLDR follows the first; two additions under the VFMA; its sum is an addend, then waited for
+    "floats_beside_integers": (7, (2 + 1) + (1 + 2) + 1 + (2 + 1) + 1),
     "loop": (1 + 20, 1 + 10 * 2 + 9 * 2),
     "conditional": (6, 6),
     # two loops and the multiplications with their returns, three calls of 1 + P, push, pop with pc: 1 + 2 + P
