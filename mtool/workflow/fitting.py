@@ -70,6 +70,7 @@ class Fit:
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""
+        energy = self.time and self.time.energy
         return {
             "board": self.board,
             "fits": self.fits,
@@ -93,6 +94,9 @@ class Fit:
             "milliseconds": self.time and self.time.milliseconds,
             "milliseconds_error": self.time and self.time.error,
             "milliseconds_have_flash": self.time and self.time.flash_is_known,
+            "milliseconds_flash_is_sure": self.time and self.time.flash_is_sure,
+            "microjoules": energy and energy.microjoules,
+            "microjoules_error": energy and energy.error,
         }
 
 

@@ -131,6 +131,18 @@ function loop
     bne 1b
     bx lr
 
+function straddling
+    movs r0, #10
+1:  subs.w r0, r0, #1
+    bne 1b
+    bx lr
+
+function unaligned
+    ldr r0, [r1, #1]
+    ldrh r0, [r1, #3]
+    ldr r0, [r1, #2]
+    bx lr
+
 function conditional
     cmp r5, #8
     ite eq

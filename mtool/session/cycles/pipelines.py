@@ -18,7 +18,7 @@ def cycles(instructions: Sequence[Instruction], core: Core) -> list[int]:
     return time(instructions, core)
 
 
-def jump_cycles(core: Core, *, count: int, jumps: int, last: str = "") -> int:
+def jump_cycles(core: Core, *, count: int, jumps: int, last: str = "", straddles: bool = False) -> int:
     """Return what the jumps at the end of a block cost beyond its instructions.
 
     Args:
@@ -26,9 +26,11 @@ def jump_cycles(core: Core, *, count: int, jumps: int, last: str = "") -> int:
         count: how often the block ran.
         jumps: after how many of them the next instruction was not the following one.
         last: the group of the block's last instruction, which has jumped.
+        straddles: what it jumps to has four bytes of which two lie in the next word.
     """
     taken = core.cost(last).taken
     each = core.refill if taken is None else taken
+    each += core.refill_straddling if straddles else 0
     return each * jumps + core.misprediction * min(jumps, count - jumps)
 
 
