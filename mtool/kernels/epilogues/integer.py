@@ -11,9 +11,11 @@ from mtool.ir.scalar import Requantise, Rescale
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
 from mtool.kernels.exact_scaling import ALONE, Together, exact_scaling
+from mtool.kernels.rising_steps import Reach
 from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
+NEAR = 2.0**15 - 256  # steps; with a zero point they still have 16 bits
 SCALED = ("requantise", "rescale")  # the expressions that stand for a Scaling
 
 
@@ -71,6 +73,22 @@ class Int8Epilogue(TileEpilogue):
     def is_plain(self) -> bool:
         """Whether the output's zero point is its lowest value and nothing is clamped: what a fused ReLU gives."""
         return (self.how.zero_point, self.how.low, self.how.high) == (-128, -128, 127)
+
+    def is_near(self, weights: Array) -> bool:
+        """Whether floats give all of int8, from an even zero point, and no result is 16 bits before it is clamped.
+
+        Then a float that has whole steps alone can round: results plus zero point are its low half.
+
+        Args:
+            weights: integers [N, ...].
+        """
+        if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantise):
+            return False
+        if (self.how.low, self.how.high) != (-128, 127) or self.how.zero_point % 2:
+            return False
+        reach = Reach.of(weights, self.bias)
+        furthest = np.maximum(-reach.least, reach.most).astype(np.float64) * np.abs(self.scaling.scale)
+        return bool((furthest < NEAR).all())
 
     @property
     def is_bounded(self) -> bool:
