@@ -45,6 +45,7 @@ def options(
     backend: Sequence[str] | None = None,
     tolerance: int = 0,
     backend_fallback: bool = False,
+    portable: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -83,6 +84,7 @@ def options(
         backends=tuple(map(parse, backend or ())),
         tolerance=tolerance,
         backend_fallback=backend_fallback,
+        portable=portable,
     )
 
 

@@ -38,7 +38,9 @@ M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
 M3 = Target("cortex-m3", frozenset())
 RV32 = Target("rv32imc", frozenset())
+RVV = Target("rv32imc_zve32x", frozenset({"rvv"}))
 AVR = Target("avr5", frozenset())
+SIMD = Target("host", frozenset({"fpu", "simd"}))
 
 
 def limits(rng: np.random.Generator, least: int) -> tuple[int, str]:
@@ -391,6 +393,7 @@ def cases_of(
         if not wanting or (attempt >= SEEN and hopeless):
             continue
         small = unsigned if prefix == "int" and attempt % 4 == 3 else quantised
+        small = (quantised, real, unsigned)[attempt // 6 % 3] if prefix == "simd" else small
         make = asked or {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, small)
         if kind == "matmul":
             proto, feeds = product(rng)
@@ -444,6 +447,7 @@ PLAIN = [
     (MVE, "mve_f32"),
     (M3, "int"),
     (AVR, "int"),
+    (RVV, "rvv"),
 ]
 EMULATED = [
     (DSP, "dsp", "mps2_an386"),
@@ -454,9 +458,10 @@ EMULATED = [
     (MVE, "mve_f32", "mps3_an547"),
     (M3, "int", "mps2_an385"),
     (RV32, "int", "qemu_riscv32"),
+    (RVV, "rvv", "qemu_riscv32_v"),
     (M7, "f32", "mps2_an500"),
 ]
-INT8 = [case for case in EMULATED if case[1] in ("dsp", "mve")]
+INT8 = [case for case in EMULATED if case[1] in ("dsp", "mve", "rvv")]
 
 
 def wide_cases(target: Target, prefix: str) -> list[Case]:
@@ -495,6 +500,13 @@ def each_setting(target: Target, prefix: str, asked: Callable[..., Made] | None 
 @pytest.mark.product(2)
 def test_the_plain_c_of_schedules(target: Target, prefix: str, tmp_path: Path) -> None:
     assert failures([*each_setting(target, prefix), *wide_cases(target, prefix)], tmp_path, None) == []
+
+
+@pytest.mark.parametrize("narrower", ["", "MT_SIMD_NARROW", "MT_PORTABLE"], ids=["widest", "four", "plain"])
+def test_vectors_of_this_computer(narrower: str, tmp_path: Path) -> None:
+    """Those of the processor that runs this, those that each one has, and what other compilers get."""
+    cases = [*cases_of(SIMD, "simd", CASES), *wide_cases(SIMD, "simd")]
+    assert failures(cases, tmp_path, None, definitions=[narrower] if narrower else []) == []
 
 
 def test_the_portable_c_of_a_kernel_wider_than_the_image(tmp_path: Path) -> None:

@@ -100,3 +100,7 @@ Steps = Annotated[
 Fallback = Annotated[
     bool, _option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
 ]
+Portable = Annotated[
+    bool,
+    _option("--portable", help="On this computer, loops of plain C in place of vectors, as `mtool compile` writes."),
+]

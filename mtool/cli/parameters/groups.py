@@ -15,6 +15,7 @@ from mtool.cli.parameters.generated_c import (
     Operators,
     OptimizeFor,
     PartialExecution,
+    Portable,
     Schedules,
     Steps,
     StreamedInput,
@@ -72,6 +73,7 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "tolerance": (Steps, 0),
     "backend_fallback": (Fallback, False),
 }
+_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "portable": (Portable, False)}
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "template": (TemplateName, ""),
@@ -135,8 +137,8 @@ TuningOptions = Annotated[
     ),
 ]
 """What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
-GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE}, "given")]
+GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_A_PROGRAM, **_OF_A_TEMPLATE}, "given")]
 """Options of a project that are stored, not used: those that differ from their defaults, by their names."""
 
-ProjectOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
+ProjectOptions = Annotated["Options", Asked({**_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
 """And a project, by a template, in a folder."""

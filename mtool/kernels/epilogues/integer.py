@@ -115,7 +115,7 @@ class Int16Epilogue(Int8Epilogue):
 def _scaling(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | None:
     """Return the scaling that an expression of a sum stands for, and the bias; None: it is none that kernels have."""
     weights, bias = (graph.constants.get(value, _NONE) for value in (*node.inputs[1:3], "")[:2])
-    numbers = [_per_channel(number, node, graph) for number in part.args[1:]]
+    numbers = [per_channel(number, node, graph) for number in part.args[1:]]
     if part.op == "requantise":
         (scale,) = numbers
         return None if scale is None else (FloatScaling.of(scale), bias)
@@ -126,7 +126,7 @@ def _scaling(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | No
     return (fixed, bias) if fixed.fits(weights, bias) else None
 
 
-def _per_channel(number: Expr, node: Node, graph: Graph) -> Array | None:
+def per_channel(number: Expr, node: Node, graph: Graph) -> Array | None:
     """Return the values of a number that is constant or one of each output channel, [N]."""
     shape = graph.types[node.outputs[0]].shape
     if number.op == "const":
