@@ -78,8 +78,7 @@ def _order(graph: Graph, value: str) -> tuple[int, ...]:
         return ()
     found = _axes_of_image(graph, value, tuple(range(rank)))
     order = tuple(found[axis] for axis in NHWC_OF_NCHW) if found is not None else ()
-    channels = order[-1] if order else 0
-    return () if order == tuple(range(rank)) or graph.types[value].shape[channels] == 1 else order
+    return () if order == tuple(range(rank)) else order
 
 
 def _axes_of_image(graph: Graph, value: str, axes: tuple[int, ...]) -> tuple[int, ...] | None:
