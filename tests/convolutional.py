@@ -119,3 +119,27 @@ class Network:
             if self.integer
             else self.rng.normal(size=shape).astype(F)
         }
+
+
+def images(
+    channels: int = 3, height: int = 24, width: int = 8, *, gated: bool = False, dtype: type = F
+) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """Return three convolutions, between the first two of which a gate may be multiplied, and inputs."""
+    rng = np.random.default_rng(0)
+    sizes = [(8, channels, 3, 3), (8, 8, 3, 3), (4, 8, 3, 3)]
+    constants = {f"w{n}": rng.normal(size=size).astype(F) / 8 for n, size in enumerate(sizes)}
+    nodes = [helper.make_node("Cast", ["x"], ["real"], to=1)] if dtype is not F else []
+    nodes += [helper.make_node("Conv", ["real" if nodes else "x", "w0"], ["c0"], pads=[1, 1, 1, 1])]
+    nodes += [helper.make_node("Mul", ["c0", "gate"], ["m"])] * gated
+    nodes += [
+        helper.make_node("Conv", ["m" if gated else "c0", "w1"], ["c1"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        helper.make_node("Conv", ["c1", "w2"], ["c2"], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["c2"], ["y"]),
+    ]
+    shape = 1, channels, height, width
+    feeds = {"x": rng.integers(0, 100, shape).astype(dtype) if dtype is not F else rng.normal(size=shape).astype(F)}
+    inputs = {"x": (dtype, shape)}
+    if gated:
+        feeds["gate"] = rng.normal(size=(1, 8, 1, 1)).astype(F)
+        inputs = {"gate": (F, (1, 8, 1, 1)), **inputs}
+    return model(nodes, inputs, ["y"], constants), feeds

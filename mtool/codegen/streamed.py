@@ -136,7 +136,7 @@ def declared(plan: Plan, interface: Interface) -> list[str]:
     does = [
         f"{model}_begin starts an inference, and forgets one that is under way{_BEGINS if others else ''}.",
         f"{model}_feed takes the next `count` rows, one behind the other: {kind.dtype.label}, {row} elements each"
-        f"{pixels}. It computes what they make possible, as far as the operator {stream.until}, and needs them no more.",
+        f"{pixels}. It computes what they make possible, as far as {stream.until}, and needs them no more.",
         f"{model}_finish computes the rest, after the last row; outputs that do not lie in the arena are copied.",
         f"After {model}_finish begin again. Not re-entrant: there is one arena.",
     ]

@@ -26,12 +26,12 @@ def with_streamed_input(graph: Graph, name: str) -> Graph:
     Raises:
         UsageError: there is no such input, or several and none is named; or the model has states.
     """
-    value = _named(graph, name)
     if graph.states:
         raise UsageError(
             "an input by rows does not go with --state: a step of a stream is an inference of its own there",
             hint="leave --interface-api feed and --stream out",
         )
+    value = _named(graph, name)
     order = _order(graph, value)
     if not order:
         return replace(graph, stream=Stream(value))

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import sanitized
-from convolutional import Network
+from convolutional import Network, images
 from graphs import FLAGS, HOST, Array, model, reference
 from one_firmware import Case, failures, rows_of
 from onnx import helper
@@ -61,7 +61,7 @@ def cases(target: Target, *, integer: bool, count: int) -> list[Case]:
 
 @pytest.mark.parametrize("integer", [True, False], ids=["int8", "float32"])
 def test_rows_are_the_whole(integer: bool, tmp_path: Path) -> None:
-    """Paddings, strides, dilations, odd heights, residual sums, joined channels; one row a call, then two, and so on."""
+    """Paddings, strides, dilations, odd heights, residual sums, joined channels; one row a call, then two, ..."""
     assert failures(cases(HOST, integer=integer, count=6), tmp_path, None) == []
 
 
@@ -118,30 +118,6 @@ class Rows:
         arena = (ctypes.c_uint8 * self.manifest.arena_bytes).in_dll(self.code, "test_arena")
         raw = bytes(arena)[tensor.arena_offset : tensor.arena_offset + tensor.bytes]
         return np.frombuffer(raw, tensor.dtype).reshape(tensor.shape)
-
-
-def images(
-    channels: int = 3, height: int = 24, width: int = 8, *, gated: bool = False, dtype: type = F
-) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """Return three convolutions, between the first two of which a gate may be multiplied, and inputs."""
-    rng = np.random.default_rng(0)
-    sizes = [(8, channels, 3, 3), (8, 8, 3, 3), (4, 8, 3, 3)]
-    constants = {f"w{n}": rng.normal(size=size).astype(F) / 8 for n, size in enumerate(sizes)}
-    nodes = [helper.make_node("Cast", ["x"], ["real"], to=1)] if dtype is not F else []
-    nodes += [helper.make_node("Conv", ["real" if nodes else "x", "w0"], ["c0"], pads=[1, 1, 1, 1])]
-    nodes += [helper.make_node("Mul", ["c0", "gate"], ["m"])] * gated
-    nodes += [
-        helper.make_node("Conv", ["m" if gated else "c0", "w1"], ["c1"], pads=[1, 1, 1, 1], strides=[2, 2]),
-        helper.make_node("Conv", ["c1", "w2"], ["c2"], strides=[2, 2]),
-        helper.make_node("GlobalAveragePool", ["c2"], ["y"]),
-    ]
-    shape = 1, channels, height, width
-    feeds = {"x": rng.integers(0, 100, shape).astype(dtype) if dtype is not F else rng.normal(size=shape).astype(F)}
-    inputs = {"x": (dtype, shape)}
-    if gated:
-        feeds["gate"] = rng.normal(size=(1, 8, 1, 1)).astype(F)
-        inputs = {"gate": (F, (1, 8, 1, 1)), **inputs}
-    return model(nodes, inputs, ["y"], constants), feeds
 
 
 def test_calls_in_a_wrong_order_are_refused_and_do_nothing(tmp_path: Path) -> None:
