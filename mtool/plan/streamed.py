@@ -82,6 +82,11 @@ def _with_entry(graph: Graph) -> tuple[Graph, str]:
         value = readers[value][0].outputs[0]
     kind = graph.types[value]
     rows = kind.shape[1] if len(kind.shape) == 4 and kind.shape[0] == 1 else 0
+    if rows > MOST_STEPS:
+        raise ModelError(
+            f"{graph.stream.value} has {rows:,} rows, at most {MOST_STEPS:,} can be given one after the other",
+            hint="leave --interface-api feed and --stream out",
+        )
     if rows < 2 or value in graph.outputs:
         where = readers.get(value) or readers.get(graph.stream.value) or ()
         raise ModelError(
