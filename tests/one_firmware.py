@@ -111,6 +111,12 @@ def _run_host(folder: Path, definitions: Sequence[str]) -> str:
 
 
 def _run_board(folder: Path, board_name: str, optimise: str) -> str:
+    build_for(folder, board_name, optimise)
+    return emulated(folder, board_name)
+
+
+def build_for(folder: Path, board_name: str, optimise: str) -> None:
+    """Build checks.elf of models.c, checks.c and, without optimisation, references.c in the folder."""
     board = get(board_name)
     code, weights, arena = (board.memory_for(what) for what in ("code", "weights", "arena"))
     assert code and weights and arena and board.emulator
@@ -124,10 +130,16 @@ def _run_board(folder: Path, board_name: str, optimise: str) -> str:
         [board.toolchain, *flags, optimise, "models.c", "checks.c", "references.o", *link, "-o", "checks.elf", "-lm"],
     ):
         subprocess.run(argv, cwd=folder, check=True)
-    arguments = [argument.replace("{elf}", "checks.elf") for argument in board.emulator.arguments]
+
+
+def emulated(folder: Path, board_name: str, change: tuple[str, str] = ("", "")) -> str:
+    """Run checks.elf and return what it says; `change`: a text in the emulator's arguments that another replaces."""
+    board = get(board_name)
+    assert board.emulator
+    arguments = [argument.replace("{elf}", "checks.elf").replace(*change) for argument in board.emulator.arguments]
     argv = [board.emulator.program, *arguments, "-semihosting-config", "enable=on,target=native", "-display", "none"]
     done = subprocess.run(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
     return done.stdout
 
 
-__all__ = ["Case", "compiled", "failures"]
+__all__ = ["Case", "build_for", "compiled", "emulated", "failures"]

@@ -15,7 +15,7 @@ from mtool.option_values import FLASH_RUNNERS, FLASH_SETTINGS
 
 Role = Literal["code", "weights", "data", "arena", "stack"]
 ROLES: tuple[Role, ...] = get_args(Role)
-FEATURES = ("fpu", "dsp", "mve", "simd")
+FEATURES = ("fpu", "dsp", "mve", "rvv", "simd")
 _TEMPLATES = ("host", "baremetal", "zephyr", "arduino")  # mtool's own; a user's may have any other name
 _PORT = (
     "startup", "clint", "mtime_hz", "overlay", "conf", "core", "variant", "define", "platform", "platformio",

@@ -14,6 +14,7 @@ REPLY = 0x80
 INPUTS = 0
 OUTPUTS = 1
 ARENA = 2
+ROWS = 3
 TAKE_OVER = 1
 
 _WRITE = struct.Struct("<BBI")
@@ -220,9 +221,12 @@ def read_stack(payload: bytes) -> int:
     return int(_unpack(_STACK_REPLY, payload, Message.MT_STACK)[0])
 
 
-def write(kind: int, index: int, offset: int, data: bytes) -> Request:
-    """Write `data` into a tensor: the `index`-th of INPUTS or OUTPUTS, from the byte `offset` on."""
-    return Request(Message.MT_WRITE, _WRITE.pack(kind, index, offset) + data)
+def write(kind: int, index: int, offset: int, data: bytes, work_s: float = 0.0) -> Request:
+    """Write `data` into a tensor: the `index`-th of INPUTS or OUTPUTS, from the byte `offset` on.
+
+    Of ROWS the device computes with what it is given, for up to `work_s` seconds.
+    """
+    return Request(Message.MT_WRITE, _WRITE.pack(kind, index, offset) + data, work_s=work_s)
 
 
 def read(kind: int, index: int, offset: int, length: int) -> Request:

@@ -106,6 +106,8 @@ def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
             if array.size == np.prod(tensor.shape, dtype=int)
             else "",
         )
+    if isinstance(tensor, Tensor) and tensor.stream is not None and tensor.stream.order:
+        array = array.transpose(tensor.stream.order)
     data = array.astype(_wire_dtype(tensor.stored), copy=False).tobytes()
     assert len(data) == tensor.bytes, f"{name} has {tensor.bytes} bytes in the manifest, {len(data)} in NumPy"
     return data

@@ -13,10 +13,12 @@ from mtool.cli.parameters.generated_c import (
     InputsAndOutputs,
     Interface,
     Operators,
+    OptimizeFor,
     PartialExecution,
     Portable,
     Schedules,
     Steps,
+    StreamedInput,
     TunedLogs,
     WeightsAs,
 )
@@ -58,10 +60,12 @@ _OF_A_MODEL: dict[str, tuple[Any, Any]] = {
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "io": (InputsAndOutputs, "arena"),
     "partial": (PartialExecution, "auto"),
+    "optimize": (OptimizeFor, "balanced"),
     **_OF_A_MODEL,
     "interface_api": (Interface, "c"),
     "operators_api": (Operators, None),
     "executor": (ExecutorName, "aot"),
+    "stream": (StreamedInput, ""),
     "weights": (WeightsAs, "auto"),
     "schedule": (Schedules, None),
     "tuned": (TunedLogs, None),
@@ -125,6 +129,7 @@ TuningOptions = Annotated[
         {
             "io": _OF_ITS_C["io"],
             "partial": _OF_ITS_C["partial"],
+            "optimize": _OF_ITS_C["optimize"],
             **_OF_A_MODEL,
             **{name: _OF_ITS_C[name] for name in ("weights", "schedule", "backend", "tolerance", "backend_fallback")},
             **_OF_A_TEMPLATE,
