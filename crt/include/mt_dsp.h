@@ -103,7 +103,7 @@ struct mt_dsp_fixed {
 #define MT_DSP_LINES \
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
 #define MT_DSP_WHOLE(first, four) first ".rept %c[rest]\n\t" four ".endr\n\t" MT_DSP_LINES MT_DSP_LINES MT_DSP_LINES
-#define MT_DSP_TURNS(first, four, free, compare)                            \
+#define MT_DSP_IN_TURNS(first, four, free, compare)                            \
     first "ldr " free ", %[skip]\n\t"                                       \
     "add pc, " free "\n\t"                                                  \
     "nop\n"                                                                 \

@@ -189,7 +189,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
         {
             register int32_t r0 __asm__("r0"), r1 __asm__("r1"), r2 __asm__("r2"), r3 __asm__("r3"), r4 __asm__("r4"),
                 r5 __asm__("r5"), r8 __asm__("r8"), r9 __asm__("r9"), r10 __asm__("r10");
-            __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" MT_DSP_TURNS(
+            __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" MT_DSP_IN_TURNS(
                                  "", MT_DSP_ROW8_4, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t"
                              "sub r1, r1, r0\n\t"
                              "sub r3, r3, r2\n\t"

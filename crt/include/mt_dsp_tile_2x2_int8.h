@@ -173,11 +173,11 @@ MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end
         register int32_t a0 __asm__("r0"), b0 __asm__("r1"), a1 __asm__("r2"), b1 __asm__("r3");
         const int32_t *c = columns;
         if (apart && turn)
-            MT_DSP_2X2_DOT(MT_DSP_TURNS(MT_DSP_2X2_FIRST_APART4, MT_DSP_2X2_APART4, "r6", MT_DSP_2X2_END));
+            MT_DSP_2X2_DOT(MT_DSP_IN_TURNS(MT_DSP_2X2_FIRST_APART4, MT_DSP_2X2_APART4, "r6", MT_DSP_2X2_END));
         else if (apart)
             MT_DSP_2X2_DOT(MT_DSP_WHOLE(MT_DSP_2X2_FIRST_APART4, MT_DSP_2X2_APART4));
         else if (turn)
-            MT_DSP_2X2_DOT(MT_DSP_TURNS(MT_DSP_2X2_FIRST4, MT_DSP_2X2_MAC4, "r6", MT_DSP_2X2_END));
+            MT_DSP_2X2_DOT(MT_DSP_IN_TURNS(MT_DSP_2X2_FIRST4, MT_DSP_2X2_MAC4, "r6", MT_DSP_2X2_END));
         else
             MT_DSP_2X2_DOT(MT_DSP_WHOLE(MT_DSP_2X2_FIRST4, MT_DSP_2X2_MAC4));
         if (!apart)

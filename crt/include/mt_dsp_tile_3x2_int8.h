@@ -223,11 +223,11 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
         int32_t at;
         const int32_t *c = columns;
         if (apart && turn)
-            MT_DSP_DOT3(MT_DSP_TURNS(MT_DSP_FIRST_APART4, MT_DSP_APART4, "r6", MT_DSP_END3));
+            MT_DSP_DOT3(MT_DSP_IN_TURNS(MT_DSP_FIRST_APART4, MT_DSP_APART4, "r6", MT_DSP_END3));
         else if (apart)
             MT_DSP_DOT3(MT_DSP_WHOLE(MT_DSP_FIRST_APART4, MT_DSP_APART4));
         else if (turn)
-            MT_DSP_DOT3(MT_DSP_TURNS(MT_DSP_FIRST4, MT_DSP_MAC4, "r6", MT_DSP_END3));
+            MT_DSP_DOT3(MT_DSP_IN_TURNS(MT_DSP_FIRST4, MT_DSP_MAC4, "r6", MT_DSP_END3));
         else
             MT_DSP_DOT3(MT_DSP_WHOLE(MT_DSP_FIRST4, MT_DSP_MAC4));
         if (!apart)

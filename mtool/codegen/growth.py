@@ -113,4 +113,6 @@ def _reason(step: Step, graph: Graph, stored: Array, in_file: DType) -> str:
         return f"{in_file.label} weights are float32, since the activations are"
     if stored.dtype.itemsize == kind.size > in_file.size:
         return f"{in_file.label} weights less their zero point are {kind.label} in {name}"
+    if step.schedule.grown_bytes(step.node, graph):
+        return f"transformed for {name}, which takes fewer instructions; --optimize size leaves them as they are"
     return f"packed for {name}: filled up, with biases and scales"

@@ -68,6 +68,10 @@ class Scaling(ABC):
     def stepped(self, sign: Array) -> Self:
         """Return what scales sums that have the factor 256 * sign [N]."""
 
+    @abstractmethod
+    def fourfold(self) -> Self:
+        """Return what scales sums that have the factor 4."""
+
     def paired(self, sign: Array) -> Array:
         """Return the words of channels a and b beside each other, uint32 [N/2, ...]; sums of b have 256 * sign."""
         a, b = self[slice(0, None, 2)], self[slice(1, None, 2)]
@@ -137,6 +141,10 @@ class FloatScaling(Scaling):
         """Divide."""
         return type(self).of(self.scale * sign / np.float32(256))
 
+    def fourfold(self) -> Self:
+        """Divide."""
+        return type(self).of(self.scale / np.float32(4))
+
 
 @dataclass(frozen=True, slots=True)
 class FixedScaling(Scaling):
@@ -195,6 +203,10 @@ class FixedScaling(Scaling):
         """Turn the sign; the runtime divides."""
         turned = (self.multiplier * sign.astype(np.int32)).astype(np.int32)
         return replace(self, words=np.stack([turned.view(np.uint32), self.words[:, 1]], axis=1))
+
+    def fourfold(self) -> Self:
+        """The same; the runtime divides."""
+        return self
 
     def _as_vectors(self) -> Array:
         """Negative shifts: Helium's rounding shift goes to the left."""

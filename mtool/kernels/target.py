@@ -16,7 +16,7 @@ REGISTERS: tuple[tuple[str | tuple[str, ...], int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A board as the compile half knows it: its core and its features ("fpu", "dsp", "mve")."""
+    """A board as the compile half knows it: its core and its features ("fpu", "dsp", "mve", "rvv", "simd")."""
 
     cpu: str
     features: frozenset[str]
@@ -35,6 +35,16 @@ class Target:
     def has_mve(self) -> bool:
         """Whether the target has Helium with floating point."""
         return {"mve", "fpu"} <= self.features
+
+    @property
+    def has_rvv(self) -> bool:
+        """Whether the target has RISC-V's vectors: Zve32x or more."""
+        return "rvv" in self.features
+
+    @property
+    def has_simd(self) -> bool:
+        """Whether the target is a computer whose compiler makes vectors of floats."""
+        return "simd" in self.features
 
     @property
     def registers(self) -> int:

@@ -7,7 +7,7 @@ which region, and how many rows at a time.
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,7 +42,9 @@ LEAST_BYTES = 2048  # and that many, as the calls take flash
 MOST_COST = 0.05  # of the instructions, that "auto" pays
 
 
-def with_partial_execution(plan: Plan, partial: Partial, choices: Choices) -> Plan:
+def with_partial_execution(
+    plan: Plan, partial: Partial, choices: Choices, grown: Collection[str] | None = None
+) -> Plan:
     """Return a plan with a smaller arena that computes regions a few rows at a time, or the plan as it is.
 
     Args:
@@ -50,13 +52,14 @@ def with_partial_execution(plan: Plan, partial: Partial, choices: Choices) -> Pl
         partial: "auto": if the arena gets smaller by a tenth and 2 KB at least, and no more than a twentieth of
             instructions are added, as the schedules estimate; "always": if it gets smaller; "never".
         choices: the schedules that are asked for; a region whose rows they can't compute stays whole.
+        grown: the operators that may have constants larger than their weights (mtool.plan.flash); None: all.
     """
     if partial == "never" or plan.graph.states:
         return plan
-    chooser = _Chooser(plan, choices)
+    chooser = Chooser(plan, choices, grown)
     limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
     starts = [plan, *_small_ones_first(plan)]
-    trials = (_with_regions(start, most, chooser) for start in starts for most in limits)
+    trials = (with_regions(start, most, chooser) for start in starts for most in limits)
     best = min(trials, key=lambda trial: trial.arena_bytes)
     return best if is_worth(plan, best, partial) else plan
 
@@ -91,7 +94,8 @@ def _small_ones_first(plan: Plan) -> list[Plan]:
     return [lay_out_steps(replace(graph, nodes=nodes), steps, plan.target, plan.io)]
 
 
-def _with_regions(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
+def with_regions(plan: Plan, most: float, chooser: "Chooser") -> Plan:
+    """Return a plan with regions that make its arena smaller, as long as it costs no more than `most` instructions."""
     for _ in range(MOST_REGIONS):
         found = _smallest(plan, most, chooser)
         if found is None:
@@ -100,11 +104,12 @@ def _with_regions(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
     return plan
 
 
-class _Chooser:
+class Chooser:
     """Chooses schedules, for nodes that are alike once."""
 
-    def __init__(self, plan: Plan, choices: Choices) -> None:
+    def __init__(self, plan: Plan, choices: Choices, grown: Collection[str] | None) -> None:
         self.choices = choices
+        self.grown = grown
         self.target: Target = plan.target
         self.io: Io = plan.io
         self.known: dict[Any, tuple[Step, float]] = {
@@ -122,7 +127,7 @@ class _Chooser:
             key = graph.likeness(node)
             if key not in self.known:
                 try:
-                    step = choose_schedule(node, graph, self.target, self.choices.get(node.title))
+                    step = choose_schedule(node, graph, self.target, self.choices.get(node.title), self.grown)
                 except UsageError:
                     return (), math.inf
                 self.known[key] = step, step.schedule.cost(node, graph, self.target)
@@ -132,23 +137,17 @@ class _Chooser:
         return tuple(steps), total
 
 
-def _smallest(plan: Plan, most: float, chooser: _Chooser) -> Plan | None:
+def _smallest(plan: Plan, most: float, chooser: Chooser) -> Plan | None:
     """Return the plan with the smallest arena of those with one region more; None: none is smaller."""
     found: list[_Made] = []
     least = plan.arena_bytes
     for trial in sorted(_trials(plan), key=lambda trial: trial.least):  # the rest is not built if one is found
         if trial.least > least * (1 + CLOSE):
             break
-        graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
-        if graph is None:
-            continue
-        steps, cost = chooser.steps(graph)
-        if math.isinf(cost):
-            continue
-        bound = live_bound(storages(graph, steps, plan.io)[0])
-        if cost <= most and bound < plan.arena_bytes:
-            found.append(_Made(trial, graph, steps, bound))
-            least = min(least, bound)
+        made = _made(plan, trial, most, chooser, plan.arena_bytes)
+        if made is not None:
+            found.append(made)
+            least = min(least, made.bound)
     close = [made for made in _promising(found) if made.bound <= least * (1 + CLOSE)]
     near = sorted(close, key=lambda made: (len(made.steps), made.bound))
     trials = [lay_out_steps(made.graph, made.steps, plan.target, plan.io) for made in near[:LAID_OUT]]
@@ -156,8 +155,37 @@ def _smallest(plan: Plan, most: float, chooser: _Chooser) -> Plan | None:
     return best if best.arena_bytes < plan.arena_bytes else None
 
 
+def _made(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float) -> "_Made | None":
+    """Return the graph of a trial; None: it can't be made, costs more than `most`, or has `limit` live bytes."""
+    graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
+    if graph is None:
+        return None
+    steps, cost = chooser.steps(graph)
+    if math.isinf(cost):
+        return None
+    bound = live_bound(storages(graph, steps, plan.io)[0])
+    return _Made(trial, graph, steps, bound) if cost <= most and bound < limit else None
+
+
+def plan_of(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float = math.inf) -> Plan | None:
+    """Return the plan that a trial makes of one.
+
+    Args:
+        plan: without the region.
+        trial: the region, and how many rows at a time.
+        most: the instructions that it may cost, as estimated.
+        chooser: of schedules.
+        limit: the bytes that are to be live at no step.
+
+    Returns:
+        None: rows would begin within a word, a schedule that is asked for can't do its rows, or it is more.
+    """
+    made = _made(plan, trial, most, chooser, limit)
+    return None if made is None else lay_out_steps(made.graph, made.steps, plan.target, plan.io)
+
+
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class Trial:
     """A region, the peak outside it, how many rows at a time, and the memory that takes; `least` bytes are live."""
 
     region: Region
@@ -168,6 +196,7 @@ class _Trial:
 
     @property
     def least(self) -> int:
+        """The fewest bytes that the arena can have."""
         return max(self.outer, self.memory.live_bytes)
 
 
@@ -175,13 +204,13 @@ class _Trial:
 class _Made:
     """A trial whose graph is there."""
 
-    trial: _Trial
+    trial: Trial
     graph: Graph
     steps: tuple[Step, ...]
     bound: int
 
 
-def _trials(plan: Plan) -> Iterator[_Trial]:
+def _trials(plan: Plan) -> Iterator[Trial]:
     """Yield what may make the arena smaller, the most promising regions first."""
     numbers = itertools.count()
     for outer, region in _regions(plan):
@@ -190,7 +219,7 @@ def _trials(plan: Plan) -> Iterator[_Trial]:
         for chunks in _chunkings(plan.graph, region):
             memory = region_memory(plan.graph, region, chunks, plan.io, plan.arena_bytes)
             if memory is not None:
-                yield _Trial(region, outer, chunks, memory, next(numbers))
+                yield Trial(region, outer, chunks, memory, next(numbers))
 
 
 def _promising(found: Iterable[_Made]) -> list[_Made]:
@@ -236,7 +265,7 @@ def _regions(plan: Plan) -> list[tuple[int, Region]]:
         rows = row_reads(node, graph)
         if rows is not None:
             reads[node.name] = rows
-    live = _live_bytes(plan)
+    live = live_bytes(plan)
     peak = max(range(len(live)), key=lambda number: live[number])
     at = nodes.index(plan.steps[peak].node)
     numbers = {node.name: number for number, node in enumerate(n for n in nodes if not isinstance(n.attrs, View))}
@@ -253,7 +282,7 @@ def _regions(plan: Plan) -> list[tuple[int, Region]]:
         for last in range(max(at, first + 1), high + 1):
             inside = nodes[first : last + 1]
             region = Region(inside, {node.name: reads[node.name] for node in inside})
-            if not _is_closed(graph, region, readers) or any(region.fill(n.outputs[0]) is None for n in inside):
+            if not is_closed(graph, region, readers) or any(region.fill(n.outputs[0]) is None for n in inside):
                 continue
             names = {numbers[node.name] for node in inside}
             outer = max((b for n, b in enumerate(live) if n not in names), default=0)
@@ -262,7 +291,7 @@ def _regions(plan: Plan) -> list[tuple[int, Region]]:
     return [(outer, region) for *_, outer, region in found[:REGIONS]]
 
 
-def _is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -> bool:
+def is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -> bool:
     """Tell whether what is made in a region is read there only, row by row, but for its result."""
     names = {node.name for node in region.nodes}
     between = {node.outputs[0] for node in region.nodes[:-1]}
@@ -290,7 +319,7 @@ def _estimate(graph: Graph, region: Region) -> int:
     return ends + line_buffers
 
 
-def _live_bytes(plan: Plan) -> list[int]:
+def live_bytes(plan: Plan) -> list[int]:
     """Return the bytes that are live at each step."""
     changes = [0] * (len(plan.steps) + 3)  # from before the first step on
     for piece, _ in plan.storages:

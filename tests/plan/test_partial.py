@@ -367,7 +367,7 @@ def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
         plan = planned(Network(seed, integer=seed % 2 == 0).build(), DSP, "never", io=io)
         for trial in itertools.islice(partial_execution._trials(plan), 0, None, 7):
             graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
-            steps, _ = partial_execution._Chooser(plan, {}).steps(graph) if graph else ((), 0)
+            steps, _ = partial_execution.Chooser(plan, {}).steps(graph) if graph else ((), 0)
             if graph is None or not steps:
                 continue
             bound = live_bound(storages(graph, steps, io)[0])
@@ -390,6 +390,6 @@ def test_only_promising_regions_are_made(monkeypatch: pytest.MonkeyPatch) -> Non
     plan = planned(model(nodes, {"v0": (F, (1, 8, 24, 24))}, ["v8"], weights), DSP, "never")
     regions = [region for _, region in partial_execution._regions(plan)]
     possible = sum(len([*partial_execution._chunkings(plan.graph, region)]) for region in regions)
-    partial_execution._smallest(plan, math.inf, partial_execution._Chooser(plan, {}))
+    partial_execution._smallest(plan, math.inf, partial_execution.Chooser(plan, {}))
     assert possible > 30
     assert 0 < len(made) < possible / 2, (len(made), possible)

@@ -13,14 +13,15 @@ KINDS = {"": "MT_BY_FLOAT", "_twice": "MT_TWICE", "_once": "MT_ONCE"}  # of mt_m
 
 @dataclass(frozen=True, slots=True)
 class SharedFunction:
-    """A function that a macro of crt/include/mt_dsp_*_int8.h defines.
+    """A function of crt/include/mt_dsp_*_int8.h.
 
-    name: in C. shared: the lines that define it. ranged: whether its last argument is the output's range.
+    name: in C. shared: the lines that define it where the header does not. ranged: whether the output's range is its last
+    argument.
     """
 
     name: str
-    shared: tuple[str, ...]
-    ranged: bool
+    shared: tuple[str, ...] = ()
+    ranged: bool = False
 
     @classmethod
     def of(cls, macro: str, stem: str, scaling: Scaling, epilogue: Int8Epilogue, loop: str, *numbers: int) -> Self:
