@@ -540,5 +540,5 @@ def test_knobs_begin_with_the_default() -> None:
                 assert [knob.read(knob.written(value)) for value in knob.values] == list(knob.values)
                 assert knob.meaning and ("auto" in knob.meaning) == (knob.written(knob.default) == "auto")
     (patch,) = (s for s in ops.KERNELS["conv2d"].schedules if s.name == "dsp_patch")
-    assert patch.knobs()["unroll"].values == (0, 28, 16, 8)
+    assert patch.knobs()["unroll"].values == (0, 32, 16, 8)
     assert patch.knobs()["unroll"].read("16") == 16 and patch.knobs()["unroll"].read("12") is None
