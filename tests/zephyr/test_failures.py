@@ -78,8 +78,8 @@ ABI = (
     "selected emulation:\n  target emulation `elf64-littleriscv' does not match `elf32-littleriscv'"
 )
 SOFT = (
-    "/usr/bin/ld.bfd: /usr/lib/gcc/riscv64-unknown-elf/12.2.0/libgcc.a(_ctzsi2.o): can't link double-float modules with "
-    "soft-float modules"
+    "/usr/bin/ld.bfd: /usr/lib/gcc/riscv64-unknown-elf/12.2.0/libgcc.a(_ctzsi2.o): can't link double-float modules "
+    "with soft-float modules"
 )
 NO_CMSIS = "a.c:1: fatal error: cmsis_core.h: No such file or directory"
 LABEL = "devicetree error: /swj: undefined node label 'x'"
