@@ -12,6 +12,9 @@ Partial = Literal["auto", "never", "always"]
 Order = Literal["auto", "written"]
 """The order of the operators: of the smallest arena that is found, or as the model has it."""
 
+Optimize = Literal["balanced", "speed", "size"]
+"""What flash is spent on: time where it is worth it, time wherever there is room, or nothing."""
+
 Rounding = Literal["onnx", "tflite"]
 """The rounding of integers: as ONNX says, or as TFLite's reference kernels do it."""
 

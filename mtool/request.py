@@ -7,7 +7,7 @@ from mtool.backends.spec import BackendSpec
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError
 from mtool.frontend.options import ModelOptions
-from mtool.option_values import Io, Order, Partial, Weights
+from mtool.option_values import Io, Optimize, Order, Partial, Weights
 from mtool.plan.choice import Choice
 from mtool.tuned.known import Known
 
@@ -21,6 +21,9 @@ class Request(ModelOptions):
     partial: whether operators may be computed a few rows at a time for a smaller arena (mtool.plan.partial): "never",
         "always", or "auto", which becomes "always" where the board's memory is too small else.
     order: "auto" computes the operators in the order of the smallest arena that is found, "written" in the model's own.
+    optimize: what the board's flash is spent on (mtool.plan.flash): larger constants for fewer instructions where the
+        part of the flash is smaller than that of the instructions ("balanced"), wherever there is room ("speed"), or
+        nowhere ("size").
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
     stream: the input that is given by rows, where the conventions' interface is "feed"; "": the only one.
     schedules: a user's choices, by node (`pw_2`); the cost model chooses all others.
@@ -34,6 +37,7 @@ class Request(ModelOptions):
     io: Io = "arena"
     partial: Partial = "auto"
     order: Order = "auto"
+    optimize: Optimize = "balanced"
     conventions: Conventions = field(default_factory=Conventions)
     stream: str = ""
     schedules: Mapping[str, Choice] = field(default_factory=dict)

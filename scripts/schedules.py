@@ -15,8 +15,10 @@ INSTRUCTIONS = {  # by what a schedule's name begins with
     "c99": "portable C",
     "dsp": "SIMD32 (Armv7E-M, Armv8-M with DSP) and an FPU",
     "mve": "Helium with floating point",
+    "rvv": "RISC-V vectors",
     "f32": "Cortex-M with a float32 FPU",
     "int": "portable C, blocked for the core's registers",
+    "simd": "this computer, in vectors of floats",
 }
 HEAD = """# Schedules
 

@@ -41,10 +41,12 @@ class Case:
     tolerance: float = 0.0
 
 
-def failures(cases: Sequence[Case], folder: Path, board: str | None, optimise: str = "-O2") -> list[str]:
+def failures(
+    cases: Sequence[Case], folder: Path, board: str | None, optimise: str = "-O2", definitions: Sequence[str] = ()
+) -> list[str]:
     """Run every case, on a board's emulator or (None) on the host; return what went wrong, a line a case.
 
-    Plans of one name are the same plan: several cases may have one reference.
+    Plans of one name are the same plan: several cases may have one reference. `definitions` are macros, on the host.
     """
     sources: dict[str, list[str]] = {"models.c": [], "references.c": []}
     checks = ["#include <stdint.h>", "#include <string.h>", "#include <math.h>", "void say(const char *text);"]
@@ -89,7 +91,7 @@ def failures(cases: Sequence[Case], folder: Path, board: str | None, optimise: s
     for unit, names in sources.items():
         (folder / unit).write_text("".join(f'#include "{name}"\n' for name in names))
     (folder / "checks.c").write_text("\n".join(checks) + "\n")
-    done = _run_host(folder) if board is None else _run_board(folder, board, optimise)
+    done = _run_host(folder, definitions) if board is None else _run_board(folder, board, optimise)
     assert "end" in done.split(), done
     return [f"case {n}: {_describe(cases[int(n)])}" for n in re.findall(r"^(\d+)$", done, re.MULTILINE)]
 
@@ -136,15 +138,21 @@ def _describe(case: Case) -> str:
     return "; ".join(f"{s.schedule.name} {s.op.label(s.node, plan.graph)}, {s.node}"[:1500] for s in plan.steps[:2])
 
 
-def _run_host(folder: Path) -> str:
+def _run_host(folder: Path, definitions: Sequence[str]) -> str:
     include = resources.path("crt") / "include"
-    flags = [*STRICT, "-Wno-unused-function", f"-I{include}"]
+    flags = [*STRICT, "-Wno-unused-function", f"-I{include}", *(f"-D{name}" for name in definitions)]
     units = [folder / name for name in ("models.c", "references.c", "checks.c")]
     program = sanitized.build(units, folder / "checks", flags)
     return subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def _run_board(folder: Path, board_name: str, optimise: str) -> str:
+    build_for(folder, board_name, optimise)
+    return emulated(folder, board_name)
+
+
+def build_for(folder: Path, board_name: str, optimise: str) -> None:
+    """Build checks.elf of models.c, checks.c and, without optimisation, references.c in the folder."""
     board = get(board_name)
     code, weights, arena = (board.memory_for(what) for what in ("code", "weights", "arena"))
     assert code and weights and arena and board.emulator
@@ -158,10 +166,16 @@ def _run_board(folder: Path, board_name: str, optimise: str) -> str:
         [board.toolchain, *flags, optimise, "models.c", "checks.c", "references.o", *link, "-o", "checks.elf", "-lm"],
     ):
         subprocess.run(argv, cwd=folder, check=True)
-    arguments = [argument.replace("{elf}", "checks.elf") for argument in board.emulator.arguments]
+
+
+def emulated(folder: Path, board_name: str, change: tuple[str, str] = ("", "")) -> str:
+    """Run checks.elf and return what it says; `change`: a text in the emulator's arguments that another replaces."""
+    board = get(board_name)
+    assert board.emulator
+    arguments = [argument.replace("{elf}", "checks.elf").replace(*change) for argument in board.emulator.arguments]
     argv = [board.emulator.program, *arguments, "-semihosting-config", "enable=on,target=native", "-display", "none"]
     done = subprocess.run(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
     return done.stdout
 
 
-__all__ = ["Case", "compiled", "failures"]
+__all__ = ["Case", "build_for", "compiled", "emulated", "failures"]

@@ -76,6 +76,11 @@ class Emitted:
         return manifest.model_copy(update={"grown": grown, "claims": self.claims})
 
     @functools.cached_property
+    def cost(self) -> float:
+        """The instructions that the plan's schedules estimate."""
+        return self.plan.cost
+
+    @functools.cached_property
     def code(self) -> FileTree:
         """The model's files without its constants."""
         plan, functions, interface, chosen, banner = (

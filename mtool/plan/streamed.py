@@ -9,7 +9,7 @@ goes is what makes the smallest arena.
 import itertools
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mtool.errors import ModelError
@@ -37,7 +37,9 @@ MOST_STEPS = 4000  # of a region
 MOST_COST = 0.08  # of the instructions, that "auto" pays for the smallest arena
 
 
-def plan_streamed(graph: Graph, target: Target, partial: Partial, choices: Choices, order: Order) -> Plan:
+def plan_streamed(
+    graph: Graph, target: Target, partial: Partial, choices: Choices, order: Order, grown: Collection[str] | None = None
+) -> Plan:
     """Return the plan of the smallest arena that is found for a graph with a streamed input.
 
     Args:
@@ -48,6 +50,7 @@ def plan_streamed(graph: Graph, target: Target, partial: Partial, choices: Choic
             computed so.
         choices: the schedules that are asked for.
         order: of the operators.
+        grown: the operators that may have constants larger than their weights (mtool.plan.flash); None: all.
 
     Raises:
         ModelError: the operators that read the input can't be computed row by row; the message names the first.
@@ -68,8 +71,8 @@ def _smaller(one: Plan, other: Plan) -> Plan:
 
 def _planned(graph: Graph, target: Target, partial: Partial, choices: Choices, order: Order) -> Plan:
     graph, entry = _with_entry(graph)
-    whole = plan_whole(graph, target, "arena", choices, order=order)
-    chooser = Chooser(whole, choices)
+    whole = plan_whole(graph, target, "arena", choices, order=order, grown=grown)
+    chooser = Chooser(whole, choices, grown)
     trials = [*_trials(whole, entry)]
     most = math.inf if partial == "always" else whole.cost * (1 + MOST_COST)
     plan = _smallest(whole, trials, most, chooser, partial) or _smallest(whole, trials, math.inf, chooser, partial)

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from mtool.errors import CommunicationError
 
@@ -82,8 +82,7 @@ class Message(IntEnum):
     MT_FAULT = 0xF3
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A message to the device.
 
     Attributes:
@@ -99,8 +98,7 @@ class Request:
     work_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The device's answer to a request: a status of mtool.rpc.status, and bytes."""
 
     request: Request

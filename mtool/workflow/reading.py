@@ -12,7 +12,7 @@ from mtool.backends.spec import parse
 from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.ir.types import Array
-from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
+from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Rounding, Weights
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
 from mtool.workflow.stages import Options
@@ -27,6 +27,7 @@ def options(
     *,
     io: Io = "arena",
     partial: Partial = "auto",
+    optimize: Optimize = "balanced",
     dim: Sequence[str] | None = None,
     const: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
@@ -44,6 +45,7 @@ def options(
     backend: Sequence[str] | None = None,
     tolerance: int = 0,
     backend_fallback: bool = False,
+    portable: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -61,6 +63,7 @@ def options(
     return Options(
         io=io,
         partial=partial,
+        optimize=optimize,
         dims=dimensions(dim),
         constants=constant_values(const),
         rounding=rounding,
@@ -81,6 +84,7 @@ def options(
         backends=tuple(map(parse, backend or ())),
         tolerance=tolerance,
         backend_fallback=backend_fallback,
+        portable=portable,
     )
 
 

@@ -257,7 +257,7 @@ def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
         plan = planned(Network(seed, integer=seed % 2 == 0).build(), DSP, "never", io=io)
         for trial in itertools.islice(partial_execution._trials(plan), 0, None, 7):
             graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
-            steps, _ = partial_execution.Chooser(plan, {}).steps(graph) if graph else ((), 0)
+            steps = partial_execution.Chooser(plan, {}).steps(graph).steps if graph else ()
             if graph is None or not steps:
                 continue
             bound = live_bound(storages(graph, steps, io)[0])

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Weights
+from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Weights
 
 _option = functools.partial(typer.Option, rich_help_panel="The generated C")
 
@@ -18,6 +18,14 @@ PartialExecution = Annotated[
     _option(
         "--partial",
         help="Compute operators a few rows at a time for a smaller arena: where it costs little, never, or always.",
+    ),
+]
+OptimizeFor = Annotated[
+    Optimize,
+    _option(
+        "--optimize",
+        help="What the board's flash is spent on: larger constants for less time where that is worth it, wherever "
+        "there is room, or nothing.",
     ),
 ]
 Interface = Annotated[
@@ -91,4 +99,8 @@ Steps = Annotated[
 ]
 Fallback = Annotated[
     bool, _option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
+]
+Portable = Annotated[
+    bool,
+    _option("--portable", help="On this computer, loops of plain C in place of vectors, as `mtool compile` writes."),
 ]
