@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mtool.boards import Board, Reads
 from mtool.codegen.generation import Emitted
 from mtool.session.cycles import cores
+from mtool.workflow.software_float import float_operators
 
 _SMALL_CACHE = 1024  # bytes
 # Bytes read from flash an instruction, in spite of the caches: of int8 MLPerf Tiny models, by the size of the cache of
@@ -42,7 +43,7 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
     """
     core = next((core for core in cores() if core.cpu == board.cpu and core.per_instruction), None)
     clock = hz or board.clock_hz
-    if core is None or not clock or _is_float(emitted):
+    if core is None or not clock or float_operators(emitted.manifest.operators):
         return None
     weights = board.memory_for("weights")
     waits = _waits(weights.reads, clock) if weights and weights.reads else (0.0, 0.0)
@@ -60,11 +61,3 @@ def _waits(reads: Reads, hz: int) -> tuple[float, float]:
     low, high = _BYTES_WITH_SMALL_CACHE if bytes_of_data < _SMALL_CACHE else _BYTES_WITH_LARGE_CACHE
     each = reads.waits(hz) / reads.width
     return low * each, high * each
-
-
-def _is_float(emitted: Emitted) -> bool:
-    """Return whether any operator multiplies floating-point numbers."""
-    return any(
-        operator.macs and any(operand.dtype.startswith("float") for operand in operator.reads)
-        for operator in emitted.manifest.operators
-    )
