@@ -60,7 +60,7 @@ The weights take 32 bytes instead of 9 for each pair of channels. `--optimize` s
 
 | `--optimize` | larger constants are taken where |
 |---|---|
-| `balanced`, the default | they take a smaller part of the board's flash than they save of the instructions, if there is room |
+| `balanced`, the default | they take a smaller part of the board's flash than they save of the instructions |
 | `speed` | there is room, beside the model's other constants and 64 KB for code |
 | `size` | nowhere |
 
