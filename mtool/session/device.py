@@ -348,6 +348,12 @@ class Device(Closing):
         return isinstance(self._transport, SerialTransport | TcpTransport)
 
     @property
+    def is_process(self) -> bool:
+        """Whether the device is a process or an emulator that was started for it, so that there can be several."""
+        project: Any = self.manifest.project
+        return self._transport.is_process and not int(project.options.get("gdbserver", 0))
+
+    @property
     def unit(self) -> str:
         """The unit of the device's timer: "ns", or "instructions"."""
         project: Any = self.manifest.project
