@@ -142,7 +142,7 @@ def bench(
     model = deployment.compile(path, board=board, options=options)
     prepared = deployment.build(model, kinds=kinds_to_measure(model))
     inputs = filling.filled(prepared.manifest.inputs, fill)[0]
-    with deployment.open(prepared.folder) as device:
+    with deployment.open(prepared) as device:
         cost = cost_of(prepared, device, inputs, readings)
     first = compare_first_run(
         model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
@@ -186,7 +186,7 @@ def time_function(
     model = deployment.compile(path, board=board, options=options)
     prepared = deployment.build(model)
     inputs = filling.filled(prepared.manifest.inputs, "random")[0]
-    with deployment.open(prepared.folder) as device:
+    with deployment.open(prepared) as device:
         return device.time(**asdict(readings), function=function, inputs=inputs)
 
 

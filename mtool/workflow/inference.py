@@ -11,7 +11,7 @@ from mtool.workflow.stages import Prepared
 
 def run_samples(prepared: Prepared, inputs: Sequence[Sample], deployment: Deployment = DEFAULT) -> list[Sample]:
     """Run a built project on each sample and return the outputs in the same order."""
-    with deployment.open(prepared.folder) as device:
+    with deployment.open(prepared) as device:
         infer = executor_of(device, prepared.folder)
         return [infer(sample) for sample in inputs]
 

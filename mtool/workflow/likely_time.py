@@ -1,6 +1,6 @@
 """How long an inference is likely to take on a board, before anything is built: from the schedules' estimates."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mtool.boards import Board, Reads
 from mtool.codegen.generation import Emitted
@@ -26,6 +26,34 @@ class LikelyTime:
     milliseconds: float
     error: float
     flash_is_known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LongestOperator:
+    """The operator of a model that takes the longest: what everything else waits for, where one runs at a time.
+
+    Attributes:
+        model: the model's name.
+        operator: its own.
+        share: of the instructions of an inference, by the schedules' estimates.
+        time: how long it is likely to take; None: not known.
+    """
+
+    model: str
+    operator: str
+    share: float
+    time: LikelyTime | None
+
+
+def longest_operator(emitted: Emitted, board: Board, hz: int = 0) -> LongestOperator:
+    """Return the longest operator of a model; the arguments as of `likely_time`."""
+    plan = emitted.plan
+    costs = [step.schedule.cost(step.node, plan.graph, plan.target) for step in plan.steps]
+    longest = max(range(len(costs)), key=costs.__getitem__, default=None)
+    share = costs[longest] / plan.cost if longest is not None and plan.cost else 0.0
+    time = likely_time(emitted, board, hz)
+    own = None if time is None else replace(time, milliseconds=share * time.milliseconds)
+    return LongestOperator(plan.graph.name, "" if longest is None else plan.steps[longest].node.title, share, own)
 
 
 def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | None:

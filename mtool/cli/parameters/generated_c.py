@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Weights
+from mtool.option_values import Arenas, Executor, InterfaceApi, Io, OperatorsApi, Partial, Weights
 
 _option = functools.partial(typer.Option, rich_help_panel="The generated C")
 
@@ -19,6 +19,10 @@ PartialExecution = Annotated[
         "--partial",
         help="Compute operators a few rows at a time for a smaller arena: where it costs little, never, or always.",
     ),
+]
+ArenasOfModels = Annotated[
+    Arenas,
+    _option("--arena", help="With several models: one arena, as one of them runs at a time, or one for each."),
 ]
 Interface = Annotated[
     InterfaceApi,
