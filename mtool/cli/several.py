@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mtool.workflow import Options
 
 _OF = "@"  # NAME@ before the value of an option, which then is that model's alone
+_ONE_MODEL = ("debug",)
 _OF_ONE_MODEL = ("input", "output", "golden", "dump", "function")
 
 
@@ -63,6 +64,8 @@ def for_each(command: Callable[..., None], output: Output, given: Mapping[str, A
         UsageError: an option is given that is for one model.
         MtoolError: as the command.
     """
+    if command.__name__ in _ONE_MODEL:
+        raise UsageError(f"mtool {command.__name__} takes one model, and there are {len(given['model'])}")
     for name in _OF_ONE_MODEL:
         if given.get(name) and (command.__name__, name) != ("report", "output"):  # of which each gets its own page
             raise UsageError(

@@ -17,7 +17,8 @@ from mtool.ir.graph import Rewriter
 from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import FUNCTIONS, FixedRequantise, Requantise
 from mtool.ir.types import Array
-from mtool.kernels.exact_scaling import Reach, Steps
+from mtool.kernels.exact_scaling import Steps
+from mtool.kernels.rising_steps import Reach
 from mtool.kernels.target import Target
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.ops import SPECIFICATIONS

@@ -148,7 +148,11 @@ def bench(
         model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
     )
     cost = replace(cost, first_run=first)
-    return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks)) if cycles else cost
+    return (
+        replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks, model=prepared.manifest.model))
+        if cycles
+        else cost
+    )
 
 
 def kinds_to_measure(model: Model) -> tuple[str, ...]:

@@ -210,7 +210,7 @@ def compile(
         ModelError: the model is malformed, or something in it can't be compiled.
         BoardError: there is no such board.
     """
-    from mtool.compiler import compile_model
+    from mtool.workflow import compiled_before
 
     start = time.monotonic()
     target = boards.get(board) if isinstance(board, str) else board
@@ -218,9 +218,10 @@ def compile(
     check_options(target, chosen, folder)
     source = Path(path)
     known = known_of(target, chosen)
-    compiled = compile_model(source, target, replace(chosen, weights=weights_of(target, chosen), known=known))
-    _tell(source, compiled.manifest, start)
-    return Model(source, target, chosen, compiled.files, compiled.manifest)
+    request = replace(chosen, weights=weights_of(target, chosen), known=known)
+    files, described, was_before = compiled_before.compiled(source, target, request)
+    _tell(source, described, start, was_before=was_before)
+    return Model(source, target, chosen, files, described)
 
 
 def compile_models(
@@ -283,7 +284,7 @@ def compiled_together(
     return compile_several(list(zip(sources, requests, strict=True)), board, options[0].arenas)
 
 
-def _tell(source: Path, described: Manifest, start: float) -> None:
+def _tell(source: Path, described: Manifest, start: float, *, was_before: bool = False) -> None:
     """Log what was compiled: its tensors, its size, its operators and its arena."""
     inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
     outputs = ", ".join(map(formatting.tensor, described.outputs))
@@ -302,7 +303,7 @@ def _tell(source: Path, described: Manifest, start: float) -> None:
     some = f" ({len(by_rows)} by rows)" if by_rows else ""
     note = f"{formatting.count(count, 'operator')}{some} in {formatting.count(functions, 'function')}"
     arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
-    _done("compile", start, f"{note}, {arena}")
+    _done("compile", start, f"{note}, {arena}" + (", from the cache" if was_before else ""))
     warn_of_growth(described)
 
 
@@ -421,7 +422,7 @@ def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DR
 
     start = time.monotonic()
     built = building.build(folder, kinds=kinds)
-    _done("build", start, "up to date" if built.up_to_date else f"{built.toolchain}, {board.cpu}")
+    _done("build", start, built.how + (f", {board.cpu}" if built.rebuilt else ""))
     described = built.manifest
     if model:
         chosen = manifest.named(described.models, model)
