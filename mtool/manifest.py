@@ -280,6 +280,7 @@ class Manifest(Strict):
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
     point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
     memories, by name, that regions of backends have besides the arena; `inner_regions` stand in branches and loops.
+    `pauses` are the operators before which a model that stands before this one in the firmware may run.
     `graph` is the file with the graph's JSON, empty if there is none. `project` and `firmware` stand in the file once,
     beside the models.
     """
@@ -310,6 +311,7 @@ class Manifest(Strict):
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
     lent: dict[str, int] = {}
     inner_regions: tuple[InnerRegion, ...] = ()
+    pauses: tuple[int, ...] = ()
     project: Project | None = Field(default=None, exclude=True)
     firmware: "tuple[Manifest, ...]" = Field(default=(), exclude=True, repr=False)
 

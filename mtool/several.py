@@ -16,6 +16,7 @@ from mtool.filetree import FileTree
 from mtool.identifiers import firmware_name
 from mtool.manifest import Manifest
 from mtool.option_values import Arenas
+from mtool.plan.interleaved import every_pause, interleave
 from mtool.plan.shared_arena import share_arena
 from mtool.request import Request
 
@@ -41,10 +42,12 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     Args:
         sources: each model and how it is compiled.
         board: whose core and features choose the schedules.
-        arenas: "shared": one arena, of the largest need; the models run one after another. "own": one for each.
+        arenas: "shared": one arena, of the largest need; the models run one after another. "interleaved": one arena, in
+            which each may run between two operators of those after it. "own": one for each.
 
     Raises:
-        UsageError: two models have the same name, or one that begins with the other's.
+        UsageError: two models have the same name, or one that begins with the other's; or models are to interleave that
+            do not run operator by operator.
         MtoolError: as `mtool.compiler.compile_model`, for one of them.
     """
     models = [planned(path, board, request) for path, request in sources]
@@ -52,22 +55,40 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     _check_names(models)
     firmware = firmware_name(names)
     apart_bytes = sum(one.plan.arena_bytes for one in models)
+    plans = [one.plan for one in models]
+    pauses: list[tuple[int, ...]] = [() for _ in models]
     if arenas == "shared":
-        plans = share_arena([one.plan for one in models])
-        models = [replace(one, plan=plan) for one, plan in zip(models, plans, strict=True)]
+        plans = share_arena(plans)
+    elif arenas == "interleaved":
+        _check_steps(models)
+        plans, pauses = interleave(plans)
+    else:
+        pauses = [every_pause(plan) for plan in plans]
+    models = [replace(one, plan=plan) for one, plan in zip(models, plans, strict=True)]
     stored = Stored()
     emitted = []
     for number, model in enumerate(models):
-        shares = arenas == "shared" and model.plan.arena_bytes > 0
+        shares = arenas != "own" and model.plan.arena_bytes > 0
         emitted.append(model.emit(Place.of(number, names, f"{firmware}_arena" if shares else ""), stored))
-    files = dict(firmware_files(firmware, emitted).files)
+    files = dict(firmware_files(firmware, emitted, pauses).files)
     for one, model in zip(emitted, models, strict=True):
         for name, data in one.files(model.request.weights).files.items():
             if files.setdefault(name, data) != data:
                 raise UsageError(f"two of the models have a file {name}", hint="give one another name: --name")
-    manifests = tuple(one.manifest for one in emitted)
+    described = zip(emitted, pauses, strict=True)
+    manifests = tuple(one.manifest.model_copy(update={"pauses": chosen}) for one, chosen in described)
     together = tuple(one.model_copy(update={"firmware": manifests}) for one in manifests)
     return CompiledModels(FileTree(files), together, tuple(emitted), apart_bytes)
+
+
+def _check_steps(models: Sequence[Planned]) -> None:
+    for one in models:
+        if one.request.conventions.interface != "step":
+            raise UsageError(
+                f"models interleave between operators, and {one.plan.graph.name} runs as a whole",
+                details=[f"it has --interface-api {one.request.conventions.interface}"],
+                hint="give --interface-api step too",
+            )
 
 
 def _check_names(models: Sequence[Planned]) -> None:

@@ -92,6 +92,8 @@ def check(
         if fit.fits and fit.needs:
             out.text("", fit.board, *(f"  {line}" for line in fit.lines(report.manifest)))
             out.text(*(f"  {_longest(one)}" for one in fit.longest if one.operator))
+            if any(one.pauses for one in described):
+                out.text(f"  {_wait(fit.longest)}")
     lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(
@@ -122,6 +124,14 @@ def _longest(one: "LongestOperator") -> str:
     """Return the line of a model's longest operator."""
     time = "" if one.time is None else f", {one.time.milliseconds:.3g} ms ± {one.time.error:.0%}"
     return f"longest operator of {one.model}: {one.operator}, {one.share:.0%} of an inference{time}"
+
+
+def _wait(models: "Sequence[LongestOperator]") -> str:
+    """Return the line of what the most urgent model waits for."""
+    first, *others = models
+    most = max(others, key=lambda one: (one.stretch.milliseconds if one.stretch else 0, one.stretch_share))
+    time = "" if most.stretch is None else f", {most.stretch.milliseconds:.3g} ms ± {most.stretch.error:.0%}"
+    return f"{first.model} waits for at most {most.stretch_share:.0%} of an inference of {most.model}{time}"
 
 
 def _print_arena(out: Output, models: "Sequence[Manifest]") -> None:

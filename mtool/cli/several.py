@@ -9,7 +9,7 @@ from mtool.errors import UsageError
 from mtool.identifiers import model_name
 
 if TYPE_CHECKING:
-    from mtool.workflow import Options
+    from mtool.workflow import Deployment, Options
 
 _OF = "@"  # NAME@ before the value of an option, which then is that model's alone
 _ONE_MODEL = ("debug",)
@@ -80,4 +80,18 @@ def for_each(command: Callable[..., None], output: Output, given: Mapping[str, A
         own = {"model": model.path, "options": model.options, "deployment": deployment}
         command(part, **{**given, **own})
         found.append({"name": model.manifest.model, **part.values})
-    output.result({"models": found})
+    more = _urgent(output, deployment) if command.__name__ == "bench" else {}
+    output.result({"models": found, **more})
+
+
+def _urgent(output: Output, deployment: "Deployment") -> dict[str, Any]:
+    """Tell the worst latency of the first model, where the others run operator by operator."""
+    from mtool.workflow.cost import kinds_to_measure
+    from mtool.workflow.latency import worst_latency
+
+    model = deployment.models[0]
+    if any(one.options.conventions.interface != "step" for one in deployment.models):
+        return {}
+    found = worst_latency(deployment.build(model, kinds=kinds_to_measure(model)), deployment)
+    output.text("", found.describe())
+    return {"urgent": found.as_json()}

@@ -53,7 +53,7 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
 
 def arena_note(arena: Arena) -> str:
     """Return the comment that tells of an arena which is not the model's alone."""
-    return f" {comment('shared: one model runs at a time')}" if arena.is_shared else ""
+    return f" {comment('shared with other models')}" if arena.is_shared else ""
 
 
 def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:

@@ -21,7 +21,7 @@ def share_arena(plans: Sequence[Plan]) -> list[Plan]:
 
     The `arena_bytes` of each are up to the last byte that the model uses; the largest is the arena.
     """
-    kept = [[storage for storage, _ in plan.storages if _is_kept(plan, storage)] for plan in plans]
+    kept = [[storage for storage, _ in plan.storages if is_kept(plan, storage)] for plan in plans]
     if not any(kept):
         return [*plans]
     alignment = max(ALIGNMENT, *(plan.alignment for plan in plans))
@@ -36,10 +36,11 @@ def share_arena(plans: Sequence[Plan]) -> list[Plan]:
 
 def kept_bytes(plan: Plan) -> int:
     """Return the bytes of a plan's arena that states keep from one inference to the next."""
-    return sum(storage.bytes for storage, _ in plan.storages if _is_kept(plan, storage))
+    return sum(storage.bytes for storage, _ in plan.storages if is_kept(plan, storage))
 
 
-def _is_kept(plan: Plan, storage: Storage) -> bool:
+def is_kept(plan: Plan, storage: Storage) -> bool:
+    """Whether a storage of a plan is a state's, which lives from inference to inference."""
     return any(value in storage.values for _, value, _ in plan.graph.state_values)
 
 

@@ -97,6 +97,8 @@ class Fit:
                     "operator": one.operator,
                     "share": one.share,
                     "milliseconds": one.time and one.time.milliseconds,
+                    "stretch_share": one.stretch_share,
+                    "stretch_milliseconds": one.stretch and one.stretch.milliseconds,
                 }
                 for one in self.longest
             ],
@@ -175,7 +177,10 @@ def check_models(
         compiled = compiled_together(sources, board, options)
         manifests.append(compiled.manifests[0])
         model = Model(sources[0], board, options[0], compiled.files, compiled.manifests[0])
-        longest = tuple(longest_operator(one, board, hz) for one in compiled.emitted)
+        longest = tuple(
+            longest_operator(one, board, hz, described.pauses)
+            for one, described in zip(compiled.emitted, compiled.manifests, strict=True)
+        )
         times = [likely_time(one, board, hz) for one in compiled.emitted]
         known = [time for time in times if time is not None]
         whole = None

@@ -1,9 +1,11 @@
 """How long an inference is likely to take on a board, before anything is built: from the schedules' estimates."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mtool.boards import Board, Reads
 from mtool.codegen.generation import Emitted
+from mtool.plan.interleaved import costs_of, longest_stretch
 from mtool.session.cycles import cores
 
 _SMALL_CACHE = 1024  # bytes
@@ -37,23 +39,39 @@ class LongestOperator:
         operator: its own.
         share: of the instructions of an inference, by the schedules' estimates.
         time: how long it is likely to take; None: not known.
+        stretch: the longest stretch in which no more urgent model may run: of a model that is no task, all of it.
+        stretch_share: that of the instructions of an inference.
     """
 
     model: str
     operator: str
     share: float
     time: LikelyTime | None
+    stretch: LikelyTime | None = None
+    stretch_share: float = 1.0
 
 
-def longest_operator(emitted: Emitted, board: Board, hz: int = 0) -> LongestOperator:
-    """Return the longest operator of a model; the arguments as of `likely_time`."""
+def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequence[int] = ()) -> LongestOperator:
+    """Return the longest operator of a model.
+
+    Args:
+        emitted: as of `likely_time`.
+        board: as of `likely_time`.
+        hz: as of `likely_time`.
+        pauses: the operators before which a more urgent model may run.
+    """
     plan = emitted.plan
-    costs = [step.schedule.cost(step.node, plan.graph, plan.target) for step in plan.steps]
+    costs = costs_of(plan)
     longest = max(range(len(costs)), key=costs.__getitem__, default=None)
     share = costs[longest] / plan.cost if longest is not None and plan.cost else 0.0
     time = likely_time(emitted, board, hz)
-    own = None if time is None else replace(time, milliseconds=share * time.milliseconds)
-    return LongestOperator(plan.graph.name, "" if longest is None else plan.steps[longest].node.title, share, own)
+    stretch = longest_stretch(costs, pauses) / plan.cost if plan.cost else 0.0
+
+    def part(of: float) -> LikelyTime | None:
+        return None if time is None else replace(time, milliseconds=of * time.milliseconds)
+
+    title = "" if longest is None else plan.steps[longest].node.title
+    return LongestOperator(plan.graph.name, title, share, part(share), part(stretch), stretch)
 
 
 def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | None:

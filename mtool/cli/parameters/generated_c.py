@@ -22,7 +22,11 @@ PartialExecution = Annotated[
 ]
 ArenasOfModels = Annotated[
     Arenas,
-    _option("--arena", help="With several models: one arena, as one of them runs at a time, or one for each."),
+    _option(
+        "--arena",
+        help="With several models: one arena, as one of them runs at a time; one in which each may run between two "
+        "operators of those named after it; or one for each.",
+    ),
 ]
 Interface = Annotated[
     InterfaceApi,
