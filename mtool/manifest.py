@@ -76,6 +76,19 @@ class SizeRange(Strict):
     most: int
 
 
+class RowStream(Strict):
+    """An input that is given by rows, as they arrive (`--interface-api feed`).
+
+    There are `rows` of them, of `row_bytes` each. They are those of the model's tensor transposed by `order`, if that
+    is not empty. `until` is the last operator that is computed as they arrive.
+    """
+
+    rows: int
+    row_bytes: int
+    order: tuple[int, ...] = ()
+    until: str
+
+
 class Tensor(Strict):
     """One input or output of the model, in the model's own order.
 
@@ -86,7 +99,8 @@ class Tensor(Strict):
     `count_axis` are there; what is behind them means nothing. Where the shape follows run-time sizes, `shape` is the
     largest, and `dims` has a formula of the sizes for each dimension (mtool.formulas): the elements lie side by side
     as in a tensor of that shape. An input that is such a size itself has its `range`: the name of the dimension in
-    the model, the least and the most that it may be; formulas call it by its `symbol`.
+    the model, the least and the most that it may be; formulas call it by its `symbol`. An input that is given by rows
+    has its `stream`, and no place.
     """
 
     name: OfModel
@@ -102,6 +116,7 @@ class Tensor(Strict):
     count_axis: int | None = None
     dims: tuple[FormulaText, ...] | None = None
     range: SizeRange | None = None
+    stream: RowStream | None = None
 
     @property
     def stored(self) -> str:
@@ -319,6 +334,11 @@ class Manifest(Strict):
     def models(self) -> "tuple[Manifest, ...]":
         """All models of the firmware, in their order; this one alone unless it stands with others."""
         return self.firmware or (self,)
+
+    @property
+    def stream_input(self) -> int | None:
+        """The number of the input that the model takes by rows; None: all are whole."""
+        return next((number for number, one in enumerate(self.inputs) if one.stream is not None), None)
 
     @property
     def firmware_name(self) -> str:

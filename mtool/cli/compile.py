@@ -35,6 +35,7 @@ def compile(
     from mtool.project.package import NO_BINARIES
 
     told = About.of(about or ())
+    options = [dataclasses.replace(one, portable=True) for one in options]  # to be compiled for another core, perhaps
     if emit in NO_BINARIES:
         options = [dataclasses.replace(one, weights="text") for one in options]
     compiled, *more = (

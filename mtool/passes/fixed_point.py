@@ -27,8 +27,8 @@ APART = 4  # accumulators at most by which a multiplier may miss a step
 
 
 def use_fixed_point(graph: Graph, target: Target) -> Graph:
-    """Rewrite `requantise` as `requantise_fixed` on targets without float32 hardware."""
-    if target.has_float:
+    """Rewrite `requantise` as `requantise_fixed` on targets without float32 hardware, or with vectors of integers."""
+    if target.has_float and not target.has_rvv:
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:

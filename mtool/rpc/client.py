@@ -40,6 +40,8 @@ class Client:
         region_of: returns how people call the region that is the operator of a number; "": it is none. Its
             failure is one of a device.
         device_s: how much of the device's time passes in one of our seconds, at least; less than 1 in an emulator.
+        stream: the number of the input that the model takes by rows; None: all are whole.
+        stream_s: how long it may compute with some of them.
 
     Raises:
         CommunicationError: no firmware answers, or another one; the message says which.
@@ -55,7 +57,10 @@ class Client:
         region_of: Callable[[int], str] = lambda number: "",
         take_over: bool = False,
         device_s: float = 1.0,
+        stream: int | None = None,
+        stream_s: float = 0.0,
     ) -> None:
+        self._stream, self._stream_s = stream, stream_s
         self._on_fault = on_fault
         self._region_of = region_of
         self._device_s = device_s
@@ -69,14 +74,20 @@ class Client:
     """The device's answer to the handshake."""
 
     def of_model(
-        self, index: int, *, on_fault: Callable[[Fault], MtoolError], region_of: Callable[[int], str]
+        self,
+        index: int,
+        *,
+        on_fault: Callable[[Fault], MtoolError],
+        region_of: Callable[[int], str],
+        stream: int | None = None,
     ) -> "Client":
         """Return a client of the same session, whose requests are for the `index`-th model of the firmware.
 
-        What a fault or a failed operator is called is that model's; else as the session's own client.
+        What a fault or a failed operator is called is that model's, and so is the input that it takes by rows; all else
+        is as in the session's own client.
         """
         other = copy.copy(self)
-        other._model, other._on_fault, other._region_of = index, on_fault, region_of
+        other._model, other._on_fault, other._region_of, other._stream = index, on_fault, region_of, stream
         return other
 
     @property
@@ -90,6 +101,8 @@ class Client:
 
     def write(self, inputs: Sequence[bytes]) -> None:
         """Write the inputs, in the model's order; an input may be shorter than its tensor.
+
+        One that is taken by rows comes last: the device computes with them as they arrive.
 
         Raises:
             DeviceError: one is longer than its tensor, or there are more than tensors.
@@ -219,9 +232,10 @@ class Client:
         self._shared.is_open = False
 
     def _writes(self, inputs: Sequence[bytes]) -> Iterator[Request]:
-        for index, data in enumerate(inputs):
+        for index, data in sorted(enumerate(inputs), key=lambda pair: pair[0] == self._stream):
+            kind, work_s = (protocol.ROWS, self._stream_s) if index == self._stream else (protocol.INPUTS, 0.0)
             for offset, length in data_frames(self._window, len(data)):
-                yield protocol.write(protocol.INPUTS, index, offset, data[offset : offset + length])
+                yield protocol.write(kind, index, offset, data[offset : offset + length], work_s)
 
     def _reads(self, kind: int, lengths: Sequence[int]) -> Iterator[Request]:
         for index, total in enumerate(lengths):

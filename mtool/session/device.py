@@ -103,6 +103,8 @@ class Device(Closing):
                 region_of=self._region_of,
                 device_s=self._device_s,
                 take_over=take_over,
+                stream=described.stream_input,
+                stream_s=self.work_s,
             )
             self._granularity_ns = self._client.info().granularity_ns
             for name in self.models:
@@ -156,12 +158,17 @@ class Device(Closing):
         if self._session is not self._root._client:  # which is opened anew, too
             self._session = self._root._client
             index = self.models.index(self._manifest.model)
-            self._client = self._session.of_model(index, on_fault=self._explained, region_of=self._region_of)
+            self._client = self._session.of_model(
+                index,
+                on_fault=self._explained,
+                region_of=self._region_of,
+                stream=self._manifest.stream_input,
+            )
         return self._client
 
     @property
     def _stopwatch(self) -> Stopwatch:
-        return Stopwatch(self.client, self.unit, self.identity, self._granularity_ns)
+        return Stopwatch(self.client, self.manifest, self.unit, self.identity, self._granularity_ns)
 
     @property
     def _project(self) -> Project:
@@ -189,9 +196,11 @@ class Device(Closing):
         """Return what lies in the memory of an input now: what was written last, unless it was computed over since.
 
         Raises:
-            UsageError: the model has no such input.
+            UsageError: the model has no such input, or it is given by rows.
         """
         described = named(self.manifest.inputs, name)
+        if described.stream is not None:
+            raise UsageError(f"the device keeps no rows of {name}, which it is given as they arrive")
         index = self.manifest.inputs.index(described)
         return array_of(described, self.client.read_at(protocol.INPUTS, index, 0, described.bytes))
 
@@ -413,6 +422,12 @@ class Device(Closing):
     def is_at_port(self) -> bool:
         """Whether it is a board on a serial port or behind TCP, not a process or an emulator of this computer."""
         return isinstance((self._root or self)._transport, SerialTransport | TcpTransport)
+
+    @property
+    def is_process(self) -> bool:
+        """Whether the device is a process or an emulator that was started for it, so that there can be several."""
+        transport = (self._root or self)._transport
+        return transport.is_process and not int(self._project.options.get("gdbserver", 0))
 
     @property
     def unit(self) -> str:

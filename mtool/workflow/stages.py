@@ -47,6 +47,8 @@ class Options(Request):
     tuned: tuning logs, or folders of them, to take schedules from; none: those of mtool.toml.
     program: a user's own program, which is built as the standalone firmware; None: the template's.
     arenas: of the models of a firmware, if there are several.
+    portable: on this computer, loops of plain C as other cores get them, and no vectors: to be read, or compiled
+        elsewhere.
     """
 
     template: str = ""
@@ -56,6 +58,11 @@ class Options(Request):
     tuned: tuple[Path, ...] = ()
     program: "Program | None" = None
     arenas: Arenas = "shared"
+    portable: bool = False
+
+    def core_of(self, board: Board) -> Board:
+        """Return the board as the compile half is to see it: without vectors, if the C has to be portable."""
+        return board.model_copy(update={"features": board.features - {"simd"}}) if self.portable else board
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +226,7 @@ def compile(
     source = Path(path)
     known = known_of(target, chosen)
     request = replace(chosen, weights=weights_of(target, chosen), known=known)
-    files, described, was_before = compiled_before.compiled(source, target, request)
+    files, described, was_before = compiled_before.compiled(source, chosen.core_of(target), request)
     _tell(source, described, start, was_before=was_before)
     return Model(source, target, chosen, files, described)
 
@@ -281,7 +288,8 @@ def compiled_together(
         check_options(board, chosen, folder)
         known = known_of(board, chosen, tells=not requests)
         requests.append(replace(chosen, weights=weights_of(board, chosen), known=known))
-    return compile_several(list(zip(sources, requests, strict=True)), board, options[0].arenas)
+    core = options[0].core_of(board)
+    return compile_several(list(zip(sources, requests, strict=True)), core, options[0].arenas)
 
 
 def _tell(source: Path, described: Manifest, start: float, *, was_before: bool = False) -> None:

@@ -51,12 +51,15 @@ static int32_t run_{{ name }}(void)
 int main(void)
 {% endif %}
 {
+{% set whole = described.inputs | selectattr("stream", "none") | list %}
+{% if whole or not described.inputs %}
     /* Put the sensor's data into the inputs here:
-{% for tensor in described.inputs %}
+{% for tensor in whole %}
      *   {{ inputs }}.{{ tensor.c_name }}   {{ tensor.dtype }}[{{ tensor.shape | join(",") }}]{% if tensor.scale and tensor.scale | length == 1 %}, value = (q - {{ tensor.zero_point[0] }}) * {{ tensor.scale[0] }}{% endif %}
 
 {% endfor %}
      */
+{% endif %}
 {% if described.states %}
     /* This is the first step of a sequence. Call {{ name }}_run again for each that follows, with its own inputs: what
      * the model keeps ({{ described.states | map(attribute="c_name") | join(", ") }}) goes on from step to step. {{ name }}_reset begins another sequence. */
