@@ -290,8 +290,9 @@ class Manifest(Strict):
     models share. `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
     lists the C symbols of weights, biases, scales and tables (all the flash that the model's data takes),
     `shared_constant_bytes` are those of them that are stored with a model before it; `grown` has those that take more
-    than in the model's file; `symbols` maps roles ("run", "arena", and "reset" with `states`) to C symbols.
-    `interface_api`, `operators_api` and `executor` are the conventions that it
+    than in the model's file; `macs` are the multiply-accumulates of the model as given, `live_macs` those that are left
+    where channels that are constant were taken out, 0 if none were; `symbols` maps roles ("run", "arena", and "reset"
+    with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
     point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
     memories, by name, that regions of backends have besides the arena; `inner_regions` stand in branches and loops.
@@ -309,6 +310,7 @@ class Manifest(Strict):
     outputs: tuple[Tensor, ...]
     states: tuple[StateTensor, ...] = ()
     macs: int
+    live_macs: int = 0
     parameters: int
     arena_bytes: int
     arena_bound_bytes: int

@@ -44,7 +44,7 @@ static int32_t feed(struct mt_requests *state, const struct mt_frame *request, s
     if (status != MT_OK) {
         return status;
     }
-    return mt_work_feed(state->config->model, request->payload[1], mt_get_u32(request->payload + 2),
+    return mt_work_feed(state->model, request->payload[1], mt_get_u32(request->payload + 2),
                         request->payload + 6, length, state->config->stack_low, &state->last);
 }
 
@@ -209,7 +209,10 @@ static int32_t on_select(struct mt_requests *state, const struct mt_frame *reque
     if (model == NULL) {
         return MT_BAD_INDEX;
     }
-    state->model = model;
+    if (model != state->model) {
+        state->model = model;
+        state->last.fed_bytes = 0; /* rows that the other was given */
+    }
     return MT_OK;
 }
 

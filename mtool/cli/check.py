@@ -92,10 +92,10 @@ def check(
         return
     for fit in report.fits:
         if fit.fits and fit.needs:
-            out.text("", fit.board, *(f"  {line}" for line in fit.lines(report.manifest)))
-            out.text(*(f"  {_longest(one)}" for one in fit.longest if one.operator))
-            if any(one.pauses for one in described):
-                out.text(f"  {_wait(fit.longest)}")
+            floats = [fit.software_float.line()] if fit.software_float else []
+            longest = [_longest(one) for one in fit.longest if one.operator]
+            longest += [_wait(fit.longest)] if any(one.pauses for one in described) else []
+            out.text("", fit.board, *(f"  {line}" for line in [*fit.lines(report.manifest), *floats, *longest]))
     lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(
@@ -144,6 +144,8 @@ def _print_arena(out: Output, models: "Sequence[Manifest]") -> None:
     shared = sum(one.shared_constant_bytes for one in models)
     once = f", constants {total_constant_bytes(models):,} B, of which {shared:,} B of several models are stored once"
     out.text(f"together   arena {total_arena_bytes(models):,} B{once if shared else ''}", "")
+
+
 def _energy(fit: "Fit") -> str:
     energy = fit.time and fit.time.energy
     return f"{formatting.joules(energy.microjoules)} ± {energy.error:.0%}" if energy else ""

@@ -22,6 +22,7 @@ from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
 from mtool.workflow.growth import warn_of_growth
 from mtool.workflow.likely_time import LikelyTime, LongestOperator, likely_time, longest_operator
+from mtool.workflow.software_float import SoftwareFloat, software_float
 from mtool.workflow.stages import Model, Options, check_options, compiled_together, default_folder, weights_of
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Fit:
         is_built: the figures are those of a firmware that is built; else some are estimated.
         time: how long an inference is likely to take, of several models one of each; None: not known.
         longest: the operator of each model that takes the longest.
+        software_float: what products of float32 cost without an FPU; None: there are none.
     """
 
     board: str
@@ -50,6 +52,7 @@ class Fit:
     is_built: bool = False
     time: LikelyTime | None = None
     longest: tuple[LongestOperator, ...] = ()
+    software_float: SoftwareFloat | None = None
 
     @property
     def fits(self) -> bool:
@@ -110,6 +113,7 @@ class Fit:
             "milliseconds_flash_is_sure": self.time and self.time.flash_is_sure,
             "microjoules": energy and energy.microjoules,
             "microjoules_error": energy and energy.error,
+            "software_float": self.software_float and self.software_float.as_json(),
         }
 
 
@@ -154,8 +158,9 @@ def check(
     for board, emitted in compile_for(source, asked, chosen):
         manifests.append(emitted.manifest)
         fit = _fit_of_emitted(source, board, chosen, emitted, folder, load)
+        time, floats = likely_time(emitted, board, hz), software_float(emitted.manifest, board)
         longest = (longest_operator(emitted, board, hz),)
-        fits.append(replace(fit, time=likely_time(emitted, board, hz), longest=longest))
+        fits.append(replace(fit, time=time, software_float=floats, longest=longest))
     warn_of_growth(manifests[0])
     if folder is not None and not any(fit.is_built for fit in fits):
         log.warning("%s holds no build of this model with these options: its code is estimated", folder)
@@ -193,7 +198,8 @@ def check_models(
         if known and len(known) == len(times):
             most = max(time.error for time in known)
             whole = LikelyTime(sum(time.milliseconds for time in known), most, known[0].flash_is_known)
-        fits.append(replace(fit_of(model, folder=folder), time=whole, longest=longest))
+        floats = next(filter(None, (software_float(one, board) for one in compiled.manifests)), None)
+        fits.append(replace(fit_of(model, folder=folder), time=whole, longest=longest, software_float=floats))
     return Fits(manifests[0], tuple(fits))
 
 

@@ -50,7 +50,7 @@ def test_an_urgent_model_waits_for_one_operator_of_the_other_at_most(tmp_path: P
     bench = worst_latency(prepared, Deployment(folder, models=models))
     found = said(folder)
     assert bench.unit == "instructions" and bench.waits_for == "again"
-    assert 0.5 * bench.own < bench.wait < 0.7 * bench.own  # the longest operator, not all of the other model
+    assert 0.3 * bench.own < bench.wait < 0.7 * bench.own  # the longest operator, not all of the other model
     assert bench.own <= found["least"] * TICK < found["worst"] * TICK <= OVERHEAD * bench.worst
     assert found["worst"] * TICK > bench.own + 0.5 * bench.wait
     assert (found["missed"], found["same"]) == (0, 1) and found["runs"] > 3
