@@ -73,6 +73,19 @@ class SizeRange(Strict):
     most: int
 
 
+class RowStream(Strict):
+    """An input that is given by rows, as they arrive (`--interface-api feed`).
+
+    There are `rows` of them, of `row_bytes` each. They are those of the model's tensor transposed by `order`, if that
+    is not empty. `until` is the last operator that is computed as they arrive.
+    """
+
+    rows: int
+    row_bytes: int
+    order: tuple[int, ...] = ()
+    until: str
+
+
 class Tensor(Strict):
     """One input or output of the model, in the model's own order.
 
@@ -83,7 +96,8 @@ class Tensor(Strict):
     `count_axis` are there; what is behind them means nothing. Where the shape follows run-time sizes, `shape` is the
     largest, and `dims` has a formula of the sizes for each dimension (mtool.formulas): the elements lie side by side
     as in a tensor of that shape. An input that is such a size itself has its `range`: the name of the dimension in
-    the model, the least and the most that it may be; formulas call it by its `symbol`.
+    the model, the least and the most that it may be; formulas call it by its `symbol`. An input that is given by rows
+    has its `stream`, and no place.
     """
 
     name: OfModel
@@ -99,6 +113,7 @@ class Tensor(Strict):
     count_axis: int | None = None
     dims: tuple[FormulaText, ...] | None = None
     range: SizeRange | None = None
+    stream: RowStream | None = None
 
     @property
     def stored(self) -> str:
@@ -268,11 +283,12 @@ class Project(Strict):
 class Manifest(Strict):
     """The whole file.
 
-    `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
-    lists the C symbols of weights, biases, scales and tables (all the flash that the model's data
-    takes); `grown` those that take more than in the model's file; `symbols` maps roles ("run", "arena", and
-    "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it
-    was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
+    `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants` lists the C symbols of
+    weights, biases, scales and tables (all the flash that the model's data takes); `grown` those that take more than in
+    the model's file; `macs` are the multiply-accumulates of the model as given, `live_macs` those that are left where
+    channels that are constant were taken out, 0 if none were; `symbols` maps roles ("run", "arena", and "reset" with
+    `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it was compiled
+    with; `functions` names what can be called over the RPC: each operator, in order, and the entry
     point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
     memories, by name, that regions of backends have besides the arena; `inner_regions` stand in branches and loops.
     `graph` is the file with the graph's JSON, empty if there is none.
@@ -288,6 +304,7 @@ class Manifest(Strict):
     outputs: tuple[Tensor, ...]
     states: tuple[StateTensor, ...] = ()
     macs: int
+    live_macs: int = 0
     parameters: int
     arena_bytes: int
     arena_bound_bytes: int

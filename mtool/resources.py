@@ -18,12 +18,21 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
 
     As the XDG Base Directory Specification has it: a path that is not absolute does not count.
     """
-    named = environment.get("XDG_STATE_HOME", "")
+    return _of_user("XDG_STATE_HOME", ".local/state", environment)
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of what saves mtool work, and may be removed at any time; None: there is no place."""
+    return _of_user("XDG_CACHE_HOME", ".cache", environment)
+
+
+def _of_user(variable: str, below_home: str, environment: Mapping[str, str]) -> Path | None:
+    named = environment.get(variable, "")
     if named.startswith("/"):
         return Path(named) / "mtool"
     if not environment.get("HOME", "/").startswith("/"):
         return None
     try:
-        return Path.home() / ".local" / "state" / "mtool"
+        return Path.home() / below_home / "mtool"
     except RuntimeError:  # a user without a home
         return None

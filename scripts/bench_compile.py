@@ -50,7 +50,7 @@ class Cost:
 def measured(argv: Sequence[str], folder: Path, repeat: int) -> Cost:
     """Return the least that a command took."""
     found = []
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "MTOOL_CACHE": "off"}
     for _ in range(repeat):
         child = subprocess.Popen([sys.executable, "-m", "mtool", *argv], cwd=folder, env=environment,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip

@@ -29,6 +29,7 @@ import cpu_times
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("COLUMNS", None)  # which xdist sets: tables would be folded
     compiler_cache.use()
+    os.environ["MTOOL_CACHE"] = "off"  # what is made is what is tested
     gc.set_threshold(100_000, 20, 20)
     if "MTOOL_CPU_TIMES" in os.environ:
         config.pluginmanager.register(cpu_times)

@@ -1,4 +1,4 @@
-/* The start of a firmware of many models: the entry, the FPU, semihosting. The models' checks are in main. */
+/* The start of a firmware of many models: the entry, the FPU or vectors, semihosting. The models' checks are in main. */
 #include <stdint.h>
 
 int main(void);
@@ -65,6 +65,11 @@ static void __attribute__((used)) reset(void)
 __attribute__((section(".vectors"), naked, used)) static void entry(void)
 {
     __asm__ volatile("la sp, stack_top\n\t"
+#ifdef MT_RVV
+                     "li t0, 0x200\n\t" /* mstatus.VS: vectors */
+                     ".option arch, +zicsr\n\t"
+                     "csrs mstatus, t0\n\t"
+#endif
                      "j reset");
 }
 #else

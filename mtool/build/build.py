@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mtool import files, filetree, locks, manifest
 from mtool.build import arduino, cmake, foreign, host, placement, toolchains, west, zig
+from mtool.build.kept import Kept
 from mtool.errors import BuildError, UsageError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Project
@@ -67,6 +68,7 @@ class Built:
         toolchain: the compiler and its version ("arm-none-eabi-gcc 12.2.1").
         seconds: how long it took.
         rebuilt: the kinds that were built, since something had changed, or there was no such firmware.
+        restored: the kinds that were taken from the user's cache.
     """
 
     manifest: Manifest
@@ -75,11 +77,19 @@ class Built:
     toolchain: str
     seconds: float
     rebuilt: tuple[str, ...]
+    restored: tuple[str, ...] = ()
 
     @property
     def up_to_date(self) -> bool:
         """Whether nothing had changed since the last build, so that nothing was done."""
         return not self.rebuilt
+
+    @property
+    def how(self) -> str:
+        """A few words on what was done."""
+        if self.rebuilt:
+            return self.toolchain
+        return "as built before, from the cache" if self.restored else "up to date"
 
 
 def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
@@ -124,6 +134,7 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
     stale = [kind for kind in kinds if not _is_current(folder, project, kind, key)]
     if project.program and _STANDALONE in kinds and _STANDALONE not in stale:
         stale.append(_STANDALONE)  # whose sources may be anywhere: the builder itself knows what of it is stale
+    restored: list[str] = []
     if stale:
         _take_build_folder(folder / BUILD_FOLDER, project)
         for name in builder.needs:
@@ -131,17 +142,16 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
         for kind in stale:
             _stamp(folder, kind).unlink(missing_ok=True)
             firmware[kind].unlink(missing_ok=True)  # ninja would keep one that another has put there since
-        try:
-            builder.build(folder, read, stale)
-        except BuildError as failed:
-            raise foreign.told(failed, read, folder) from failed
-        for kind in stale:
-            if not firmware[kind].is_file():
-                raise BuildError(
-                    f"the build of the {kind} firmware made no file", details=[f"expected: {project.firmware[kind]}"]
-                )
-            placement.check(firmware[kind], read)
+        kept = Kept.of(folder, read, key, compiler)
+        restored = [kind for kind in stale if kept.restore(kind)]
+        for kind in restored:
             files.write(_stamp(folder, kind), _proof(key, firmware[kind]))
+        stale = [kind for kind in stale if kind not in restored]
+        if stale:
+            _run(builder, folder, read, stale)
+        for kind in stale:
+            files.write(_stamp(folder, kind), _proof(key, firmware[kind]))
+            kept.store(kind)
     built = Built(
         manifest=read,
         folder=folder,
@@ -149,9 +159,26 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
         toolchain=f"{compiler.toolchain.name} {compiler.version}",
         seconds=time.monotonic() - start,
         rebuilt=tuple(stale),
+        restored=tuple(restored),
     )
-    log.info("build: %.2f s, %s", built.seconds, "up to date" if built.up_to_date else built.toolchain)
+    log.info("build: %.2f s, %s", built.seconds, built.how)
     return built
+
+
+def _run(builder: Builder, folder: Path, read: Manifest, kinds: Sequence[str]) -> None:
+    """Let a builder make firmware, and check that it did."""
+    try:
+        builder.build(folder, read, kinds)
+    except BuildError as failed:
+        raise foreign.told(failed, read, folder) from failed
+    project = _project_of(read, folder)
+    for kind in kinds:
+        firmware = manifest.firmware_of(folder, project, kind)
+        if not firmware.is_file():
+            raise BuildError(
+                f"the build of the {kind} firmware made no file", details=[f"expected: {project.firmware[kind]}"]
+            )
+        placement.check(firmware, read)
 
 
 def builds_whole_framework(builder: str) -> bool:

@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, str] = {
     "worker": "Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS.",
     "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "
     "fits.",
+    "cache": "Tell what is kept of earlier compilations and builds, or remove it.",
     "calibrate": "Measure a board's timer against this computer's clock.",
     "demo": "Read handwritten digits; show what it costs.",
 }

@@ -13,16 +13,14 @@ from typing import Self
 
 import numpy as np
 
-from mtool.ir.blocks import row_sums
 from mtool.ir.scalar import Requantise
 from mtool.ir.types import Array
+from mtool.kernels.rising_steps import UNKNOWN, Reach, first_sums, multiplier_bounds
 from mtool.kernels.scaling import FloatScaling, Scaling
 
 PLACES = (4, 1)  # that are tried: a scale has 24 bits, and its multiplier of 31 keeps them in one or the other
 LIMIT = 2**31
 LIMIT_OF_PAIRS = 2**23  # of the second channel's sums (mtool.kernels.dsp.weights_int8)
-FAR = 2**62
-NEAR = 3  # how far from its quotient a step is looked for
 MOST_MOVED = 2**14  # what a bias is moved by
 TRIES = 9  # moves that are tried
 BESIDE = 2**16  # of 2^32: so near to a half (mt_requantise_fixed_exact of mt_math.h)
@@ -32,44 +30,21 @@ LEAST = 0.5  # the part of the channels that must have a multiplier
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """The least and the greatest sum of each channel with its bias, int64 [N], and which have weights, bool [N]."""
-
-    least: Array
-    most: Array
-    live: Array
-
-    @classmethod
-    def of(cls, weights: Array, bias: Array, low: int = -128, high: int = 127) -> Self:
-        """Find them for inputs between two limits.
-
-        Args:
-            weights: integers [N, ...].
-            bias: int32 [N].
-            low: the least input.
-            high: the greatest.
-        """
-        sums, start = row_sums(weights), bias.reshape(-1).astype(np.int64)
-        least = start + low * sums.positive + high * sums.negative
-        most = start + high * sums.positive + low * sums.negative
-        return cls(least, most, sums.magnitude > 0)
-
-    @classmethod
-    def within(cls, bound: int, count: int) -> Self:
-        """Return the reach of `count` channels of which only the greatest magnitude is known."""
-        most = np.full(count, bound, np.int64)
-        return cls(-most, most, most > 0)
-
-
-@dataclass(frozen=True, slots=True)
 class ExactScaling(Scaling):
     """A multiplier and an offset a channel, or 0 and the bits of its scale; see mt_requantise_exact of mt_math.h.
 
     scale: float32 [N], of all channels.
+    zero_point: of the results; of two channels without multipliers it stands in the place of the second's.
     """
 
     places: int
     scale: Array
+    zero_point: int
+
+    @classmethod
+    def of_floats(cls, scale: Array, zero_point: int, places: int) -> Self:
+        """Return that of channels of which none has a multiplier, float32 [N]."""
+        return cls(_bits(scale), places, scale, zero_point)
 
     @property
     def kind(self) -> str:
@@ -87,15 +62,34 @@ class ExactScaling(Scaling):
         return np.asarray(self.words[:, 0] != 0)
 
     def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
-        """Make the bias small; what it gives is in the offset already."""
+        """Make the bias small; what it gives is in the offset already, or in the scale where there is no multiplier."""
         bias, floats = FloatScaling.of(self.scale).without_dead_channels(weights, bias)
-        return bias, replace(self, scale=floats.scale)
+        words = np.where(self.has_multiplier[:, None], self.words, _bits(floats.scale))
+        return bias, replace(self, words=words, scale=floats.scale)
 
     def stepped(self, sign: Array) -> Self:
         """Turn the sign, or divide; the runtime's function has 8 places more."""
         multiplier, offset = self.words[:, 0].view(np.int32), self.words[:, 1].view(np.int32)
         whole = np.stack([multiplier * sign.astype(np.int32), offset << 8], axis=1).astype(np.int32).view(np.uint32)
         scale = (self.scale * sign / np.float32(256)).astype(np.float32)
+        return replace(self, words=np.where(self.has_multiplier[:, None], whole, _bits(scale)), scale=scale)
+
+    def paired(self, sign: Array) -> Array:
+        """With the zero point."""
+        return self._with_zero_point(super(ExactScaling, self).paired(sign))
+
+    def apart(self) -> Array:
+        """With the zero point."""
+        return self._with_zero_point(super(ExactScaling, self).apart())
+
+    def _with_zero_point(self, words: Array) -> Array:
+        of_second = np.where(words[:, 0] == 0, np.uint32(self.zero_point & 0xFFFFFFFF), words[:, 2])
+        return np.stack([words[:, 0], words[:, 1], of_second, words[:, 3]], axis=1)
+
+    def fourfold(self) -> Self:
+        """Divide; the runtime's function has 2 places more."""
+        whole = np.stack([self.words[:, 0], self.words[:, 1] << 2], axis=1)
+        scale = (self.scale / np.float32(4)).astype(np.float32)
         return replace(self, words=np.where(self.has_multiplier[:, None], whole, _bits(scale)), scale=scale)
 
     def padded(self, count: int) -> Self:
@@ -120,7 +114,8 @@ class Steps:
 
     Attributes:
         scale: float32 [N].
-        first: the least accumulator that gives `step` or more, int64 [N, steps]; one beyond the reach where none does.
+        first: the least accumulator that gives `step` or more, int64 [N, steps]; one beyond the reach where none does,
+            UNKNOWN where it was not found.
         step: above the zero point, int64 [steps].
         reach: of the accumulators.
     """
@@ -135,16 +130,12 @@ class Steps:
         """Find them: near the quotients of the halves before the steps, by asking the float arithmetic itself."""
         step = np.arange(how.low + 1, how.high + 1, dtype=np.int64) - how.zero_point
         factor = scale.astype(np.float32)[:, None]
-        halves = (step - 0.5)[None] / factor.astype(np.float64)
-        least, beyond = reach.least[:, None], reach.most[:, None] + 1
-        first = np.clip(np.ceil(halves), least - 1, beyond + 1).astype(np.int64) + NEAR
-        lower = first - 2 * NEAR
-        for _ in range(2 * NEAR):  # down from above: the float function rises
-            below = np.rint((first - 1).astype(np.float32) * factor) >= step
-            first = np.where(below, first - 1, first)
-        first_is_right = np.rint(first.astype(np.float32) * factor) >= step
-        known = ((first > lower) | (first <= least)) & (first_is_right | (first >= beyond))
-        return cls(scale, np.where(known, np.clip(first, least, beyond), -FAR), step, reach)
+        quotients = (step - 0.5)[None] / factor.astype(np.float64)
+
+        def takes(sums: Array) -> Array:
+            return np.asarray(np.rint(sums.astype(np.float32) * factor) >= step)
+
+        return cls(scale, first_sums(takes, quotients, reach.least[:, None], reach.most[:, None]), step, reach)
 
     def multipliers(self, places: int, moved: Array | int = 0, more: Array | int = 0) -> Array:
         """Return a multiplier for each channel that has one, int64 [N]; 0: none.
@@ -159,22 +150,11 @@ class Steps:
         # what acc * multiplier has to reach
         wide = (self.step << (32 + places)) - (1 << (31 + places)) - (np.reshape(more, (-1, 1)) << 32)
         moves = np.reshape(moved, (-1, 1))
-        least, most = self.reach.least[:, None] + moves, self.reach.most[:, None] + moves
-        known = np.asarray((self.first > -FAR).all(axis=1))
-        lower, upper = np.full(len(known), 1), np.full(len(known), LIMIT - 1)
-        for at, reached in ((self.first + moves, True), (self.first + moves - 1, False)):
-            here = (at >= least) & (at <= most)
-            # at * M >= wide, or at * M <= wide - 1; divided by a negative number the other way round
-            bound = np.broadcast_to(wide if reached else wide - 1, at.shape)
-            divisor = np.where(at == 0, 1, at)
-            down, up = bound // divisor, -(-bound // divisor)
-            from_below = here & ((at > 0) if reached else (at < 0))
-            from_above = here & ((at < 0) if reached else (at > 0))
-            lower = np.maximum(lower, np.where(from_below, up, 1).max(axis=1, initial=1))
-            upper = np.minimum(upper, np.where(from_above, down, LIMIT - 1).min(axis=1, initial=LIMIT - 1))
-            known &= ~(here & (at == 0) & ((bound > 0) if reached else (bound < 0))).any(axis=1)
-        nearest = np.clip(self.nearest(places), lower, upper)
-        return np.where(known & (lower <= upper), nearest, 0)
+        first = np.where(self.first > UNKNOWN, self.first + moves, UNKNOWN)
+        lower, upper = multiplier_bounds(
+            first, wide, self.reach.least[:, None] + moves, self.reach.most[:, None] + moves
+        )
+        return np.where(lower <= upper, np.clip(self.nearest(places), lower, upper), 0)
 
     def nearest(self, places: int) -> Array:
         """Return the multipliers that are nearest to the scales, int64 [N]."""
@@ -209,7 +189,7 @@ class Steps:
 
     def are_taken_by(self, result: Callable[[Array], Array]) -> bool:
         """Whether a rising function of the accumulators, int64 [N, steps], takes each step where the float takes it."""
-        if not (self.first > -FAR).all():
+        if not (self.first > UNKNOWN).all():
             return False
         least, most = self.reach.least[:, None], self.reach.most[:, None]
         here, before = self.first <= most, self.first - 1 >= least
@@ -226,7 +206,7 @@ class Steps:
             which: bool [N].
             apart: so many at most.
         """
-        if not (self.first[which] > -FAR).all() or not (multiplier[which] > 0).all():
+        if not (self.first[which] > UNKNOWN).all() or not (multiplier[which] > 0).all():
             return False
         factor, first = multiplier[which, None], self.first[which]
         least, most = self.reach.least[which, None], self.reach.most[which, None]
@@ -294,7 +274,8 @@ def exact_scaling(
         return scaling, bias
     words = np.stack([multiplier, offset], axis=1).astype(np.int32).view(np.uint32)
     words = np.where(exact[:, None], words, _bits(scaling.scale))
-    return ExactScaling(words, places, scaling.scale), (bias + np.where(exact, moved, 0)).astype(np.int32)
+    bias = (bias + np.where(exact, moved, 0)).astype(np.int32)
+    return ExactScaling(words, places, scaling.scale, how.zero_point), bias
 
 
 def _of_places(steps: Steps, scaled: Array, how: Requantise, places: int) -> tuple[Array, Array, Array]:

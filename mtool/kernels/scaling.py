@@ -68,10 +68,18 @@ class Scaling(ABC):
     def stepped(self, sign: Array) -> Self:
         """Return what scales sums that have the factor 256 * sign [N]."""
 
+    @abstractmethod
+    def fourfold(self) -> Self:
+        """Return what scales sums that have the factor 4."""
+
     def paired(self, sign: Array) -> Array:
         """Return the words of channels a and b beside each other, uint32 [N/2, ...]; sums of b have 256 * sign."""
         a, b = self[slice(0, None, 2)], self[slice(1, None, 2)]
         return np.concatenate([a.words, b.stepped(sign).words], axis=1)
+
+    def apart(self) -> Array:
+        """Return the words of channels a and b beside each other, uint32 [N/2, ...]."""
+        return self.words.reshape(len(self.words) // 2, -1)
 
     def padded(self, count: int) -> Self:
         """Return numbers for `count` channels; the new ones give 0."""
@@ -132,6 +140,10 @@ class FloatScaling(Scaling):
     def stepped(self, sign: Array) -> Self:
         """Divide."""
         return type(self).of(self.scale * sign / np.float32(256))
+
+    def fourfold(self) -> Self:
+        """Divide."""
+        return type(self).of(self.scale / np.float32(4))
 
 
 class NearFloatScaling(FloatScaling):
@@ -213,6 +225,10 @@ class FixedScaling(Scaling):
         """Turn the sign; the runtime divides."""
         turned = (self.multiplier * sign.astype(np.int32)).astype(np.int32)
         return replace(self, words=np.stack([turned.view(np.uint32), self.words[:, 1]], axis=1))
+
+    def fourfold(self) -> Self:
+        """The same; the runtime divides."""
+        return self
 
     def _as_vectors(self) -> Array:
         """Negative shifts: Helium's rounding shift goes to the left."""

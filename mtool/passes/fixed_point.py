@@ -17,7 +17,8 @@ from mtool.ir.graph import Rewriter
 from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import FUNCTIONS, FixedRequantise, Requantise
 from mtool.ir.types import Array
-from mtool.kernels.exact_scaling import Reach, Steps
+from mtool.kernels.exact_scaling import Steps
+from mtool.kernels.rising_steps import Reach
 from mtool.kernels.target import Target
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.ops import SPECIFICATIONS
@@ -26,8 +27,8 @@ APART = 4  # accumulators at most by which a multiplier may miss a step
 
 
 def use_fixed_point(graph: Graph, target: Target) -> Graph:
-    """Rewrite `requantise` as `requantise_fixed` on targets without float32 hardware."""
-    if target.has_float:
+    """Rewrite `requantise` as `requantise_fixed` on targets without float32 hardware, or with vectors of integers."""
+    if target.has_float and not target.has_rvv:
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:

@@ -17,7 +17,7 @@ SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  #
 
 def wants_signed(target: Target) -> bool:
     """Whether a target's schedules want signed integers."""
-    return target.has_dsp or target.has_mve
+    return target.has_dsp or target.has_mve or target.has_rvv
 
 
 def use_signed_integers(graph: Graph, target: Target) -> Graph:

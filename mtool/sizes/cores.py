@@ -10,6 +10,7 @@ _NEAREST = {  # by GCC's name of the board's core: the core that was measured, a
     "cortex-m23": ("thumb1", 1.0),
     "cortex-r5": ("thumb2_fpu", 1.6),  # A32: no instruction of 16 bits
     "rv32imc": ("rv32", 1.0),
+    "rv32imc_zve32x": ("rv32", 1.0),
     "rv64imac": ("rv32", 1.3),
     "avr5": ("avr", 1.0),
     "avr6": ("avr", 1.0),

@@ -13,7 +13,7 @@ from mtool.session import Device
 from mtool.tuned.record import Unit
 from mtool.tuning.operators import Operators
 
-_LEAST_LIMIT_S = 0.5  # besides the five seconds that the client waits for any device
+_LEAST_LIMIT_S = 0.5  # besides the seconds that the client waits for any device
 _SLOWEST_HZ = 16e6
 _CYCLES_PER_MAC = 200  # of a core without a multiplier
 _RESTARTS = 3

@@ -5,28 +5,19 @@ nothing is compiled or rendered again: the project itself says what it is.
 """
 
 import contextlib
-import hashlib
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import onnx
-
-from mtool import added_operators, boards, files, filetree, manifest, resources
+from mtool import boards, files, filetree, manifest
 from mtool.boards import Board
 from mtool.build.build import BUILD_FOLDER
 from mtool.errors import MtoolError
 from mtool.filetree import FileTree
-from mtool.frontend.reading import file_hash
 from mtool.identifiers import model_name
-from mtool.version import __version__
+from mtool.workflow.made_of import made_of
 from mtool.workflow.stages import Model, Options, default_folder, known_of
 
 _STAMP = "compiled.key"
-_DATA = ("boards.yaml", "crt", "project_templates")
 
 log = logging.getLogger(__name__)
 
@@ -83,46 +74,4 @@ def _names(folder: Path, model: str) -> list[str]:
 
 
 def _made_of(path: Path, board: Board, options: Options) -> str:
-    """Return a hash over all that decides what a project holds."""
-    sha = hashlib.sha256()
-    for part in (
-        __version__,
-        np.__version__,
-        onnx.__version__,
-        path.name,
-        file_hash(path),
-        board.model_dump_json(),
-        *_described(options),
-        repr(known_of(board, options, tells=False)),
-        *_program(),
-    ):
-        data = part.encode("utf-8", "surrogatepass")
-        sha.update(len(data).to_bytes(8, "little") + data)
-    return sha.hexdigest()
-
-
-def _described(options: Options) -> Iterator[str]:
-    for each in fields(options):
-        yield f"{each.name}={_text(getattr(options, each.name))}"
-    if options.template and Path(options.template).is_dir():
-        yield filetree.digest_of(Path(options.template))
-
-
-def _text(value: Any) -> str:
-    """Return a value as text that is the same for the same value alone."""
-    if isinstance(value, np.ndarray):
-        data = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        return f"{value.dtype.str}{value.shape}{data}"
-    if isinstance(value, Mapping):
-        return repr(sorted((key, _text(each)) for key, each in value.items()))
-    return repr(value)
-
-
-def _program() -> Iterator[str]:
-    """Yield what tells mtool's own files and those of operators that are added, by their sizes and times."""
-    package = Path(__file__).parents[1]
-    for root in (package, *map(resources.path, _DATA), *added_operators.sources()):
-        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            if path.is_file() and path.suffix not in (".pyc", ".pyo"):
-                found = path.stat()
-                yield f"{path} {found.st_size} {found.st_mtime_ns}"
+    return made_of(path, board, options, known_of(board, options, tells=False))

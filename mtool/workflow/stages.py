@@ -45,6 +45,8 @@ class Options(Request):
     trust_template: a template that is named by its path may load Python code (`_extensions`).
     tuned: tuning logs, or folders of them, to take schedules from; none: those of mtool.toml.
     program: a user's own program, which is built as the standalone firmware; None: the template's.
+    portable: on this computer, loops of plain C as other cores get them, and no vectors: to be read, or compiled
+        elsewhere.
     """
 
     template: str = ""
@@ -53,6 +55,11 @@ class Options(Request):
     trust_template: bool = False
     tuned: tuple[Path, ...] = ()
     program: "Program | None" = None
+    portable: bool = False
+
+    def core_of(self, board: Board) -> Board:
+        """Return the board as the compile half is to see it: without vectors, if the C has to be portable."""
+        return board.model_copy(update={"features": board.features - {"simd"}}) if self.portable else board
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +209,7 @@ def compile(
         ModelError: the model is malformed, or something in it can't be compiled.
         BoardError: there is no such board.
     """
-    from mtool.compiler import compile_model
+    from mtool.workflow import compiled_before
 
     start = time.monotonic()
     target = boards.get(board) if isinstance(board, str) else board
@@ -210,8 +217,8 @@ def compile(
     check_options(target, chosen, folder)
     source = Path(path)
     known = known_of(target, chosen)
-    compiled = compile_model(source, target, replace(chosen, weights=weights_of(target, chosen), known=known))
-    described = compiled.manifest
+    request = replace(chosen, weights=weights_of(target, chosen), known=known)
+    files, described, was_before = compiled_before.compiled(source, chosen.core_of(target), request)
     inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
     outputs = ", ".join(map(formatting.tensor, described.outputs))
     for limits in (tensor.range for tensor in described.sizes):
@@ -229,9 +236,9 @@ def compile(
     some = f" ({len(by_rows)} by rows)" if by_rows else ""
     note = f"{formatting.count(count, 'operator')}{some} in {formatting.count(functions, 'function')}"
     arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
-    _done("compile", start, f"{note}, {arena}")
+    _done("compile", start, f"{note}, {arena}" + (", from the cache" if was_before else ""))
     warn_of_growth(described)
-    return Model(source, target, chosen, compiled.files, described)
+    return Model(source, target, chosen, files, described)
 
 
 def check_options(board: Board, options: Options, folder: Path | None = None) -> None:
@@ -347,7 +354,7 @@ def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DR
 
     start = time.monotonic()
     built = building.build(folder, kinds=kinds)
-    _done("build", start, "up to date" if built.up_to_date else f"{built.toolchain}, {board.cpu}")
+    _done("build", start, built.how + (f", {board.cpu}" if built.rebuilt else ""))
     return Prepared(built.folder, board, built.manifest, built)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.crt import firmware
 
-SECONDS = amount.of(30, 10)
+SECONDS = amount.of(30, 5)
 
 
 @pytest.mark.long

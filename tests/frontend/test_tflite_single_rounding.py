@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mtool.frontend.tflite.single_rounding import Reach, single_rounding
+from mtool.frontend.tflite.single_rounding import single_rounding
+from mtool.kernels.rising_steps import Reach
 
 SCALES = np.array([0.5, 0.375, 0.15 * 0.01 / 0.1, float(np.float32(0.01)) * float(np.float32(0.3)), 0.0123456, 1.75])
 
@@ -16,7 +17,7 @@ def rounded_away(sums: np.ndarray, scale: float) -> np.ndarray:
 @pytest.mark.parametrize(("low", "high"), [(-128, 127), (-3, 252), (0, 40)])
 def test_every_sum(low: int, high: int) -> None:
     far = np.array([700, 1000, 20_000, 60_000, 30_000, 200])
-    found = single_rounding(SCALES, Reach(-far, far), low, high)
+    found = single_rounding(SCALES, Reach(-far, far, far > 0), low, high)
     assert found is not None
     for scale, most, by, shift in zip(SCALES, far, *found, strict=True):
         sums = np.arange(-most, most + 1, dtype=np.int64)
@@ -35,6 +36,6 @@ def test_the_least_and_the_greatest_sum() -> None:
 
 def test_where_no_multiplier_does() -> None:
     """Ties of sums that 31 bits reach are no others than the ones beside them."""
-    reach = Reach(np.array([-(2**31) + 1]), np.array([2**31 - 1]))
+    reach = Reach.within(2**31 - 1, 1)
     assert single_rounding(np.array([2.0**-24]), reach, -128, 127) is None
     assert single_rounding(np.array([0.0]), reach, -128, 127) is None

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import amount
 import numpy as np
 import pytest
 
@@ -27,7 +28,7 @@ INDEXED = {
     "ReverseSequence", "MaxUnpool", "RoiAlign", "GridSample", "DeformConv", "TensorScatter", "TfIdfVectorizer",
     "NonMaxSuppression",
 }  # fmt: skip
-EACH = 3  # cases of an operator
+EACH = amount.of(3, 1)  # cases of an operator
 
 
 def reads_places(case: Case) -> bool:

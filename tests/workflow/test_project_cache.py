@@ -11,7 +11,7 @@ from onnx import helper, save
 
 from mtool import workflow
 from mtool.errors import UsageError
-from mtool.workflow import Deployment, Options, deployment, project_cache
+from mtool.workflow import Deployment, Options, deployment, made_of
 
 F = np.float32
 
@@ -75,21 +75,21 @@ def test_other_options_compile_again(runs: Runs, options: Options) -> None:
 
 def test_another_mtool_compiles_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.run()
-    monkeypatch.setattr(project_cache, "__version__", "9.9.9")
+    monkeypatch.setattr(made_of, "__version__", "9.9.9")
     assert runs.run()[0] == 1
 
 
 def test_an_edited_source_of_mtool_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "boards.yaml").write_text("one")
-    monkeypatch.setattr(project_cache.resources, "path", lambda name: tmp_path / "boards.yaml")
-    before = [*project_cache._program()]
+    monkeypatch.setattr(made_of.resources, "path", lambda name: tmp_path / "boards.yaml")
+    before = [*made_of._program()]
     os.utime(tmp_path / "boards.yaml", ns=(1, 1))
-    assert [*project_cache._program()] != before
+    assert [*made_of._program()] != before
 
 
 def test_constants_that_are_given_count() -> None:
-    told = [[*project_cache._described(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
-    told.append([*project_cache._described(Options(constants={"w": np.full((3, 1000), 0)}))])
+    told = [[*made_of._described(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
+    told.append([*made_of._described(Options(constants={"w": np.full((3, 1000), 0)}))])
     assert told[0] != told[1] and told[0] != told[2]
 
 

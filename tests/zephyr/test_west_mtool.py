@@ -1,5 +1,6 @@
 """`west mtool` in a workspace that has mtool as a project; no Zephyr is needed."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,8 @@ def workspace(tmp_path: Path) -> Path:
 
 def west(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "west", *words]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    own = {name: value for name, value in os.environ.items() if name != "ZEPHYR_BASE"}  # the workspace's tree
+    return subprocess.run(argv, cwd=folder, env=own, capture_output=True, text=True, check=False)
 
 
 def test_west_runs_mtools_commands_with_the_workspaces_board(workspace: Path) -> None:

@@ -22,9 +22,10 @@ from mtool.frontend.tflite.rescaling import (
     rescale_real,
     unscaled,
 )
-from mtool.frontend.tflite.single_rounding import Reach, single_rounding
+from mtool.frontend.tflite.single_rounding import single_rounding
 from mtool.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
+from mtool.kernels.rising_steps import Reach
 from mtool.lowerings.conv_transpose import Phases
 
 Translate = Callable[[Translation], None]
@@ -157,7 +158,7 @@ def _rounding_once(t: Translation, scales: Array) -> tuple[Array, Array] | None:
     weights = t.known(1, "weights").astype(np.int16) - w.zero_point.reshape(-1, 1)
     bias = t.known(2, "bias").reshape(-1) if t.has(2) else np.zeros(len(weights), np.int64)
     kind = np.iinfo(x.dtype)
-    reach = Reach.of(weights, bias, kind.min - x.zero, kind.max - x.zero)
+    reach = Reach.of(weights, bias, kind.min - x.zero, kind.max - x.zero).of_32_bits
     low, high = (bound - out.zero for bound in limits(out, t.op.option("FusedActivationFunction")))
     return single_rounding(scales, reach.of_all if scales.size == 1 else reach, low, max(low, high))
 

@@ -10,8 +10,9 @@ from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import Requantise, Rescale, RescalePair
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
-from mtool.kernels.exact_scaling import ALONE, Reach, Together, exact_scaling
+from mtool.kernels.exact_scaling import ALONE, Together, exact_scaling
 from mtool.kernels.expressions import is_identity, operand_names
+from mtool.kernels.rising_steps import Reach
 from mtool.kernels.scaling import FixedScaling, FloatScaling, NearFloatScaling, OddFloatScaling, Scaling
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
@@ -144,7 +145,7 @@ class Int16Epilogue(Int8Epilogue):
 def _scaling(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | None:
     """Return the scaling that an expression of a sum stands for, and the bias; None: it is none that kernels have."""
     weights, bias = (graph.constants.get(value, _NONE) for value in (*node.inputs[1:3], "")[:2])
-    numbers = [_per_channel(number, node, graph) for number in part.args[1:]]
+    numbers = [per_channel(number, node, graph) for number in part.args[1:]]
     if part.op == "requantise":
         (scale,) = numbers
         return None if scale is None else (FloatScaling.of(scale), bias)
@@ -155,7 +156,7 @@ def _scaling(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | No
     return (fixed, bias) if fixed.fits(weights, bias) else None
 
 
-def _per_channel(number: Expr, node: Node, graph: Graph) -> Array | None:
+def per_channel(number: Expr, node: Node, graph: Graph) -> Array | None:
     """Return the values of a number that is constant or one of each output channel, [N]."""
     shape = graph.types[node.outputs[0]].shape
     if number.op == "const":

@@ -21,7 +21,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.in_place import reads_ahead
-from mtool.ops.conv2d.mve.ring import Ring
+from mtool.ops.conv2d.ring import Ring
 
 HEADER = "mt_mve_depthwise_f32.h"
 

@@ -51,6 +51,10 @@ __attribute__((section(".vectors"), naked, used)) void mt_reset(void)
     __asm__ volatile("la sp, mt_stack_top\n\t"
                      "la t0, mt_trap\n\t"
                      "csrw mtvec, t0\n\t"
+{% if "rvv" in cookiecutter.board.features %}
+                     "li t0, 0x200\n\t" /* mstatus.VS = 1: the vector unit, which is off after a reset */
+                     "csrs mstatus, t0\n\t"
+{% endif %}
                      "la t0, mt_start\n\t"
                      "jr t0");
 }

@@ -1,4 +1,4 @@
-"""The ring of input rows that depthwise convolutions of any kernel copy for Helium."""
+"""The ring of input rows that depthwise convolutions of any kernel copy for vectors."""
 
 from dataclasses import dataclass
 

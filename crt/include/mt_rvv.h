@@ -1,0 +1,166 @@
+/* What operators with RISC-V's vectors share (V 1.0, of which Zve32x is enough; of any length).
+ *
+ * A vector is of output channels, as many as the core's registers hold: results do not depend on how many. They are those
+ * of mt_requantise_fixed, mt_requantise_fixed_exact, mt_requantise_fixed_even or mt_scaled, bit for bit. Elsewhere, and with
+ * MT_PORTABLE defined, the same functions are plain C. GCC 12 and older have no macro of the extension but take its
+ * assembly: MT_RVV says that the core has it.
+ *
+ * Each piece of assembly sets the vectors' length and type itself, and leaves nothing in their registers. */
+#ifndef MT_RVV_H
+#define MT_RVV_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "mt_math.h"
+
+#if defined(__GNUC__) && defined(__riscv) && (defined(__riscv_vector) || defined(MT_RVV)) && !defined(MT_PORTABLE)
+#define MT_RVV_ASM 1
+#endif
+
+#if defined(__GNUC__)
+#define MT_RVV_INLINE static inline __attribute__((always_inline))
+#else
+#define MT_RVV_INLINE static inline
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How sums become int8, and what is packed for each channel. */
+enum mt_rvv_scaling {
+    MT_RVV_FIXED, /* mt_requantise_fixed: a multiplier */
+    MT_RVV_NEAR,  /* mt_requantise_fixed_exact: a multiplier, negative if what is beside a half is looked at */
+    MT_RVV_EVEN,  /* mt_requantise_fixed_even: a multiplier */
+    MT_RVV_ONCE,  /* mt_scaled: a multiplier and places, from 1 to 31 */
+    MT_RVV_TWICE
+};
+
+/* The output's limits; the last argument of the function that scales before `low`, and what it calls its offset or zero
+ * point. The assembly reads them at these places. */
+struct mt_rvv_range {
+    int32_t offset, shift, low, high;
+};
+
+/* A sum by what is packed for its channel; `places` only of MT_RVV_ONCE and MT_RVV_TWICE. */
+MT_RVV_INLINE int8_t mt_rvv_narrow(int32_t sum, int32_t multiplier, int32_t places, enum mt_rvv_scaling by,
+                                   const struct mt_rvv_range *how)
+{
+    int32_t steps;
+    if (by == MT_RVV_FIXED)
+        steps = mt_requantise_fixed(sum, multiplier, how->offset, how->shift, how->low, how->high);
+    else if (by == MT_RVV_NEAR)
+        steps = mt_requantise_fixed_exact(sum, multiplier, how->offset, how->shift, how->low, how->high);
+    else if (by == MT_RVV_EVEN)
+        steps = mt_requantise_fixed_even(sum, multiplier, how->offset, how->shift, how->low, how->high);
+    else
+        steps = mt_clamp(mt_scaled(by == MT_RVV_TWICE ? MT_TWICE : MT_ONCE, sum, multiplier, places) + how->offset,
+                         how->low, how->high);
+    return (int8_t)steps;
+}
+
+/* Words that are packed for a channel besides its weights. */
+MT_RVV_INLINE int32_t mt_rvv_words(enum mt_rvv_scaling by)
+{
+    return by == MT_RVV_ONCE || by == MT_RVV_TWICE ? 3 : 2;
+}
+
+#ifdef MT_RVV_ASM
+
+#if __riscv_xlen == 64
+#define MT_RVV_POINTER(register, number) "ld " register ", 8*" #number
+#else
+#define MT_RVV_POINTER(register, number) "lw " register ", 4*" #number
+#endif
+
+/* The assembler is told of the extension for these lines alone. */
+#define MT_RVV_BEGIN            \
+    ".option push\n\t"          \
+    ".option arch, +zve32x\n\t" \
+    ".option arch, +zicsr\n\t"
+#define MT_RVV_END ".option pop"
+
+#if defined(__riscv_vector)
+#define MT_RVV_VECTORS                                                                                                \
+    "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16",      \
+        "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31", "vl", \
+        "vtype",
+#else /* no compiled code has vectors in its registers */
+#define MT_RVV_VECTORS
+#endif
+
+#define MT_RVV_LEAST_BYTES 32 /* that eight registers hold; Zve32x has 32 bits in each at least */
+
+/* As many of `count` bytes as fit are copied; that many. */
+MT_RVV_INLINE size_t mt_rvv_copy_some(int8_t *to, const int8_t *from, size_t count)
+{
+    size_t vl;
+    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], %[count], e8, m8, ta, ma\n\t"
+                                  "vle8.v v8, (%[from])\n\t"
+                                  "vse8.v v8, (%[to])\n\t" MT_RVV_END
+                     : [vl] "=&r"(vl)
+                     : [count] "r"(count), [from] "r"(from), [to] "r"(to)
+                     : MT_RVV_VECTORS "memory");
+    return vl;
+}
+
+/* Set bytes. */
+MT_RVV_INLINE void mt_rvv_fill(int8_t *to, int32_t value, size_t count)
+{
+    for (size_t vl; count; count -= vl, to += vl)
+        __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], %[count], e8, m8, ta, ma\n\t"
+                                      "vmv.v.x v8, %[value]\n\t"
+                                      "vse8.v v8, (%[to])\n\t" MT_RVV_END
+                         : [vl] "=&r"(vl)
+                         : [count] "r"(count), [value] "r"(value), [to] "r"(to)
+                         : MT_RVV_VECTORS "memory");
+}
+
+/* Copy bytes; what lies at `from` may begin at `to` or behind it. */
+MT_RVV_INLINE void mt_rvv_copy(int8_t *to, const int8_t *from, size_t count)
+{
+    if (__builtin_constant_p(count) && count && count <= MT_RVV_LEAST_BYTES) {
+        (void)mt_rvv_copy_some(to, from, count);
+        return;
+    }
+    for (size_t vl; count; count -= vl, from += vl, to += vl)
+        vl = mt_rvv_copy_some(to, from, count);
+}
+
+#else
+
+MT_RVV_INLINE void mt_rvv_copy(int8_t *to, const int8_t *from, size_t count)
+{
+    memmove(to, from, count);
+}
+
+MT_RVV_INLINE void mt_rvv_fill(int8_t *to, int32_t value, size_t count)
+{
+    memset(to, value, count);
+}
+
+#endif
+
+/* Copy bytes of ranges that may overlap. */
+MT_RVV_INLINE void mt_rvv_move(int8_t *to, const int8_t *from, size_t count)
+{
+#ifdef MT_RVV_ASM
+    if ((uintptr_t)to > (uintptr_t)from && (uintptr_t)to < (uintptr_t)(from + count)) {
+        int8_t piece[64]; /* from the end on */
+        for (size_t some; count; count -= some) {
+            some = count < sizeof(piece) ? count : sizeof(piece);
+            mt_rvv_copy(piece, from + count - some, some);
+            mt_rvv_copy(to + count - some, piece, some);
+        }
+        return;
+    }
+#endif
+    mt_rvv_copy(to, from, count);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

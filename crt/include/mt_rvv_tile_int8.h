@@ -1,0 +1,224 @@
+/* Products of int8 with RISC-V's vectors: a few input vectors by as many outputs as a vector has. See mt_rvv.h.
+ *
+ * Packed are, of N outputs that depend on K inputs: N biases, N multipliers, N places where the scaling has them, and K
+ * rows of N weights of a byte each, the first in the lowest bits of a word. */
+#ifndef MT_RVV_TILE_INT8_H
+#define MT_RVV_TILE_INT8_H
+
+#include "mt_rvv_store_int8.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The sums of one output in plain C. */
+MT_RVV_INLINE int8_t mt_rvv_one(const int8_t *x, const int8_t *weights, int32_t depth, int32_t outputs, int32_t i,
+                                const int32_t *numbers, enum mt_rvv_scaling by, const struct mt_rvv_range *how)
+{
+    int32_t sum = numbers[i];
+    for (int32_t k = 0; k < depth; ++k)
+        sum += x[k] * weights[k * outputs + i];
+    return mt_rvv_narrow(sum, numbers[outputs + i], numbers[(mt_rvv_words(by) - 1) * outputs + i], by, how);
+}
+
+#ifdef MT_RVV_ASM
+
+/* Some sum of the outputs from `first` on lies beside a half: those that are looked at are computed again. */
+static MT_COLD void mt_rvv_again(const struct mt_rvv_tile *tile, int32_t vectors, const int8_t *weights, int32_t depth,
+                                 int32_t outputs, int32_t first, int32_t count, const int32_t *numbers,
+                                 const struct mt_rvv_range *how)
+{
+    for (int32_t i = first; i < first + count; ++i)
+        for (int32_t p = 0; p < vectors && numbers[outputs + i] < 0; ++p)
+            tile->y[p][i] = mt_rvv_one(tile->x[p], weights, depth, outputs, i, numbers, MT_RVV_NEAR, how);
+}
+
+/* One step of the depth: a row of weights by an input of each vector. */
+#define MT_RVV_WEIGHTS_WIDE     \
+    "vle8.v v0, (%[w])\n\t"     \
+    "add %[w], %[w], %[n]\n\t"  \
+    "vsext.vf2 v4, v0\n\t"
+#define MT_RVV_STEP_1(k)        \
+    "lb t0, " #k "(a2)\n\t" MT_RVV_WEIGHTS_WIDE "vwmacc.vx v16, t0, v4\n\t"
+#define MT_RVV_STEP_2(k)        \
+    "lb t0, " #k "(a2)\n\t"     \
+    "lb t1, " #k "(a3)\n\t" MT_RVV_WEIGHTS_WIDE "vwmacc.vx v16, t0, v4\n\tvwmacc.vx v24, t1, v4\n\t"
+#define MT_RVV_STEP_6(k)        \
+    "vle8.v v0, (%[w])\n\t"     \
+    "add %[w], %[w], %[n]\n\t"  \
+    "lb t0, " #k "(a2)\n\t"     \
+    "lb t1, " #k "(a3)\n\t"     \
+    "lb t2, " #k "(a4)\n\t"     \
+    "lb t3, " #k "(a5)\n\t"     \
+    "lb t4, " #k "(a6)\n\t"     \
+    "lb t5, " #k "(a7)\n\t"     \
+    "vsext.vf2 v2, v0\n\t"      \
+    "vwmacc.vx v8, t0, v2\n\t"  \
+    "vwmacc.vx v12, t1, v2\n\t" \
+    "vwmacc.vx v16, t2, v2\n\t" \
+    "vwmacc.vx v20, t3, v2\n\t" \
+    "vwmacc.vx v24, t4, v2\n\t" \
+    "vwmacc.vx v28, t5, v2\n\t"
+
+/* Of one vector by twice as many outputs: v24 has the sums of the others. */
+#define MT_RVV_STEP_DOUBLE(k)   \
+    "lb t0, " #k "(a2)\n\t"     \
+    "vle8.v v0, (%[w])\n\t"     \
+    "vle8.v v2, (t1)\n\t"       \
+    "add %[w], %[w], %[n]\n\t"  \
+    "add t1, t1, %[n]\n\t"      \
+    "vsext.vf2 v4, v0\n\t"      \
+    "vsext.vf2 v8, v2\n\t"      \
+    "vwmacc.vx v16, t0, v4\n\t" \
+    "vwmacc.vx v24, t0, v8\n\t"
+
+#define MT_RVV_ON_1(k) "addi a2, a2, " #k "\n\t"
+#define MT_RVV_ON_2(k) MT_RVV_ON_1(k) "addi a3, a3, " #k "\n\t"
+#define MT_RVV_ON_6(k)                                                                                          \
+    MT_RVV_ON_2(k) "addi a4, a4, " #k "\n\taddi a5, a5, " #k "\n\taddi a6, a6, " #k "\n\taddi a7, a7, " #k "\n\t"
+
+/* All steps, four in a turn of the loop, then those that are left. */
+#define MT_RVV_STEPS(step, on)                                                                              \
+    "addi %[k], %[k], -4\n\t"                                                                               \
+    "bltz %[k], 2f\n\t"                                                                                     \
+    "1:\n\t" step(0) step(1) step(2) step(3) on(4) "addi %[k], %[k], -4\n\t"                                \
+    "bgez %[k], 1b\n\t"                                                                                     \
+    "2:\n\t"                                                                                                \
+    "addi %[k], %[k], 4\n\t"                                                                                \
+    "beqz %[k], 4f\n\t"                                                                                     \
+    "3:\n\t" step(0) on(1) "addi %[k], %[k], -1\n\t"                                                        \
+    "bnez %[k], 3b\n\t"                                                                                     \
+    "4:\n\t"
+
+/* A tile of `size` vectors by as many outputs as fit; vl: how many those are. */
+#define MT_RVV_TILE(size, all, free, scale, l32, l16, l8)                                                             \
+    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], %[left], e16, " l16 ", ta, ma\n\t"                                  \
+                     MT_RVV_COLUMNS_##size MT_RVV_BIAS_##size MT_RVV_STEPS(MT_RVV_STEP_##size, MT_RVV_ON_##size)      \
+                     MT_RVV_STORED(all, free, scale, l32, l16, l8) MT_RVV_END                                         \
+                     : [vl] "=&r"(vl), [w] "+&r"(w), [k] "+&r"(k), [found] "+&r"(found)                               \
+                     : [left] "r"(outputs - at), [x] "r"(tile->x), [o] "r"(tile->y), [n] "r"(outputs), [at] "r"(at), \
+                       [b] "r"(numbers + at), [m] "r"(numbers + outputs + at),                                        \
+                       [p] "r"(numbers + 2 * outputs + at), [how] "r"(how)                                            \
+                     : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", "a3", "a4", "a5", "a6", "a7",                  \
+                       MT_RVV_VECTORS "memory")
+
+/* One vector by twice as many outputs as fit. */
+#define MT_RVV_DOUBLE(scale)                                                                                          \
+    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], zero, e16, m4, ta, ma\n\t" MT_RVV_COLUMNS_1 MT_RVV_BIAS_1           \
+                     "slli t2, %[vl], 2\n\t"                                                                          \
+                     "add t0, %[b], t2\n\t"                                                                           \
+                     "vle32.v v24, (t0)\n\t"                                                                          \
+                     "add t1, %[w], %[vl]\n\t" MT_RVV_STEPS(MT_RVV_STEP_DOUBLE, MT_RVV_ON_1)                          \
+                     MT_RVV_STORED(MT_RVV_SINGLE, "v8", scale, "m8", "m4", "m2")                                      \
+                     "slli t2, %[vl], 2\n\t"                                                                          \
+                     "add %[m], %[m], t2\n\t"                                                                         \
+                     "add %[p], %[p], t2\n\t"                                                                         \
+                     "add %[at], %[at], %[vl]\n\t"                                                                    \
+                     "vmv8r.v v16, v24\n\t" MT_RVV_STORED(MT_RVV_SINGLE, "v8", scale, "m8", "m4", "m2") MT_RVV_END    \
+                     : [vl] "=&r"(vl), [w] "+&r"(w), [k] "+&r"(k), [found] "+&r"(found), [m] "+&r"(m), [p] "+&r"(p),  \
+                       [at] "+&r"(place)                                                                              \
+                     : [x] "r"(tile->x), [o] "r"(tile->y), [n] "r"(outputs), [b] "r"(numbers + at), [how] "r"(how)    \
+                     : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", MT_RVV_VECTORS "memory")
+
+#define MT_RVV_TILE_BY(scale)                                                        \
+    do {                                                                             \
+        if (wide && vectors == 1 && outputs - at >= 2 * most) {                      \
+            const int32_t *m = numbers + outputs + at, *p = m + outputs;             \
+            int32_t place = at;                                                      \
+            MT_RVV_DOUBLE(scale);                                                    \
+            vl *= 2;                                                                 \
+        } else if (wide && vectors == 1)                                             \
+            MT_RVV_TILE(1, MT_RVV_SINGLE, "v8", scale, "m8", "m4", "m2");            \
+        else if (wide)                                                               \
+            MT_RVV_TILE(2, MT_RVV_TWO, "v8", scale, "m8", "m4", "m2");               \
+        else                                                                         \
+            MT_RVV_TILE(6, MT_RVV_SIX, "v4", scale, "m4", "m2", "m1");               \
+    } while (0)
+
+/* All outputs of a tile: of two vectors or one if `wide`, else of six. */
+MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_tile *tile, int32_t vectors, int wide, int32_t depth,
+                                   const uint32_t *packed, int32_t outputs, enum mt_rvv_scaling by,
+                                   const struct mt_rvv_range *how)
+{
+    const int32_t *const numbers = (const int32_t *)packed;
+    const int8_t *const weights = (const int8_t *)(packed + mt_rvv_words(by) * outputs);
+    int32_t vl, most;
+    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[most], zero, e16, m4, ta, ma\n\t" MT_RVV_END
+                     : [most] "=r"(most)
+                     :
+                     : MT_RVV_VECTORS "memory");
+    for (int32_t at = 0; at < outputs; at += vl) {
+        const int8_t *w = weights + at;
+        int32_t k = depth, found = 0;
+        if (by == MT_RVV_FIXED)
+            MT_RVV_TILE_BY(MT_RVV_BY_FIXED);
+        else if (by == MT_RVV_NEAR)
+            MT_RVV_TILE_BY(MT_RVV_BY_NEAR);
+        else if (by == MT_RVV_EVEN)
+            MT_RVV_TILE_BY(MT_RVV_BY_EVEN);
+        else if (by == MT_RVV_ONCE)
+            MT_RVV_TILE_BY(MT_RVV_BY_ONCE);
+        else
+            MT_RVV_TILE_BY(MT_RVV_BY_TWICE);
+        if (by == MT_RVV_NEAR && MT_SELDOM(found))
+            mt_rvv_again(tile, vectors, weights, depth, outputs, at, vl, numbers, how);
+    }
+}
+
+#else
+
+MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_tile *tile, int32_t vectors, int wide, int32_t depth,
+                                   const uint32_t *packed, int32_t outputs, enum mt_rvv_scaling by,
+                                   const struct mt_rvv_range *how)
+{
+    const int32_t *const numbers = (const int32_t *)packed;
+    const int8_t *const weights = (const int8_t *)(packed + mt_rvv_words(by) * outputs);
+    (void)wide;
+    for (int32_t i = 0; i < outputs; ++i)
+        for (int32_t p = 0; p < vectors; ++p)
+            tile->y[p][i] = mt_rvv_one(tile->x[p], weights, depth, outputs, i, numbers, by, how);
+}
+
+#endif
+
+/* `vectors` of `depth` bytes each from `x` on, by all outputs, which stand `step` bytes apart. */
+MT_RVV_INLINE void mt_rvv_product(const int8_t *x, int32_t vectors, int32_t depth, const uint32_t *packed, int8_t *output,
+                                  int32_t step, int32_t outputs, int wide, enum mt_rvv_scaling by,
+                                  const struct mt_rvv_range *how)
+{
+    const int32_t most = wide ? 2 : MT_RVV_MOST;
+    for (; vectors > 0; vectors -= most) {
+        struct mt_rvv_tile tile;
+        for (int32_t p = 0; p < most; ++p) { /* those that a tile lacks are the last one once more */
+            tile.x[p] = x;
+            tile.y[p] = output;
+            x += p + 1 < vectors ? depth : 0;
+            output += p + 1 < vectors ? step : 0;
+        }
+        mt_rvv_multiply(&tile, vectors < most ? vectors : most, wide, depth, packed, outputs, by, how);
+    }
+}
+
+/* The functions that operators share. */
+#define MT_RVV_PRODUCT_FUNCTIONS(kind, by)                                                                            \
+    MT_OPERATOR void mt_rvv_wide##kind(const int8_t *x, int32_t vectors, int32_t depth, const uint32_t *packed,       \
+                                       int8_t *output, int32_t step, int32_t outputs, const struct mt_rvv_range *how) \
+    {                                                                                                                 \
+        mt_rvv_product(x, vectors, depth, packed, output, step, outputs, 1, by, how);                                 \
+    }                                                                                                                 \
+    MT_OPERATOR void mt_rvv_tall##kind(const int8_t *x, int32_t vectors, int32_t depth, const uint32_t *packed,       \
+                                       int8_t *output, int32_t step, int32_t outputs, const struct mt_rvv_range *how) \
+    {                                                                                                                 \
+        mt_rvv_product(x, vectors, depth, packed, output, step, outputs, 0, by, how);                                 \
+    }
+MT_RVV_PRODUCT_FUNCTIONS(, MT_RVV_FIXED)
+MT_RVV_PRODUCT_FUNCTIONS(_near, MT_RVV_NEAR)
+MT_RVV_PRODUCT_FUNCTIONS(_even, MT_RVV_EVEN)
+MT_RVV_PRODUCT_FUNCTIONS(_once, MT_RVV_ONCE)
+MT_RVV_PRODUCT_FUNCTIONS(_twice, MT_RVV_TWICE)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

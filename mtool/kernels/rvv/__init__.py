@@ -1,0 +1,1 @@
+"""RISC-V vectors: how their sums become int8."""

@@ -1,0 +1,1 @@
+"""Dense layers for RISC-V vectors."""

@@ -1,0 +1,1 @@
+"""Loops for RISC-V vectors."""

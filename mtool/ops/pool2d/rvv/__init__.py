@@ -1,0 +1,1 @@
+"""Pools for RISC-V vectors."""

@@ -1,0 +1,105 @@
+"""What was made once is used again: never half of it, never damaged, never more than the limit."""
+
+import multiprocessing
+import os
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from mtool import cache
+from mtool.cache import Cache, File
+from mtool.errors import UsageError
+
+
+def key(number: int) -> str:
+    return sha256(b"%d" % number).hexdigest()
+
+
+def test_what_was_put_is_got_and_nothing_else(tmp_path: Path) -> None:
+    kept = Cache(tmp_path / "deep" / "cache")
+    content = {"a.c": File(b"int a;\n"), "no bytes": File(b""), "program": File(bytes(range(256)), runs=True)}
+    assert kept.get(key(1)) is None
+    kept.put(key(1), content)
+    assert kept.get(key(1)) == content and kept.get(key(2)) is None
+    kept.put(key(1), {"b.c": File(b"x")})
+    assert kept.get(key(1)) == {"b.c": File(b"x")}
+    assert kept.content().entries == 1
+
+
+def test_a_byte_that_is_lost_or_changed_is_seen(tmp_path: Path) -> None:
+    kept = Cache(tmp_path)
+    (whole,) = _entry(kept, {"a": File(b"abc"), "b": File(b"de")})
+    data = whole.read_bytes()
+    spoilt = [data[:end] for end in range(len(data))] + [data + b"x"]
+    spoilt += [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in range(len(data))]
+    for bad in spoilt:
+        whole.write_bytes(bad)
+        assert kept.get(key(0)) is None and not whole.exists()
+
+
+def _entry(kept: Cache, content: dict[str, File]) -> list[Path]:
+    kept.put(key(0), content)
+    return [path for path in kept.folder.rglob("*") if path.is_file()]
+
+
+def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
+    kept = Cache(tmp_path, limit=10_000)
+    for number in range(8):
+        kept.put(key(number), {"x": File(bytes(1000))})
+        os.utime(tmp_path / key(number)[:2] / key(number), ns=(number, number))
+    kept.get(key(0))
+    for number in range(8, 11):
+        kept.put(key(number), {"x": File(bytes(1000))})
+    assert kept.content().size <= 10_000
+    there = [number for number in range(11) if kept.get(key(number))]
+    assert 0 in there and {8, 9, 10} <= set(there) and not {1, 2} & set(there)
+    kept.put(key(12), {"x": File(bytes(5000))})  # which would push out much else
+    assert kept.get(key(12)) is None
+
+
+def _many(folder: Path, seed: int) -> None:
+    kept = Cache(folder, limit=60_000)
+    for step in range(150):
+        number = (step * seed) % 20
+        found = kept.get(key(number))
+        assert found is None or found["x"].data == b"%d" % number * 2000
+        kept.put(key(number), {"x": File(b"%d" % number * 2000)})
+
+
+def test_two_processes_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_many, args=(tmp_path, seed)) for seed in (3, 7)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert Cache(tmp_path).content().size <= 60_000
+
+
+def test_a_folder_that_takes_nothing_costs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    kept = Cache(tmp_path / "file")
+    kept.put(key(1), {"x": File(b"1")})
+    assert kept.get(key(1)) is None and kept.content().entries == 0
+
+
+def test_only_entries_are_removed(tmp_path: Path) -> None:
+    kept = Cache(tmp_path)
+    kept.put(key(1), {"x": File(b"1")})
+    (tmp_path / "ab").mkdir(exist_ok=True)
+    (tmp_path / "ab" / "mine").write_text("")
+    assert kept.clear().entries == 1 and kept.content().entries == 0
+    assert (tmp_path / "ab" / "mine").is_file()
+
+
+def test_where_it_is(tmp_path: Path) -> None:
+    home = {"HOME": str(Path.home())}
+    assert cache.of_user({**home, "MTOOL_CACHE": "off"}) is None
+    assert cache.of_user({**home, "XDG_CACHE_HOME": "/x"}) == Cache(Path("/x/mtool"))
+    assert cache.of_user(home) == Cache(Path.home() / ".cache" / "mtool")
+    assert cache.of_user({"MTOOL_CACHE": "/y", "MTOOL_CACHE_LIMIT": "2g"}) == Cache(Path("/y"), 2 << 30)
+    for wrong in ({"MTOOL_CACHE": "here"}, {"MTOOL_CACHE": "/y", "MTOOL_CACHE_LIMIT": "much"}):
+        with pytest.raises(UsageError, match="MTOOL_CACHE"):
+            cache.of_user(wrong)

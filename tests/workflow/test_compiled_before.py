@@ -1,0 +1,84 @@
+"""The same model, options and tools are compiled and built once, in whatever folder that is asked."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from mtool import cache, session, workflow
+from mtool.cli import app
+from mtool.workflow import Options
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MTOOL_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "m.onnx"
+    save(path, "Relu")
+    return path
+
+
+def save(path: Path, operator: str) -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"], name="one")], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def entries() -> int:
+    kept = cache.of_user()
+    assert kept is not None
+    return kept.content().entries
+
+
+def test_c_is_compiled_once(model: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = workflow.compile(model, board="host")
+    assert entries() == 1
+    with monkeypatch.context() as closed:
+        closed.setattr("mtool.compiler.compile_model", None)  # whoever calls it fails
+        again = workflow.compile(model, board="host")
+    assert (again.files, again.manifest) == (first.files, first.manifest)
+    other = workflow.compile(model, board="host", options=Options(io="external"))
+    assert other.files != first.files and entries() == 2
+    save(model, "Sigmoid")
+    assert workflow.compile(model, board="host").files != first.files and entries() == 3
+
+
+def test_what_was_warned_of_is_told_again(
+    model: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mtool import compiler
+
+    compile_model = compiler.compile_model
+
+    def warns(*given: object) -> compiler.Compiled:
+        compiler.log.warning("100 %% of %s", "x")
+        return compile_model(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compiler, "compile_model", warns)
+    for _ in range(2):
+        caplog.clear()
+        workflow.compile(model, board="host")
+        assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == ["100 % of x"]
+
+
+def test_firmware_is_built_once_in_a_folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "p"
+    built = workflow.build_model(workflow.compile(model, board="host"), folder).built
+    firmware = built.firmware["host_driven"].read_bytes()
+    shutil.rmtree(folder)
+    monkeypatch.setattr("mtool.build.host.commands", None)
+    again = workflow.build_model(workflow.compile(model, board="host"), folder).built
+    assert (again.restored, again.rebuilt) == (("host_driven",), ())
+    assert again.firmware["host_driven"].read_bytes() == firmware
+    with session.open(folder) as device:
+        assert device.run({"x": np.array([[-1, 0, 1, 2]], np.float32)})["y"].tolist() == [[0, 0, 1, 2]]
+    assert workflow.build_model(workflow.compile(model, board="host"), folder).built.restored == ()
+
+
+def test_the_command_tells_and_clears(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    workflow.compile(model, board="host")
+    assert app.invoke(["cache"]) == 0 and "kept: 1 entries" in capsys.readouterr().out
+    assert app.invoke(["cache", "--clear"]) == 0 and entries() == 0
