@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mtool import allocator, frontend, passes
 from mtool.boards import Board
+from mtool.codegen.functions import Stored
 from mtool.codegen.generation import Emitted, emit
 from mtool.codegen.growth import ModelConstants, constants_of
+from mtool.codegen.place import Place
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
@@ -75,6 +77,36 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     seconds, plan = time.monotonic() - start, emitted.plan
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A model whose plan is made, and whose C is not yet written: a model of several may lie elsewhere in the arena."""
+
+    path: Path
+    request: Request
+    plan: Plan
+    model_hash: str
+    constants: ModelConstants
+    claims: tuple[Claim, ...]
+
+    def emit(self, place: Place, stored: Stored) -> Emitted:
+        """Write the C of its operators, as the model of a place among those of a firmware (mtool.codegen.emit)."""
+        made = emit(
+            self.plan, self.path.name, self.model_hash, self.request.conventions, self.constants, place, stored
+        )  # fmt: skip
+        return replace(made, claims=self.claims)
+
+
+def planned(path: Path, board: Board, request: Request = DEFAULTS) -> Planned:
+    """Read a model and make its plan for a board.
+
+    Raises:
+        MtoolError: as `compile_model`.
+    """
+    notes = _Notes()
+    plan = _plan_for(_lowered(path, board, request, notes), board, request, model_hash := file_hash(path))
+    return Planned(path, request, plan, model_hash, notes.constants, notes.claims)
 
 
 @dataclass(slots=True)
