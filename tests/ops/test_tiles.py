@@ -10,7 +10,7 @@ from graphs import compiled, model
 from onnx import helper
 
 from mtool import ops
-from mtool.kernels.integer.tile import price_of_code
+from mtool.kernels.code_price import price_of_code
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.tile import Tile
 from mtool.plan.choice import Choice, chosen
