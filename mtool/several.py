@@ -43,7 +43,8 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
         sources: each model and how it is compiled.
         board: whose core and features choose the schedules.
         arenas: "shared": one arena, of the largest need; the models run one after another. "interleaved": one arena, in
-            which each may run between two operators of those after it. "own": one for each.
+            which each may run between two operators of those after it. "own": one for each; "caller": of each the
+            caller's.
 
     Raises:
         UsageError: two models have the same name, or one that begins with the other's, or other calling conventions;
@@ -69,7 +70,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     stored = Stored()
     emitted = []
     for number, model in enumerate(models):
-        shares = arenas != "own" and model.plan.arena_bytes > 0
+        shares = arenas in ("shared", "interleaved") and model.plan.arena_bytes > 0
         emitted.append(model.emit(Place.of(number, names, f"{firmware}_arena" if shares else ""), stored))
     files = dict(firmware_files(firmware, emitted, pauses).files)
     for one, model in zip(emitted, models, strict=True):

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from mtool.codegen import linkage
+from mtool.codegen.arena import ARENA_ALIGNMENT
 from mtool.codegen.generation import Emitted
-from mtool.codegen.source import ARENA_ALIGNMENT
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import comment
 from mtool.filetree import FileTree

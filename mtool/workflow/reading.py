@@ -94,7 +94,7 @@ def options(
         state_values=first_values(state),
         template=template,
         template_options=_pairs(option, "--option", "opt=-O3"),
-        conventions=conventions(_streamed(interface_api, stream), operators_api, executor),
+        conventions=conventions(_streamed(interface_api, stream), operators_api, executor, context=arena == "caller"),
         stream=stream,
         schedules=schedule_choices(schedule),
         weights=weights,

@@ -25,7 +25,7 @@ ArenasOfModels = Annotated[
     _option(
         "--arena",
         help="With several models: one arena, as one of them runs at a time; one in which each may run between two "
-        "operators of those named after it; or one for each.",
+        "operators of those named after it; or one for each. caller: memory that is passed with each call.",
     ),
 ]
 OptimizeFor = Annotated[
