@@ -70,8 +70,9 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     stored = Stored()
     emitted = []
     for number, model in enumerate(models):
+        section = model.request.arena_section
         shares = arenas in ("shared", "interleaved") and model.plan.arena_bytes > 0
-        emitted.append(model.emit(Place.of(number, names, f"{firmware}_arena" if shares else ""), stored))
+        emitted.append(model.emit(Place.of(number, names, f"{firmware}_arena" if shares else "", section), stored))
     files = dict(firmware_files(firmware, emitted, pauses).files)
     for one, model in zip(emitted, models, strict=True):
         for name, data in one.files(model.request.weights).files.items():

@@ -96,7 +96,7 @@ class Emitted:
         calls = calls_of(plan, functions, interface, arena, chosen)
         files = {
             f"{model}.h": header(plan, interface, arena, chosen, banner),
-            f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
+            f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner, self.place),
             f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(
                 banner, model, functions.read, functions.in_ram, flash_is_apart=plan.target.flash_is_apart

@@ -14,6 +14,7 @@ from mtool.codegen.function import Function
 from mtool.codegen.functions import Functions
 from mtool.codegen.head import head_function, head_of
 from mtool.codegen.lent import lent_memories
+from mtool.codegen.place import ALONE, Place
 from mtool.codegen.state_reset import reset_function
 from mtool.codegen.streamed import given
 from mtool.codegen.tidy import tidied
@@ -37,6 +38,7 @@ def source(
     arena: Arena,
     conventions: Conventions,
     banner: str,
+    place: Place = ALONE,
 ) -> str:
     """Return the C of the model; with the graph executor, all but the entry point."""
     model = plan.graph.name
@@ -44,6 +46,7 @@ def source(
     lines = [
         banner,
         _arena_map(plan),
+        *([] if arena.is_shared or arena.is_callers else place.section_lines()),
         f'#include "{model}.h"',
         "",
         *_includes(plan, own),

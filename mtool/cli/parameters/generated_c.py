@@ -36,6 +36,15 @@ OptimizeFor = Annotated[
         "there is room, or nothing.",
     ),
 ]
+ArenaSection = Annotated[
+    str,
+    _option(
+        "--arena-section",
+        metavar="NAME",
+        help="The section that the arena lies in, for a linker script of yours.",
+        show_default=False,
+    ),
+]
 Interface = Annotated[
     InterfaceApi,
     _option(
