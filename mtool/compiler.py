@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +15,15 @@ from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
+from mtool.ir.control import has_bodies
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.manifest import Claim, Manifest, Refusal
 from mtool.option_values import Order, Partial
+from mtool.passes.streamed_input import with_streamed_input
 from mtool.plan import Choice, Plan, make_plan
+from mtool.plan.flash import Offers, offers_of
+from mtool.plan.shared import Shared
 from mtool.request import DEFAULTS, Request
 from mtool.tuned.known import Known
 
@@ -83,6 +87,7 @@ def _lowered(path: Path, board: Board, request: Request, notes: _Notes) -> Graph
     """Read a model and bring it to kernels, loops and calls of backends, and note what is known of it besides."""
     allocator.return_large_blocks()
     open_sizes = frontend.run_time_sizes(path, request)
+    request.check_stream(open_sizes)
     if open_sizes:
         from mtool import run_time_sizes  # loaded for such a model alone
 
@@ -92,13 +97,19 @@ def _lowered(path: Path, board: Board, request: Request, notes: _Notes) -> Graph
         return graph
 
     def read() -> Graph:  # a graph that nothing but the passes holds
-        graph = frontend.load(path, request)
+        graph = _loaded(path, request)
         notes.constants = constants_of(graph)
         return _partitioned(graph, path, board, request, notes) if request.backends else graph
 
     graph = passes.run(read(), target_of(board))
     _drop_cycles(graph.constants)
     return graph
+
+
+def _loaded(path: Path, request: Request) -> Graph:
+    """Read a model; where an input is given by rows, its graph says so."""
+    graph = frontend.load(path, request)
+    return with_streamed_input(graph, request.stream) if request.is_streamed else graph
 
 
 def _partitioned(graph: Graph, path: Path, board: Board, request: Request, notes: _Notes) -> Graph:
@@ -187,11 +198,17 @@ def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> 
     target = target_of(board)
     schedules = _schedules(graph, target, request, model_hash)
     partial: Partial = "never" if graph.sizes else _partial(request, model_hash)
-    order = _order(request, model_hash)
-    plan = make_plan(graph, target, request.io, partial, schedules, order)
+    order, grown = _order(request, model_hash), _grown(offers_of(graph, target), board, request)
+    plan = make_plan(graph, target, request.io, partial, schedules, order, grown)
     if partial != "auto" or not is_short(board, plan.arena_bytes):
         return plan
-    return make_plan(graph, target, request.io, "always", schedules, order)
+    return make_plan(graph, target, request.io, "always", schedules, order, grown)
+
+
+def _grown(offers: Offers, board: Board, request: Request) -> frozenset[str]:
+    """Return the operators that may have constants larger than their weights on a board."""
+    memory = board.memory_for("weights")
+    return offers.taken(request.optimize, None if memory is None else memory.size)
 
 
 def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> Mapping[str, Choice]:
@@ -238,19 +255,39 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
         ModelError: as `compile_model`.
     """
     open_sizes = frontend.run_time_sizes(path, request)
-    graph = None if open_sizes or request.backends else frontend.load(path, request)
+    request.check_stream(open_sizes)
+    graph = None if open_sizes or request.backends else _loaded(path, request)
     model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
     asked: Partial = "never" if open_sizes else _partial(request, model_hash)
-    made: dict[tuple[Target, Partial, str], Emitted] = {}
+    made: dict[Hashable, Emitted] = {}
+    lowered_for: dict[Hashable, Graph] = {}
+    offers: dict[Hashable, Offers] = {}
+    shared = Shared()
+
+    def lower(board: Board, notes: _Notes) -> Graph:
+        if graph is None:
+            return _lowered(path, board, request, notes)
+        target = target_of(board)
+        found = lowered_for.get(passes.traits(target)) or passes.run(graph, target)
+        if not has_bodies(found):  # which costs decide about
+            lowered_for[passes.traits(target)] = found
+        return found
 
     def emitted(board: Board, partial: Partial) -> Emitted:
         target = target_of(board)
-        key = target, partial, board.name if request.backends else ""
+        alike = target.traits if request.known == Known() else target  # a measurement holds for its own core
+        of_target = alike, board.name if request.backends else ""
+        notes = _Notes(constants)
+        lowered = None
+        if of_target not in offers:
+            lowered = lower(board, notes)
+            offers[of_target] = offers_of(lowered, target)
+        grown = _grown(offers[of_target], board, request)
+        key = of_target, partial, grown
         if key not in made:
-            notes = _Notes(constants)
-            lowered = _lowered(path, board, request, notes) if graph is None else passes.run(graph, target)
-            schedules = _schedules(lowered, target, request, model_hash)
-            plan = make_plan(lowered, target, request.io, partial, schedules, _order(request, model_hash))
+            lowered = lowered or lower(board, notes)
+            schedules, order = _schedules(lowered, target, request, model_hash), _order(request, model_hash)
+            plan = make_plan(lowered, target, request.io, partial, schedules, order, grown, shared)
             written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
             made[key] = replace(written, claims=notes.claims)
         return made[key]

@@ -73,6 +73,19 @@ class SizeRange(Strict):
     most: int
 
 
+class RowStream(Strict):
+    """An input that is given by rows, as they arrive (`--interface-api feed`).
+
+    There are `rows` of them, of `row_bytes` each. They are those of the model's tensor transposed by `order`, if that
+    is not empty. `until` is the last operator that is computed as they arrive.
+    """
+
+    rows: int
+    row_bytes: int
+    order: tuple[int, ...] = ()
+    until: str
+
+
 class Tensor(Strict):
     """One input or output of the model, in the model's own order.
 
@@ -83,7 +96,8 @@ class Tensor(Strict):
     `count_axis` are there; what is behind them means nothing. Where the shape follows run-time sizes, `shape` is the
     largest, and `dims` has a formula of the sizes for each dimension (mtool.formulas): the elements lie side by side
     as in a tensor of that shape. An input that is such a size itself has its `range`: the name of the dimension in
-    the model, the least and the most that it may be; formulas call it by its `symbol`.
+    the model, the least and the most that it may be; formulas call it by its `symbol`. An input that is given by rows
+    has its `stream`, and no place.
     """
 
     name: OfModel
@@ -99,6 +113,7 @@ class Tensor(Strict):
     count_axis: int | None = None
     dims: tuple[FormulaText, ...] | None = None
     range: SizeRange | None = None
+    stream: RowStream | None = None
 
     @property
     def stored(self) -> str:

@@ -12,13 +12,16 @@ Partial = Literal["auto", "never", "always"]
 Order = Literal["auto", "written"]
 """The order of the operators: of the smallest arena that is found, or as the model has it."""
 
+Optimize = Literal["balanced", "speed", "size"]
+"""What flash is spent on: time where it is worth it, time wherever there is room, or nothing."""
+
 Rounding = Literal["onnx", "tflite"]
 """The rounding of integers: as ONNX says, or as TFLite's reference kernels do it."""
 
 Hybrid = Literal["auto", "int8", "float", "float32"]
 """How float activations meet int8 weights: in integers, in float as they are read, or stored as float32."""
 
-InterfaceApi = Literal["c", "packed", "step"]
+InterfaceApi = Literal["c", "packed", "step", "feed"]
 """The entry point of a model: a typed C function, a packed function, or one call an operator."""
 
 OperatorsApi = Literal["typed", "pointers", "values", "packed"]

@@ -1,13 +1,13 @@
 """A request to the compile half: all its options in one record."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from mtool.backends.spec import BackendSpec
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError
 from mtool.frontend.options import ModelOptions
-from mtool.option_values import Io, Order, Partial, Weights
+from mtool.option_values import Io, Optimize, Order, Partial, Weights
 from mtool.plan.choice import Choice
 from mtool.tuned.known import Known
 
@@ -21,7 +21,11 @@ class Request(ModelOptions):
     partial: whether operators may be computed a few rows at a time for a smaller arena (mtool.plan.partial): "never",
         "always", or "auto", which becomes "always" where the board's memory is too small else.
     order: "auto" computes the operators in the order of the smallest arena that is found, "written" in the model's own.
+    optimize: what the board's flash is spent on (mtool.plan.flash): larger constants for fewer instructions where the
+        part of the flash is smaller than that of the instructions ("balanced"), wherever there is room ("speed"), or
+        nowhere ("size").
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
+    stream: the input that is given by rows, where the conventions' interface is "feed"; "": the only one.
     schedules: a user's choices, by node (`pw_2`); the cost model chooses all others.
     backends: what else computes parts of the network, in order of preference.
     tolerance: by how many steps an integer that a backend computes may differ from mtool's own.
@@ -33,7 +37,9 @@ class Request(ModelOptions):
     io: Io = "arena"
     partial: Partial = "auto"
     order: Order = "auto"
+    optimize: Optimize = "balanced"
     conventions: Conventions = field(default_factory=Conventions)
+    stream: str = ""
     schedules: Mapping[str, Choice] = field(default_factory=dict)
     weights: Weights = "auto"
     known: Known = field(default_factory=Known)
@@ -45,6 +51,33 @@ class Request(ModelOptions):
     def backend_steps(self) -> int:
         """By how many steps an integer of the whole model's operators may differ because a backend computes it."""
         return self.tolerance if self.backends else 0
+
+    def __post_init__(self) -> None:
+        """Let an input that is given by rows choose the interface."""
+        if self.stream and self.conventions.interface == "c":
+            object.__setattr__(self, "conventions", replace(self.conventions, interface="feed"))
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether an input is given by rows, as they arrive."""
+        return self.conventions.interface == "feed"
+
+    def check_stream(self, open_sizes: Collection[str] = ()) -> None:
+        """Refuse what does not go with an input that is given by rows.
+
+        Raises:
+            UsageError: a backend, inputs in the caller's memory, or a size that is known at run time alone.
+        """
+        if not self.is_streamed:
+            return
+        reasons = {
+            "--backend, which computes its regions as a whole": bool(self.backends),
+            "--io external, where all inputs lie in the caller's memory": self.io == "external",
+            f"the run-time size {next(iter(open_sizes), '')}, which the rows would follow": bool(open_sizes),
+        }
+        for reason, is_there in reasons.items():
+            if is_there:
+                raise UsageError(f"an input by rows (--interface-api feed, --stream) does not go with {reason}")
 
     def allowed_partial(self) -> Partial:
         """Return `partial`, or "never" where operators are called by name, each as a whole.

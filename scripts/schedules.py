@@ -18,6 +18,7 @@ INSTRUCTIONS = {  # by what a schedule's name begins with
     "rvv": "RISC-V vectors",
     "f32": "Cortex-M with a float32 FPU",
     "int": "portable C, blocked for the core's registers",
+    "simd": "this computer, in vectors of floats",
 }
 HEAD = """# Schedules
 

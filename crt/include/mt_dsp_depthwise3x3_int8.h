@@ -28,25 +28,25 @@ MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
             : "r"(even), "r"(odd));
 }
 
-/* One row of taps, for two outputs side by side, or for one. */
-#define MT_DSP_TAPS2(r, from)                \
-    "ldrd %[p], %[q], " from "\n\t"          \
-    "smlad %[a], %[p], %[u" r "], %[a]\n\t"  \
-    "smlatb %[b], %[p], %[u" r "], %[b]\n\t" \
-    "smlabt %[a], %[q], %[v" r "], %[a]\n\t" \
+/* One row of taps, for two outputs side by side, or for one; what the sums begin with is `a0` and `b0`. */
+#define MT_DSP_TAPS2(r, from, a0, b0)       \
+    "ldrd %[p], %[q], " from "\n\t"         \
+    "smlad %[a], %[p], %[u" r "], " a0 "\n\t"  \
+    "smlatb %[b], %[p], %[u" r "], " b0 "\n\t" \
+    "smlabt %[a], %[q], %[v" r "], %[a]\n\t"   \
     "smlad %[b], %[q], %[v" r "], %[b]\n\t"
-#define MT_DSP_TAPS1(r, from, sum)                   \
+#define MT_DSP_TAPS1(r, from, sum, first)            \
     "ldrd %[p], %[q], " from "\n\t"                  \
-    "smlad " sum ", %[p], %[u" r "], " sum "\n\t"    \
+    "smlad " sum ", %[p], %[u" r "], " first "\n\t"  \
     "smlabt " sum ", %[q], %[v" r "], " sum "\n\t"
-#define MT_DSP_ROWS1(sum)                     \
-    MT_DSP_TAPS1("2", "[%[i], %[row2]]", sum) \
-    MT_DSP_TAPS1("1", "[%[i], %[row1]]", sum) \
-    MT_DSP_TAPS1("0", "[%[i]], #4", sum)
-#define MT_DSP_PAIR_STRIDE1                \
-    MT_DSP_TAPS2("2", "[%[i], %[row2]]")   \
-    MT_DSP_TAPS2("1", "[%[i], %[row1]]")   \
-    MT_DSP_TAPS2("0", "[%[i]], #4")
+#define MT_DSP_ROWS1(sum)                                   \
+    MT_DSP_TAPS1("2", "[%[i], %[row2]]", sum, "%[bias]")    \
+    MT_DSP_TAPS1("1", "[%[i], %[row1]]", sum, sum)          \
+    MT_DSP_TAPS1("0", "[%[i]], #4", sum, sum)
+#define MT_DSP_PAIR_STRIDE1                                  \
+    MT_DSP_TAPS2("2", "[%[i], %[row2]]", "%[bias]", "%[bias]") \
+    MT_DSP_TAPS2("1", "[%[i], %[row1]]", "%[a]", "%[b]")     \
+    MT_DSP_TAPS2("0", "[%[i]], #4", "%[a]", "%[b]")
 #define MT_DSP_PAIR_STRIDE2 MT_DSP_ROWS1("%[a]") MT_DSP_ROWS1("%[b]")
 #define MT_DSP_FLOAT2               \
     "vmov s0, s1, %[a], %[b]\n\t"   \
@@ -86,52 +86,64 @@ MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
     "cmp " x ", %[most]\n\t"            \
     "it gt\n\t"                         \
     "movgt " x ", %[most]\n\t"
-#define MT_DSP_SLIDE2(pair, scale, narrow)                                                                     \
-    __asm__ volatile("1:\n\t"                                                                                  \
-                     "vmov %[a], %[bias]\n\t"                                                                  \
-                     "vmov %[b], %[bias]\n\t" pair scale narrow("%[a]") narrow("%[b]")                         \
-                     "strb %[a], [%[o]]\n\t"                                                                   \
-                     "strb %[b], [%[o], %[step]]\n\t"                                                          \
-                     "add %[o], %[o], %[step2]\n\t"                                                            \
-                     "ldr %[p], %[e]\n\t"                                                                      \
-                     "cmp %[i], %[p]\n\t"                                                                      \
-                     "bne 1b"                                                                                  \
-                     : [a] "=&r"(a), [b] "=&r"(b), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output) \
-                     : MT_DSP_SLIDE_INPUTS, [e] "m"(end)                                                       \
+/* The pairs of a row, then its odd output. */
+#define MT_DSP_SLIDE_PAIRS(pair, scale, narrow)                 \
+    "2:\n\t" pair scale narrow("%[a]") narrow("%[b]")     \
+    "strb %[a], [%[o]]\n\t"                               \
+    "strb %[b], [%[o], %[step]]\n\t"                      \
+    "add %[o], %[o], %[step2]\n\t"                        \
+    "cmp %[i], %[e]\n\t"                                  \
+    "bne 2b\n\t"
+#define MT_DSP_SLIDE_ODD(scale, narrow)              \
+    MT_DSP_ROWS1("%[a]") scale narrow("%[a]")  \
+    "strb %[a], [%[o]]\n\t"
+/* All rows: every register is taken, what a row's end needs lies in memory. */
+#define MT_DSP_PLANE_OF(row)                                                                                        \
+    __asm__ volatile("1:\n\t" row                                                                                   \
+                     "ldr %[p], %[skip]\n\t"                                                                        \
+                     "add %[i], %[i], %[next]\n\t"                                                                  \
+                     "add %[e], %[e], %[down]\n\t"                                                                  \
+                     "add %[o], %[o], %[p]\n\t"                                                                     \
+                     "ldr %[p], %[last]\n\t"                                                                        \
+                     "cmp %[e], %[p]\n\t"                                                                           \
+                     "bne 1b"                                                                                       \
+                     : [a] "=&r"(a), [b] "=&r"(b), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output),     \
+                       [e] "+&r"(end)                                                                               \
+                     : [u0] "r"(taps->u0), [u1] "r"(taps->u1), [u2] "r"(taps->u2), [v0] "r"(taps->v0),              \
+                       [v1] "r"(taps->v1), [v2] "r"(taps->v2), [bias] "r"(bias), MT_DSP_SLIDE_SCALING,              \
+                       [row1] "i"(2 * pitch), [row2] "i"(4 * pitch), [step] "i"(step), [step2] "i"(2 * step),       \
+                       [zero] "i"(zero_point), [least] "i"(low), [most] "i"(high), [skip] "m"(skip),                \
+                       [last] "m"(last), [down] "i"(2 * pitch * stride),                                            \
+                       [next] "i"(2 * pitch * stride - 4 * (count / 2) * stride - 4 * (count % 2))                  \
                      : "s0", "s1", "cc", "memory")
-#define MT_DSP_SLIDE1(scale, narrow)                                                             \
-    __asm__ volatile("vmov %[a], %[bias]\n\t" MT_DSP_ROWS1("%[a]") scale narrow("%[a]")          \
-                     "strb %[a], [%[o]]"                                                         \
-                     : [a] "=&r"(a), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output) \
-                     : MT_DSP_SLIDE_INPUTS                                                       \
-                     : "s0", "s1", "cc", "memory")
-#define MT_DSP_SLIDE_INPUTS                                                                                       \
-    [u0] "r"(taps->u0), [u1] "r"(taps->u1), [u2] "r"(taps->u2), [v0] "r"(taps->v0), [v1] "r"(taps->v1),           \
-        [v2] "r"(taps->v2), [bias] "t"(bias_register), MT_DSP_SLIDE_SCALING, [row1] "i"(2 * pitch),               \
-        [row2] "i"(4 * pitch), [step] "i"(step), [step2] "i"(2 * step), [zero] "i"(zero_point), [least] "i"(low), \
-        [most] "i"(high)
-/* The whole row: pairs, and an odd output. */
-#define MT_DSP_SLIDE(two, one, narrow)                       \
-    do {                                                     \
-        if (count >= 2 && stride == 1)                       \
-            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE1, two, narrow); \
-        else if (count >= 2)                                 \
-            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE2, two, narrow); \
-        if (count % 2)                                       \
-            MT_DSP_SLIDE1(one, narrow);                      \
+#define MT_DSP_SLIDE(two, one, narrow)                                                             \
+    do {                                                                                           \
+        if (count == 1)                                                                            \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_ODD(one, narrow));                                              \
+        else if (stride == 1 && count % 2)                                                         \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE1, two, narrow) MT_DSP_SLIDE_ODD(one, narrow)); \
+        else if (stride == 1)                                                                      \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE1, two, narrow));                       \
+        else if (count % 2)                                                                        \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE2, two, narrow) MT_DSP_SLIDE_ODD(one, narrow)); \
+        else                                                                                       \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE2, two, narrow));                       \
     } while (0)
 #define MT_DSP_SLIDE_FIXED(scale, narrow) MT_DSP_SLIDE(MT_DSP_FIXED2(scale), MT_DSP_FIXED1(scale), narrow)
-
-/* One row of outputs of a 3x3 depthwise channel. `plane` has int16, `pitch` of them a row (even); outputs stand `step`
- * bytes apart. All from `pitch` on are constants. A register of the FPU holds the bias, as all others are taken. */
-MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, int32_t bias,
-                                float scale, int32_t pitch, int32_t stride, int32_t count, int32_t step,
-                                int32_t zero_point, int32_t low, int32_t high)
-{
-    const int16_t *i = plane, *const end = plane + count / 2 * 2 * stride;
+/* Where it reads and writes: the rows' ends, and what a row's outputs leave to the next one's. */
+#define MT_DSP_SLIDE_PLACES                                                                         \
+    const int16_t *i = plane, *end = plane + count / 2 * 2 * stride;                                \
+    const int16_t *const last = end + rows * pitch * stride;                                        \
+    const int32_t skip = row_step - count / 2 * 2 * step;                                           \
     int32_t a, b, p, q;
-    float bias_register;
-    memcpy(&bias_register, &bias, 4);
+
+/* A 3x3 depthwise channel. `plane` has int16, `pitch` of them a row (even); outputs stand `step` bytes apart, their rows
+ * `row_step`. All from `pitch` on but `row_step` are constants. Registers of the FPU hold the scaling. */
+MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, int32_t bias,
+                                float scale, int32_t pitch, int32_t stride, int32_t rows, int32_t count,
+                                int32_t row_step, int32_t step, int32_t zero_point, int32_t low, int32_t high)
+{
+    MT_DSP_SLIDE_PLACES
 #define MT_DSP_SLIDE_SCALING [scale] "t"(scale)
     if (zero_point == -128 && low == -128 && high == 127)
         MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_PLAIN);
@@ -145,13 +157,13 @@ MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const stru
 /* The same by a multiplier, which the registers of the FPU hold. */
 MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
                                    const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
-                                   int32_t count, int32_t step, int32_t zero_point, int32_t low, int32_t high)
+                                   int32_t rows, int32_t count, int32_t row_step, int32_t step, int32_t zero_point,
+                                   int32_t low, int32_t high)
 {
-    const int16_t *i = plane, *const end = plane + count / 2 * 2 * stride;
     const int plain = zero_point == -128 && low == -128 && high == 127, full = low == -128 && high == 127;
-    int32_t a, b, p, q;
-    float bias_register, multiplier, places;
-    memcpy(&bias_register, &fixed->bias, 4);
+    const int32_t bias = fixed->bias;
+    float multiplier, places;
+    MT_DSP_SLIDE_PLACES
     memcpy(&multiplier, &fixed->multiplier, 4);
     memcpy(&places, &fixed->places, 4);
 #define MT_DSP_SLIDE_SCALING [multiplier] "t"(multiplier), [places] "t"(places)
@@ -173,14 +185,12 @@ MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const s
 /* The same by a multiplier and an offset, which a register of the FPU holds: MT_EXACT of mt_math.h. */
 MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
                                       const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch,
-                                      int32_t stride, int32_t count, int32_t step, int32_t low, int32_t high)
+                                      int32_t stride, int32_t rows, int32_t count, int32_t row_step, int32_t step,
+                                      int32_t low, int32_t high)
 {
-    const int16_t *i = plane, *const end = plane + count / 2 * 2 * stride;
-    const int32_t zero_point = 0;
-    int32_t a, b, p, q;
-    float bias_register;
+    const int32_t zero_point = 0, bias = fixed->bias;
     double words;
-    memcpy(&bias_register, &fixed->bias, 4);
+    MT_DSP_SLIDE_PLACES
     memcpy(&words, &fixed->multiplier, 8);
 #define MT_DSP_SLIDE_SCALING [words] "w"(words), [places] "i"(shift)
     if (low == -128 && high == 127)
@@ -196,53 +206,52 @@ struct mt_dsp_taps {
     int16_t w[3][3];
 };
 
+/* Each sum of a channel, as `sum`, to `output[x * step]`. */
+#define MT_DSP_EACH_SUM(bias, result)                                                                            \
+    for (int32_t y = 0; y < rows; ++y, plane += pitch * stride, output += row_step)                              \
+        for (int32_t x = 0; x < count; ++x) {                                                                    \
+            int32_t sum = bias;                                                                                  \
+            for (int32_t ky = 0; ky < 3; ++ky)                                                                   \
+                for (int32_t kx = 0; kx < 3; ++kx)                                                               \
+                    sum += plane[ky * pitch + x * stride + kx] * taps->w[ky][kx];                                \
+            output[x * step] = (int8_t)(result);                                                                 \
+        }
+
 MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, int32_t bias,
-                                float scale, int32_t pitch, int32_t stride, int32_t count, int32_t step,
-                                int32_t zero_point, int32_t low, int32_t high)
+                                float scale, int32_t pitch, int32_t stride, int32_t rows, int32_t count,
+                                int32_t row_step, int32_t step, int32_t zero_point, int32_t low, int32_t high)
 {
-    for (int32_t x = 0; x < count; ++x, plane += stride, output += step) {
-        int32_t sum = bias;
-        for (int32_t ky = 0; ky < 3; ++ky)
-            for (int32_t kx = 0; kx < 3; ++kx)
-                sum += plane[ky * pitch + kx] * taps->w[ky][kx];
-        *output = (int8_t)mt_requantise_wide(sum, scale, zero_point, low, high);
-    }
+    MT_DSP_EACH_SUM(bias, mt_requantise_wide(sum, scale, zero_point, low, high))
 }
 
 MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
                                    const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
-                                   int32_t count, int32_t step, int32_t zero_point, int32_t low, int32_t high)
+                                   int32_t rows, int32_t count, int32_t row_step, int32_t step, int32_t zero_point,
+                                   int32_t low, int32_t high)
 {
-    for (int32_t x = 0; x < count; ++x, plane += stride, output += step) {
-        int32_t sum = fixed->bias;
-        for (int32_t ky = 0; ky < 3; ++ky)
-            for (int32_t kx = 0; kx < 3; ++kx)
-                sum += plane[ky * pitch + kx] * taps->w[ky][kx];
-        *output = (int8_t)mt_clamp(mt_scaled(by, sum, fixed->multiplier, fixed->places) + zero_point, low, high);
-    }
+    MT_DSP_EACH_SUM(fixed->bias,
+                    mt_clamp(mt_scaled(by, sum, fixed->multiplier, fixed->places) + zero_point, low, high))
 }
 
 MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
                                       const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch,
-                                      int32_t stride, int32_t count, int32_t step, int32_t low, int32_t high)
+                                      int32_t stride, int32_t rows, int32_t count, int32_t row_step, int32_t step,
+                                      int32_t low, int32_t high)
 {
-    for (int32_t x = 0; x < count; ++x, plane += stride, output += step) {
-        int32_t sum = fixed->bias;
-        for (int32_t ky = 0; ky < 3; ++ky)
-            for (int32_t kx = 0; kx < 3; ++kx)
-                sum += plane[ky * pitch + kx] * taps->w[ky][kx];
-        *output = (int8_t)mt_clamp(mt_requantise_exact(sum, fixed->multiplier, fixed->places, shift), low, high);
-    }
+    MT_DSP_EACH_SUM(fixed->bias,
+                    mt_clamp(mt_requantise_exact(sum, fixed->multiplier, fixed->places, shift), low, high))
 }
 
 #endif
 
-#define MT_DSP_SLIDE_BY(name, by)                                                                           \
-    MT_DSP_INLINE void name(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,           \
-                            const struct mt_dsp_fixed *fixed, int32_t pitch, int32_t stride, int32_t count, \
-                            int32_t step, int32_t zero_point, int32_t low, int32_t high)                    \
-    {                                                                                                       \
-        mt_dsp_slide_by(plane, output, taps, fixed, by, pitch, stride, count, step, zero_point, low, high); \
+#define MT_DSP_SLIDE_BY(name, by)                                                                                       \
+    MT_DSP_INLINE void name(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,                       \
+                            const struct mt_dsp_fixed *fixed, int32_t pitch, int32_t stride, int32_t rows,              \
+                            int32_t count, int32_t row_step, int32_t step, int32_t zero_point, int32_t low,             \
+                            int32_t high)                                                                               \
+    {                                                                                                                   \
+        mt_dsp_slide_by(plane, output, taps, fixed, by, pitch, stride, rows, count, row_step, step, zero_point, low,    \
+                        high);                                                                                          \
     }
 MT_DSP_SLIDE_BY(mt_dsp_slide_twice, MT_TWICE)
 MT_DSP_SLIDE_BY(mt_dsp_slide_once, MT_ONCE)

@@ -13,6 +13,16 @@ struct mt_tensor {
     uint32_t bytes;
 };
 
+/* An input that the model takes by rows, so that it is never whole in memory. */
+struct mt_stream {
+    uint8_t input;              /* which of the inputs */
+    uint16_t rows;              /* of it, at least 2 */
+    void *row;                  /* memory for one, which `inputs` has in its place */
+    uint32_t row_bytes;
+    int32_t (*begin)(void);     /* begins an inference, and forgets one that is under way; 0 on success */
+    int32_t (*feed)(void);      /* computes what the row in memory makes possible: the next one, in their order */
+};
+
 struct mt_model {
     const char *name;
     const char *model_hash;             /* SHA-256 of the ONNX file, 64 hex digits */
@@ -24,11 +34,13 @@ struct mt_model {
     uint8_t *arena;                     /* NULL: the model has none */
     uint32_t arena_bytes;
     int32_t (*run)(void);               /* one inference: reads the inputs, writes the outputs; 0 on success.
-                                         * It may overwrite the inputs. */
+                                         * It may overwrite the inputs. With a stream, the rest of one, behind the last
+                                         * row; MT_BAD_ORDER: rows are missing. */
     int32_t (*step)(uint16_t number);   /* the same in steps: runs one operator, from 0 in order */
     const struct mt_functions *functions;   /* what a host can call by name; NULL: nothing */
     const struct mt_device_failure *failure;    /* what failed where `run` or `step` returns MT_DEVICE; NULL: they
                                                  * do not */
+    const struct mt_stream *stream;     /* NULL: all inputs are whole */
 };
 
 extern const struct mt_model mt_model;

@@ -22,7 +22,7 @@
     X(MT_LOOKUP,   0x0C, "find a function by its name")                                \
     X(MT_INVOKE,   0x0D, "call a function")                                            \
     X(MT_RESEND,   0xF0, "a frame was lost, or belongs to no session")                 \
-    X(MT_RUNNING,  0xF1, "an MT_CALL, MT_TIME or MT_INVOKE has begun")                 \
+    X(MT_RUNNING,  0xF1, "an MT_CALL, MT_TIME, MT_INVOKE or MT_WRITE of MT_ROWS has begun") \
     X(MT_LOG,      0xF2, "text for a person")                                          \
     X(MT_FAULT,    0xF3, "the processor stopped at a fault; nothing more will come")
 /* clang-format on */
@@ -56,6 +56,7 @@ enum {
 #define MT_INPUTS 0u
 #define MT_OUTPUTS 1u
 #define MT_ARENA_BYTES 2u
+#define MT_ROWS 3u /* of an input that the model takes by rows, in their order; MT_INPUTS has the memory for one */
 
 /* How a CALL runs the model: operator by operator, so that a fault can be told with its operator, or through the
  * model's entry point. */

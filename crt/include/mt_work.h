@@ -2,6 +2,7 @@
 #ifndef MT_WORK_H
 #define MT_WORK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "mt_functions.h"
@@ -16,6 +17,10 @@ struct mt_work {
                              * 0 where `stack_low` is NULL */
     int32_t result;         /* what the model returned; of MT_DEVICE, the device's own status */
     uint16_t where;         /* the operator that failed, or MT_NO_OPERATOR */
+    uint32_t fed_bytes;     /* of the streamed input, for the inference that is under way */
+    uint64_t fed_ns;        /* what computing with them took so far */
+    int32_t fed_status;     /* of the timer that tells so */
+    uint32_t fed_stack;     /* as stack_bytes */
 };
 
 /* `stack_low` is the stack's lowest address, or NULL. All return MT_MODEL if the model failed, with its result. */
@@ -31,6 +36,15 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
  * MT_TIMER_OVERFLOW and other statuses of the timer. */
 int32_t mt_work_time(const struct mt_model *model, uint16_t number, uint32_t count, uint8_t *stack_low,
                      struct mt_work *work);
+
+/* Give the model bytes of its streamed input, from the byte `offset` of it on: 0 begins an inference, else it is where
+ * the last bytes ended. Each row is computed with once all of it has come. With the first mt_work_run or mt_work_time
+ * after them the inference ends, and the time and the stack are those of all of it; if mt_work_time is to run the model
+ * more than once, the others are given the last row again and again.
+ * MT_BAD_INDEX: the model has no such stream. MT_BAD_ORDER: the bytes before them are missing. MT_BAD_RANGE: there are
+ * more than are left. */
+int32_t mt_work_feed(const struct mt_model *model, uint8_t index, uint32_t offset, const uint8_t *bytes, size_t count,
+                     uint8_t *stack_low, struct mt_work *work);
 
 /* Call one of the model's functions, of which it has some, as mt_functions_invoke does. */
 int32_t mt_work_invoke(const struct mt_model *model, const uint8_t *request, size_t count, uint8_t *stack_low,

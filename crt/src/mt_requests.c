@@ -37,6 +37,17 @@ static int32_t find_bytes(const struct mt_requests *state, const struct mt_frame
     return mt_model_find(state->config->model, payload[0], payload[1], mt_get_u32(payload + 2), length, bytes);
 }
 
+/* Give the model rows of its streamed input. That may take a while, so the host is told that they have come. */
+static int32_t feed(struct mt_requests *state, const struct mt_frame *request, size_t length)
+{
+    const int32_t status = mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
+    if (status != MT_OK) {
+        return status;
+    }
+    return mt_work_feed(state->config->model, request->payload[1], mt_get_u32(request->payload + 2),
+                        request->payload + 6, length, state->config->stack_low, &state->last);
+}
+
 static int32_t on_write(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
 {
     uint8_t *bytes = NULL;
@@ -45,6 +56,9 @@ static int32_t on_write(struct mt_requests *state, const struct mt_frame *reques
         return MT_BAD_MESSAGE;
     }
     const size_t length = request->count - 6u;
+    if (request->payload[0] == MT_ROWS) {
+        return feed(state, request, length);
+    }
     const int32_t status = find_bytes(state, request, (uint32_t)length, &bytes);
     if (status == MT_OK && length > 0) {
         memcpy(bytes, request->payload + 6, length);

@@ -1,6 +1,8 @@
 /* A file of its own, so that no compiler merges these frames with the server's: the stack is measured from here. */
 #include "mt_work.h"
 
+#include <string.h>
+
 #include "mt_bytes.h"
 #include "mt_device.h"
 #include "mt_port.h"
@@ -27,12 +29,17 @@ static void note_device(const struct mt_model *model, struct mt_work *work)
     }
 }
 
+static uint32_t larger(uint32_t one, uint32_t other)
+{
+    return one > other ? one : other;
+}
+
 int32_t mt_work_run(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work)
 {
     const volatile uint8_t top = 0;
     begin(work, stack_low);
     work->result = model->run();
-    work->stack_bytes = mt_stack_used(stack_low, &top);
+    work->stack_bytes = larger(mt_stack_used(stack_low, &top), model->stream != NULL ? work->fed_stack : 0);
     note_device(model, work);
     return work->result == 0 ? MT_OK : MT_MODEL;
 }
@@ -41,6 +48,9 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
 {
     const volatile uint8_t top = 0;
     int32_t status = MT_OK;
+    if (model->stream != NULL) { /* its first operators have run, as rows came */
+        return mt_work_run(model, stack_low, work);
+    }
     begin(work, stack_low);
     for (uint16_t i = 0; i < model->operator_count && status == MT_OK; ++i) {
         running = i;
@@ -56,6 +66,16 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
     return status;
 }
 
+/* One more inference: on the row that is there in place of all. */
+static int32_t run_again(const struct mt_model *model)
+{
+    int32_t result = model->stream != NULL ? model->stream->begin() : 0;
+    for (uint16_t i = 0; model->stream != NULL && i < model->stream->rows && result == 0; ++i) {
+        result = model->stream->feed();
+    }
+    return result == 0 ? model->run() : result;
+}
+
 static int32_t run_timed(const struct mt_model *model, uint16_t number, uint32_t count, struct mt_work *work)
 {
     int32_t status = mt_port_timer_start();
@@ -63,9 +83,13 @@ static int32_t run_timed(const struct mt_model *model, uint16_t number, uint32_t
         return status;
     }
     for (uint32_t i = 0; i < count && work->result == 0; ++i) {
-        work->result = number == MT_NO_OPERATOR ? model->run() : model->step(number);
+        work->result = number != MT_NO_OPERATOR ? model->step(number) : i == 0 ? model->run() : run_again(model);
     }
     status = mt_port_timer_stop(&work->elapsed_ns);
+    if (model->stream != NULL && number == MT_NO_OPERATOR && status == MT_OK) {
+        work->elapsed_ns += work->fed_ns;
+        status = work->fed_status;
+    }
     return work->result == 0 ? status : MT_MODEL;
 }
 
@@ -78,12 +102,67 @@ int32_t mt_work_time(const struct mt_model *model, uint16_t number, uint32_t cou
     const int32_t status = run_timed(model, number, count, work);
     running = MT_NO_OPERATOR;
     work->stack_bytes = mt_stack_used(stack_low, &top);
+    if (model->stream != NULL && number == MT_NO_OPERATOR) {
+        work->stack_bytes = larger(work->stack_bytes, work->fed_stack);
+    }
     if (status != MT_OK) {
         work->elapsed_ns = 0;
         work->where = number;
         note_device(model, work);
     }
     return status;
+}
+
+static int32_t feed_timed(const struct mt_model *model, struct mt_work *work)
+{
+    uint64_t elapsed_ns = 0;
+    int32_t status = mt_port_timer_start();
+    const int32_t result = model->stream->feed();
+    if (status == MT_OK) {
+        status = mt_port_timer_stop(&elapsed_ns);
+    }
+    work->fed_ns += elapsed_ns;
+    work->fed_status = work->fed_status == MT_OK ? status : work->fed_status;
+    return result;
+}
+
+int32_t mt_work_feed(const struct mt_model *model, uint8_t index, uint32_t offset, const uint8_t *bytes, size_t count,
+                     uint8_t *stack_low, struct mt_work *work)
+{
+    const volatile uint8_t top = 0;
+    const struct mt_stream *const stream = model->stream;
+    if (stream == NULL || index != stream->input) {
+        return MT_BAD_INDEX;
+    }
+    if (offset != 0 && offset != work->fed_bytes) {
+        return MT_BAD_ORDER;
+    }
+    if (count > stream->row_bytes * stream->rows - offset) {
+        return MT_BAD_RANGE;
+    }
+    work->result = 0;
+    work->where = MT_NO_OPERATOR;
+    if (offset == 0) {
+        work->fed_bytes = 0;
+        work->fed_ns = 0;
+        work->fed_status = MT_OK;
+        work->fed_stack = 0;
+        mt_stack_paint(stack_low);
+        work->result = stream->begin();
+    }
+    while (count > 0 && work->result == 0) {
+        const uint32_t at = work->fed_bytes % stream->row_bytes, missing = stream->row_bytes - at;
+        const size_t some = count < missing ? count : (size_t)missing;
+        memcpy((uint8_t *)stream->row + (size_t)at, bytes, some);
+        bytes += some;
+        count -= some;
+        work->fed_bytes += (uint32_t)some;
+        if (some == missing) {
+            work->result = feed_timed(model, work);
+        }
+    }
+    work->fed_stack = larger(work->fed_stack, mt_stack_used(stack_low, &top));
+    return work->result == 0 ? MT_OK : MT_MODEL;
 }
 
 int32_t mt_work_invoke(const struct mt_model *model, const uint8_t *request, size_t count, uint8_t *stack_low,

@@ -45,6 +45,7 @@ def compile(
     told = About.of(about or ())
     if also and emit != "mlf":
         raise UsageError(f"--also is for --emit mlf, and {emit} holds one model")
+    options = dataclasses.replace(options, portable=True)  # who takes the C away compiles it for another core
     if emit in NO_BINARIES:
         options = dataclasses.replace(options, weights="text")
     compiled = workflow.compile(

@@ -39,13 +39,13 @@ class _Call:
     sizes: tuple[int, ...]
 
 
-def call_loops(plan: Plan, calls: Sequence[Call]) -> tuple[CallLoop, ...]:
-    """Return all steps as loops, in order; without row-wise execution each step is by itself."""
+def call_loops(plan: Plan, calls: Sequence[Call], first: int = 0) -> tuple[CallLoop, ...]:
+    """Return the steps from `first` on as loops, in order; without row-wise execution each step is by itself."""
     if not plan.graph.line_buffers:
-        return tuple(CallLoop(number) for number in range(len(plan.steps)))
+        return tuple(CallLoop(number) for number in range(first, len(plan.steps)))
     described = [_call(plan, call, number) for number, call in enumerate(calls)]
     found: list[CallLoop] = []
-    number = 0
+    number = first
     while number < len(described):
         found.append(_longest(described, number))
         number = found[-1].end

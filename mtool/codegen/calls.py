@@ -10,6 +10,7 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of, is_failing, told_failure
 from mtool.codegen.function import Call, arguments_of, further
 from mtool.codegen.functions import Functions
+from mtool.codegen.head import head_steps
 from mtool.codegen.tensor_types import type_name
 from mtool.escaping import comment
 from mtool.ir import Node
@@ -61,12 +62,12 @@ class Calls:
 
 
 def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Arena, conventions: Conventions) -> Calls:
-    """Return the calls of all steps."""
+    """Return the calls of all steps, but for those that are made as rows of an input arrive (mtool.codegen.head)."""
     pointers = _Pointers(plan, interface, arena)
     operators = []
     memories: set[str] = set()
     typed = conventions.operators == "typed"
-    for loop in call_loops(plan, functions.calls):
+    for loop in call_loops(plan, functions.calls, head_steps(plan)):
         steps: list[tuple[str, ...]] = []
         for number in range(loop.first, loop.first + loop.length):
             moves = loop.moves[number - loop.first] if loop.times > 1 else ()

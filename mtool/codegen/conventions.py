@@ -14,7 +14,8 @@ class Conventions:
     """The calling conventions of a model, and of its operators.
 
     Attributes:
-        interface: the entry point: a typed C function, a packed function, or one call an operator.
+        interface: the entry point: a typed C function, a packed function, one call an operator, or one call for some
+            rows of an input.
         operators: how the entry point calls the operators: typed C functions; or wrappers of them that take an array
             of pointers, values with pointers to the data, or values with pointers to DLTensors.
         executor: "aot" calls them from C, "graph" lets the graph executor on the device do it, "graph-host" leaves the
@@ -60,5 +61,10 @@ def conventions(
         raise UsageError(
             "--interface-api step runs the operators from C, --executor graph from the graph's JSON",
             hint="choose one of them",
+        )
+    if interface == "feed" and (executor != "aot" or operators not in (None, "typed")):
+        raise UsageError(
+            "--interface-api feed computes operators by rows, packed functions and graph executors each as a whole",
+            hint="leave --operators-api and --executor out",
         )
     return Conventions(interface, operators or ("typed" if executor == "aot" else "packed"), executor)

@@ -18,6 +18,7 @@ from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
 from mtool.codegen.growth import ModelConstants, grown_constants
+from mtool.codegen.head import head_of
 from mtool.codegen.header import header
 from mtool.codegen.lent import lent_bytes
 from mtool.codegen.operators import operators_header
@@ -29,9 +30,9 @@ from mtool.codegen.state_reset import check_conventions, initial_constants, stat
 from mtool.escaping import comment, encodable, short_name
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
-from mtool.ir import Graph, Node, RunTimeSize
+from mtool.ir import Graph, Node, RunTimeSize, Stream
 from mtool.kernels.schedule import schedule_text
-from mtool.manifest import Claim, InnerRegion, Manifest, Operand, Operator, SizeRange, Source, Tensor
+from mtool.manifest import Claim, InnerRegion, Manifest, Operand, Operator, RowStream, SizeRange, Source, Tensor
 from mtool.ops.external.node import External
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
@@ -73,6 +74,11 @@ class Emitted:
         )
         grown = grown_constants(self.plan, self.functions, self.read.operators)
         return manifest.model_copy(update={"grown": grown, "claims": self.claims})
+
+    @functools.cached_property
+    def cost(self) -> float:
+        """The instructions that the plan's schedules estimate."""
+        return self.plan.cost
 
     @functools.cached_property
     def code(self) -> FileTree:
@@ -153,7 +159,10 @@ def emit(
     graph = plan.graph
     initial = initial_constants(plan)
     layouts = {**functions.layouts, **dict.fromkeys(initial, "the initial value of a state, row-major")}
-    functions = replace(functions, constants={**functions.constants, **initial}, layouts=layouts)
+    head = head_of(plan, functions)
+    table = {} if head is None else {f"{graph.name}_head": head.table}
+    layouts |= dict.fromkeys(table, "the calls that rows of the input make possible: which one, offsets in the arena")
+    functions = replace(functions, constants={**functions.constants, **initial, **table}, layouts=layouts)
     labels = [*graph.caller_inputs, *graph.output_names[: len(graph.caller_outputs)]]
     names = tensor_names([*labels, *(state.input for state in graph.states)])
     tensors = [
@@ -187,11 +196,12 @@ def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
     graph = plan.graph
     kind, quant = graph.types[value], graph.quant.get(value) or graph.quant.get(name)
     count, count_axis = graph.counts.get(name, (None, None)) if value not in graph.inputs else (None, None)
+    stream = graph.stream if graph.stream is not None and graph.stream.value == value else None
     return Tensor(
         name=name,
         c_name=c_name,
         dtype=kind.dtype.label,
-        shape=kind.shape,
+        shape=kind.shape if stream is None else stream.of_model(kind.shape),
         bytes=kind.bytes,
         arena_offset=plan.offsets.get(value),
         scale=quant.scale if quant else None,
@@ -201,7 +211,12 @@ def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
         count_axis=count_axis,
         dims=dims_of(graph, value),
         range=next((_range(size) for size in graph.sizes if size.value == value), None),
+        stream=None if stream is None else _stream(stream, kind.bytes),
     )
+
+
+def _stream(stream: Stream, size: int) -> RowStream:
+    return RowStream(rows=stream.rows, row_bytes=size // stream.rows, order=stream.order, until=stream.until)
 
 
 def _range(size: RunTimeSize) -> SizeRange:
@@ -255,7 +270,7 @@ def _manifest(
         constant_bytes=weights.total_bytes(functions.constants),
         constants=tuple(functions.constants),
         symbols={
-            "run": f"{graph.name}_run",
+            "run": f"{graph.name}_{'run' if graph.stream is None else 'finish'}",
             "arena": f"{graph.name}_arena",
             **({"reset": f"{graph.name}_reset"} if graph.states else {}),
         },

@@ -76,7 +76,10 @@ def _constants_behind(node: Node, graph: Graph, makers: Mapping[str, Node]) -> d
 
 
 def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileConstants]) -> tuple[GrownConstant, ...]:
-    """Return which sums of products' constants grew by more than a tenth, those that grew by the most bytes first."""
+    """Return which sums of products' constants grew by more than a tenth, those that grew by the most bytes first.
+
+    What is packed for a computer's vectors is left out: its memory is not scarce.
+    """
     grown, seen = [], set[str]()
     for step, call in zip(plan.steps, functions.calls, strict=True):
         own = {name: functions.constants[symbol] for name, symbol in call.constants.items()}
@@ -84,7 +87,7 @@ def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileCo
         symbol = call.constants.get("weights", "") if isinstance(step.node.attrs, WeightedSum) else ""
         if not symbol and any(one.dtype is DType.FLOAT16 for one in origins):
             symbol = next((call.constants[name] for name, data in own.items() if data.dtype == np.float32), "")
-        if not origins or not symbol or symbol in seen:
+        if not origins or not symbol or symbol in seen or step.schedule.name.startswith("simd_"):
             continue
         seen.add(symbol)  # of operators by rows, and equal ones, once
         bytes_in_file, bytes_in_flash = (sum(one.bytes for one in origins), sum(data.nbytes for data in own.values()))
@@ -113,4 +116,6 @@ def _reason(step: Step, graph: Graph, stored: Array, in_file: DType) -> str:
         return f"{in_file.label} weights are float32, since the activations are"
     if stored.dtype.itemsize == kind.size > in_file.size:
         return f"{in_file.label} weights less their zero point are {kind.label} in {name}"
+    if step.schedule.grown_bytes(step.node, graph):
+        return f"transformed for {name}, which takes fewer instructions; --optimize size leaves them as they are"
     return f"packed for {name}: filled up, with biases and scales"

@@ -1,10 +1,11 @@
 """`<model>.h`: the interface of a model."""
 
-from mtool.codegen import linkage
+from mtool.codegen import linkage, streamed
 from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of, public_declarations
 from mtool.codegen.state_reset import declared
+from mtool.codegen.streamed import given
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import comment
 from mtool.ir import DType
@@ -32,7 +33,7 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
     lines += [f"extern uint8_t {model}_arena[];"] * bool(plan.arena_bytes) + [""]
     for tensor in (*interface.inputs, *interface.outputs):
         lines += [*_macros(upper, tensor), ""]
-    lines += _struct(plan, "inputs", interface.inputs)
+    lines += _struct(plan, "inputs", given(plan, interface))
     lines += _struct(plan, "outputs", interface.outputs)
     if plan.io == "arena":
         lines += [
@@ -60,6 +61,8 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
     ok = "0, or MT_BAD_SIZE" if plan.graph.sizes else "0"
     can_fail = devices_of(plan).can_fail
     device = f", or MT_DEVICE: {model}_failure says what failed" * can_fail
+    if plan.graph.stream is not None:
+        return streamed.declared(plan, interface)
     if conventions.interface == "step":
         return [
             f"#define {model.upper()}_STEPS {len(plan.steps)}",

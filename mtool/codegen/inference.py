@@ -3,6 +3,7 @@
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
+from mtool.codegen.head import head_steps, rows_declared
 from mtool.codegen.state_reset import start_call
 from mtool.plan import Plan
 
@@ -16,7 +17,8 @@ _UNDEFINED = ["", "#undef OPERATOR", ""]
 def operator_prototype(plan: Plan, calls: Calls) -> str:
     """Return the declaration of `<model>_operator`, without a semicolon."""
     structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
-    return f"int32_t {plan.graph.name}_operator({', '.join(['uint16_t number', *structures])})"
+    rows = [rows_declared(plan)] if plan.graph.stream else []
+    return f"int32_t {plan.graph.name}_operator({', '.join(['uint16_t number', *rows, *structures])})"
 
 
 def operator_call(plan: Plan, calls: Calls, number: str, inputs: str, outputs: str) -> str:
@@ -48,18 +50,32 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
         "",
         f"MT_INLINE {result} {plan.graph.name}_calls({', '.join(['const volatile int32_t *only', *structures])})",
         "{",
-        *([] if plan.steps else ["    (void)only;"]),
+        *([] if calls.operators else ["    (void)only;"]),
         *body,
         *(["    return 0;"] if calls.can_fail else []),
         "}",
         *_UNDEFINED,
         operator_prototype(plan, calls),
         "{",
+        *_head(plan),
         "    const volatile int32_t only = number;",
         *start,
         *one,
         "}",
         "",
+    ]
+
+
+def _head(plan: Plan) -> list[str]:
+    """Return the C that makes a call of the streamed part, if there is one and the number is of it."""
+    count = head_steps(plan)
+    if not count:
+        return []
+    return [
+        f"    if (number < {count}) {{",
+        f"        (void){plan.graph.name}_head_call(number, rows);",
+        "        return 0;",
+        "    }",
     ]
 
 

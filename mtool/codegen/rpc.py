@@ -6,6 +6,7 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.inference import operator_call
 from mtool.codegen.packed import packed_call
+from mtool.codegen.streamed import given
 from mtool.codegen.tensor_types import tensor_bytes
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import c_string
@@ -46,6 +47,8 @@ def descriptor(
             pointers = ", ".join(_buffer(plan, kind, tensor) for tensor in tensors)
             lines.append(f"static const struct {model}_{kind} {model}_external_{kind} = {{{pointers}}};")
         lines.append("")
+    if plan.graph.stream is not None:
+        lines += _stream(plan, interface)
     lines += [
         "static int32_t run(void)",
         "{",
@@ -58,6 +61,9 @@ def descriptor(
     for kind, tensors, spots in tables:
         lines += [f"static const struct mt_tensor {kind[:-1]}_tensors[] = {{"]
         for tensor, spot in zip(tensors, spots, strict=True):
+            if tensor.stream is not None:
+                lines.append("    {row, sizeof(row)}, /* by rows */")
+                continue
             place = arena.bytes_at(spot) if spot else _buffer(plan, kind, tensor)
             lines.append(f"    {{{place}, {tensor_bytes(model, tensor)}}},")
         lines += ["    {0, 0},"] * (not tensors) + ["};"]
@@ -73,7 +79,8 @@ def descriptor(
         "operator_count": len(plan.steps),
         **({"arena": f"{model}_arena", "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}),
         "run": "run",
-        "step": "step" if is_graph or calls.structures else f"{model}_operator",
+        "step": "step" if is_graph or calls.structures or plan.graph.stream else f"{model}_operator",
+        **({"stream": "&stream"} if plan.graph.stream else {}),
         **({"functions": "&functions"} if conventions.has_functions else {}),
         **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
     }
@@ -100,7 +107,40 @@ def _run(plan: Plan, interface: Interface, conventions: Conventions) -> list[str
             f"        status = {model}_step();",
             "    return status;",
         ]
+    if conventions.interface == "feed":
+        return [f"    return {model}_finish(&{outputs});"]
     return [f"    return {model}_run(&{inputs}, &{outputs});"]
+
+
+def _stream(plan: Plan, interface: Interface) -> list[str]:
+    """Return what lets the server give the model the rows of its streamed input, of which it holds one."""
+    model, stream = plan.graph.name, plan.graph.stream
+    assert stream is not None
+    kind = plan.graph.types[stream.value]
+    arguments = f"&{model}_{plan.io}_inputs" if given(plan, interface) else ""
+    return [
+        f"static {kind.dtype.c} row[{kind.count // stream.rows}];",
+        "",
+        "static int32_t begin(void)",
+        "{",
+        f"    return {model}_begin({arguments});",
+        "}",
+        "",
+        "static int32_t feed(void)",
+        "{",
+        f"    return {model}_feed(row, 1);",
+        "}",
+        "",
+        "static const struct mt_stream stream = {",
+        f"    .input = {plan.graph.caller_inputs.index(stream.value)},",
+        f"    .rows = {stream.rows},",
+        "    .row = row,",
+        "    .row_bytes = sizeof(row),",
+        "    .begin = begin,",
+        "    .feed = feed,",
+        "};",
+        "",
+    ]
 
 
 def _graph_step(plan: Plan) -> list[str]:
@@ -156,6 +196,9 @@ def _functions(plan: Plan, interface: Interface) -> list[str]:
 
 def _step(plan: Plan, calls: Calls) -> list[str]:
     """Return the function that runs one operator on the caller's tensors; none: `<model>_operator` does."""
+    if plan.graph.stream is not None:
+        lines = ["static int32_t step(uint16_t number)", "{", f"    return {plan.graph.name}_operator(number, row);"]
+        return [*lines, "}", ""]
     if not calls.structures:
         return []
     model = plan.graph.name

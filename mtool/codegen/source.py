@@ -12,8 +12,10 @@ from mtool.codegen.entry import entry_point
 from mtool.codegen.flash import qualified
 from mtool.codegen.function import Function
 from mtool.codegen.functions import Functions
+from mtool.codegen.head import head_function, head_of
 from mtool.codegen.lent import lent_memories
 from mtool.codegen.state_reset import reset_function
+from mtool.codegen.streamed import given
 from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import comment, short_name
@@ -63,8 +65,11 @@ def source(
         *_arena_pointers(plan, interface, arena),
         *reset_function(plan, interface, arena),
     ]
+    head = head_of(plan, functions)
+    if head is not None:
+        lines += head_function(plan, head, functions, arena)
     if conventions.executor != "graph":
-        lines.append(entry_point(plan, calls, interface, arena, conventions))
+        lines.append(entry_point(plan, calls, interface, arena, conventions, head))
     return wrapped(qualified("\n".join(lines), plan.target))
 
 
@@ -103,7 +108,7 @@ def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
         headers.add("mt_half.h")
     if any(has_fixed16(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_fixed16.h")
-    if plan.graph.sizes:
+    if plan.graph.sizes or plan.graph.stream:
         headers.add("mt_status.h")
     return ["#include <string.h>", "", *(f'#include "{name}"' for name in ["mt_math.h", *sorted(headers)])]
 
@@ -275,7 +280,9 @@ def _arena_pointers(plan: Plan, interface: Interface, arena: Arena) -> list[str]
         return []
     model = plan.graph.name
     lines = []
-    both = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
+    inputs = given(plan, interface)
+    spots_of = tuple(spot for tensor, spot in zip(interface.inputs, arena.inputs, strict=True) if tensor in inputs)
+    both = (("inputs", inputs, spots_of), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in both:
         lines.append(f"const struct {model}_{kind} {model}_arena_{kind} = {{")
         for tensor, spot in zip(tensors, spots, strict=True):

@@ -157,7 +157,7 @@ def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
     if braced and lines[end : end + 1] != [" " * indent + "}"]:
         return None
     before, after = list(lines[:head]), list(lines[end + braced :])
-    if before and before[-1].lstrip().startswith("MT_UNROLL("):
+    if before and before[-1].lstrip().startswith(("MT_UNROLL(", "MT_SIMD_LOOP")):
         before.pop()
     outside = "\n".join([*before, *after])
     own = [match[1] for line in inside if _indent(line) == indent + 4 and (match := _DECLARED.match(line.lstrip()))]

@@ -45,6 +45,26 @@ class RunTimeSize:
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """An input whose rows the caller gives as they arrive, so that it is never whole in memory.
+
+    value: the graph's input; its rows lie one after the other, the pixels of a row with their channels side by side.
+    order: how the model's own tensor is transposed to that; (): not at all.
+    rows: how many there are; 0: before the plan is made.
+    until: the last operator that is computed row by row, as they arrive; "": before the plan is made.
+    """
+
+    value: str
+    order: tuple[int, ...] = ()
+    rows: int = 0
+    until: str = ""
+
+    def of_model(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the model's own shape of the input from the graph's."""
+        return tuple(shape[self.order.index(axis)] for axis in range(len(shape))) if self.order else shape
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """A model. An empty input name ("") is an optional input that is not given.
 
@@ -59,8 +79,8 @@ class Graph:
     has, and whose inputs the nodes read last that depend on them; `samples` are what the graph is, without those
     inputs, at some values of the sizes, and `fixed_sizes` the sizes of dimensions that do not follow them; `halves`
     says that the model's file has weights of float16, which kernels may store so, though the graph has them as
-    float32; `rounds` is how often an inference computes a graph that is a body, about; `memo` caches answers to what is
-    asked at every node.
+    float32; `rounds` is how often an inference computes a graph that is a body, about; `stream` is the input that
+    comes by rows, if there is one; `memo` caches answers to what is asked at every node.
     """
 
     name: str
@@ -80,6 +100,7 @@ class Graph:
     fixed_sizes: frozenset[int] = frozenset()
     halves: bool = False
     rounds: int = 1
+    stream: Stream | None = None
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

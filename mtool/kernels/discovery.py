@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from mtool.kernels.schedule import Schedule
 
-INSTRUCTION_SETS = ("c99", "integer", "f32", "dsp", "mve", "rvv")
+INSTRUCTION_SETS = ("c99", "integer", "f32", "dsp", "mve", "rvv", "simd")
 """The folders of an operator, in the order of its schedules: of those with the same cost, the first is taken."""
 
 _TYPES = ("int8", "int16", "f32")  # with which the names of files end

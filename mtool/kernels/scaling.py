@@ -68,10 +68,18 @@ class Scaling(ABC):
     def stepped(self, sign: Array) -> Self:
         """Return what scales sums that have the factor 256 * sign [N]."""
 
+    @abstractmethod
+    def fourfold(self) -> Self:
+        """Return what scales sums that have the factor 4."""
+
     def paired(self, sign: Array) -> Array:
         """Return the words of channels a and b beside each other, uint32 [N/2, ...]; sums of b have 256 * sign."""
         a, b = self[slice(0, None, 2)], self[slice(1, None, 2)]
         return np.concatenate([a.words, b.stepped(sign).words], axis=1)
+
+    def apart(self) -> Array:
+        """Return the words of channels a and b beside each other, uint32 [N/2, ...]."""
+        return self.words.reshape(len(self.words) // 2, -1)
 
     def padded(self, count: int) -> Self:
         """Return numbers for `count` channels; the new ones give 0."""
@@ -133,6 +141,21 @@ class FloatScaling(Scaling):
         """Divide."""
         return type(self).of(self.scale * sign / np.float32(256))
 
+    def fourfold(self) -> Self:
+        """Divide."""
+        return type(self).of(self.scale / np.float32(4))
+
+
+class NearFloatScaling(FloatScaling):
+    """The same where results are known to be near enough for Helium's cheaper rounding (Int8Epilogue.is_near)."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        """Near."""
+        return "_near"
+
 
 @dataclass(frozen=True, slots=True)
 class FixedScaling(Scaling):
@@ -191,6 +214,10 @@ class FixedScaling(Scaling):
         """Turn the sign; the runtime divides."""
         turned = (self.multiplier * sign.astype(np.int32)).astype(np.int32)
         return replace(self, words=np.stack([turned.view(np.uint32), self.words[:, 1]], axis=1))
+
+    def fourfold(self) -> Self:
+        """The same; the runtime divides."""
+        return self
 
     def _as_vectors(self) -> Array:
         """Negative shifts: Helium's rounding shift goes to the left."""

@@ -81,6 +81,10 @@ class Schedule(Protocol):
         """Estimate instructions; the planner takes the schedule with the smallest."""
         ...
 
+    def grown_bytes(self, node: Node, graph: Graph) -> int:
+        """Return by how much its constants exceed the operator's weights, where they do so for speed; 0: they don't."""
+        ...
+
     def for_core(self, node: Node, graph: Graph, target: Target) -> "Schedule":
         """Return this schedule with its knobs as they are fastest on the core, where instructions say otherwise.
 
@@ -118,6 +122,10 @@ class BaseSchedule:
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input."""
         return residual_operands(node, graph)
+
+    def grown_bytes(self, node: Node, graph: Graph) -> int:
+        """They don't."""
+        return 0
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
         """As it is."""

@@ -6,9 +6,12 @@ from mtool.option_values import Io, Order, Partial
 from mtool.plan.choice import Choice, Choices
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from mtool.ir import Graph
     from mtool.kernels.target import Target
     from mtool.plan.plan import Plan
+    from mtool.plan.shared import Shared
     from mtool.plan.step import Step
 
 __all__ = ["Choice", "Choices", "Plan", "Step", "make_plan"]
@@ -21,6 +24,8 @@ def make_plan(
     partial: Partial = "auto",
     schedules: Choices | None = None,
     order: Order = "auto",
+    grown: "Collection[str] | None" = None,
+    shared: "Shared | None" = None,
 ) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
@@ -31,24 +36,32 @@ def make_plan(
         partial: whether regions may be computed a few rows at a time (mtool.plan.partial).
         schedules: a user's choices, by node; the cheapest for all others.
         order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
+        grown: the operators that may have constants larger than their weights (mtool.plan.flash); None: all.
+        shared: what has been found for other targets of this graph.
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
+        ModelError: an input is to be streamed, and what reads it needs all of its rows.
     """
     from mtool.plan.control import plans_in
     from mtool.plan.partial import LEAST_BYTES, is_worth, with_partial_execution
+    from mtool.plan.shared import Shared
     from mtool.plan.whole import plan_whole
 
-    choices = schedules or {}
+    choices, known = schedules or {}, shared or Shared()
+    if graph.stream is not None:
+        from mtool.plan.streamed import plan_streamed
+
+        return plan_streamed(graph, target, partial, choices, order, grown)
 
     def by_rows(plan: "Plan") -> "Plan":
-        return with_partial_execution(plan, partial, choices)
+        return with_partial_execution(plan, partial, choices, grown, known)
 
-    plan = by_rows(plan_whole(graph, target, io, choices, order=order))
+    plan = by_rows(plan_whole(graph, target, io, choices, order=order, grown=grown))
     least = LEAST_BYTES if partial == "auto" else 1
     if partial == "never" or all(one.arena_bytes < least for one in [*plans_in(plan)][1:]):
         return plan
-    inside = by_rows(plan_whole(graph, target, io, choices, by_rows, order))
+    inside = by_rows(plan_whole(graph, target, io, choices, by_rows, order, grown))
     return inside if is_worth(plan, inside, partial) else plan
 
 

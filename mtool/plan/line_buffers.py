@@ -243,4 +243,11 @@ def with_line_buffers(graph: Graph, region: Region, chunk: Mapping[str, int], ro
     finished = rewriter.finish()
     used = {value: address for value, address in made.addresses.items() if value in finished.types}
     finished = replace(finished, line_buffers={**graph.line_buffers, **used})
-    return None if any(offset % ALIGNMENT for _, offset in aliases(finished).values()) else finished
+    lies, anywhere = aliases(finished), _of_loops(finished) if graph.stream is not None else frozenset[str]()
+    return None if any(offset % ALIGNMENT for value, (_, offset) in lies.items() if value not in anywhere) else finished
+
+
+def _of_loops(graph: Graph) -> frozenset[str]:
+    """Return the values that only loops work with: element by element, so that they may begin at any element."""
+    others = [node for node in graph.nodes if not isinstance(node.attrs, View | Loop)]
+    return frozenset(graph.types) - {value for node in others for value in (*node.inputs, *node.outputs)}

@@ -112,6 +112,8 @@ class _Storages:
         self.outside = {*graph.constants}
         if io == "external":
             self.outside |= {*graph.caller_inputs} | {self.root(value) for value in graph.caller_outputs}
+        if graph.stream is not None:
+            self.outside.add(graph.stream.value)
         self.line_buffer_bytes: dict[str, int] = {}
         for value, (buffer, offset) in graph.line_buffers.items():
             self.line_buffer_bytes[buffer] = max(

@@ -7,9 +7,9 @@ which region, and how many rows at a time.
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial as bound_to
 
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
@@ -25,6 +25,7 @@ from mtool.plan.memory import live_bound, storages
 from mtool.plan.plan import Plan
 from mtool.plan.region import Region, RegionMemory, region_memory
 from mtool.plan.rows import row_reads
+from mtool.plan.shared import Shared
 from mtool.plan.step import Step, choose_schedule
 from mtool.plan.whole import lay_out_steps
 
@@ -42,7 +43,13 @@ LEAST_BYTES = 2048  # and that many, as the calls take flash
 MOST_COST = 0.05  # of the instructions, that "auto" pays
 
 
-def with_partial_execution(plan: Plan, partial: Partial, choices: Choices) -> Plan:
+def with_partial_execution(
+    plan: Plan,
+    partial: Partial,
+    choices: Choices,
+    grown: Collection[str] | None = None,
+    shared: Shared | None = None,
+) -> Plan:
     """Return a plan with a smaller arena that computes regions a few rows at a time, or the plan as it is.
 
     Args:
@@ -50,13 +57,16 @@ def with_partial_execution(plan: Plan, partial: Partial, choices: Choices) -> Pl
         partial: "auto": if the arena gets smaller by a tenth and 2 KB at least, and no more than a twentieth of
             instructions are added, as the schedules estimate; "always": if it gets smaller; "never".
         choices: the schedules that are asked for; a region whose rows they can't compute stays whole.
+        grown: the operators that may have constants larger than their weights (mtool.plan.flash); None: all.
+        shared: what other searches have found.
     """
     if partial == "never" or plan.graph.states:
         return plan
-    chooser = _Chooser(plan, choices)
+    chooser = Chooser(plan, choices, grown, shared)
+    plan = replace(plan, graph=chooser.shared.one(plan.graph))
     limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
-    starts = [plan, *_small_ones_first(plan)]
-    trials = (_with_regions(start, most, chooser) for start in starts for most in limits)
+    starts = [plan, *_small_ones_first(plan, chooser.shared)]
+    trials = (with_regions(start, most, chooser) for start in starts for most in limits)
     best = min(trials, key=lambda trial: trial.arena_bytes)
     return best if is_worth(plan, best, partial) else plan
 
@@ -67,7 +77,7 @@ def is_worth(plan: Plan, other: Plan, partial: Partial) -> bool:
     return plan.arena_bytes - other.arena_bytes >= least
 
 
-def _small_ones_first(plan: Plan) -> list[Plan]:
+def _small_ones_first(plan: Plan, shared: Shared) -> list[Plan]:
     """Return the plan in an order that leaves regions whole, if it is in another.
 
     A loop of very few elements (the gate of an epilogue) that comes between operators that are computed by rows would
@@ -88,10 +98,11 @@ def _small_ones_first(plan: Plan) -> list[Plan]:
         return []
     numbers = {node.name: number for number, node in enumerate(nodes)}
     steps = tuple(sorted(plan.steps, key=lambda step: numbers[step.node.name]))
-    return [lay_out_steps(replace(graph, nodes=nodes), steps, plan.target, plan.io)]
+    return [lay_out_steps(shared.one(replace(graph, nodes=nodes)), steps, plan.target, plan.io)]
 
 
-def _with_regions(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
+def with_regions(plan: Plan, most: float, chooser: "Chooser") -> Plan:
+    """Return a plan with regions that make its arena smaller, as long as it costs no more than `most` instructions."""
     for _ in range(MOST_REGIONS):
         found = _smallest(plan, most, chooser)
         if found is None:
@@ -100,64 +111,131 @@ def _with_regions(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
     return plan
 
 
-class _Chooser:
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The steps of a graph, what they cost (infinite: one that is asked for can't do its rows), what memory each needs.
+
+    `memory` has a number of each step: steps of the same graph and the same numbers have the same storages.
+    """
+
+    steps: tuple[Step, ...]
+    cost: float
+    memory: tuple[int, ...]
+
+
+class Chooser:
     """Chooses schedules, for nodes that are alike once."""
 
-    def __init__(self, plan: Plan, choices: Choices) -> None:
+    def __init__(
+        self, plan: Plan, choices: Choices, grown: Collection[str] | None = None, shared: Shared | None = None
+    ) -> None:
         self.choices = choices
+        self.grown = grown
+        self.shared = shared = shared or Shared()
         self.target: Target = plan.target
         self.io: Io = plan.io
-        self.known: dict[Any, tuple[Step, float]] = {
-            plan.graph.likeness(step.node): (step, step.schedule.cost(step.node, plan.graph, plan.target))
-            for step in plan.steps
-            if isinstance(step.node.attrs, Control)  # whose graphs are planned already
-        }
+        self.known: dict[int, tuple[Step, float, int]] = {}
+        for step in plan.steps:
+            if isinstance(step.node.attrs, Control):  # whose graphs are planned already
+                self._add(shared.number(plan.graph.likeness(step.node)), step, plan.graph)
 
-    def steps(self, graph: Graph) -> tuple[tuple[Step, ...], float]:
-        """Return the steps of a graph, and their cost: infinite if one that is asked for can't do its rows."""
-        steps, total = [], 0.0
-        for node in graph.nodes:
-            if isinstance(node.attrs, View):
-                continue
-            key = graph.likeness(node)
-            if key not in self.known:
+    def _add(self, likeness: int, step: Step, graph: Graph) -> tuple[Step, float, int]:
+        cost = step.schedule.cost(step.node, graph, self.target)
+        self.known[likeness] = step, cost, self.shared.memory(step, graph)
+        return self.known[likeness]
+
+    def memory(self, plan: Plan) -> tuple[int, ...]:
+        """Return what memory each step of a plan needs."""
+        return tuple(self.shared.memory(step, plan.graph) for step in plan.steps)
+
+    def steps(self, graph: Graph) -> _Chosen:
+        """Return the steps of a graph."""
+        steps, total, memory = [], 0.0, []
+        for node, likeness in self.shared.likenesses(graph):
+            known = self.known.get(likeness)
+            if known is None:
                 try:
-                    step = choose_schedule(node, graph, self.target, self.choices.get(node.title))
+                    step = choose_schedule(node, graph, self.target, self.choices.get(node.title), self.grown)
                 except UsageError:
-                    return (), math.inf
-                self.known[key] = step, step.schedule.cost(node, graph, self.target)
-            step, cost = self.known[key]
-            steps.append(replace(step, node=node))
+                    return _Chosen((), math.inf, ())
+                known = self._add(likeness, step, graph)
+            like, cost, needs = known
+            steps.append(Step(node, like.op, like.schedule, like.scratch_bytes, like.scratch_alignment))
             total += cost
-        return tuple(steps), total
+            memory.append(needs)
+        return _Chosen(tuple(steps), total, tuple(memory))
+
+    def bound(self, graph: Graph, chosen: _Chosen) -> int:
+        """Return the bytes that any arena of the steps has at least."""
+        return self.shared.once(
+            graph, ("bound", self.io, chosen.memory), lambda: live_bound(storages(graph, chosen.steps, self.io)[0])
+        )
+
+    def laid_out(self, made: "_Made") -> Plan:
+        """Return the plan of a trial."""
+        steps = made.chosen.steps
+        plan = self.shared.once(
+            made.graph,
+            ("laid out", self.io, made.chosen.memory),
+            lambda: lay_out_steps(made.graph, steps, self.target, self.io),
+        )
+        return replace(plan, steps=steps, target=self.target)
 
 
-def _smallest(plan: Plan, most: float, chooser: _Chooser) -> Plan | None:
+def _smallest(plan: Plan, most: float, chooser: Chooser) -> Plan | None:
     """Return the plan with the smallest arena of those with one region more; None: none is smaller."""
     found: list[_Made] = []
-    least = plan.arena_bytes
-    for trial in sorted(_trials(plan), key=lambda trial: trial.least):  # the rest is not built if one is found
+    least, shared = plan.arena_bytes, chooser.shared
+    about = "trials", plan.io, plan.arena_bytes, chooser.memory(plan)
+    trials = shared.once(plan.graph, about, lambda: sorted(_trials(plan), key=lambda trial: trial.least))
+    for trial in trials:  # the rest is not built if one is found
         if trial.least > least * (1 + CLOSE):
             break
-        graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
-        if graph is None:
-            continue
-        steps, cost = chooser.steps(graph)
-        if math.isinf(cost):
-            continue
-        bound = live_bound(storages(graph, steps, plan.io)[0])
-        if cost <= most and bound < plan.arena_bytes:
-            found.append(_Made(trial, graph, steps, bound))
-            least = min(least, bound)
+        made = _made(plan, trial, most, chooser, plan.arena_bytes, about)
+        if made is not None:
+            found.append(made)
+            least = min(least, made.bound)
     close = [made for made in _promising(found) if made.bound <= least * (1 + CLOSE)]
-    near = sorted(close, key=lambda made: (len(made.steps), made.bound))
-    trials = [lay_out_steps(made.graph, made.steps, plan.target, plan.io) for made in near[:LAID_OUT]]
-    best = min(trials, key=lambda trial: trial.arena_bytes, default=plan)
+    near = sorted(close, key=lambda made: (len(made.chosen.steps), made.bound))
+    best = min(map(chooser.laid_out, near[:LAID_OUT]), key=lambda trial: trial.arena_bytes, default=plan)
     return best if best.arena_bytes < plan.arena_bytes else None
 
 
+def _made(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float, about: Hashable) -> "_Made | None":
+    """Return the graph of a trial; None: it can't be made, costs more than `most`, or has `limit` live bytes.
+
+    `about` tells apart trials of one graph that have the same number.
+    """
+    rows = bound_to(with_line_buffers, plan.graph, trial.region, trial.chunks, trial.memory.rows)
+    graph = chooser.shared.once(plan.graph, ("rows", about, trial.number), rows)
+    if graph is None:
+        return None
+    chosen = chooser.steps(graph)
+    if math.isinf(chosen.cost) or chosen.cost > most:
+        return None
+    bound = chooser.bound(graph, chosen)
+    return _Made(trial, graph, chosen, bound) if bound < limit else None
+
+
+def plan_of(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float = math.inf) -> Plan | None:
+    """Return the plan that a trial makes of one.
+
+    Args:
+        plan: without the region.
+        trial: the region, and how many rows at a time.
+        most: the instructions that it may cost, as estimated.
+        chooser: of schedules.
+        limit: the bytes that are to be live at no step.
+
+    Returns:
+        None: rows would begin within a word, a schedule that is asked for can't do its rows, or it is more.
+    """
+    made = _made(plan, trial, most, chooser, limit, id(trial))
+    return None if made is None else chooser.laid_out(made)
+
+
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class Trial:
     """A region, the peak outside it, how many rows at a time, and the memory that takes; `least` bytes are live."""
 
     region: Region
@@ -168,6 +246,7 @@ class _Trial:
 
     @property
     def least(self) -> int:
+        """The fewest bytes that the arena can have."""
         return max(self.outer, self.memory.live_bytes)
 
 
@@ -175,13 +254,13 @@ class _Trial:
 class _Made:
     """A trial whose graph is there."""
 
-    trial: _Trial
+    trial: Trial
     graph: Graph
-    steps: tuple[Step, ...]
+    chosen: _Chosen
     bound: int
 
 
-def _trials(plan: Plan) -> Iterator[_Trial]:
+def _trials(plan: Plan) -> Iterator[Trial]:
     """Yield what may make the arena smaller, the most promising regions first."""
     numbers = itertools.count()
     for outer, region in _regions(plan):
@@ -190,7 +269,7 @@ def _trials(plan: Plan) -> Iterator[_Trial]:
         for chunks in _chunkings(plan.graph, region):
             memory = region_memory(plan.graph, region, chunks, plan.io, plan.arena_bytes)
             if memory is not None:
-                yield _Trial(region, outer, chunks, memory, next(numbers))
+                yield Trial(region, outer, chunks, memory, next(numbers))
 
 
 def _promising(found: Iterable[_Made]) -> list[_Made]:
@@ -236,7 +315,7 @@ def _regions(plan: Plan) -> list[tuple[int, Region]]:
         rows = row_reads(node, graph)
         if rows is not None:
             reads[node.name] = rows
-    live = _live_bytes(plan)
+    live = live_bytes(plan)
     peak = max(range(len(live)), key=lambda number: live[number])
     at = nodes.index(plan.steps[peak].node)
     numbers = {node.name: number for number, node in enumerate(n for n in nodes if not isinstance(n.attrs, View))}
@@ -253,7 +332,7 @@ def _regions(plan: Plan) -> list[tuple[int, Region]]:
         for last in range(max(at, first + 1), high + 1):
             inside = nodes[first : last + 1]
             region = Region(inside, {node.name: reads[node.name] for node in inside})
-            if not _is_closed(graph, region, readers) or any(region.fill(n.outputs[0]) is None for n in inside):
+            if not is_closed(graph, region, readers) or any(region.fill(n.outputs[0]) is None for n in inside):
                 continue
             names = {numbers[node.name] for node in inside}
             outer = max((b for n, b in enumerate(live) if n not in names), default=0)
@@ -262,7 +341,7 @@ def _regions(plan: Plan) -> list[tuple[int, Region]]:
     return [(outer, region) for *_, outer, region in found[:REGIONS]]
 
 
-def _is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -> bool:
+def is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -> bool:
     """Tell whether what is made in a region is read there only, row by row, but for its result."""
     names = {node.name for node in region.nodes}
     between = {node.outputs[0] for node in region.nodes[:-1]}
@@ -290,7 +369,7 @@ def _estimate(graph: Graph, region: Region) -> int:
     return ends + line_buffers
 
 
-def _live_bytes(plan: Plan) -> list[int]:
+def live_bytes(plan: Plan) -> list[int]:
     """Return the bytes that are live at each step."""
     changes = [0] * (len(plan.steps) + 3)  # from before the first step on
     for piece, _ in plan.storages:

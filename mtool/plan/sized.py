@@ -78,7 +78,8 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
         schedules: Sequence[Schedule] = [named.inner if isinstance(named, Built) else named]
         of_build = {"opt": named.opt, "weights": named.weights} if isinstance(named, Built) else {}
     else:
-        fitting = [schedule for schedule in op.schedules if schedule.supports(plain, graph, target)]
+        supporting = (schedule for schedule in op.schedules if schedule.supports(plain, graph, target))
+        fitting = [schedule for schedule in supporting if not schedule.grown_bytes(plain, graph)]
         fitting.sort(key=lambda schedule: schedule.cost(plain, graph, target))
         schedules = [schedule.for_core(plain, graph, target) for schedule in fitting]
     reasons = []

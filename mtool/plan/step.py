@@ -1,5 +1,6 @@
 """One step of a plan: an operator, and the schedule that computes it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from mtool import ops
@@ -21,8 +22,17 @@ class Step:
     scratch_alignment: int = 4
 
 
-def choose_schedule(node: Node, graph: Graph, target: Target, choice: Choice | None = None) -> Step:
+def choose_schedule(
+    node: Node, graph: Graph, target: Target, choice: Choice | None = None, grown: Collection[str] | None = None
+) -> Step:
     """Return the schedule that is asked for, or the cheapest that supports the node.
+
+    Args:
+        node: the node.
+        graph: the graph that it stands in.
+        target: the core.
+        choice: what is asked for.
+        grown: the operators that may have constants larger than their weights (mtool.plan.flash); None: all.
 
     Raises:
         UsageError: the one that is asked for is not there, or can't compute the node.
@@ -31,7 +41,9 @@ def choose_schedule(node: Node, graph: Graph, target: Target, choice: Choice | N
     if choice is not None:
         schedule = chosen(choice, op, node, graph, target)
     else:
-        fitting = [schedule for schedule in op.schedules if schedule.supports(node, graph, target)]
+        may_grow = grown is None or node.title in grown
+        supporting = (schedule for schedule in op.schedules if schedule.supports(node, graph, target))
+        fitting = [schedule for schedule in supporting if may_grow or not schedule.grown_bytes(node, graph)]
         cheapest = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
         schedule = cheapest.for_core(node, graph, target)
     alignment = node.attrs.alignment if isinstance(node.attrs, External) else 4

@@ -28,16 +28,18 @@ def plan_whole(
     choices: Choices,
     refine: Refine = lambda plan: plan,
     order: Order = "auto",
+    grown: Collection[str] | None = None,
 ) -> Plan:
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
-    `refine` makes better plans of those of bodies; `order` is that of the operators.
+    `refine` makes better plans of those of bodies; `order` is that of the operators; `grown` are those that may have
+    constants larger than their weights (mtool.plan.flash).
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
     check_names(choices, (node.name for one in with_own_bodies(graph) for node in _computing(one)))
-    return _plan(graph, target, io, choices, "keep", refine, order)
+    return _plan(graph, target, io, choices, "keep", refine, order, grown)
 
 
 def _computing(graph: Graph) -> Iterable[Node]:
@@ -52,6 +54,7 @@ def _plan(
     keep: str,
     refine: Refine,
     order: Order,
+    grown: Collection[str] | None,
     outside: Collection[int] = (),
 ) -> Plan:
     """Plan a graph.
@@ -64,6 +67,7 @@ def _plan(
         keep: the stem of the names of copies of its states.
         refine: makes better plans of those of bodies.
         order: of its operators.
+        grown: the operators that may have constants larger than their weights; None: all.
         outside: the numbers of states that may lie where the caller keeps them.
     """
 
@@ -71,12 +75,13 @@ def _plan(
         if node.name in graph.sized_nodes and not isinstance(node.attrs, Control):
             return sized_step(node, graph, target, choices.get(node.name))
         if not isinstance(node.attrs, Control):
-            return choose_schedule(node, graph, target, choices.get(node.name))
+            return choose_schedule(node, graph, target, choices.get(node.name), grown)
         bodies = zip(node.attrs.names, bodies_of(node), strict=True)
         plans = []
         for name, body in bodies:
             inner, keep = planned_body(node, body, graph.rounds), f"{node.name}_{name}_keep"
-            plans.append(refine(_plan(inner, target, "external", choices, keep, refine, order, kept_outside(node))))
+            made = _plan(inner, target, "external", choices, keep, refine, order, grown, kept_outside(node))
+            plans.append(refine(made))
         return control_step(node, plans)
 
     by_name = {node.name: step_of(node) for node in _computing(graph)}

@@ -30,6 +30,8 @@ class Client:
         region_of: returns how people call the region that is the operator of a number; "": it is none. Its
             failure is one of a device.
         device_s: how much of the device's time passes in one of our seconds, at least; less than 1 in an emulator.
+        stream: the number of the input that the model takes by rows; None: all are whole.
+        stream_s: how long it may compute with some of them.
 
     Raises:
         CommunicationError: no firmware answers, or another one; the message says which.
@@ -45,7 +47,10 @@ class Client:
         region_of: Callable[[int], str] = lambda number: "",
         take_over: bool = False,
         device_s: float = 1.0,
+        stream: int | None = None,
+        stream_s: float = 0.0,
     ) -> None:
+        self._stream, self._stream_s = stream, stream_s
         self._on_fault = on_fault
         self._region_of = region_of
         self._device_s = device_s
@@ -68,6 +73,8 @@ class Client:
 
     def write(self, inputs: Sequence[bytes]) -> None:
         """Write the inputs, in the model's order; an input may be shorter than its tensor.
+
+        One that is taken by rows comes last: the device computes with them as they arrive.
 
         Raises:
             DeviceError: one is longer than its tensor, or there are more than tensors.
@@ -197,9 +204,10 @@ class Client:
         self._is_open = False
 
     def _writes(self, inputs: Sequence[bytes]) -> Iterator[Request]:
-        for index, data in enumerate(inputs):
+        for index, data in sorted(enumerate(inputs), key=lambda pair: pair[0] == self._stream):
+            kind, work_s = (protocol.ROWS, self._stream_s) if index == self._stream else (protocol.INPUTS, 0.0)
             for offset, length in data_frames(self._window, len(data)):
-                yield protocol.write(protocol.INPUTS, index, offset, data[offset : offset + length])
+                yield protocol.write(kind, index, offset, data[offset : offset + length], work_s)
 
     def _reads(self, kind: int, lengths: Sequence[int]) -> Iterator[Request]:
         for index, total in enumerate(lengths):

@@ -3,7 +3,7 @@
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cobs import cobs
 
@@ -16,8 +16,7 @@ FRAME_BYTES = _HEADER.size + _CRC.size
 """Bytes of a frame with an empty payload, before encoding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One message on its way: `type` of mtool.rpc.protocol.Message, `session` and `sequence` of 16 bits."""
 
     type: int
@@ -29,13 +28,14 @@ class Frame:
 def encode(frame: Frame) -> bytes:
     """Return a frame's bytes on the wire, delimiters included."""
     body = _HEADER.pack(frame.type, frame.session, frame.sequence) + frame.payload
-    return b"\0" + bytes(cobs.encode(body + _CRC.pack(zlib.crc32(body)))) + b"\0"
+    encoded: bytes = cobs.encode(body + _CRC.pack(zlib.crc32(body)))
+    return b"\0" + encoded + b"\0"
 
 
-def decode(encoded: bytes) -> Frame | None:
+def decode(encoded: bytes | bytearray) -> Frame | None:
     """Return the frame between two delimiters, or None if it is damaged."""
     try:
-        body = bytes(cobs.decode(encoded))
+        body: bytes = cobs.decode(encoded)
     except cobs.DecodeError:
         return None
     if len(body) < FRAME_BYTES or _CRC.unpack(body[-_CRC.size :])[0] != zlib.crc32(body[: -_CRC.size]):
@@ -63,7 +63,7 @@ class Decoder:
         self._pending = rest if len(rest) <= _MOST_BYTES else bytearray()
         for piece in pieces:
             if piece:
-                frame = decode(bytes(piece))
+                frame = decode(piece)
                 if frame is None:
                     self._tail += piece
                     del self._tail[:-_TAIL_BYTES]

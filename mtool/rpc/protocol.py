@@ -5,7 +5,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from mtool.errors import CommunicationError
 
@@ -14,6 +14,7 @@ REPLY = 0x80
 INPUTS = 0
 OUTPUTS = 1
 ARENA = 2
+ROWS = 3
 TAKE_OVER = 1
 
 _WRITE = struct.Struct("<BBI")
@@ -81,8 +82,7 @@ class Message(IntEnum):
     MT_FAULT = 0xF3
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A message to the device.
 
     Attributes:
@@ -98,8 +98,7 @@ class Request:
     work_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The device's answer to a request: a status of mtool.rpc.status, and bytes."""
 
     request: Request
@@ -222,9 +221,12 @@ def read_stack(payload: bytes) -> int:
     return int(_unpack(_STACK_REPLY, payload, Message.MT_STACK)[0])
 
 
-def write(kind: int, index: int, offset: int, data: bytes) -> Request:
-    """Write `data` into a tensor: the `index`-th of INPUTS or OUTPUTS, from the byte `offset` on."""
-    return Request(Message.MT_WRITE, _WRITE.pack(kind, index, offset) + data)
+def write(kind: int, index: int, offset: int, data: bytes, work_s: float = 0.0) -> Request:
+    """Write `data` into a tensor: the `index`-th of INPUTS or OUTPUTS, from the byte `offset` on.
+
+    Of ROWS the device computes with what it is given, for up to `work_s` seconds.
+    """
+    return Request(Message.MT_WRITE, _WRITE.pack(kind, index, offset) + data, work_s=work_s)
 
 
 def read(kind: int, index: int, offset: int, length: int) -> Request:

@@ -29,6 +29,7 @@ class Status(IntEnum):
     MT_BAD_GRAPH = 20
     MT_BAD_SIZE = 21
     MT_DEVICE = 22
+    MT_BAD_ORDER = 23
 
 
 MEANINGS = {
@@ -55,6 +56,7 @@ MEANINGS = {
     Status.MT_BAD_GRAPH: "the graph's JSON is malformed, or of another model",
     Status.MT_BAD_SIZE: "a size is smaller or larger than the model takes",
     Status.MT_DEVICE: "a device that computes a part of the model failed",
+    Status.MT_BAD_ORDER: "an inference has not begun, or rows of it are missing",
 }
 
 

@@ -68,6 +68,7 @@ class Window:
         self._next = 0  # sequence number
         self._order = 0
         self._sent: dict[int, _Sent] = {}
+        self._bytes_sent = 0  # encoded, of all in `_sent`
         self._replies: dict[int, Reply] = {}
         self._round_trip_s = 0.1
         self._progress_at = 0.0
@@ -154,14 +155,12 @@ class Window:
         if (self._next - oldest) & 0xFFFF >= self._hello.window_frames:
             return None  # the device knows what it replied to so many frames, no more
         encoded = encode(Frame(request.type, self._session, self._next, request.payload))
-        return encoded if not self._sent or self._bytes_sent() + len(encoded) <= self._window_bytes else None
-
-    def _bytes_sent(self) -> int:
-        return sum(len(sent.encoded) for sent in self._sent.values())
+        return encoded if not self._sent or self._bytes_sent + len(encoded) <= self._window_bytes else None
 
     def _add(self, request: Request, encoded: bytes) -> bytes:
         self._order += 1
         self._sent[self._next] = _Sent(request, self._next, encoded, self._order, time.monotonic())
+        self._bytes_sent += len(encoded)
         self._next = (self._next + 1) & 0xFFFF
         self._made_progress()
         return encoded
@@ -212,7 +211,7 @@ class Window:
         """Send the oldest request again. While the device runs the model it reads nothing: don't fill its buffer."""
         if not oldest.is_running:
             self._lost()
-        elif self._bytes_sent() + self._probe_bytes + len(oldest.encoded) > self._window_bytes:
+        elif self._bytes_sent + self._probe_bytes + len(oldest.encoded) > self._window_bytes:
             self._sent_at = time.monotonic()
             return
         self._probe_bytes += len(oldest.encoded)
@@ -226,19 +225,22 @@ class Window:
         return max(least_s, 3 * self._round_trip_s) + self._transfer_s()
 
     def _transfer_s(self) -> float:
-        reply_bytes = sum(FRAME_BYTES + sent.request.reply_bytes for sent in self._sent.values())
-        return (self._bytes_sent() + reply_bytes) / self._speed.bytes_per_second
+        reply_bytes = sum([FRAME_BYTES + sent.request.reply_bytes for sent in self._sent.values()])
+        return (self._bytes_sent + reply_bytes) / self._speed.bytes_per_second
 
     def _patience_s(self) -> float:
-        return (
-            self._patience_least_s + 4 * self._transfer_s() + sum(sent.request.work_s for sent in self._sent.values())
-        )
+        work_s = sum([sent.request.work_s for sent in self._sent.values()])
+        return self._patience_least_s + 4 * self._transfer_s() + work_s
 
     def _handle(self, frame: Frame) -> None:
         if frame.session != self._session:
             return  # a late frame of an earlier session
         self._heard_at = time.monotonic()
-        if frame.type == Message.MT_LOG:
+        sent = self._sent.get(frame.sequence)
+        if sent is not None and frame.type == sent.request.type | REPLY:
+            if frame.payload:
+                self._take(frame, sent)
+        elif frame.type == Message.MT_LOG:
             device_log.info("%s", frame.payload.decode(errors="replace"))
         elif frame.type == Message.MT_FAULT:
             raise self._on_fault(read_fault(frame.payload))
@@ -247,17 +249,15 @@ class Window:
                 raise failures.no_session(self._transport.name, is_open=frame.payload[1:2] == b"\1")
             self._lost()
             self._resend(list(self._sent.values()))
-        elif (sent := self._sent.get(frame.sequence)) is not None:
-            if frame.type == Message.MT_RUNNING and not sent.is_running:
-                sent.is_running = True
-                self._made_progress()
-            elif frame.type == sent.request.type | REPLY and frame.payload:
-                self._take(frame, sent)
+        elif frame.type == Message.MT_RUNNING and sent is not None and not sent.is_running:
+            sent.is_running = True
+            self._made_progress()
 
     def _take(self, frame: Frame, sent: _Sent) -> None:
         """Keep a reply. Older requests that have none were lost, or their replies were."""
         del self._sent[frame.sequence]
-        now = time.monotonic()
+        self._bytes_sent -= len(sent.encoded)
+        now = self._heard_at
         if sent.is_repeated or sent.request.work_s:
             self._speed.begin()
         else:
@@ -271,7 +271,8 @@ class Window:
         if self._calm >= _CALM_REPLIES:
             self._calm = 0
             self.data_bytes = min(2 * self.data_bytes, self._most_data)
-        self._resend([older for older in self._sent.values() if older.order < sent.order])
+        if lost := [older for older in self._sent.values() if older.order < sent.order]:
+            self._resend(lost)
 
     def _lost(self) -> None:
         """Make frames smaller, so that more of them arrive whole."""

@@ -97,8 +97,12 @@ class Device(Closing):
                 region_of=functools.partial(faults.region_of, manifest=self.manifest),
                 device_s=self._device_s,
                 take_over=take_over,
+                stream=next((n for n, one in enumerate(self.manifest.inputs) if one.stream is not None), None),
+                stream_s=self.work_s,
             )
-            self._stopwatch = Stopwatch(self.client, self.unit, self.identity, self.client.info().granularity_ns)
+            self._stopwatch = Stopwatch(
+                self.client, self.manifest, self.unit, self.identity, self.client.info().granularity_ns
+            )
             self.reset_state()
         except BaseException:
             self._transport.close()
@@ -120,9 +124,11 @@ class Device(Closing):
         """Return what lies in the memory of an input now: what was written last, unless it was computed over since.
 
         Raises:
-            UsageError: the model has no such input.
+            UsageError: the model has no such input, or it is given by rows.
         """
         described = named(self.manifest.inputs, name)
+        if described.stream is not None:
+            raise UsageError(f"the device keeps no rows of {name}, which it is given as they arrive")
         index = self.manifest.inputs.index(described)
         return array_of(described, self.client.read_at(protocol.INPUTS, index, 0, described.bytes))
 
@@ -340,6 +346,12 @@ class Device(Closing):
     def is_at_port(self) -> bool:
         """Whether it is a board on a serial port or behind TCP, not a process or an emulator of this computer."""
         return isinstance(self._transport, SerialTransport | TcpTransport)
+
+    @property
+    def is_process(self) -> bool:
+        """Whether the device is a process or an emulator that was started for it, so that there can be several."""
+        project: Any = self.manifest.project
+        return self._transport.is_process and not int(project.options.get("gdbserver", 0))
 
     @property
     def unit(self) -> str:

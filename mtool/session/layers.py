@@ -15,6 +15,7 @@ from mtool.manifest import Operand, Operator
 from mtool.rpc import protocol
 from mtool.session.device import Device
 from mtool.session.run_time_sizes import operand_at
+from mtool.session.stepping import Stepping
 from mtool.session.tensors import Array, sizes_in, to_bytes
 
 Correct = Callable[[Operator, Operand, Array], Array | None]
@@ -46,9 +47,10 @@ def intermediates(
         raise UsageError("mtool.json does not say where the operators write", hint="build the project again")
     given = to_bytes(device.manifest.inputs, inputs)
     sizes = sizes_in(device.manifest.inputs, given)
-    client.write(given)
+    stepping = Stepping(client, device.manifest, given)
+    stepping.begin()
     for operator in operators:
-        client.time(1, work_s=device.work_s, operator=operator.index)
+        stepping.run(operator, work_s=device.work_s)
         for operand in (operand_at(operand, sizes) for operand in operator.writes):
             place = (_KINDS[operand.memory], operand.index, operand.offset)
             wire = np.dtype(operand.dtype).newbyteorder("<")

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from mtool.errors import UsageError
 from mtool.manifest import Manifest, Operator
 from mtool.rpc import Client
+from mtool.session.stepping import Stepping
 from mtool.session.tensors import to_bytes
 
 
@@ -136,13 +137,13 @@ def operator_times(
         UsageError: an input is wrong.
         DeviceError: an operator failed, or the timer ran over its range.
     """
-    data = to_bytes(manifest.inputs, inputs)
+    stepping = Stepping(client, manifest, to_bytes(manifest.inputs, inputs))
     times: list[list[float]] = [[] for _ in manifest.operators]
     for _ in range(repeat):
-        client.write(data)
+        stepping.begin()
         for operator in manifest.operators:
             idle = client.time(0, work_s=work_s, operator=operator.index)
-            spent = client.time(1, work_s=work_s, operator=operator.index)
+            spent = stepping.run(operator, work_s=work_s)
             times[operator.index].append(max(spent - idle, 0.0))
     parts: dict[str, list[Operator]] = {}
     for operator in manifest.operators:

@@ -4,8 +4,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mtool.manifest import Manifest
 from mtool.rpc import Client
 from mtool.session import calibration
+from mtool.session.stepping import Stepping
 from mtool.session.timing import MOST_RUNS, Readings, Timing
 
 _MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
@@ -15,12 +17,14 @@ _MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
 class Stopwatch:
     """The timer of the device at the other end of a session.
 
+    manifest: of the project.
     unit: "ns", or "instructions" where it counts those.
     identity: which device of all, whose calibration counts.
     granularity_ns: its smallest step.
     """
 
     client: Client
+    manifest: Manifest
     unit: str
     identity: str
     granularity_ns: int
@@ -67,9 +71,11 @@ class Stopwatch:
         if operator is None:
             self.client.write(inputs)
             return self.client.time(number, work_s=number * work_s)
-        self.client.write(inputs)
-        for before in range(operator):
-            self.client.time(1, work_s=work_s, operator=before)
+        stepping = Stepping(self.client, self.manifest, inputs)
+        stepping.begin()
+        for before in self.manifest.operators[:operator]:
+            stepping.run(before, work_s=work_s)
+        stepping.prepare(self.manifest.operators[operator])
         idle = self.client.time(0, work_s=work_s, operator=operator)
         return max(self.client.time(number, work_s=number * work_s, operator=operator) - idle, 0)
 

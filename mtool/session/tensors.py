@@ -1,5 +1,6 @@
 """Inputs and outputs between NumPy and the bytes that the device holds."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -105,19 +106,22 @@ def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
             if array.size == np.prod(tensor.shape, dtype=int)
             else "",
         )
-    data = array.astype(_wire_dtype(tensor)).tobytes()
+    if isinstance(tensor, Tensor) and tensor.stream is not None and tensor.stream.order:
+        array = array.transpose(tensor.stream.order)
+    data = array.astype(_wire_dtype(tensor.stored), copy=False).tobytes()
     assert len(data) == tensor.bytes, f"{name} has {tensor.bytes} bytes in the manifest, {len(data)} in NumPy"
     return data
 
 
 def array_of(tensor: Tensor | Operand, data: bytes, shape: Sequence[int] | None = None) -> Array:
     """Return the array that a tensor's bytes are; it owns its memory and can be written to."""
-    flat = np.frombuffer(data, _wire_dtype(tensor)).astype(tensor.dtype)
+    flat = np.frombuffer(data, _wire_dtype(tensor.stored)).astype(tensor.dtype)
     return flat.reshape(tensor.shape if shape is None else shape)
 
 
-def _wire_dtype(tensor: Tensor | Operand) -> np.dtype[Any]:
-    return np.dtype(tensor.stored).newbyteorder("<")
+@functools.cache
+def _wire_dtype(stored: str) -> np.dtype[Any]:
+    return np.dtype(stored).newbyteorder("<")
 
 
 def _described(tensor: Tensor) -> str:

@@ -1,9 +1,10 @@
 """The two ends of a program's pipes: bytes go in while bytes come out, so that full pipes never block both sides."""
 
 import contextlib
+import math
 import os
 import queue
-import selectors
+import select
 import threading
 import time
 from typing import IO, Protocol
@@ -40,6 +41,10 @@ class PolledPipes:
         os.set_blocking(self._input, False)
         os.set_blocking(self._output, False)
         self._arrived: list[bytes] = []
+        self._readable, self._any = select.poll(), select.poll()
+        for waited in (self._readable, self._any):
+            waited.register(self._output, select.POLLIN)
+        self._any.register(self._input, select.POLLOUT)
 
     def write(self, data: bytes, *, timeout_s: float) -> bool:
         """Send all of `data`; False: not within `timeout_s`."""
@@ -49,7 +54,7 @@ class PolledPipes:
             try:
                 left = left[os.write(self._input, left) :]
             except BlockingIOError:
-                if not self._wait(deadline - time.monotonic(), to_write=True):
+                if not _wait(self._any, deadline - time.monotonic()):
                     return False
                 with contextlib.suppress(BlockingIOError):
                     piece = os.read(self._output, _CHUNK)
@@ -64,17 +69,12 @@ class PolledPipes:
             data = b"".join(self._arrived)
             self._arrived.clear()
             return data
-        with contextlib.suppress(BlockingIOError):
-            return os.read(self._output, _CHUNK)
-        return os.read(self._output, _CHUNK) if self._wait(timeout_s, to_write=False) else None
+        return os.read(self._output, _CHUNK) if _wait(self._readable, timeout_s) else None
 
-    def _wait(self, timeout_s: float, *, to_write: bool) -> bool:
-        """Wait until there are bytes to read, or room to write; False after `timeout_s`."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._output, selectors.EVENT_READ)
-            if to_write:
-                selector.register(self._input, selectors.EVENT_WRITE)
-            return bool(selector.select(max(timeout_s, 0.0)))
+
+def _wait(waited: "select.poll", timeout_s: float) -> bool:
+    """Wait until there are bytes to read, or room to write, as was registered; False after `timeout_s`."""
+    return bool(waited.poll(math.ceil(1e3 * max(timeout_s, 0.0))))
 
 
 class ThreadedPipes:

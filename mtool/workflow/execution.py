@@ -19,7 +19,7 @@ from mtool.workflow import samples as sampling
 from mtool.workflow.cost import Cost, cost_at
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
-from mtool.workflow.inference import executor_of
+from mtool.workflow.inference import infer_all
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared, write_project
 
@@ -97,7 +97,7 @@ def run(
     )
     start = time.monotonic()
     with deployment.open(prepared.folder) as device:
-        outputs, speed = _inferences(prepared, device, drawn)
+        outputs, speed = _inferences(prepared, device, drawn, deployment)
     cost = cost_at(prepared, speed)
     log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board, device), cost.speed())
     if dump is not None:
@@ -178,12 +178,14 @@ def project_of(folder: Path, board: str | Board, options: Options | None, deploy
     return described
 
 
-def _inferences(prepared: Prepared, device: Device, samples: Sequence[Sample]) -> tuple[list[Sample], Speed]:
-    """Run each sample, in order, and measure the last inference; one of an executor on this side tells no time."""
-    infer = executor_of(device, prepared.folder)
+def _inferences(
+    prepared: Prepared, device: Device, samples: Sequence[Sample], deployment: Deployment
+) -> tuple[list[Sample], Speed]:
+    """Run each sample, and measure the last inference; one of an executor on this side tells no time."""
     if prepared.manifest.executor == "graph-host":
-        return [infer(sample) for sample in samples], measure_speed(device, samples[-1], Readings(repeat=1))
-    outputs = [infer(sample) for sample in samples[:-1]]
+        outputs = infer_all(device, prepared.folder, samples, deployment)
+        return outputs, measure_speed(device, samples[-1], Readings(repeat=1))
+    outputs = infer_all(device, prepared.folder, samples[:-1], deployment)
     last, speed = run_measured(device, samples[-1])
     return [*outputs, last], speed
 

@@ -6,7 +6,7 @@ build are not slowed; a build whose outputs differ is compared, and told, each t
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,9 +77,9 @@ def compare_first_run(
     from mtool.workflow.layers import compare_layers
     from mtool.workflow.verification import judge
 
-    def layers(allowed: "Tolerance") -> "Layers":
+    def layers(allowed: "Tolerance", some: Sequence[Sample]) -> "Layers":
         with deployment.open(prepared.folder) as device:
-            return compare_layers(device, model, [sample], allowed)
+            return compare_layers(device, model, some, allowed)
 
     try:
         expected = reference.outputs(model.path, [sample], options=model.options)

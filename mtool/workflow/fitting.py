@@ -1,5 +1,6 @@
 """The boards that a model fits: measured where its firmware is built already, else estimated at the upper end."""
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -69,6 +70,7 @@ class Fit:
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""
+        energy = self.time and self.time.energy
         return {
             "board": self.board,
             "fits": self.fits,
@@ -92,6 +94,9 @@ class Fit:
             "milliseconds": self.time and self.time.milliseconds,
             "milliseconds_error": self.time and self.time.error,
             "milliseconds_have_flash": self.time and self.time.flash_is_known,
+            "milliseconds_flash_is_sure": self.time and self.time.flash_is_sure,
+            "microjoules": energy and energy.microjoules,
+            "microjoules_error": energy and energy.error,
         }
 
 
@@ -132,9 +137,10 @@ def check(
     for board in asked:
         check_options(board, chosen)
     manifests, fits = [], []
+    load = functools.cache(project.load)  # of the many boards that have the same
     for board, emitted in compile_for(source, asked, chosen):
         manifests.append(emitted.manifest)
-        fit = _fit_of_emitted(source, board, chosen, emitted, folder)
+        fit = _fit_of_emitted(source, board, chosen, emitted, folder, load)
         fits.append(replace(fit, time=likely_time(emitted, board, hz)))
     warn_of_growth(manifests[0])
     if folder is not None and not any(fit.is_built for fit in fits):
@@ -142,12 +148,19 @@ def check(
     return Fits(manifests[0], tuple(fits))
 
 
-def _fit_of_emitted(path: Path, board: Board, options: Options, emitted: Emitted, folder: Path | None) -> Fit:
+def _fit_of_emitted(
+    path: Path,
+    board: Board,
+    options: Options,
+    emitted: Emitted,
+    folder: Path | None,
+    load: Callable[[str], Template],
+) -> Fit:
     """Return the fit of a model whose files are made only as far as they are looked at."""
     manifest = emitted.manifest
     if is_project(folder or default_folder(manifest.model, board)):
         return fit_of(Model(path, board, options, emitted.files(weights_of(board, options)), manifest), folder=folder)
-    return _estimated(board, options, manifest, lambda: emitted.code)
+    return _estimated(board, options, manifest, lambda: emitted.code, load)
 
 
 def fit_of(model: Model, *, folder: Path | None = None) -> Fit:
@@ -160,10 +173,10 @@ def fit_of(model: Model, *, folder: Path | None = None) -> Fit:
     return built or _estimated(model.board, model.options, model.manifest, lambda: model.files)
 
 
-def _template_of(board: Board, options: Options) -> Template | None:
+def _template_of(board: Board, options: Options, load: Callable[[str], Template] = project.load) -> Template | None:
     """Return the template that places things in a board's memories; None: there is none, or no memory is known."""
     name = options.template or next(iter(board.templates), "")
-    return project.load(name) if name and board.memories else None
+    return load(name) if name and board.memories else None
 
 
 def _measured(model: Model, folder: Path) -> Fit | None:
@@ -183,7 +196,13 @@ def _measured(model: Model, folder: Path) -> Fit | None:
     return _fit(model.board.placed_by(template.name), needs, is_built=True)
 
 
-def _estimated(board: Board, options: Options, manifest: Manifest, code: Callable[[], FileTree]) -> Fit:
+def _estimated(
+    board: Board,
+    options: Options,
+    manifest: Manifest,
+    code: Callable[[], FileTree],
+    load: Callable[[str], Template] = project.load,
+) -> Fit:
     """Return the fit by estimates.
 
     Args:
@@ -191,8 +210,9 @@ def _estimated(board: Board, options: Options, manifest: Manifest, code: Callabl
         options: which template is used, and how.
         manifest: the model's.
         code: returns the model's C, its constants apart; not called where the board's memories are not known.
+        load: reads a template.
     """
-    template = _template_of(board, options)
+    template = _template_of(board, options, load)
     if template is None:
         return Fit(board.name)
     placed = board.placed_by(template.name)

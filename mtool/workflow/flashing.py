@@ -326,7 +326,7 @@ def _compare(
         samples,
         expected,
         outputs,
-        layers=lambda allowed: compare_layers(device, model, samples, allowed),
+        layers=lambda allowed, some: compare_layers(device, model, some, allowed),
     ).check()
     return reference.name_of(model.path)
 

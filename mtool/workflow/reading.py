@@ -12,7 +12,7 @@ from mtool.backends.spec import parse
 from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.ir.types import Array
-from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
+from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Rounding, Weights
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
 from mtool.workflow.stages import Options
@@ -27,6 +27,7 @@ def options(
     *,
     io: Io = "arena",
     partial: Partial = "auto",
+    optimize: Optimize = "balanced",
     dim: Sequence[str] | None = None,
     const: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
@@ -37,12 +38,14 @@ def options(
     interface_api: InterfaceApi = "c",
     operators_api: OperatorsApi | None = None,
     executor: Executor = "aot",
+    stream: str = "",
     weights: Weights = "auto",
     schedule: Sequence[str] | None = None,
     tuned: Sequence[str] | None = None,
     backend: Sequence[str] | None = None,
     tolerance: int = 0,
     backend_fallback: bool = False,
+    portable: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -60,6 +63,7 @@ def options(
     return Options(
         io=io,
         partial=partial,
+        optimize=optimize,
         dims=dimensions(dim),
         constants=constant_values(const),
         rounding=rounding,
@@ -70,7 +74,8 @@ def options(
         state_values=first_values(state),
         template=template,
         template_options=_pairs(option, "--option", "opt=-O3"),
-        conventions=conventions(interface_api, operators_api, executor),
+        conventions=conventions(_streamed(interface_api, stream), operators_api, executor),
+        stream=stream,
         schedules=schedule_choices(schedule),
         weights=weights,
         edits="force" if force else "keep" if keep else "stop",
@@ -79,7 +84,22 @@ def options(
         backends=tuple(map(parse, backend or ())),
         tolerance=tolerance,
         backend_fallback=backend_fallback,
+        portable=portable,
     )
+
+
+def _streamed(interface_api: InterfaceApi, stream: str) -> InterfaceApi:
+    """Return the interface, which is "feed" where an input is given by rows.
+
+    Raises:
+        UsageError: another interface is asked for.
+    """
+    if stream and interface_api not in ("c", "feed"):
+        raise UsageError(
+            f"--stream {stream} gives the model rows by <model>_feed, --interface-api {interface_api} has none",
+            hint="leave --interface-api out",
+        )
+    return "feed" if stream else interface_api
 
 
 def given(**values: Any) -> dict[str, Any]:

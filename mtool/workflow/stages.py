@@ -45,6 +45,8 @@ class Options(Request):
     trust_template: a template that is named by its path may load Python code (`_extensions`).
     tuned: tuning logs, or folders of them, to take schedules from; none: those of mtool.toml.
     program: a user's own program, which is built as the standalone firmware; None: the template's.
+    portable: on this computer, loops of plain C as other cores get them, and no vectors: to be read, or compiled
+        elsewhere.
     """
 
     template: str = ""
@@ -53,6 +55,11 @@ class Options(Request):
     trust_template: bool = False
     tuned: tuple[Path, ...] = ()
     program: "Program | None" = None
+    portable: bool = False
+
+    def core_of(self, board: Board) -> Board:
+        """Return the board as the compile half is to see it: without vectors, if the C has to be portable."""
+        return board.model_copy(update={"features": board.features - {"simd"}}) if self.portable else board
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +218,7 @@ def compile(
     source = Path(path)
     known = known_of(target, chosen)
     request = replace(chosen, weights=weights_of(target, chosen), known=known)
-    files, described, was_before = compiled_before.compiled(source, target, request)
+    files, described, was_before = compiled_before.compiled(source, chosen.core_of(target), request)
     inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
     outputs = ", ".join(map(formatting.tensor, described.outputs))
     for limits in (tensor.range for tensor in described.sizes):

@@ -14,6 +14,29 @@ static int32_t infer(void)
     }
     return status;
 }
+{% elif described.interface_api == "feed" %}
+{% set tensor = described.inputs | rejectattr("stream", "none") | first %}
+{% set type = {"float32": "float", "float64": "double", "bool": "uint8_t"}.get(tensor.dtype, tensor.dtype ~ "_t") %}
+{% set rows = (name ~ "_" ~ tensor.c_name ~ "_ROW") | upper %}
+/* Put the next row of {{ tensor.c_name }} into `line`: what a camera's callback has for each line, say. Until you do, it is zeros. */
+static void read_row(int32_t row, {{ type }} *line)
+{
+    (void)row;
+    for (int32_t i = 0; i < {{ rows }}_COUNT; ++i) {
+        line[i] = 0;
+    }
+}
+
+static int32_t infer(void)
+{
+    static {{ type }} line[{{ rows }}_COUNT];
+    int32_t status = {{ name }}_begin({{ "&" ~ inputs if described.inputs | length > 1 }});
+    for (int32_t row = 0; status == 0 && row < {{ rows }}S; ++row) {
+        read_row(row, line);
+        status = {{ name }}_feed(line, 1);
+    }
+    return status == 0 ? {{ name }}_finish(&{{ outputs }}) : status;
+}
 {% else %}
 {% set count = described.inputs | length + described.outputs | length %}
 static int32_t infer(void)

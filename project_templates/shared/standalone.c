@@ -46,12 +46,15 @@ static void report_{{ tensor.c_name }}(void)
 {% endif %}
 int main(void)
 {
+{% set whole = cookiecutter.manifest.inputs | selectattr("stream", "none") | list %}
+{% if whole or not cookiecutter.manifest.inputs %}
     /* Put the sensor's data into the inputs here:
-{% for tensor in cookiecutter.manifest.inputs %}
+{% for tensor in whole %}
      *   {{ inputs }}.{{ tensor.c_name }}   {{ tensor.dtype }}[{{ tensor.shape | join(",") }}]{% if tensor.scale and tensor.scale | length == 1 %}, value = (q - {{ tensor.zero_point[0] }}) * {{ tensor.scale[0] }}{% endif %}
 
 {% endfor %}
      */
+{% endif %}
 {% if cookiecutter.manifest.states %}
     /* This is the first step of a sequence. Call {{ name }}_run again for each that follows, with its own inputs: what
      * the model keeps ({{ cookiecutter.manifest.states | map(attribute="c_name") | join(", ") }}) goes on from step to step. {{ name }}_reset begins another sequence. */

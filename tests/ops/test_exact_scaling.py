@@ -97,6 +97,19 @@ def test_a_channel_without_weights_has_its_result_in_the_offset() -> None:
         assert np.clip(by_float, -128, 127) == wanted
 
 
+def test_a_channel_without_weights_beside_one_without_a_multiplier_keeps_a_float() -> None:
+    scaling, weights, bias = _layer(13, 14, 9, (-9, -8))
+    scales = scaling.scale.copy()
+    scales[9] = 5.0
+    weights[8], bias[8], scales[8] = 0, 2**30, 7.5e-9
+    found, moved = exact_scaling(FloatScaling.of(scales), PLAIN, weights, bias, Together(2))
+    assert isinstance(found, ExactScaling)
+    small, floats = found.without_dead_channels(weights, moved)
+    assert not found.has_multiplier[8] and small[8] == 8
+    for one in (floats, floats.padded(16), floats[:10]):
+        assert one.words[8].view(np.float32)[1] * small[8] == 8
+
+
 @pytest.mark.parametrize(("count", "groups"), [(2, 1), (3, 1), (2, 2)])
 def test_neighbours_have_multipliers_together(count: int, groups: int) -> None:
     scaling, weights, bias = _layer(13, 14, 9, (-9, -8))

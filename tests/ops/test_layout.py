@@ -12,7 +12,8 @@ ROOT = Path(ops.__file__).parents[2]
 PLACES = {  # by what a schedule's name begins with: the folder, and how the file's name ends
     "c99": ("c99", ""), "int": ("integer", "_int8"), "f32": ("f32", "_f32"),
     "dsp": ("dsp", "_int8"), "dsp16": ("dsp", "_int16"),
-    "mve": ("mve", "_int8"), "mve16": ("mve", "_int16"), "mve_f32": ("mve", "_f32"), "rvv": ("rvv", "_int8"),
+    "mve": ("mve", "_int8"), "mve16": ("mve", "_int16"), "mve_f32": ("mve", "_f32"),
+    "rvv": ("rvv", "_int8"), "simd": ("simd", ""),
 }  # fmt: skip
 SCHEDULES = [(op, schedule) for op, kernel in ops.KERNELS.items() for schedule in kernel.schedules]
 

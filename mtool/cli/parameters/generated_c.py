@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Weights
+from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Weights
 
 _option = functools.partial(typer.Option, rich_help_panel="The generated C")
 
@@ -20,10 +20,30 @@ PartialExecution = Annotated[
         help="Compute operators a few rows at a time for a smaller arena: where it costs little, never, or always.",
     ),
 ]
+OptimizeFor = Annotated[
+    Optimize,
+    _option(
+        "--optimize",
+        help="What the board's flash is spent on: larger constants for less time where that is worth it, wherever "
+        "there is room, or nothing.",
+    ),
+]
 Interface = Annotated[
     InterfaceApi,
     _option(
-        "--interface-api", help="The entry point: a typed C function, a packed one, or one call for each operator."
+        "--interface-api",
+        help="The entry point: a typed C function, a packed one, one call for each operator, or one for each row of an "
+        "input as it arrives.",
+    ),
+]
+StreamedInput = Annotated[
+    str,
+    _option(
+        "--stream",
+        metavar="INPUT",
+        help="The input that is given by rows (docs/streamed-input.md); means --interface-api feed; default there: the "
+        "only one.",
+        show_default=False,
     ),
 ]
 Operators = Annotated[
@@ -79,4 +99,8 @@ Steps = Annotated[
 ]
 Fallback = Annotated[
     bool, _option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
+]
+Portable = Annotated[
+    bool,
+    _option("--portable", help="On this computer, loops of plain C in place of vectors, as `mtool compile` writes."),
 ]

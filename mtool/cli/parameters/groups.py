@@ -13,9 +13,12 @@ from mtool.cli.parameters.generated_c import (
     InputsAndOutputs,
     Interface,
     Operators,
+    OptimizeFor,
     PartialExecution,
+    Portable,
     Schedules,
     Steps,
+    StreamedInput,
     TunedLogs,
     WeightsAs,
 )
@@ -57,10 +60,12 @@ _OF_A_MODEL: dict[str, tuple[Any, Any]] = {
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "io": (InputsAndOutputs, "arena"),
     "partial": (PartialExecution, "auto"),
+    "optimize": (OptimizeFor, "balanced"),
     **_OF_A_MODEL,
     "interface_api": (Interface, "c"),
     "operators_api": (Operators, None),
     "executor": (ExecutorName, "aot"),
+    "stream": (StreamedInput, ""),
     "weights": (WeightsAs, "auto"),
     "schedule": (Schedules, None),
     "tuned": (TunedLogs, None),
@@ -68,6 +73,7 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "tolerance": (Steps, 0),
     "backend_fallback": (Fallback, False),
 }
+_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "portable": (Portable, False)}
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "template": (TemplateName, ""),
@@ -123,6 +129,7 @@ TuningOptions = Annotated[
         {
             "io": _OF_ITS_C["io"],
             "partial": _OF_ITS_C["partial"],
+            "optimize": _OF_ITS_C["optimize"],
             **_OF_A_MODEL,
             **{name: _OF_ITS_C[name] for name in ("weights", "schedule", "backend", "tolerance", "backend_fallback")},
             **_OF_A_TEMPLATE,
@@ -130,8 +137,8 @@ TuningOptions = Annotated[
     ),
 ]
 """What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
-GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE}, "given")]
+GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_A_PROGRAM, **_OF_A_TEMPLATE}, "given")]
 """Options of a project that are stored, not used: those that differ from their defaults, by their names."""
 
-ProjectOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
+ProjectOptions = Annotated["Options", Asked({**_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
 """And a project, by a template, in a folder."""

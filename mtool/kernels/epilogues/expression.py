@@ -72,11 +72,18 @@ class EpilogueText:
         return f"bias[{channel}]" if self.has_bias else zero
 
     def kernel(
-        self, body: str, weights: Array, scratch: str = "", layout: str = "", ties: Array | None = None
+        self,
+        body: str,
+        weights: Array,
+        scratch: str = "",
+        layout: str = "",
+        ties: Array | None = None,
+        headers: tuple[str, ...] = (),
     ) -> Kernel:
         """Assemble the function: input, output, weights, bias if any, what the epilogue reads, scratch (its type).
 
-        `layout` says in what order the weights stand, if not in that of the operator; `ties` are of `beside_halves`.
+        `layout` says in what order the weights stand, if not in that of the operator; `ties` are of `beside_halves`,
+        `headers` a Kernel's.
         """
         node, graph = self.node, self.graph
         constants = {"weights": weights} | ({"ties": ties} if ties is not None else {})
@@ -98,4 +105,4 @@ class EpilogueText:
         }
         if scratch:
             arguments.append(Argument("scratch", scratch, "scratch"))
-        return Kernel(tuple(arguments), body, constants, needs_math(self.expr), layouts=layouts)
+        return Kernel(tuple(arguments), body, constants, needs_math(self.expr), headers, layouts)

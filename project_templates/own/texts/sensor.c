@@ -1,5 +1,5 @@
 {% import "texts/tensors.c" as t %}
-{% for tensor in manifest.inputs if tensor.range is none and t.is_on_a_scale(tensor) %}
+{% for tensor in manifest.inputs if tensor.range is none and tensor.stream is none and t.is_on_a_scale(tensor) %}
 
 {{ t.quantise(model, tensor) }}
 {%- endfor %}
@@ -7,7 +7,7 @@
 /* 1. Your sensor. Put its next data into the model's inputs, and return whether there were any: {{ "without, nothing is run" if language == "sketch" else "without, the program ends" }}.
  *    Until you do, all are zero.
  *
-{% for tensor in manifest.inputs %}
+{% for tensor in manifest.inputs if tensor.stream is none %}
  *    {{ input_of }}{{ tensor.c_name }}   {{ t.described(tensor) }}{% if t.is_on_a_scale(tensor) %}; quantise_{{ tensor.c_name }}() makes it of real values{% endif %}{% if tensor.range %}: a size of this inference, {{ tensor.range.least }} to {{ tensor.range.most }}{% endif %}
 
 {% endfor %}
@@ -17,7 +17,7 @@ static int read_sensor(void)
 {% if language != "sketch" %}
     static int count;
 {% endif %}
-{% for tensor in manifest.inputs %}
+{% for tensor in manifest.inputs if tensor.stream is none %}
 {% if tensor.range %}
     *{{ input_of }}{{ tensor.c_name }} = {{ tensor.range.most }};
 {% else %}

@@ -28,8 +28,8 @@ void setup()
 
 void loop()
 {
-    // Put the sensor's data into the inputs here:
-{% for tensor in manifest.inputs %}
+    // Put the sensor's data into the inputs here{{ ", rows in read_row" if manifest.interface_api == "feed" }}:
+{% for tensor in manifest.inputs if tensor.stream is none %}
     //   inputs.{{ tensor.c_name }}   {{ tensor.dtype }}[{{ tensor.shape | join(",") }}]
 {% endfor %}
     Serial.println({{ inference }} == 0 ? F("ok") : F("failed"));

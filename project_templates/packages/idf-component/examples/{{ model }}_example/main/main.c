@@ -24,11 +24,14 @@ static const struct {{ model }}_{{ role }} {{ role }} = {
 {% endif %}
 void app_main(void)
 {
+{% set whole = manifest.inputs | selectattr("stream", "none") | list %}
+{% if whole or not manifest.inputs %}
     /* Put the sensor's data into the inputs here:
-{% for tensor in manifest.inputs %}
+{% for tensor in whole %}
      *   {{ inputs }}.{{ tensor.c_name }}   {{ tensor.dtype }}[{{ tensor.shape | join(",") }}]
 {% endfor %}
      */
+{% endif %}
     if ({{ inference }} != 0) {
         printf("failed\n");
         return;

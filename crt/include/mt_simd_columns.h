@@ -1,0 +1,76 @@
+/* Products of up to four columns with all output channels, on a computer (mt_simd.h). */
+#ifndef MT_SIMD_COLUMNS_H
+#define MT_SIMD_COLUMNS_H
+
+#include "mt_simd.h"
+
+/* Columns of `depth` floats lie one behind the other. Weights are `blocks` of eight channels: eight weights for each
+ * step of the depth. The sums of a column are 8 * blocks floats, those of the next one follow; where there are fewer
+ * columns than four, those behind them are of no use. */
+#ifdef MT_SIMD_VECTORS
+
+/* One row of sums of the register tile: a column by two vectors of channels. */
+#define MT_SIMD_STEP(n)     \
+    sum##n##0 += x##n[k] * a; \
+    sum##n##1 += x##n[k] * b;
+#define MT_SIMD_STORE(n, vector)                \
+    *(vector *)(to + (n) * 8 * blocks) = sum##n##0; \
+    *(vector *)(to + (n) * 8 * blocks + apart) = sum##n##1;
+
+/* Two vectors of four are a block; of eight, two blocks, or the last one twice. */
+#define MT_SIMD_COLUMNS(attributes, name, vector)                                                                   \
+    attributes void name(const float *columns, int32_t count, int32_t depth, const float *weights, float *sums,     \
+                         int32_t blocks)                                                                            \
+    {                                                                                                               \
+        const int32_t lanes = (int32_t)(sizeof(vector) / sizeof(float));                                            \
+        const float *const x0 = columns;                                                                            \
+        const float *const x1 = count > 1 ? x0 + depth : x0;                                                        \
+        const float *const x2 = count > 2 ? x1 + depth : x1;                                                        \
+        const float *const x3 = count > 3 ? x2 + depth : x2;                                                        \
+        for (int32_t block = 0; block < blocks; block += lanes / 4) {                                               \
+            const int32_t whole = lanes == 4 || block + 1 < blocks;                                                 \
+            const int32_t apart = whole ? lanes : 0;                                                                \
+            const float *w = weights + block * 8 * depth;                                                           \
+            const float *const v = lanes == 4 ? w + 4 : whole ? w + 8 * depth : w;                                  \
+            const vector zero = {0};                                                                                \
+            vector sum00 = zero, sum01 = zero, sum10 = zero, sum11 = zero;                                          \
+            vector sum20 = zero, sum21 = zero, sum30 = zero, sum31 = zero;                                          \
+            for (int32_t k = 0; k < depth; ++k) {                                                                   \
+                const vector a = *(const vector *)(w + 8 * k), b = *(const vector *)(v + 8 * k);                    \
+                MT_SIMD_STEP(0)                                                                                     \
+                MT_SIMD_STEP(1)                                                                                     \
+                MT_SIMD_STEP(2)                                                                                     \
+                MT_SIMD_STEP(3)                                                                                     \
+            }                                                                                                       \
+            float *const to = sums + 8 * block;                                                                     \
+            MT_SIMD_STORE(0, vector)                                                                                \
+            MT_SIMD_STORE(1, vector)                                                                                \
+            MT_SIMD_STORE(2, vector)                                                                                \
+            MT_SIMD_STORE(3, vector)                                                                                \
+        }                                                                                                           \
+    }
+
+MT_SIMD_BY_WIDTH(MT_SIMD_COLUMNS, mt_simd_columns,
+                 (const float *columns, int32_t count, int32_t depth, const float *weights, float *sums, int32_t blocks),
+                 (columns, count, depth, weights, sums, blocks))
+
+#else /* the same in plain C */
+
+static MT_ALONE void mt_simd_columns(const float *columns, int32_t count, int32_t depth, const float *weights,
+                                     float *sums, int32_t blocks)
+{
+    for (int32_t column = 0; column < count; ++column) {
+        const float *const x = columns + column * depth;
+        for (int32_t channel = 0; channel < 8 * blocks; ++channel) {
+            const float *const w = weights + channel / 8 * 8 * depth + channel % 8;
+            float sum = 0.0f;
+            for (int32_t k = 0; k < depth; ++k)
+                sum += x[k] * w[8 * k];
+            sums[column * 8 * blocks + channel] = sum;
+        }
+    }
+}
+
+#endif
+
+#endif

@@ -1,0 +1,1 @@
+"""Weighted sums for a computer, in vectors of floats."""

@@ -1,0 +1,102 @@
+"""1x1 convolutions of int8 for Helium with 64 inputs at most: vectors of two pixels stay in registers.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_pixels_int8.h.
+"""
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.mve.vectors import INT8_LANES
+from mtool.kernels.padding import round_up
+from mtool.kernels.rendering import template
+from mtool.kernels.scaling import FloatScaling
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import own_in_place
+from mtool.ops.conv2d.mve.tiles_int8 import SCATTER_REACH
+
+HEADER = "mt_mve_pixels_int8.h"
+LAYOUT = "4 output channels a row: vectors of 16 weights by turns, biases, scales (the bits of floats)"
+TOGETHER = 4  # output channels
+MOST = 64  # bytes of a patch
+EACH = (32, 44, 58, 72)  # instructions for two pixels and four channels, by the vectors of a patch
+
+
+def pack(weights: Array, bias: Array, scale: Array) -> Array:
+    """Return int8 [N/4, 64 * vectors + 32]: for each vector of a patch one of each channel, biases, scales.
+
+    Args:
+        weights: int8 [N, K], N a multiple of 4.
+        bias: int32 [N], the input's zero point folded in.
+        scale: float32 [N].
+    """
+    count, depth = weights.shape
+    filled = np.pad(weights, ((0, 0), (0, round_up(depth, INT8_LANES) - depth)))
+    tiles = count // TOGETHER
+    blocks = filled.reshape(tiles, TOGETHER, -1, INT8_LANES).swapaxes(1, 2).reshape(tiles, -1)
+    numbers = [np.ascontiguousarray(one).view(np.int8).reshape(tiles, -1) for one in (bias.astype(np.int32), scale)]
+    return np.concatenate([blocks, *numbers], axis=1)
+
+
+def takes(epilogue: Int8Epilogue | None, weights: Array, depth: int) -> bool:
+    """Whether channels come in fours, patches are small, and results near."""
+    count = len(weights)
+    shape = depth <= MOST and count % TOGETHER == 0 and count < SCATTER_REACH and weights.dtype == np.int8
+    return shape and epilogue is not None and epilogue.is_near(weights)
+
+
+class Pixels(BaseSchedule):
+    """1x1, up to 64 inputs: two pixels times all channels, four at a time. In place; if it grows, backwards."""
+
+    name = "mve_pixels"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """1x1, stride 1, no padding, no groups, one image, int8 to the whole of int8 by floats, an even zero point."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1
+        if not (target.has_mve and shape and epilogue is not None and epilogue.rest is None):
+            return False
+        return takes(epilogue, graph.constants[node.inputs[1]], conv.depth)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Vectors of one of two pixels, if those of both are more than registers hold."""
+        depth = round_up(Conv.of(node, graph).depth, INT8_LANES)
+        return depth if depth > 2 * INT8_LANES else 0
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input: pixels are read before they are written."""
+        return own_in_place(node, graph, possible=True)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """32 to 72 instructions for two pixels and four channels, 30 for two pixels."""
+        conv = Conv.of(node, graph)
+        each = EACH[round_up(conv.depth, INT8_LANES) // INT8_LANES - 1]
+        return round_up(conv.pixels, 2) / 2 * (conv.out_channels / TOGETHER * each + 30)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        assert epilogue is not None and isinstance(epilogue.scaling, FloatScaling)
+        filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
+        weights = pack(filters, epilogue.bias, epilogue.scaling.scale)
+        k, n, pairs = conv.channels, conv.out_channels, conv.pixels // 2
+        backward = n > k
+        scratch = self.scratch_bytes(node, graph)
+        body = template(
+            "ops/conv2d/mve/pointwise_pixels_int8.c.j2",
+            k=k,
+            n=n,
+            pixels=conv.pixels,
+            blocks=round_up(k, INT8_LANES) // INT8_LANES,
+            epilogue=epilogue,
+            sign=-1 if backward else 1,
+            at=lambda each: f" + {2 * (pairs - 1) * each}" if backward and pairs > 1 else "",
+            staging="scratch" if scratch else "NULL",
+        )
+        return epilogue.kernel(node, graph, body, weights, LAYOUT, HEADER, "int8_t" if scratch else "")
+
+
+SCHEDULE = Pixels()

@@ -1,0 +1,1 @@
+"""Convolutions for a computer, in vectors of floats."""

@@ -1,0 +1,117 @@
+"""What flash is spent on: larger constants where they save enough, in the room that there is."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from graphs import lowered, model
+from onnx import helper
+
+from mtool.boards import Board, get
+from mtool.compiler import compile_for, plan_model
+from mtool.kernels.target import Target
+from mtool.option_values import Optimize
+from mtool.plan import Choice, make_plan
+from mtool.plan.flash import CODE_BYTES, Offer, Offers, offers_of
+from mtool.request import Request
+
+F = np.float32
+DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
+
+
+def network() -> onnx.ModelProto:
+    """Two 3x3 convolutions of as many products, but 16 and 64 channels."""
+    rng = np.random.default_rng(1)
+    constants: dict[str, Any] = {"s": F(0.05), "z": np.int8(3), "wz": np.int8(0), "ws": F(0.002), "ys": F(0.9)}
+    nodes = []
+    for name, channels in (("a", 16), ("b", 64)):
+        constants[f"{name}w"] = rng.integers(-100, 101, (channels, channels, 3, 3)).astype(np.int8)
+        nodes += [
+            helper.make_node("DequantizeLinear", [name, "s", "z"], [f"{name}f"]),
+            helper.make_node("DequantizeLinear", [f"{name}w", "ws", "wz"], [f"{name}d"]),
+            helper.make_node("Conv", [f"{name}f", f"{name}d"], [f"{name}c"], pads=[1, 1, 1, 1], name=f"conv_{name}"),
+            helper.make_node("QuantizeLinear", [f"{name}c", "ys", "z"], [f"{name}y"]),
+        ]
+    inputs = {"a": (np.int8, (1, 16, 32, 32)), "b": (np.int8, (1, 64, 8, 8))}
+    return model(nodes, inputs, ["ay", "by"], constants)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("flash") / "two.onnx"
+    onnx.save(network(), path)
+    return path
+
+
+def board(flash_bytes: int) -> Board:
+    """A Cortex-M4 with so much flash."""
+    own = get("mps2_an386")
+    name = own.region_for("weights")
+    assert name is not None
+    memories = {**own.memories, name: own.memories[name].model_copy(update={"size": flash_bytes})}
+    return own.model_copy(update={"memories": memories})
+
+
+def winograd(path: Path, flash_bytes: int, optimize: Optimize) -> set[int]:
+    """The input channels of the convolutions that have larger weights."""
+    plan, _ = plan_model(path, board(flash_bytes), Request(optimize=optimize))
+    steps = (step for step in plan.steps if step.schedule.name == "dsp_winograd")
+    return {plan.graph.types[step.node.inputs[0]].shape[-1] for step in steps}
+
+
+def test_those_that_save_most_by_the_byte_come_first() -> None:
+    graph = lowered(network(), DSP)
+    offers = offers_of(graph, DSP)
+    first, second = offers.offers
+    assert first.saved > 0.2 and second.saved > 0.2 and second.bytes > 10 * first.bytes
+    assert first.saved + second.saved < 0.6
+    weights = dict[str, dict[str, int]]()  # of each operator by its schedule
+    for grown in (None, frozenset[str]()):
+        for step in make_plan(graph, DSP, partial="never", grown=grown).steps:
+            constants = step.schedule.emit(step.node, graph, DSP).constants.values()
+            weights.setdefault(step.node.name, {})[step.schedule.name] = sum(data.nbytes for data in constants)
+    for one in offers.offers:
+        own = weights[one.operator]
+        assert abs(own["dsp_winograd"] - own["dsp_patch"] - one.bytes) < 0.05 * one.bytes
+
+
+@pytest.mark.parametrize(
+    ("flash_bytes", "optimize", "wanted"),
+    [
+        (4 << 20, "speed", {16, 64}),
+        (4 << 20, "balanced", {16, 64}),
+        (4 << 20, "size", set()),
+        (256 << 10, "speed", {16, 64}),
+        (256 << 10, "balanced", {16}),  # the other takes more than a third of the flash, and saves less than that
+        (CODE_BYTES + (64 << 10), "speed", {16}),
+        (CODE_BYTES, "speed", set()),
+    ],
+)
+def test_the_board_has_room(saved: Path, flash_bytes: int, optimize: Optimize, wanted: set[int]) -> None:
+    assert winograd(saved, flash_bytes, optimize) == wanted
+
+
+def test_boards_of_one_core_have_plans_of_their_own(saved: Path) -> None:
+    boards = [board(size) for size in (4 << 20, 256 << 10, 4 << 20)]
+    sizes = [emitted.plan for _, emitted in compile_for(saved, boards, Request())]
+    assert sizes[0] is sizes[2] and sizes[0] is not sizes[1]
+    found = [sum(step.schedule.name == "dsp_winograd" for step in plan.steps) for plan in sizes]
+    assert found == [2, 1, 2]
+
+
+def test_a_schedule_that_is_asked_for_is_taken(saved: Path) -> None:
+    plan, names = plan_model(saved, board(4 << 20), Request(optimize="size"))
+    name = next(step.node.name for step in plan.steps if step.schedule.name == "dsp_patch")
+    assert name in names
+    request = replace(Request(optimize="size"), schedules={name: Choice("dsp_winograd")})
+    plan, _ = plan_model(saved, board(4 << 20), request)
+    assert [step.node.title for step in plan.steps if step.schedule.name == "dsp_winograd"] == [name]
+
+
+def test_without_a_limit_all_are_taken() -> None:
+    offers = Offers((Offer("a", 0.5, 10), Offer("b", 0.001, 10**9)), 0)
+    assert offers.taken("balanced", None) == offers.taken("speed", None) == {"a", "b"}
+    assert offers.taken("size", None) == frozenset()
