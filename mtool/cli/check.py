@@ -83,7 +83,8 @@ def check(
         return
     for fit in report.fits:
         if fit.fits and fit.needs:
-            out.text("", fit.board, *(f"  {line}" for line in fit.lines(report.manifest)))
+            floats = [fit.software_float.line()] if fit.software_float else []
+            out.text("", fit.board, *(f"  {line}" for line in [*fit.lines(report.manifest), *floats]))
     lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(

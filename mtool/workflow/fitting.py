@@ -22,6 +22,7 @@ from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
 from mtool.workflow.growth import warn_of_growth
 from mtool.workflow.likely_time import LikelyTime, likely_time
+from mtool.workflow.software_float import SoftwareFloat, software_float
 from mtool.workflow.stages import Model, Options, check_options, default_folder, weights_of
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Fit:
         refused: what the board's compiler does not take, whatever the room.
         is_built: the figures are those of a firmware that is built; else some are estimated.
         time: how long an inference is likely to take; None: not known.
+        software_float: what products of float32 cost without an FPU; None: there are none.
     """
 
     board: str
@@ -48,6 +50,7 @@ class Fit:
     refused: tuple[str, ...] = ()
     is_built: bool = False
     time: LikelyTime | None = None
+    software_float: SoftwareFloat | None = None
 
     @property
     def fits(self) -> bool:
@@ -97,6 +100,7 @@ class Fit:
             "milliseconds_flash_is_sure": self.time and self.time.flash_is_sure,
             "microjoules": energy and energy.microjoules,
             "microjoules_error": energy and energy.error,
+            "software_float": self.software_float and self.software_float.as_json(),
         }
 
 
@@ -141,7 +145,8 @@ def check(
     for board, emitted in compile_for(source, asked, chosen):
         manifests.append(emitted.manifest)
         fit = _fit_of_emitted(source, board, chosen, emitted, folder, load)
-        fits.append(replace(fit, time=likely_time(emitted, board, hz)))
+        time, floats = likely_time(emitted, board, hz), software_float(emitted.manifest, board)
+        fits.append(replace(fit, time=time, software_float=floats))
     warn_of_growth(manifests[0])
     if folder is not None and not any(fit.is_built for fit in fits):
         log.warning("%s holds no build of this model with these options: its code is estimated", folder)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
 from mtool.session.cycles import cores
+from mtool.workflow.software_float import float_operators
 
 # Bytes read from flash a product, in spite of a cache that does not hold an operator's constants: the kernels use a
 # weight for one to three pixels at a time. No less than all constants once, of which dense layers are the case.
@@ -63,7 +64,7 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
     """
     core = next((core for core in cores() if core.cpu == board.cpu and core.per_instruction), None)
     clock = hz or board.clock_hz
-    if core is None or not clock or _is_float(emitted):
+    if core is None or not clock or float_operators(emitted.manifest.operators):
         return None
     weights = board.memory_for("weights")
     instructions = emitted.cost * core.schedules_factor
@@ -90,11 +91,3 @@ def _waits(emitted: Emitted, reads: Reads, hz: int) -> tuple[float, float]:
     each = reads.waits(hz) / reads.width
     unsure = 1 if reads.is_sure else _UNSURE
     return low * each / unsure, high * each * unsure
-
-
-def _is_float(emitted: Emitted) -> bool:
-    """Return whether any operator multiplies floating-point numbers."""
-    return any(
-        operator.macs and any(operand.dtype.startswith("float") for operand in operator.reads)
-        for operator in emitted.manifest.operators
-    )
