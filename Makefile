@@ -25,7 +25,7 @@ bench-compile:  ## what mtool itself takes, from --help to a model of 100 MB: do
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_compile.py
 
-bench-cycles:   ## the estimate of cycles beside published runs; TINY: a checkout of mlcommons/tiny_results_v1.0: docs/cycles.md
+bench-cycles:   ## the estimate of cycles beside published runs; TINY: a folder with their clones (scripts/bench_cycles.py): docs/cycles.md
 	.venv/bin/python scripts/bench_cycles.py $(TINY)
 
 bench-farm:     ## what a rack of boards gives, and what it survives, with boards that are stood in for: docs/farm.md

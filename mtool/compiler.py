@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
+from mtool.ir.control import has_bodies
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.manifest import Claim, Manifest, Refusal
@@ -22,6 +23,7 @@ from mtool.option_values import Order, Partial
 from mtool.passes.streamed_input import with_streamed_input
 from mtool.plan import Choice, Plan, make_plan
 from mtool.plan.flash import Offers, offers_of
+from mtool.plan.shared import Shared
 from mtool.request import DEFAULTS, Request
 from mtool.tuned.known import Known
 
@@ -257,25 +259,35 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
     graph = None if open_sizes or request.backends else _loaded(path, request)
     model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
     asked: Partial = "never" if open_sizes else _partial(request, model_hash)
-    made: dict[tuple[Target, Partial, str, frozenset[str]], Emitted] = {}
-    offers: dict[tuple[Target, str], Offers] = {}
+    made: dict[Hashable, Emitted] = {}
+    lowered_for: dict[Hashable, Graph] = {}
+    offers: dict[Hashable, Offers] = {}
+    shared = Shared()
+
+    def lower(board: Board, notes: _Notes) -> Graph:
+        if graph is None:
+            return _lowered(path, board, request, notes)
+        target = target_of(board)
+        found = lowered_for.get(passes.traits(target)) or passes.run(graph, target)
+        if not has_bodies(found):  # which costs decide about
+            lowered_for[passes.traits(target)] = found
+        return found
 
     def emitted(board: Board, partial: Partial) -> Emitted:
-        target, backends = target_of(board), board.name if request.backends else ""
+        target = target_of(board)
+        alike = target.traits if request.known == Known() else target  # a measurement holds for its own core
+        of_target = alike, board.name if request.backends else ""
         notes = _Notes(constants)
-
-        def lower() -> Graph:
-            return _lowered(path, board, request, notes) if graph is None else passes.run(graph, target)
-
-        lowered = None if (target, backends) in offers else lower()
-        if lowered is not None:
-            offers[target, backends] = offers_of(lowered, target)
-        grown = _grown(offers[target, backends], board, request)
-        key = target, partial, backends, grown
+        lowered = None
+        if of_target not in offers:
+            lowered = lower(board, notes)
+            offers[of_target] = offers_of(lowered, target)
+        grown = _grown(offers[of_target], board, request)
+        key = of_target, partial, grown
         if key not in made:
-            lowered = lowered or lower()
+            lowered = lowered or lower(board, notes)
             schedules, order = _schedules(lowered, target, request, model_hash), _order(request, model_hash)
-            plan = make_plan(lowered, target, request.io, partial, schedules, order, grown)
+            plan = make_plan(lowered, target, request.io, partial, schedules, order, grown, shared)
             written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
             made[key] = replace(written, claims=notes.claims)
         return made[key]

@@ -283,11 +283,12 @@ class Project(Strict):
 class Manifest(Strict):
     """The whole file.
 
-    `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
-    lists the C symbols of weights, biases, scales and tables (all the flash that the model's data
-    takes); `grown` those that take more than in the model's file; `symbols` maps roles ("run", "arena", and
-    "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it
-    was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
+    `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants` lists the C symbols of
+    weights, biases, scales and tables (all the flash that the model's data takes); `grown` those that take more than in
+    the model's file; `macs` are the multiply-accumulates of the model as given, `live_macs` those that are left where
+    channels that are constant were taken out, 0 if none were; `symbols` maps roles ("run", "arena", and "reset" with
+    `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it was compiled
+    with; `functions` names what can be called over the RPC: each operator, in order, and the entry
     point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
     memories, by name, that regions of backends have besides the arena; `inner_regions` stand in branches and loops.
     `graph` is the file with the graph's JSON, empty if there is none.
@@ -303,6 +304,7 @@ class Manifest(Strict):
     outputs: tuple[Tensor, ...]
     states: tuple[StateTensor, ...] = ()
     macs: int
+    live_macs: int = 0
     parameters: int
     arena_bytes: int
     arena_bound_bytes: int

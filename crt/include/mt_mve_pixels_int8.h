@@ -6,6 +6,7 @@
 #define MT_MVE_PIXELS_INT8_H
 
 #include "mt_mve.h"
+#include "mt_mve_move.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,7 +55,7 @@ struct mt_mve_pixels {
                      "vldrw.32 q2, [%[w]], #16\n\t"                                                                \
                      "vadd.i32 q0, q0, q2\n\t"                                                                     \
                      "vadd.i32 q1, q1, q2\n\t"                                                                     \
-                     "vldrw.32 q2, [%[w]], #16\n\t" MT_MVE_NEAR_FLOATS("q2")                                       \
+                     "vldrw.32 q2, [%[w]], #16\n\t" MT_MVE_NEAR_FLOATS("q2", "%[near]")                                       \
                      "vstrb.16 q0, [%[o], %q[at]]\n\t"                                                             \
                      "adds %[o], #4"                                                                               \
                      : [w] "+&r"(w), [o] "+&r"(o)                                                                  \
@@ -112,7 +113,37 @@ MT_MVE_INLINE void mt_mve_by_pixels(const int8_t *x, int8_t *output, const int8_
     }
 }
 
+/* The bytes of a patch, `rows` of which lie `step` apart in the input and are `row` long, 16 at most: those of `count` rows
+ * from `first` on, and of them the bytes of `lanes`; `pad` for the others. Up to 16 bytes behind them are written. */
+MT_MVE_INLINE void mt_mve_patch(int8_t *column, const int8_t *input, int32_t at, int32_t step, int32_t row, int32_t rows,
+                                int32_t first, int32_t count, uint32_t lanes, int8_t pad)
+{
+    const mve_pred16_t all = (mve_pred16_t)((1U << row) - 1U), some = (mve_pred16_t)lanes;
+    const int8x16_t outside = vdupq_n_s8(pad);
+    const int8_t *x = input + at;
+    if (count == rows && lanes == all) {
+#pragma GCC unroll 16
+        for (int32_t i = 0; i < rows; ++i)
+            vstrbq_s8(column + i * row, vldrbq_z_s8(x + i * step, all));
+        return;
+    }
+    for (int32_t i = 0; i < first; ++i, column += row, x += step)
+        vstrbq_s8(column, outside);
+    for (int32_t i = 0; i < count; ++i, column += row, x += step)
+        vstrbq_s8(column, vpselq_s8(vldrbq_z_s8(x, some), outside, some));
+    for (int32_t i = first + count; i < rows; ++i, column += row)
+        vstrbq_s8(column, outside);
+}
+
 #else /* the same in plain C */
+
+MT_MVE_INLINE void mt_mve_patch(int8_t *column, const int8_t *input, int32_t at, int32_t step, int32_t row, int32_t rows,
+                                int32_t first, int32_t count, uint32_t lanes, int8_t pad)
+{
+    for (int32_t i = 0; i < rows; ++i, at += step)
+        for (int32_t k = 0; k < row; ++k)
+            *column++ = i >= first && i < first + count && (lanes >> k & 1U) ? input[at + k] : pad;
+}
 
 MT_MVE_INLINE void mt_mve_by_pixels(const int8_t *x, int8_t *output, const int8_t *weights, int8_t *staging,
                                     int32_t pairs, int blocks, const struct mt_mve_pixels *how)

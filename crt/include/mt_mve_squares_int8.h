@@ -75,7 +75,7 @@ MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const i
     "vmov q1[3], q1[1], r10, lr\n\t"        \
     "vadd.i32 q0, q0, %[bias]\n\t"          \
     "vadd.i32 q1, q1, %[bias]\n\t"          \
-    MT_MVE_NEAR_FLOATS("%[scale]")
+    MT_MVE_NEAR_FLOATS("%[scale]", "%[near]")
 #define MT_MVE_SQUARES(squares, store, ...)                                                                      \
     do {                                                                                                         \
         __asm__ volatile(squares MT_MVE_SQUARES_REST store                                                       \

@@ -48,7 +48,8 @@ def check(
     Lists its operators, types and sizes, and everything in it that can't be compiled (exit code 3). The model's data,
     its arena, buffers and stack are known; code is estimated, at the upper end, unless the project folder has a build
     of this model with these options. What fits is sorted by the time of an inference, which is estimated from the
-    schedules for integer models on cores that there is a table for (docs/cycles.md). Ends with exit code 4 if it does
+    schedules for integer models on cores that there is a table for, and so is its energy where the power that the
+    board's chip draws is known (docs/cycles.md). Ends with exit code 4 if it does
     not fit a board that was named.
     """
     from mtool import boards as known
@@ -72,16 +73,18 @@ def check(
             _of(fit.ram),
             "" if not fit.needs else "measured" if fit.is_built else "estimated",
             _time(fit),
+            _energy(fit),
         ]
         for fit in sorted(report.fits, key=_fastest_first)
     ]
-    out.text(table(("board", "", "flash", "RAM", "", "an inference, estimated"), rows))
+    out.text(table(("board", "", "flash", "RAM", "", "an inference, estimated", "its energy"), rows))
     if not board:
         out.text("", _verdict(report, named=False))
         return
     for fit in report.fits:
         if fit.fits and fit.needs:
-            out.text("", fit.board, *(f"  {line}" for line in fit.lines(report.manifest)))
+            floats = [fit.software_float.line()] if fit.software_float else []
+            out.text("", fit.board, *(f"  {line}" for line in [*fit.lines(report.manifest), *floats]))
     lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(
@@ -105,7 +108,13 @@ def _time(fit: "Fit") -> str:
     if fit.time is None:
         return "not known"
     waits = "" if fit.time.flash_is_known else ", and waits for its flash"
+    waits += "" if fit.time.flash_is_sure else ", its flash assumed"
     return f"{fit.time.milliseconds:.3g} ms ± {fit.time.error:.0%}{waits}"
+
+
+def _energy(fit: "Fit") -> str:
+    energy = fit.time and fit.time.energy
+    return f"{formatting.joules(energy.microjoules)} ± {energy.error:.0%}" if energy else ""
 
 
 def _print_model(out: Output, manifest: "Manifest") -> None:

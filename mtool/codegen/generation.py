@@ -32,6 +32,7 @@ from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
 from mtool.ir import Graph, Node, RunTimeSize, Stream
 from mtool.kernels.schedule import schedule_text
+from mtool.kernels.weighted_sum import as_computed
 from mtool.manifest import Claim, InnerRegion, Manifest, Operand, Operator, RowStream, SizeRange, Source, Tensor
 from mtool.ops.external.node import External
 from mtool.option_values import Weights
@@ -74,6 +75,11 @@ class Emitted:
         )
         grown = grown_constants(self.plan, self.functions, self.read.operators)
         return manifest.model_copy(update={"grown": grown, "claims": self.claims})
+
+    @functools.cached_property
+    def cost(self) -> float:
+        """The instructions that the plan's schedules estimate."""
+        return self.plan.cost
 
     @functools.cached_property
     def code(self) -> FileTree:
@@ -228,6 +234,7 @@ def _manifest(
     read: ModelConstants,
 ) -> Manifest:
     graph = plan.graph
+    live = sum(step.op.macs(as_computed(step.node), graph) for step in plan.steps)
     operators = tuple(
         Operator(
             index=number,
@@ -249,6 +256,7 @@ def _manifest(
         )
         for number, step in enumerate(plan.steps)
     )
+    macs = sum(operator.macs for operator in operators)
     return Manifest(
         mtool_version=__version__,
         model=graph.name,
@@ -258,7 +266,8 @@ def _manifest(
         inputs=interface.inputs,
         outputs=interface.outputs,
         states=interface.states,
-        macs=sum(operator.macs for operator in operators),
+        macs=macs,
+        live_macs=live if live < macs else 0,
         parameters=read.parameters,
         arena_bytes=plan.arena_bytes,
         arena_bound_bytes=plan.arena_bound_bytes,

@@ -69,7 +69,7 @@ def source(
     if head is not None:
         lines += head_function(plan, head, functions, arena)
     if conventions.executor != "graph":
-        lines.append(entry_point(plan, calls, interface, arena, conventions))
+        lines.append(entry_point(plan, calls, interface, arena, conventions, head))
     return wrapped(qualified("\n".join(lines), plan.target))
 
 

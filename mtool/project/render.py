@@ -221,6 +221,6 @@ def _text(value: str | int | bool) -> str:
 
 
 def _as_described(board: Board) -> Board:
-    """Return a board without how its flash is read, which estimates alone want: what mtool.json has of it."""
+    """Return a board without what estimates alone want, its flash's reads and its power: what mtool.json has of it."""
     memories = {name: one.model_copy(update={"reads": None}) for name, one in board.memories.items()}
-    return board.model_copy(update={"memories": memories})
+    return board.model_copy(update={"memories": memories, "draws": None})

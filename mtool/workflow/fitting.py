@@ -1,5 +1,6 @@
 """The boards that a model fits: measured where its firmware is built already, else estimated at the upper end."""
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
 from mtool.workflow.growth import warn_of_growth
 from mtool.workflow.likely_time import LikelyTime, likely_time
+from mtool.workflow.software_float import SoftwareFloat, software_float
 from mtool.workflow.stages import Model, Options, check_options, default_folder, weights_of
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ class Fit:
         refused: what the board's compiler does not take, whatever the room.
         is_built: the figures are those of a firmware that is built; else some are estimated.
         time: how long an inference is likely to take; None: not known.
+        software_float: what products of float32 cost without an FPU; None: there are none.
     """
 
     board: str
@@ -47,6 +50,7 @@ class Fit:
     refused: tuple[str, ...] = ()
     is_built: bool = False
     time: LikelyTime | None = None
+    software_float: SoftwareFloat | None = None
 
     @property
     def fits(self) -> bool:
@@ -69,6 +73,7 @@ class Fit:
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""
+        energy = self.time and self.time.energy
         return {
             "board": self.board,
             "fits": self.fits,
@@ -92,6 +97,10 @@ class Fit:
             "milliseconds": self.time and self.time.milliseconds,
             "milliseconds_error": self.time and self.time.error,
             "milliseconds_have_flash": self.time and self.time.flash_is_known,
+            "milliseconds_flash_is_sure": self.time and self.time.flash_is_sure,
+            "microjoules": energy and energy.microjoules,
+            "microjoules_error": energy and energy.error,
+            "software_float": self.software_float and self.software_float.as_json(),
         }
 
 
@@ -132,22 +141,31 @@ def check(
     for board in asked:
         check_options(board, chosen)
     manifests, fits = [], []
+    load = functools.cache(project.load)  # of the many boards that have the same
     for board, emitted in compile_for(source, asked, chosen):
         manifests.append(emitted.manifest)
-        fit = _fit_of_emitted(source, board, chosen, emitted, folder)
-        fits.append(replace(fit, time=likely_time(emitted, board, hz)))
+        fit = _fit_of_emitted(source, board, chosen, emitted, folder, load)
+        time, floats = likely_time(emitted, board, hz), software_float(emitted.manifest, board)
+        fits.append(replace(fit, time=time, software_float=floats))
     warn_of_growth(manifests[0])
     if folder is not None and not any(fit.is_built for fit in fits):
         log.warning("%s holds no build of this model with these options: its code is estimated", folder)
     return Fits(manifests[0], tuple(fits))
 
 
-def _fit_of_emitted(path: Path, board: Board, options: Options, emitted: Emitted, folder: Path | None) -> Fit:
+def _fit_of_emitted(
+    path: Path,
+    board: Board,
+    options: Options,
+    emitted: Emitted,
+    folder: Path | None,
+    load: Callable[[str], Template],
+) -> Fit:
     """Return the fit of a model whose files are made only as far as they are looked at."""
     manifest = emitted.manifest
     if is_project(folder or default_folder(manifest.model, board)):
         return fit_of(Model(path, board, options, emitted.files(weights_of(board, options)), manifest), folder=folder)
-    return _estimated(board, options, manifest, lambda: emitted.code)
+    return _estimated(board, options, manifest, lambda: emitted.code, load)
 
 
 def fit_of(model: Model, *, folder: Path | None = None) -> Fit:
@@ -160,10 +178,10 @@ def fit_of(model: Model, *, folder: Path | None = None) -> Fit:
     return built or _estimated(model.board, model.options, model.manifest, lambda: model.files)
 
 
-def _template_of(board: Board, options: Options) -> Template | None:
+def _template_of(board: Board, options: Options, load: Callable[[str], Template] = project.load) -> Template | None:
     """Return the template that places things in a board's memories; None: there is none, or no memory is known."""
     name = options.template or next(iter(board.templates), "")
-    return project.load(name) if name and board.memories else None
+    return load(name) if name and board.memories else None
 
 
 def _measured(model: Model, folder: Path) -> Fit | None:
@@ -183,7 +201,13 @@ def _measured(model: Model, folder: Path) -> Fit | None:
     return _fit(model.board.placed_by(template.name), needs, is_built=True)
 
 
-def _estimated(board: Board, options: Options, manifest: Manifest, code: Callable[[], FileTree]) -> Fit:
+def _estimated(
+    board: Board,
+    options: Options,
+    manifest: Manifest,
+    code: Callable[[], FileTree],
+    load: Callable[[str], Template] = project.load,
+) -> Fit:
     """Return the fit by estimates.
 
     Args:
@@ -191,8 +215,9 @@ def _estimated(board: Board, options: Options, manifest: Manifest, code: Callabl
         options: which template is used, and how.
         manifest: the model's.
         code: returns the model's C, its constants apart; not called where the board's memories are not known.
+        load: reads a template.
     """
-    template = _template_of(board, options)
+    template = _template_of(board, options, load)
     if template is None:
         return Fit(board.name)
     placed = board.placed_by(template.name)

@@ -1,22 +1,31 @@
 """The epilogue that SIMD schedules have by heart: sums to int8 or int16 by numbers a channel, and what may follow."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
 
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.node import WithEpilogue
-from mtool.ir.scalar import Requantise, Rescale
+from mtool.ir.scalar import Requantise, Rescale, RescalePair
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
 from mtool.kernels.exact_scaling import ALONE, Together, exact_scaling
+from mtool.kernels.expressions import is_identity, operand_names
 from mtool.kernels.rising_steps import Reach
-from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
+from mtool.kernels.scaling import FixedScaling, FloatScaling, NearFloatScaling, Scaling
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
 NEAR = 2.0**15 - 256  # steps; with a zero point they still have 16 bits
 SCALED = ("requantise", "rescale")  # the expressions that stand for a Scaling
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The sum of another operand and a result, each times a number; see mt_mve_rescale_pair."""
+
+    numbers: tuple[int, ...]
+    other: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,25 @@ class Int8Epilogue(TileEpilogue):
         reach = Reach.of(weights, self.bias)
         furthest = np.maximum(-reach.least, reach.most).astype(np.float64) * np.abs(self.scaling.scale)
         return bool((furthest < NEAR).all())
+
+    def pair(self, node: Node, graph: Graph) -> Pair | None:
+        """Return `rest` as the sum of the result and another operand, if it is that: what Helium has a loop for."""
+        if self.rest is None or self.rest.op != "rescale_pair" or self.rest.value.even:
+            return None
+        (load,) = (part for part in self.rest.args if part.op != "acc")
+        if load.op != "load" or load.dtype is not DType.INT8 or node.inputs[load.value] in graph.constants:
+            return None
+        if not is_identity(load, graph.types[node.outputs[0]].shape, graph.types[node.inputs[load.value]].shape):
+            return None
+        how: RescalePair = self.rest.value
+        left, right = (how.left, how.right) if self.rest.args[0] == load else (how.right, how.left)
+        numbers = (left, right, how.offset, how.shift, how.low, how.high)
+        return Pair(numbers, operand_names(node, graph, self.rest)[load.value])
+
+    def nearer(self, weights: Array) -> Self:
+        """Return this with what tells the runtime that results are near, if they are; see is_near."""
+        near = self.is_near(weights)
+        return replace(self, scaling=NearFloatScaling(self.scaling.words)) if near else self
 
     @property
     def is_bounded(self) -> bool:

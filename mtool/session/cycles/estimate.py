@@ -148,9 +148,13 @@ def summarise(
             mix[instruction.kind] += block.count
             if not instruction.group:
                 unknown.add(instruction.mnemonic)
+        straddles = _straddles(block.body[-1].target, listing)
         cycles = {
             core.cpu: block.count * sum(pipelines.cycles(block.body, core))
-            + pipelines.jump_cycles(core, count=block.count, jumps=block.jumps, last=block.body[-1].group)
+            + pipelines.jump_cycles(
+                core, count=block.count, jumps=block.jumps, last=block.body[-1].group, straddles=straddles
+            )
+            + block.unaligned * core.unaligned
             for core in able
         }
         for index, clock in enumerate(slow):
@@ -172,6 +176,13 @@ def summarise(
         functions=tuple(sorted(functions, key=lambda part: (-part.cycles[main], part.name))),
         waits=dict(waits),
     )
+
+
+def _straddles(target: int | None, listing: Listing) -> bool:
+    """Return whether the instruction at an address lies in two words."""
+    if target is None or target % 4 == 0:
+        return False
+    return any(instruction.bytes == 4 for instruction in listing.between(target, target + 1))
 
 
 def _names(executed: Executed, operators: Sequence[Operator]) -> list[str]:

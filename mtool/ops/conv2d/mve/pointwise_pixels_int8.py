@@ -19,6 +19,7 @@ from mtool.ops.conv2d.in_place import own_in_place
 from mtool.ops.conv2d.mve.tiles_int8 import SCATTER_REACH
 
 HEADER = "mt_mve_pixels_int8.h"
+LAYOUT = "4 output channels a row: vectors of 16 weights by turns, biases, scales (the bits of floats)"
 TOGETHER = 4  # output channels
 MOST = 64  # bytes of a patch
 EACH = (32, 44, 58, 72)  # instructions for two pixels and four channels, by the vectors of a patch
@@ -95,8 +96,7 @@ class Pixels(BaseSchedule):
             at=lambda each: f" + {2 * (pairs - 1) * each}" if backward and pairs > 1 else "",
             staging="scratch" if scratch else "NULL",
         )
-        layout = "4 output channels a row: vectors of 16 weights by turns, biases, scales (the bits of floats)"
-        return epilogue.kernel(node, graph, body, weights, layout, HEADER, "int8_t" if scratch else "")
+        return epilogue.kernel(node, graph, body, weights, LAYOUT, HEADER, "int8_t" if scratch else "")
 
 
 SCHEDULE = Pixels()
