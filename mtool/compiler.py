@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mtool import allocator, frontend, passes
 from mtool.boards import Board
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from mtool.backends.partition import Division
 
 log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _LARGE_BYTES = 16 << 20  # of constants, from which on their memory is worth a search for cycles
 
@@ -226,15 +228,34 @@ def _drop_cycles(constants: Mapping[str, Array]) -> None:
 
 
 def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> Plan:
-    """Return the plan for a board; where its memory is too small for the arena, "auto" takes what is smallest."""
+    """Return the plan for a board, the first of `_attempts` whose arena its memory has room for."""
     target = target_of(board)
     schedules = _schedules(graph, target, request, model_hash)
     partial: Partial = "never" if graph.sizes else _partial(request, model_hash)
     order, grown = _order(request, model_hash), _grown(offers_of(graph, target), board, request)
-    plan = make_plan(graph, target, request.io, partial, schedules, order, grown)
-    if partial != "auto" or not is_short(board, plan.arena_bytes):
-        return plan
-    return make_plan(graph, target, request.io, "always", schedules, order, grown)
+    attempts = _attempts(partial, grown)
+    plans = (make_plan(graph, target, request.io, rows, schedules, order, own) for rows, own in attempts)
+    return _first(board, ((plan, plan) for plan in plans))
+
+
+def _attempts(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Partial, frozenset[str]]]:
+    """Yield how a model may be planned, less and less fast, for a board whose memory is too small for the arena.
+
+    "auto" becomes "always"; then no operator has larger constants, as those need more working memory.
+    """
+    for own in dict.fromkeys((grown, frozenset[str]())):
+        yield partial, own
+        if partial == "auto":
+            yield "always", own
+
+
+def _first(board: Board, attempts: Iterator[tuple[Plan, _T]]) -> _T:
+    """Return what belongs to the first plan whose arena a board has room for, or to the last."""
+    for plan, made in attempts:
+        found = made
+        if not is_short(board, plan.arena_bytes):
+            break
+    return found
 
 
 def _grown(offers: Offers, board: Board, request: Request) -> frozenset[str]:
@@ -305,7 +326,7 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
             lowered_for[passes.traits(target)] = found
         return found
 
-    def emitted(board: Board, partial: Partial) -> Emitted:
+    def emitted(board: Board) -> Iterator[Emitted]:
         target = target_of(board)
         alike = target.traits if request.known == Known() else target  # a measurement holds for its own core
         of_target = alike, board.name if request.backends else ""
@@ -314,20 +335,18 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
         if of_target not in offers:
             lowered = lower(board, notes)
             offers[of_target] = offers_of(lowered, target)
-        grown = _grown(offers[of_target], board, request)
-        key = of_target, partial, grown
-        if key not in made:
-            lowered = lowered or lower(board, notes)
-            schedules, order = _schedules(lowered, target, request, model_hash), _order(request, model_hash)
-            plan = make_plan(lowered, target, request.io, partial, schedules, order, grown, shared)
-            written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
-            made[key] = replace(written, claims=notes.claims)
-        return made[key]
+        for partial, grown in _attempts(asked, _grown(offers[of_target], board, request)):
+            key = of_target, partial, grown
+            if key not in made:
+                lowered = lowered or lower(board, notes)
+                schedules, order = _schedules(lowered, target, request, model_hash), _order(request, model_hash)
+                plan = make_plan(lowered, target, request.io, partial, schedules, order, grown, shared)
+                written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
+                made[key] = replace(written, claims=notes.claims)
+            yield made[key]
 
     for board in boards:
-        whole = emitted(board, asked)
-        too_large = asked == "auto" and is_short(board, whole.plan.arena_bytes)
-        yield board, emitted(board, "always") if too_large else whole
+        yield board, _first(board, ((one.plan, one) for one in emitted(board)))
 
 
 def is_short(board: Board, arena_bytes: int) -> bool:

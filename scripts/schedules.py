@@ -41,12 +41,13 @@ lie there. `auto` is what holds for the rest of the model. [tune.md](tune.md) ha
 
 ## Fewer products
 
-A 3x3 convolution with stride 1 needs four of nine products by Winograd's F(2x2, 3x3): inputs and weights are transformed,
-multiplied, and transformed back. `dsp_winograd` and `int_winograd` do it in whole numbers, and give the same bits as the
-other schedules: the weights' transform is doubled on both sides, so that nothing is divided before the end, and sums
-are exactly four times as large. Inputs get 10 bits, weights 12, both are int16 in memory; sums wrap around in between,
-and are right if four times the result is within 32 bits. Mtool proves that for each layer from its weights and biases;
-where it doesn't hold, another schedule is taken. `ic_int8_qdq`, whole, from `--optimize size` to the default:
+A 3x3 convolution with stride 1 needs four of nine products by Winograd's F(2x2, 3x3): inputs and weights are
+transformed, multiplied, and transformed back. `dsp_winograd` and `int_winograd` do it in whole numbers, and give the
+same bits as the other schedules: the weights' transform is doubled on both sides, so that nothing is divided before
+the end, and sums are exactly four times as large. Inputs get 10 bits, weights 12, both are int16 in memory; sums wrap
+around in between, and are right if four times the result is within 32 bits. Mtool proves that for each layer from its
+weights and biases; where it doesn't hold, another schedule is taken. `ic_int8_qdq`, whole, from `--optimize size` to
+the default:
 
 | core | instructions | cycles (`bench --cycles`) | flash for constants | arena |
 |---|--:|--:|--:|--:|
@@ -59,7 +60,7 @@ The weights take 32 bytes instead of 9 for each pair of channels. `--optimize` s
 
 | `--optimize` | larger constants are taken where |
 |---|---|
-| `balanced`, the default | the part of the board's flash that they take is smaller than the part of the model's instructions that they save, and there is room |
+| `balanced`, the default | they take a smaller part of the board's flash than they save of the instructions |
 | `speed` | there is room, beside the model's other constants and 64 KB for code |
 | `size` | nowhere |
 
