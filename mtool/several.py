@@ -51,6 +51,8 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
             or models are to interleave that do not run operator by operator.
         MtoolError: as `mtool.compiler.compile_model`, for one of them.
     """
+    if any(request.conventions.context for _, request in sources):
+        arenas = "caller"
     models = [planned(path, board, request) for path, request in sources]
     names = [one.plan.graph.name for one in models]
     _check_names(models)
