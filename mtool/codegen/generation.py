@@ -269,6 +269,7 @@ def _manifest(
         arena_bound_bytes=plan.arena_bound_bytes,
         constant_bytes=weights.total_bytes(functions.constants),
         constants=tuple(functions.constants),
+        constant_bytes_in_ram=weights.total_bytes({name: functions.constants[name] for name in functions.in_ram}),
         symbols={
             "run": f"{graph.name}_{'run' if graph.stream is None else 'finish'}",
             "arena": f"{graph.name}_arena",

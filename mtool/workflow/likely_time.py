@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
+from mtool.option_values import IN_RAM
 from mtool.session.cycles import cores
 
 # Bytes read from flash a product, in spite of a cache that does not hold an operator's constants: the kernels use a
@@ -83,6 +84,8 @@ def _waits(emitted: Emitted, reads: Reads, hz: int) -> tuple[float, float]:
     cache_bytes = (reads.data or reads.code).lines * reads.line
     low = high = 0.0
     for operator in emitted.manifest.operators:
+        if IN_RAM in operator.schedule.partition(":")[2].split(","):
+            continue
         once = operator.constant_bytes
         is_held = _HELD * once <= cache_bytes
         low += once if is_held else max(once, _BYTES_A_PRODUCT[0] * operator.macs)
