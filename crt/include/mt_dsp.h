@@ -97,6 +97,20 @@ struct mt_dsp_fixed {
             by_float();                                         \
     } while (0)
 
+/* A dot product in words of four steps of k: `first`, then `rest` times `four`, or a loop of `turn` times `four` that is
+ * entered where the rest is whole turns: all instructions of `four` have four bytes, and so have the last two of the
+ * entry. `free` is a register. GCC takes an asm to be as long as its lines: those that .rept writes are made good by empty ones. */
+#define MT_DSP_LINES \
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+#define MT_DSP_WHOLE(first, four) first ".rept %c[rest]\n\t" four ".endr\n\t" MT_DSP_LINES MT_DSP_LINES MT_DSP_LINES
+#define MT_DSP_IN_TURNS(first, four, free, compare)                            \
+    first "ldr " free ", %[skip]\n\t"                                       \
+    "add pc, " free "\n\t"                                                  \
+    "nop\n"                                                                 \
+    "1:\n\t.rept %c[turn]\n\t" four ".endr\n\t" compare "bne 1b" MT_DSP_LINES MT_DSP_LINES
+/* The bytes of the loop that are skipped at first; `turn` is a power of two. */
+#define MT_DSP_SKIP(words, turn, bytes) ((bytes) * ((1 - (words)) & ((turn) - 1)))
+
 /* The results a and b of two channels become bytes and go to o + at; `range` and a copy `own` of it are there. */
 #define MT_DSP_STORE2 "strh %[va], [%[to], %[at]]"
 #define MT_DSP_BYTES2                     \
@@ -127,8 +141,11 @@ struct mt_dsp_fixed {
                          : [to] "r"(o), [at] "r"(at)       \
                          : "cc", "memory")
 
-/* The next two words behind the weights; most channels have a multiplier. */
+/* The next words behind the weights, four of them in the registers that LDM has an order for; most channels have a
+ * multiplier. */
 #define MT_DSP_NEXT(m, z, w) __asm__ volatile("ldrd %0, %1, [%2], #8" : "=&r"(m), "=&r"(z), "+&r"(w)::"memory")
+#define MT_DSP_NEXT4(m, z, mb, zb, w) \
+    __asm__ volatile("ldmia %4!, {r8, r9, r10, r11}" : "=r"(m), "=r"(z), "=r"(mb), "=r"(zb), "+&r"(w)::"memory")
 #define MT_DSP_USUAL(m) __builtin_expect((m) != 0, 1)
 
 /* Results of channels a and b that are int8 already, between limits of their own. */
@@ -139,6 +156,9 @@ struct mt_dsp_fixed {
                      : [vb] "r"(b), [to] "r"(o), [at] "r"(at), [above] "r"(own.above),                \
                        [span] "r"(own.span), [low] "r"(own.low)                                       \
                      : "cc", "memory")
+
+/* A scaled sum becomes int8. */
+#define MT_DSP_ADD_ZERO(x) "qadd " x ", " x ", %[zero]\n\tssat " x ", #8, " x "\n\t"
 
 /* What scales the four sums a to d of a dense layer, by the floats that stand behind the weights. */
 #define MT_DSP_FLOAT4 "vldmia %[w]!, {s0, s1, s2, s3}\n\t" MT_DSP_FLOAT4_OF
@@ -175,15 +195,16 @@ MT_DSP_INLINE uint32_t mt_dsp_smlad(int32_t x, int32_t y, uint32_t sum)
     return sum + (uint32_t)low + (uint32_t)high;
 }
 
-/* A sum of channel a, or with `factor` of a channel b, by the words that are packed behind its weights. */
-MT_DSP_INLINE int8_t mt_dsp_narrow(uint32_t sum, int32_t factor, const uint32_t *words, enum mt_scaling by,
-                                   const struct mt_dsp_range *range)
+/* A sum of channel a, or with `factor` of a channel b, by the words that are packed behind its weights. Those of the channels
+ * together begin at `first`: without multipliers, a 0 and later the zero point. */
+MT_DSP_INLINE int8_t mt_dsp_narrow(uint32_t sum, int32_t factor, const uint32_t *words, const uint32_t *first,
+                                   enum mt_scaling by, const struct mt_dsp_range *range)
 {
-    const int32_t zero_point = range ? range->offset - 128 : -128;
+    const int32_t zero_point = by > MT_EXACT ? (int32_t)first[2] : range ? range->offset - 128 : -128;
     const int32_t low = range ? (int8_t)(range->low & 255) : -128;
     const int32_t high = range ? 127 - (int32_t)(range->above & 255) : 127;
     float scale;
-    if (by > MT_EXACT && words[0]) {
+    if (by > MT_EXACT && first[0]) {
         const int32_t places = MT_EXACT_PLACES(by) + (factor == 256 ? 8 : 0);
         return (int8_t)mt_clamp(mt_requantise_exact((int32_t)sum, (int32_t)words[0], (int32_t)words[1], places), low, high);
     }

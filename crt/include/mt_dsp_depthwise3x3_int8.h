@@ -87,14 +87,14 @@ MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
     "it gt\n\t"                         \
     "movgt " x ", %[most]\n\t"
 /* The pairs of a row, then its odd output. */
-#define MT_DSP_PAIRS(pair, scale, narrow)                 \
+#define MT_DSP_SLIDE_PAIRS(pair, scale, narrow)                 \
     "2:\n\t" pair scale narrow("%[a]") narrow("%[b]")     \
     "strb %[a], [%[o]]\n\t"                               \
     "strb %[b], [%[o], %[step]]\n\t"                      \
     "add %[o], %[o], %[step2]\n\t"                        \
     "cmp %[i], %[e]\n\t"                                  \
     "bne 2b\n\t"
-#define MT_DSP_ODD(scale, narrow)              \
+#define MT_DSP_SLIDE_ODD(scale, narrow)              \
     MT_DSP_ROWS1("%[a]") scale narrow("%[a]")  \
     "strb %[a], [%[o]]\n\t"
 /* All rows: every register is taken, what a row's end needs lies in memory. */
@@ -119,15 +119,15 @@ MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
 #define MT_DSP_SLIDE(two, one, narrow)                                                             \
     do {                                                                                           \
         if (count == 1)                                                                            \
-            MT_DSP_PLANE_OF(MT_DSP_ODD(one, narrow));                                              \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_ODD(one, narrow));                                              \
         else if (stride == 1 && count % 2)                                                         \
-            MT_DSP_PLANE_OF(MT_DSP_PAIRS(MT_DSP_PAIR_STRIDE1, two, narrow) MT_DSP_ODD(one, narrow)); \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE1, two, narrow) MT_DSP_SLIDE_ODD(one, narrow)); \
         else if (stride == 1)                                                                      \
-            MT_DSP_PLANE_OF(MT_DSP_PAIRS(MT_DSP_PAIR_STRIDE1, two, narrow));                       \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE1, two, narrow));                       \
         else if (count % 2)                                                                        \
-            MT_DSP_PLANE_OF(MT_DSP_PAIRS(MT_DSP_PAIR_STRIDE2, two, narrow) MT_DSP_ODD(one, narrow)); \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE2, two, narrow) MT_DSP_SLIDE_ODD(one, narrow)); \
         else                                                                                       \
-            MT_DSP_PLANE_OF(MT_DSP_PAIRS(MT_DSP_PAIR_STRIDE2, two, narrow));                       \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE2, two, narrow));                       \
     } while (0)
 #define MT_DSP_SLIDE_FIXED(scale, narrow) MT_DSP_SLIDE(MT_DSP_FIXED2(scale), MT_DSP_FIXED1(scale), narrow)
 /* Where it reads and writes: the rows' ends, and what a row's outputs leave to the next one's. */

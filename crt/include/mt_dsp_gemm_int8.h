@@ -81,11 +81,11 @@ MT_DSP_INLINE void mt_dsp_product(const int32_t *rows, const int32_t *end, const
         int32_t a0, a1, a2, b0, b1, b2;
         const int32_t *c = rows;
         if (unroll == 28)
-            MT_DSP_DOT3(MT_DSP16_MAC28);
+            MT_DSP16_DOT3(MT_DSP16_MAC28);
         else if (unroll == 16)
-            MT_DSP_DOT3(MT_DSP16_MAC16);
+            MT_DSP16_DOT3(MT_DSP16_MAC16);
         else
-            MT_DSP_DOT3(MT_DSP16_MAC8);
+            MT_DSP16_DOT3(MT_DSP16_MAC8);
         __asm__ volatile(MT_DSP_SCALE6("%[s]", "%[s]")
                          : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1),
                            [b2] "+&r"(b2)
@@ -126,7 +126,7 @@ MT_DSP_INLINE void mt_dsp_product(const int32_t *rows, const int32_t *end, const
             for (int32_t j = 0; j < 6; ++j)
                 sums[j] = mt_dsp_smlad(c[j / 2], stream[j % 2], sums[j]);
         for (int32_t j = 0; j < 6; ++j)
-            o[j / 2][2 * n + j % 2] = mt_dsp_narrow(sums[j], 1, &scale, MT_BY_FLOAT, &how->range);
+            o[j / 2][2 * n + j % 2] = mt_dsp_narrow(sums[j], 1, &scale, &scale, MT_BY_FLOAT, &how->range);
     }
 }
 

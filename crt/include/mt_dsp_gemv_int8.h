@@ -1,4 +1,4 @@
-/* Dense layers of int8 with SIMD32: four outputs at a time. In plain C as mt_dsp.h is. */
+/* Dense layers of int8 with SIMD32: four or eight outputs at a time. In plain C as mt_dsp.h is. */
 #ifndef MT_DSP_GEMV_INT8_H
 #define MT_DSP_GEMV_INT8_H
 
@@ -49,12 +49,36 @@ extern "C" {
                      : "r4", "r5", "r6", "r8", "r9", "r10", "r11", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", \
                        "cc", "memory")
 
-/* Where there are no multipliers for four channels: z is the first scale, a word of 0 stands before each other. */
+/* Where there are no multipliers for four channels: z is the first scale, a zero point or another word stands before each
+ * other. */
 #define MT_DSP_FLOAT4_EXACT                    \
     "vldmia %[w]!, {s0, s1, s2, s3, s4, s5}\n\t" \
+    "vmov %[m], s0\n\t"                        \
     "vmov s0, %[z]\n\t"                        \
     "vmov.f32 s2, s3\n\t"                      \
     "vmov.f32 s3, s5\n\t" MT_DSP_FLOAT4_OF
+#define MT_DSP_NARROW4(a, b, c, d, by)                                                             \
+    __asm__(MT_DSP_ADD_ZERO("%[va]") MT_DSP_ADD_ZERO("%[vb]") MT_DSP_ADD_ZERO("%[vc]")             \
+                MT_DSP_ADD_ZERO("%[vd]")                                                           \
+            : [va] "+&r"(a), [vb] "+&r"(b), [vc] "+&r"(c), [vd] "+&r"(d)                           \
+            : [zero] "r"(by)                                                                       \
+            : "cc")
+/* Four results that are int8 already, between limits of their own, to the output. */
+#define MT_DSP_STORE4(a, b, c, d)                                                               \
+    do {                                                                                        \
+        __asm__("bfi %[va], %[vb], #8, #8\n\t"                                                  \
+                "bfi %[vc], %[vd], #8, #8\n\t"                                                  \
+                "pkhbt %[va], %[va], %[vc], lsl #16"                                            \
+                : [va] "+&r"(a), [vc] "+&r"(c)                                                  \
+                : [vb] "r"(b), [vd] "r"(d));                                                    \
+        if (clamped)                                                                            \
+            __asm__("eor %[va], %[va], #0x80808080\n\t" MT_DSP_LIMITS4("%[va]")                 \
+                    : [va] "+&r"(a)                                                             \
+                    : [above] "r"(own.above), [span] "r"(own.span), [low] "r"(own.low)          \
+                    : "cc");                                                                    \
+        memcpy(output, &a, 4);                                                                  \
+        output += 4;                                                                            \
+    } while (0)
 
 #define MT_DSP_DENSE_BY(scale)                 \
     do {                                       \
@@ -92,24 +116,15 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
                 MT_DSP_EXACT1(c, MT_EXACT_PLACES(by));
                 MT_DSP_NEXT(m, z, weights);
                 MT_DSP_EXACT1(d, MT_EXACT_PLACES(by) + 8);
-                __asm__ volatile("bfi %[a], %[b], #8, #8\n\t"
-                                 "bfi %[c], %[d], #8, #8\n\t"
-                                 "pkhbt %[a], %[a], %[c], lsl #16"
-                                 : [a] "+&r"(a), [c] "+&r"(c)
-                                 : [b] "r"(b), [d] "r"(d));
-                if (clamped)
-                    __asm__ volatile("eor %[a], %[a], #0x80808080\n\t" MT_DSP_LIMITS4("%[a]")
-                                     : [a] "+&r"(a)
-                                     : [above] "r"(own.above), [span] "r"(own.span), [low] "r"(own.low)
-                                     : "cc");
-                memcpy(output, &a, 4);
-                output += 4;
-                continue;
+            } else {
+                __asm__ volatile(MT_DSP_FLOAT4_EXACT
+                                 : [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c), [d] "+&r"(d), [w] "+&r"(weights), [m] "+&r"(m)
+                                 : [z] "r"(z)
+                                 : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+                MT_DSP_NARROW4(a, b, c, d, m);
             }
-            __asm__ volatile(MT_DSP_FLOAT4_EXACT
-                             : [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c), [d] "+&r"(d), [w] "+&r"(weights)
-                             : [z] "r"(z)
-                             : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+            MT_DSP_STORE4(a, b, c, d);
+            continue;
         } else
             MT_DSP_DENSE_BY(MT_DSP_FLOAT4);
         if (range)
@@ -143,7 +158,114 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
     return weights;
 }
 
+/* Eight outputs at a time, of MT_EXACT: biases a, a + 256 * b, c, ..., for each four inputs two words of (a, b), two of
+ * (c, d) and so on. Registers are named where LDM has an order for them: sums r0 to r5, r8, r9, inputs r10, r11, weights
+ * r12, lr. 31 instructions for four inputs, of four bytes each. */
+#define MT_DSP_PAIR8(a, b)                 \
+    "ldrd r12, lr, [%[w]], #8\n\t"         \
+    "smlad " b ", r10, r12, " b "\n\t"     \
+    "sxtb16 r12, r12\n\t"                  \
+    "smlad " a ", r10, r12, " a "\n\t"     \
+    "smlad " b ", r11, lr, " b "\n\t"      \
+    "sxtb16 lr, lr\n\t"                    \
+    "smlad " a ", r11, lr, " a "\n\t"
+#define MT_DSP_ROW8_4                  \
+    "ldr r10, [%[x]], #4\n\t"          \
+    "sxtb16 r11, r10, ror #8\n\t"      \
+    "sxtb16 r10, r10\n\t"              \
+    MT_DSP_PAIR8("r0", "r1") MT_DSP_PAIR8("r2", "r3") MT_DSP_PAIR8("r4", "r5") MT_DSP_PAIR8("r8", "r9")
+#define MT_DSP_EXACT_PAIR(a, b) MT_DSP_EXACT(a, "r10", "r11", "%[n]") MT_DSP_EXACT(b, "r12", "lr", "%[k]")
+#define MT_DSP_NEXT_PAIR "ldmia %[w]!, {r10, r11, r12, lr}\n\t"
+
+MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *end, const uint32_t *weights,
+                                           int8_t *output, int32_t groups, int turn, enum mt_scaling by, int clamped,
+                                           const struct mt_dsp_range *range)
+{
+    const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
+    const int32_t skip = 124 * (-((int32_t)(end - input) / 4) & (turn - 1)); /* bytes of the loop, at first */
+    do {
+        const int8_t *x = input;
+        int32_t a, b, c, d, e, f, g, h, m;
+        {
+            register int32_t r0 __asm__("r0"), r1 __asm__("r1"), r2 __asm__("r2"), r3 __asm__("r3"), r4 __asm__("r4"),
+                r5 __asm__("r5"), r8 __asm__("r8"), r9 __asm__("r9"), r10 __asm__("r10");
+            __asm__ volatile("ldmia %[w]!, {r0, r1, r2, r3, r4, r5, r8, r9}\n\t" MT_DSP_IN_TURNS(
+                                 "", MT_DSP_ROW8_4, "r12", "ldr r12, %[end]\n\tcmp %[x], r12\n\t") "\n\t"
+                             "sub r1, r1, r0\n\t"
+                             "sub r3, r3, r2\n\t"
+                             "sub r5, r5, r4\n\t"
+                             "sub r9, r9, r8\n\t"
+                             "ldr r10, [%[w]]"
+                             : "=&r"(r0), "=&r"(r1), "=&r"(r2), "=&r"(r3), "=&r"(r4), "=&r"(r5), "=&r"(r8), "=&r"(r9),
+                               "=&r"(r10), [w] "+&r"(weights), [x] "+&r"(x)
+                             : [end] "m"(end), [skip] "m"(skip), [turn] "i"(turn)
+                             : "r11", "r12", "lr", "cc", "memory");
+            if (MT_DSP_USUAL(r10)) {
+                __asm__ volatile(MT_DSP_NEXT_PAIR MT_DSP_EXACT_PAIR("r0", "r1")
+                                 MT_DSP_NEXT_PAIR MT_DSP_EXACT_PAIR("r2", "r3")
+                                 MT_DSP_NEXT_PAIR MT_DSP_EXACT_PAIR("r4", "r5")
+                                 MT_DSP_NEXT_PAIR MT_DSP_EXACT_PAIR("r8", "r9")
+                                 : "+&r"(r0), "+&r"(r1), "+&r"(r2), "+&r"(r3), "+&r"(r4), "+&r"(r5), "+&r"(r8),
+                                   "+&r"(r9), "+&r"(r10), [w] "+&r"(weights)
+                                 : [n] "i"(MT_EXACT_PLACES(by)), [k] "i"(MT_EXACT_PLACES(by) + 8)
+                                 : "r11", "r12", "lr", "cc", "memory");
+                m = 1;
+            } else
+                m = 0;
+            a = r0, b = r1, c = r2, d = r3, e = r4, f = r5, g = r8, h = r9;
+        }
+        if (!MT_DSP_USUAL(m)) {
+            int32_t z = (int32_t)weights[1];
+            weights += 2;
+            __asm__ volatile(MT_DSP_FLOAT4_EXACT
+                             : [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c), [d] "+&r"(d), [w] "+&r"(weights), [m] "+&r"(m)
+                             : [z] "r"(z)
+                             : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+            z = (int32_t)weights[1];
+            weights += 2;
+            __asm__ volatile(MT_DSP_FLOAT4_EXACT
+                             : [a] "+&r"(e), [b] "+&r"(f), [c] "+&r"(g), [d] "+&r"(h), [w] "+&r"(weights), [m] "+&r"(m)
+                             : [z] "r"(z)
+                             : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+            MT_DSP_NARROW4(a, b, c, d, m);
+            MT_DSP_NARROW4(e, f, g, h, m);
+        }
+        MT_DSP_STORE4(a, b, c, d);
+        MT_DSP_STORE4(e, f, g, h);
+    } while (--groups);
+    return weights;
+}
+
 #else /* the same in plain C */
+
+/* Some outputs at a time: an even number. */
+MT_DSP_INLINE const uint32_t *mt_dsp_rows_of(const int8_t *input, const int8_t *end, const uint32_t *weights,
+                                             int8_t *output, int32_t groups, int32_t outputs, enum mt_scaling by,
+                                             const struct mt_dsp_range *range)
+{
+    for (; groups; --groups, output += outputs) {
+        uint32_t sums[8];
+        const uint32_t *first;
+        memcpy(sums, weights, (size_t)outputs * 4);
+        weights += outputs;
+        for (const int8_t *x = input; x != end; x += 4, weights += outputs) {
+            uint32_t word;
+            memcpy(&word, x, 4);
+            for (int32_t half = 0; half < 2; ++half) {
+                const int32_t pair = mt_dsp_sxtb16(half ? word >> 8 | word << 24 : word);
+                for (int32_t j = 0; j < outputs; j += 2) {
+                    const uint32_t both = weights[j + half];
+                    sums[j] = mt_dsp_smlad(pair, mt_dsp_sxtb16(both), sums[j]);
+                    sums[j + 1] = mt_dsp_smlad(pair, (int32_t)both, sums[j + 1]);
+                }
+            }
+        }
+        first = weights;
+        for (int32_t j = 0; j < outputs; ++j, weights += by == MT_BY_FLOAT ? 1 : 2)
+            output[j] = mt_dsp_narrow(j % 2 ? sums[j] - sums[j - 1] : sums[j], j % 2 ? 256 : 1, weights, first, by, range);
+    }
+    return weights;
+}
 
 MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end, const uint32_t *weights,
                                           int8_t *output, int32_t groups, int unroll, enum mt_scaling by,
@@ -151,29 +273,21 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
 {
     (void)unroll;
     (void)clamped;
-    for (; groups; --groups, output += 4) {
-        uint32_t sums[4] = {weights[0], weights[1], weights[2], weights[3]};
-        weights += 4;
-        for (const int8_t *x = input; x != end; x += 4, weights += 4) {
-            uint32_t word;
-            memcpy(&word, x, 4);
-            for (int32_t half = 0; half < 2; ++half) {
-                const int32_t pair = mt_dsp_sxtb16(half ? word >> 8 | word << 24 : word);
-                for (int32_t j = 0; j < 4; j += 2) {
-                    const uint32_t both = weights[j + half];
-                    sums[j] = mt_dsp_smlad(pair, mt_dsp_sxtb16(both), sums[j]);
-                    sums[j + 1] = mt_dsp_smlad(pair, (int32_t)both, sums[j + 1]);
-                }
-            }
-        }
-        for (int32_t j = 0; j < 4; ++j, weights += by == MT_BY_FLOAT ? 1 : 2)
-            output[j] = mt_dsp_narrow(j % 2 ? sums[j] - sums[j - 1] : sums[j], j % 2 ? 256 : 1, weights, by, range);
-    }
-    return weights;
+    return mt_dsp_rows_of(input, end, weights, output, groups, 4, by, range);
+}
+
+MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *end, const uint32_t *weights,
+                                           int8_t *output, int32_t groups, int turn, enum mt_scaling by, int clamped,
+                                           const struct mt_dsp_range *range)
+{
+    (void)turn;
+    (void)clamped;
+    return mt_dsp_rows_of(input, end, weights, output, groups, 8, by, range);
 }
 
 #endif
 
+/* The functions that operators share, written where they are called. */
 #define MT_DSP_ROWS_PLAIN(name, unroll, by)                                                           \
     MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
                                      int8_t *output, int32_t groups)                                  \
@@ -187,16 +301,19 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
         const struct mt_dsp_range own = *range;                                                       \
         return mt_dsp_rows(input, end, weights, output, groups, unroll, by, clamped, &own);           \
     }
-#define MT_DSP_ROWS(name, unroll, by)   \
-    MT_DSP_ROWS_PLAIN(name, unroll, by) \
-    MT_DSP_ROWS_RANGE(name##_range, unroll, by, 1)
-#define MT_DSP_EACH_ROWS(name, by) \
-    MT_DSP_ROWS(name##_4, 4, by)   \
-    MT_DSP_ROWS(name##_8, 8, by)   \
-    MT_DSP_ROWS(name##_16, 16, by)
-MT_DSP_EACH_ROWS(mt_dsp_rows, MT_BY_FLOAT)
-MT_DSP_EACH_ROWS(mt_dsp_rows_twice, MT_TWICE)
-MT_DSP_EACH_ROWS(mt_dsp_rows_once, MT_ONCE)
+#define MT_DSP_ROWS8_PLAIN(name, unroll, by)                                                           \
+    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
+                                     int8_t *output, int32_t groups)                                  \
+    {                                                                                                 \
+        return mt_dsp_rows8(input, end, weights, output, groups, unroll, by, 0, 0);                    \
+    }
+#define MT_DSP_ROWS8_RANGE(name, unroll, by, clamped)                                                  \
+    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
+                                     int8_t *output, int32_t groups, const struct mt_dsp_range *range) \
+    {                                                                                                 \
+        const struct mt_dsp_range own = *range;                                                       \
+        return mt_dsp_rows8(input, end, weights, output, groups, unroll, by, clamped, &own);           \
+    }
 
 #ifdef __cplusplus
 }

@@ -41,48 +41,58 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
     return column;
 }
 
-/* Four steps of k: 16 multiply-accumulates in 13 instructions. */
-#define MT_DSP_2X2_MAC2(word)             \
-    "ldrd r8, r9, [%[c]], #8\n\t"         \
-    "sxtb16 r6, " word "\n\t"             \
-    "smlad %[b0], r8, " word ", %[b0]\n\t" \
-    "smlad %[b1], r9, " word ", %[b1]\n\t" \
-    "smlad %[a0], r8, r6, %[a0]\n\t"      \
-    "smlad %[a1], r9, r6, %[a1]\n\t"
+/* Four steps of k: 16 multiply-accumulates in 13 instructions. Registers are named where LDM has an order for them: sums
+ * r0 to r3 (a0, b0, a1, b1), pixels r8 and r9, weights r11 and r12. */
+#define MT_DSP_2X2_MAC2(word)         \
+    "ldrd r8, r9, [%[c]], #8\n\t"     \
+    "sxtb16 r6, " word "\n\t"         \
+    "smlad r1, r8, " word ", r1\n\t"  \
+    "smlad r3, r9, " word ", r3\n\t"  \
+    "smlad r0, r8, r6, r0\n\t"        \
+    "smlad r2, r9, r6, r2\n\t"
 #define MT_DSP_2X2_MAC4 "ldrd r11, r12, [%[w]], #8\n\t" MT_DSP_2X2_MAC2("r11") MT_DSP_2X2_MAC2("r12")
-#define MT_DSP_2X2_MAC8 MT_DSP_2X2_MAC4 MT_DSP_2X2_MAC4
-#define MT_DSP_2X2_MAC16 MT_DSP_2X2_MAC8 MT_DSP_2X2_MAC8
-#define MT_DSP_2X2_MAC28 MT_DSP_2X2_MAC16 MT_DSP_2X2_MAC8 MT_DSP_2X2_MAC4
+/* The first two: sums of both pixels begin with the biases, which are loaded with the first weights. */
+#define MT_DSP_2X2_FIRST4                  \
+    "ldmia %[w]!, {r0, r1, r11, r12}\n\t"  \
+    "ldrd r8, r9, [%[c]], #8\n\t"          \
+    "sxtb16 r6, r11\n\t"                   \
+    "smlad r3, r9, r11, r1\n\t"            \
+    "smlad r1, r8, r11, r1\n\t"            \
+    "smlad r2, r9, r6, r0\n\t"             \
+    "smlad r0, r8, r6, r0\n\t" MT_DSP_2X2_MAC2("r12")
 /* The same with weights that stand apart: 15 instructions. */
-#define MT_DSP_2X2_APART2(rotation)       \
-    "ldrd r8, r9, [%[c]], #8\n\t"         \
-    "sxtb16 r6, r11" rotation "\n\t"      \
-    "sxtb16 r10, r12" rotation "\n\t"     \
-    "smlad %[a0], r8, r6, %[a0]\n\t"      \
-    "smlad %[a1], r9, r6, %[a1]\n\t"      \
-    "smlad %[b0], r8, r10, %[b0]\n\t"     \
-    "smlad %[b1], r9, r10, %[b1]\n\t"
+#define MT_DSP_2X2_APART2(rotation)   \
+    "ldrd r8, r9, [%[c]], #8\n\t"     \
+    "sxtb16 r6, r11" rotation "\n\t"  \
+    "sxtb16 r10, r12" rotation "\n\t" \
+    "smlad r0, r8, r6, r0\n\t"        \
+    "smlad r2, r9, r6, r2\n\t"        \
+    "smlad r1, r8, r10, r1\n\t"       \
+    "smlad r3, r9, r10, r3\n\t"
 #define MT_DSP_2X2_APART4 "ldrd r11, r12, [%[w]], #8\n\t" MT_DSP_2X2_APART2("") MT_DSP_2X2_APART2(", ror #8")
-#define MT_DSP_2X2_APART8 MT_DSP_2X2_APART4 MT_DSP_2X2_APART4
-#define MT_DSP_2X2_APART16 MT_DSP_2X2_APART8 MT_DSP_2X2_APART8
-#define MT_DSP_2X2_APART28 MT_DSP_2X2_APART16 MT_DSP_2X2_APART8 MT_DSP_2X2_APART4
-#define MT_DSP_2X2_DOT(macs)                                                                                    \
-    __asm__ volatile("ldrd %[a0], %[b0], [%[w]], #8\n\t"                                                        \
-                     "mov %[a1], %[a0]\n\t"                                                                     \
-                     "mov %[b1], %[b0]\n\t"                                                                     \
-                     "1:\n\t" macs "cmp %[c], %[end]\n\t"                                                       \
-                     "bne 1b"                                                                                   \
-                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [b0] "=&r"(b0), [b1] "=&r"(b1), [w] "+&r"(weights),      \
-                       [c] "+&r"(c)                                                                             \
-                     : [end] "r"(end)                                                                           \
+#define MT_DSP_2X2_FIRST_APART4            \
+    "ldmia %[w]!, {r0, r1, r11, r12}\n\t"  \
+    "ldrd r8, r9, [%[c]], #8\n\t"          \
+    "sxtb16 r6, r11\n\t"                   \
+    "sxtb16 r10, r12\n\t"                  \
+    "smlad r2, r9, r6, r0\n\t"             \
+    "smlad r0, r8, r6, r0\n\t"             \
+    "smlad r3, r9, r10, r1\n\t"            \
+    "smlad r1, r8, r10, r1\n\t" MT_DSP_2X2_APART2(", ror #8")
+#define MT_DSP_2X2_END "cmp %[c], %[end]\n\t"
+#define MT_DSP_2X2_DOT(macs)                                                                             \
+    __asm__ volatile(macs                                                                                \
+                     : "=&r"(a0), "=&r"(b0), "=&r"(a1), "=&r"(b1), [w] "+&r"(weights), [c] "+&r"(c)      \
+                     : [end] "r"(end), [rest] "i"(words - 1), [turn] "i"(turn), [skip] "m"(skip)         \
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
 /* What scales the four sums, in place. */
-#define MT_DSP_2X2_FLOAT() MT_DSP_2X2_FLOAT_OF("", )
-/* Where there are no multipliers for two channels, z is the scale of the first, and that of the second follows. */
-#define MT_DSP_2X2_FLOAT_EXACT() MT_DSP_2X2_FLOAT_OF("vmov s0, %[z]\n\t", [z] "r"(z))
+#define MT_DSP_2X2_FLOAT() MT_DSP_2X2_FLOAT_OF("vldmia %[w]!, {s0, s1}\n\t", )
+/* Where there are no multipliers for two channels, the offsets are their scales, and the multiplier of b is the
+ * zero point. */
+#define MT_DSP_2X2_FLOAT_EXACT() MT_DSP_2X2_FLOAT_OF("vmov s0, s1, %[z], %[zb]\n\t", [z] "r"(z), [zb] "r"(zb))
 #define MT_DSP_2X2_FLOAT_OF(first, ...)                                                                    \
-    __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t" first                                                   \
+    __asm__ volatile(first                                                                                 \
                      "vmov s2, s3, %[a0], %[b0]\n\t"                                                      \
                      "vmov s4, s5, %[a1], %[b1]\n\t"                                                      \
                      "vcvt.f32.s32 s2, s2\n\t"                                                            \
@@ -115,15 +125,20 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
         MT_DSP_2X2_FIXED2(b0, b1, scale_b); \
     } while (0)
 
-/* The four sums by multipliers and offsets: those of the second channel follow. */
+/* The four sums by the multipliers and offsets of two channels. */
 #define MT_DSP_2X2_EXACT(shift_b)                                                                                      \
     __asm__ volatile(MT_DSP_EXACT("%[a0]", "%[m]", "%[z]", "%[n]") MT_DSP_EXACT("%[a1]", "%[m]", "%[z]", "%[n]")       \
-                     "ldrd %[m], %[z], [%[w]], #8\n\t"                                                                 \
-                     MT_DSP_EXACT("%[b0]", "%[m]", "%[z]", "%[k]") MT_DSP_EXACT("%[b1]", "%[m]", "%[z]", "%[k]")       \
-                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [b0] "+&r"(b0), [b1] "+&r"(b1), [w] "+&r"(weights),             \
-                       [m] "+&r"(m), [z] "+&r"(z)                                                                      \
-                     : [n] "i"(MT_EXACT_PLACES(by)), [k] "i"(MT_EXACT_PLACES(by) + (shift_b))                                      \
-                     : "cc", "memory")
+                         MT_DSP_EXACT("%[b0]", "%[mb]", "%[zb]", "%[k]") MT_DSP_EXACT("%[b1]", "%[mb]", "%[zb]", "%[k]") \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [b0] "+&r"(b0), [b1] "+&r"(b1)                                  \
+                     : [m] "r"(m), [z] "r"(z), [mb] "r"(mb), [zb] "r"(zb), [n] "i"(MT_EXACT_PLACES(by)),               \
+                       [k] "i"(MT_EXACT_PLACES(by) + (shift_b))                                                        \
+                     : "cc")
+/* Scaled sums become int8. */
+#define MT_DSP_2X2_NARROW(narrow)                                                                   \
+    __asm__ volatile(narrow("%[a0]") narrow("%[a1]") narrow("%[b0]") narrow("%[b1]")                \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [b0] "+&r"(b0), [b1] "+&r"(b1)               \
+                     : [zero] "r"(mb)                                                 \
+                     : "cc")
 #define MT_DSP_2X2_STORE_EXACT()                                                                                       \
     __asm__ volatile("bfi %[a0], %[b0], #8, #8\n\tstrh %[a0], [%[o0], %[at]]\n\t"                                      \
                      "bfi %[a1], %[b1], #8, #8\n\tstrh %[a1], [%[o1], %[at]]\n\t"                                      \
@@ -132,54 +147,61 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
                      : [b0] "r"(b0), [b1] "r"(b1), [o0] "r"(o0), [o1] "r"(o1)                                          \
                      : "memory")
 
+/* The results of four sums that are not of MT_EXACT; returns the weights that follow. */
+MT_DSP_INLINE const uint32_t *mt_dsp_store_scaled2(int32_t a0, int32_t b0, int32_t a1, int32_t b1,
+                                                   const uint32_t *weights, int8_t *o0, int8_t *o1, int32_t at,
+                                                   int apart, enum mt_scaling by, const struct mt_dsp_range *range)
+{
+    const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
+    MT_DSP_SCALE_PAIRS(MT_DSP_2X2_FLOAT, MT_DSP_2X2_FIXED);
+    MT_DSP_STORE(a0, b0, o0);
+    MT_DSP_STORE(a1, b1, o1);
+    return weights;
+}
+
 /* Two columns by all output channels, two at a time; as mt_dsp_columns. */
 MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
-                                      int8_t *o1, int32_t pairs, int unroll, int apart, enum mt_scaling by,
+                                      int8_t *o1, int32_t pairs, int words, int turn, int apart, enum mt_scaling by,
                                       int clamped, const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
+    const int32_t skip = MT_DSP_SKIP((int32_t)(end - columns) / 4, turn, apart ? 60 : 52);
     int32_t at = -2 * pairs; /* from the ends of the outputs */
     o0 -= at;
     o1 -= at;
     do {
-        int32_t a0, a1, b0, b1;
+        register int32_t a0 __asm__("r0"), b0 __asm__("r1"), a1 __asm__("r2"), b1 __asm__("r3");
         const int32_t *c = columns;
-        if (apart && unroll == 28)
-            MT_DSP_2X2_DOT(MT_DSP_2X2_APART28);
-        else if (apart && unroll == 16)
-            MT_DSP_2X2_DOT(MT_DSP_2X2_APART16);
+        if (apart && turn)
+            MT_DSP_2X2_DOT(MT_DSP_IN_TURNS(MT_DSP_2X2_FIRST_APART4, MT_DSP_2X2_APART4, "r6", MT_DSP_2X2_END));
         else if (apart)
-            MT_DSP_2X2_DOT(MT_DSP_2X2_APART8);
-        else if (unroll == 28)
-            MT_DSP_2X2_DOT(MT_DSP_2X2_MAC28);
-        else if (unroll == 16)
-            MT_DSP_2X2_DOT(MT_DSP_2X2_MAC16);
+            MT_DSP_2X2_DOT(MT_DSP_WHOLE(MT_DSP_2X2_FIRST_APART4, MT_DSP_2X2_APART4));
+        else if (turn)
+            MT_DSP_2X2_DOT(MT_DSP_IN_TURNS(MT_DSP_2X2_FIRST4, MT_DSP_2X2_MAC4, "r6", MT_DSP_2X2_END));
         else
-            MT_DSP_2X2_DOT(MT_DSP_2X2_MAC8);
+            MT_DSP_2X2_DOT(MT_DSP_WHOLE(MT_DSP_2X2_FIRST4, MT_DSP_2X2_MAC4));
         if (!apart)
             __asm__ volatile("sub %[b0], %[b0], %[a0]\n\t"
                              "sub %[b1], %[b1], %[a1]"
                              : [b0] "+&r"(b0), [b1] "+&r"(b1)
                              : [a0] "r"(a0), [a1] "r"(a1));
         if (by > MT_EXACT) {
-            int32_t m, z;
-            MT_DSP_NEXT(m, z, weights);
-            if (MT_DSP_USUAL(m)) {
+            register int32_t m __asm__("r8"), z __asm__("r9"), mb __asm__("r10"), zb __asm__("r11");
+            MT_DSP_NEXT4(m, z, mb, zb, weights);
+            if (MT_DSP_USUAL(m))
                 MT_DSP_2X2_EXACT(apart ? 0 : 8);
-                if (!clamped) {
-                    MT_DSP_2X2_STORE_EXACT();
-                } else {
-                    MT_DSP_STORE_CLAMPED(a0, b0, o0);
-                    MT_DSP_STORE_CLAMPED(a1, b1, o1);
-                    at += 2;
-                }
+            else {
+                MT_DSP_2X2_FLOAT_EXACT();
+                MT_DSP_2X2_NARROW(MT_DSP_ADD_ZERO);
+            }
+            if (!clamped) {
+                MT_DSP_2X2_STORE_EXACT();
                 continue;
             }
-            MT_DSP_2X2_FLOAT_EXACT();
+            MT_DSP_STORE_CLAMPED(a0, b0, o0);
+            MT_DSP_STORE_CLAMPED(a1, b1, o1);
         } else
-            MT_DSP_SCALE_PAIRS(MT_DSP_2X2_FLOAT, MT_DSP_2X2_FIXED);
-        MT_DSP_STORE(a0, b0, o0);
-        MT_DSP_STORE(a1, b1, o1);
+            weights = mt_dsp_store_scaled2(a0, b0, a1, b1, weights, o0, o1, at, apart, by, range);
         at += 2;
     } while (at);
 }
@@ -198,11 +220,12 @@ MT_DSP_INLINE void mt_dsp_widen2(int32_t *columns, const int8_t *x0, const int8_
 }
 
 MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
-                                      int8_t *o1, int32_t pairs, int unroll, int apart, enum mt_scaling by,
+                                      int8_t *o1, int32_t pairs, int words, int turn, int apart, enum mt_scaling by,
                                       int clamped, const struct mt_dsp_range *range)
 {
     int8_t *const o[2] = {o0, o1};
-    (void)unroll;
+    (void)words;
+    (void)turn;
     (void)clamped;
     mt_dsp_tiles(columns, end, weights, o, pairs, apart, by, range, 2);
 }
@@ -215,34 +238,20 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1_2x2(int32_t *column, int8_t value, int32_t w
     return mt_dsp_fill_of(column, value, words, 2);
 }
 
-/* The functions that operators share: the unrolling, the scaling, and whether the output has a range of its own. Those of
- * MT_EXACT are written where they are called. */
-#define MT_DSP_COLUMNS_2X2_PLAIN(name, unroll, apart, by)                                                                  \
-    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,           \
-                          int8_t *o1, int32_t pairs)                                                                 \
-    {                                                                                                                \
-        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, unroll, apart, by, 0, 0);                           \
+/* The functions that operators share, as MT_DSP_COLUMNS_PLAIN. */
+#define MT_DSP_COLUMNS_2X2_PLAIN(name, words, turn, apart, by)                                               \
+    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
+                          int8_t *o1, int32_t pairs)                                                         \
+    {                                                                                                        \
+        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, words, turn, apart, by, 0, 0);              \
     }
-#define MT_DSP_COLUMNS_2X2_RANGE(name, unroll, apart, by, clamped)                                                      \
-    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,           \
-                          int8_t *o1, int32_t pairs, const struct mt_dsp_range *range)                               \
-    {                                                                                                                \
-        const struct mt_dsp_range own = *range;                                                                      \
-        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, unroll, apart, by, clamped, &own);                  \
+#define MT_DSP_COLUMNS_2X2_RANGE(name, words, turn, apart, by, clamped)                                      \
+    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
+                          int8_t *o1, int32_t pairs, const struct mt_dsp_range *range)                       \
+    {                                                                                                        \
+        const struct mt_dsp_range own = *range;                                                              \
+        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, words, turn, apart, by, clamped, &own);     \
     }
-#define MT_DSP_COLUMNS_2X2(name, unroll, apart, by)      \
-    MT_DSP_COLUMNS_2X2_PLAIN(name, unroll, apart, by) \
-    MT_DSP_COLUMNS_2X2_RANGE(name##_range, unroll, apart, by, 1)
-#define MT_DSP_EACH_2X2(kind, by)                                 \
-    MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2##kind##_8, 8, 0, by)    \
-    MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2##kind##_16, 16, 0, by)  \
-    MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2##kind##_28, 28, 0, by)  \
-    MT_DSP_COLUMNS_2X2(mt_dsp_apart_2x2##kind##_8, 8, 1, by)      \
-    MT_DSP_COLUMNS_2X2(mt_dsp_apart_2x2##kind##_16, 16, 1, by)    \
-    MT_DSP_COLUMNS_2X2(mt_dsp_apart_2x2##kind##_28, 28, 1, by)
-MT_DSP_EACH_2X2(, MT_BY_FLOAT)
-MT_DSP_EACH_2X2(_twice, MT_TWICE)
-MT_DSP_EACH_2X2(_once, MT_ONCE)
 
 #ifdef __cplusplus
 }

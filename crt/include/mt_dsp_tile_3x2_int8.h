@@ -44,47 +44,58 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
     return column;
 }
 
-/* Four steps of k: 24 multiply-accumulates in 17 instructions. */
-#define MT_DSP_MAC2(word)             \
-    "sxtb16 r6, " word "\n\t"         \
-    "ldmia %[c]!, {r8, r9, r10}\n\t"  \
-    "smlad %[a0], r8, r6, %[a0]\n\t"  \
-    "smlad %[a1], r9, r6, %[a1]\n\t"  \
-    "smlad %[a2], r10, r6, %[a2]\n\t" \
-    "smlad %[b0], r8, " word ", %[b0]\n\t" \
-    "smlad %[b1], r9, " word ", %[b1]\n\t" \
-    "smlad %[b2], r10, " word ", %[b2]\n\t"
+/* Four steps of k: 24 multiply-accumulates in 17 instructions. Registers are named where LDM has an order for them: sums
+ * r0 to r5 (a0, b0, a1, b1, a2, b2), pixels r8 to r10, weights r11 and r12. */
+#define MT_DSP_MAC2(word)               \
+    "sxtb16 r6, " word "\n\t"           \
+    "ldmia %[c]!, {r8, r9, r10}\n\t"    \
+    "smlad r0, r8, r6, r0\n\t"          \
+    "smlad r2, r9, r6, r2\n\t"          \
+    "smlad r4, r10, r6, r4\n\t"         \
+    "smlad r1, r8, " word ", r1\n\t"    \
+    "smlad r3, r9, " word ", r3\n\t"    \
+    "smlad r5, r10, " word ", r5\n\t"
 #define MT_DSP_MAC4 "ldrd r11, r12, [%[w]], #8\n\t" MT_DSP_MAC2("r11") MT_DSP_MAC2("r12")
-#define MT_DSP_MAC8 MT_DSP_MAC4 MT_DSP_MAC4
-#define MT_DSP_MAC16 MT_DSP_MAC8 MT_DSP_MAC8
-#define MT_DSP_MAC28 MT_DSP_MAC16 MT_DSP_MAC8 MT_DSP_MAC4
+/* The first two: sums of all pixels begin with the biases, which are loaded with the first weights. */
+#define MT_DSP_FIRST4                      \
+    "ldmia %[w]!, {r0, r1, r11, r12}\n\t"  \
+    "sxtb16 r6, r11\n\t"                   \
+    "ldmia %[c]!, {r8, r9, r10}\n\t"       \
+    "smlad r2, r9, r6, r0\n\t"             \
+    "smlad r4, r10, r6, r0\n\t"            \
+    "smlad r0, r8, r6, r0\n\t"             \
+    "smlad r3, r9, r11, r1\n\t"            \
+    "smlad r5, r10, r11, r1\n\t"           \
+    "smlad r1, r8, r11, r1\n\t" MT_DSP_MAC2("r12")
 /* The same with weights that stand apart: 19 instructions. */
-#define MT_DSP_APART2(rotation)               \
-    "ldmia %[c]!, {r8, r9, r10}\n\t"         \
-    "sxtb16 r6, r11" rotation "\n\t"         \
-    "smlad %[a0], r8, r6, %[a0]\n\t"         \
-    "smlad %[a1], r9, r6, %[a1]\n\t"         \
-    "smlad %[a2], r10, r6, %[a2]\n\t"        \
-    "sxtb16 r6, r12" rotation "\n\t"         \
-    "smlad %[b0], r8, r6, %[b0]\n\t"         \
-    "smlad %[b1], r9, r6, %[b1]\n\t"         \
-    "smlad %[b2], r10, r6, %[b2]\n\t"
+#define MT_DSP_APART2(rotation)         \
+    "ldmia %[c]!, {r8, r9, r10}\n\t"    \
+    "sxtb16 r6, r11" rotation "\n\t"    \
+    "smlad r0, r8, r6, r0\n\t"          \
+    "smlad r2, r9, r6, r2\n\t"          \
+    "smlad r4, r10, r6, r4\n\t"         \
+    "sxtb16 r6, r12" rotation "\n\t"    \
+    "smlad r1, r8, r6, r1\n\t"          \
+    "smlad r3, r9, r6, r3\n\t"          \
+    "smlad r5, r10, r6, r5\n\t"
 #define MT_DSP_APART4 "ldrd r11, r12, [%[w]], #8\n\t" MT_DSP_APART2("") MT_DSP_APART2(", ror #8")
-#define MT_DSP_APART8 MT_DSP_APART4 MT_DSP_APART4
-#define MT_DSP_APART16 MT_DSP_APART8 MT_DSP_APART8
-#define MT_DSP_APART28 MT_DSP_APART16 MT_DSP_APART8 MT_DSP_APART4
+#define MT_DSP_FIRST_APART4                \
+    "ldmia %[w]!, {r0, r1, r11, r12}\n\t"  \
+    "ldmia %[c]!, {r8, r9, r10}\n\t"       \
+    "sxtb16 r6, r11\n\t"                   \
+    "smlad r2, r9, r6, r0\n\t"             \
+    "smlad r4, r10, r6, r0\n\t"            \
+    "smlad r0, r8, r6, r0\n\t"             \
+    "sxtb16 r6, r12\n\t"                   \
+    "smlad r3, r9, r6, r1\n\t"             \
+    "smlad r5, r10, r6, r1\n\t"            \
+    "smlad r1, r8, r6, r1\n\t" MT_DSP_APART2(", ror #8")
+#define MT_DSP_END3 "ldr r6, %[end]\n\tcmp %[c], r6\n\t"
 #define MT_DSP_DOT3(macs)                                                                                        \
-    __asm__ volatile("ldrd %[a0], %[b0], [%[w]], #8\n\t"                                                         \
-                     "mov %[a1], %[a0]\n\t"                                                                      \
-                     "mov %[b1], %[b0]\n\t"                                                                      \
-                     "mov %[a2], %[a0]\n\t"                                                                      \
-                     "mov %[b2], %[b0]\n\t"                                                                      \
-                     "1:\n\t" macs "ldr r6, %[end]\n\t"                                                          \
-                     "cmp %[c], r6\n\t"                                                                          \
-                     "bne 1b"                                                                                    \
-                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [b0] "=&r"(b0), [b1] "=&r"(b1),           \
-                       [b2] "=&r"(b2), [w] "+&r"(weights), [c] "+&r"(c)                                          \
-                     : [end] "m"(end)                                                                            \
+    __asm__ volatile(macs                                                                                        \
+                     : "=&r"(a0), "=&r"(b0), "=&r"(a1), "=&r"(b1), "=&r"(a2), "=&r"(b2), [w] "+&r"(weights),     \
+                       [c] "+&r"(c)                                                                              \
+                     : [end] "m"(end), [rest] "i"(words - 1), [turn] "i"(turn), [skip] "m"(skip)                 \
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
 /* What scales the six sums, in place: in s2 to s7, by `a` and `b`. */
@@ -132,60 +143,93 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
         MT_DSP_FIXED3(b0, b1, b2, scale_b); \
     } while (0)
 
-/* The six sums by multipliers and offsets: those of the second channel follow. */
+/* The six sums by the multipliers and offsets of two channels. */
 #define MT_DSP_EXACT6(shift_b)                                                                                          \
     __asm__ volatile(MT_DSP_EXACT("%[a0]", "%[m]", "%[z]", "%[n]") MT_DSP_EXACT("%[a1]", "%[m]", "%[z]", "%[n]")        \
-                         MT_DSP_EXACT("%[a2]", "%[m]", "%[z]", "%[n]") "ldrd %[m], %[z], [%[w]], #8\n\t"                \
-                         MT_DSP_EXACT("%[b0]", "%[m]", "%[z]", "%[k]") MT_DSP_EXACT("%[b1]", "%[m]", "%[z]", "%[k]")    \
-                         MT_DSP_EXACT("%[b2]", "%[m]", "%[z]", "%[k]")                                                  \
-                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2),  \
-                       [w] "+&r"(weights), [m] "+&r"(m), [z] "+&r"(z)                                                   \
-                     : [n] "i"(MT_EXACT_PLACES(by)), [k] "i"(MT_EXACT_PLACES(by) + (shift_b))                                       \
-                     : "cc", "memory")
-/* What they are becomes pairs of bytes; pointers that registers have no room for lie in memory. */
-#define MT_DSP_STORE_EXACT6()                                                                                           \
-    __asm__ volatile("bfi %[a0], %[b0], #8, #8\n\tldr %[b0], %[o0]\n\tstrh %[a0], [%[b0], %[at]]\n\t"                   \
-                     "bfi %[a1], %[b1], #8, #8\n\tldr %[b1], %[o1]\n\tstrh %[a1], [%[b1], %[at]]\n\t"                   \
-                     "bfi %[a2], %[b2], #8, #8\n\tldr %[b2], %[o2]\n\tstrh %[a2], [%[b2], %[at]]\n\t"                   \
-                     "add %[at], %[at], #2"                                                                             \
-                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2),  \
-                       [at] "+&r"(at)                                                                                   \
-                     : [o0] "m"(o0), [o1] "m"(o1), [o2] "m"(o2)                                                         \
-                     : "cc", "memory")
-/* Where there are no multipliers for two channels, z is the scale of the first, and that of the second follows. */
+                         MT_DSP_EXACT("%[a2]", "%[m]", "%[z]", "%[n]") MT_DSP_EXACT("%[b0]", "%[mb]", "%[zb]", "%[k]")  \
+                         MT_DSP_EXACT("%[b1]", "%[mb]", "%[zb]", "%[k]") MT_DSP_EXACT("%[b2]", "%[mb]", "%[zb]", "%[k]") \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2)   \
+                     : [m] "r"(m), [z] "r"(z), [mb] "r"(mb), [zb] "r"(zb), [n] "i"(MT_EXACT_PLACES(by)),                \
+                       [k] "i"(MT_EXACT_PLACES(by) + (shift_b))                                                         \
+                     : "cc")
+/* Where there are no multipliers for two channels, the offsets are their scales, and the multiplier of b is the
+ * zero point. */
 #define MT_DSP_FLOAT6_EXACT()                                                                          \
-    __asm__ volatile("vldmia %[w]!, {s0, s1}\n\tvmov s0, %[z]\n\t" MT_DSP_SCALE6("s0", "s1")           \
+    __asm__ volatile("vmov s0, s1, %[z], %[zb]\n\t" MT_DSP_SCALE6("s0", "s1")                          \
                      : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), \
-                       [b2] "+&r"(b2), [w] "+&r"(weights)                                              \
-                     : [z] "r"(z)                                                                      \
-                     : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory")
+                       [b2] "+&r"(b2)                                                                  \
+                     : [z] "r"(z), [zb] "r"(zb)                                                        \
+                     : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
+/* Scaled sums become int8. */
+#define MT_DSP_NARROW6(narrow)                                                                                      \
+    __asm__ volatile(narrow("%[a0]") narrow("%[a1]") narrow("%[a2]") narrow("%[b0]") narrow("%[b1]") narrow("%[b2]") \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1),             \
+                       [b2] "+&r"(b2)                                                                              \
+                     : [zero] "r"(mb)                                                                \
+                     : "cc")
+/* What they are becomes pairs of bytes; the pointers, for which there are no registers, lie in memory. */
+#define MT_DSP_STORE_EXACT6()                                                                                          \
+    __asm__ volatile("ldrd r8, r9, %[second]\n\t"                                                                      \
+                     "ldrd r6, r10, %[first]\n\t"                                                                      \
+                     "bfi %[a0], %[b0], #8, #8\n\t"                                                                    \
+                     "bfi %[a1], %[b1], #8, #8\n\t"                                                                    \
+                     "bfi %[a2], %[b2], #8, #8\n\t"                                                                    \
+                     "strh %[a0], [r6, r9]\n\t"                                                                        \
+                     "strh %[a1], [r10, r9]\n\t"                                                                       \
+                     "strh %[a2], [r8, r9]\n\t"                                                                        \
+                     "add %[at], r9, #2"                                                                               \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [at] "=r"(at)                                   \
+                     : [b0] "r"(b0), [b1] "r"(b1), [b2] "r"(b2), [first] "m"(to.first), [second] "m"(to.second)        \
+                     : "r6", "r8", "r9", "r10", "memory")
 
-/* Three columns by all output channels, two at a time. `range` null: zero point -128 and no limits; `clamped`: it has
- * limits. */
-MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
-                                  int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart, enum mt_scaling by,
-                                  int clamped, const struct mt_dsp_range *range)
+/* Where the results of three columns go: at so many bytes from the ends of the outputs. */
+struct mt_dsp_outputs3 {
+    struct {
+        int8_t *o0, *o1;
+    } first;
+    struct {
+        int8_t *o2;
+        int32_t at;
+    } second;
+};
+
+/* The results of six sums that are not of MT_EXACT; returns the weights that follow. */
+MT_DSP_INLINE const uint32_t *mt_dsp_store_scaled3(int32_t a0, int32_t b0, int32_t a1, int32_t b1, int32_t a2,
+                                                   int32_t b2, const uint32_t *weights,
+                                                   const struct mt_dsp_outputs3 *to, int apart, enum mt_scaling by,
+                                                   const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
-    int32_t at = -2 * pairs; /* from the ends of the outputs */
-    o0 -= at;
-    o1 -= at;
-    o2 -= at;
+    const int32_t at = to->second.at;
+    MT_DSP_SCALE_PAIRS(MT_DSP_FLOAT6, MT_DSP_FIXED6);
+    MT_DSP_STORE(a0, b0, to->first.o0);
+    MT_DSP_STORE(a1, b1, to->first.o1);
+    MT_DSP_STORE(a2, b2, to->second.o2);
+    return weights;
+}
+
+/* Three columns by all output channels, two at a time. All `words` of their dot products are written out, or (0) a
+ * loop of `turn`, a power of two, for two words or more. `range` null: zero point -128 and no limits; `clamped`: it has limits. */
+MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
+                                  int8_t *o1, int8_t *o2, int32_t pairs, int words, int turn, int apart,
+                                  enum mt_scaling by, int clamped, const struct mt_dsp_range *range)
+{
+    const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
+    const int32_t skip = MT_DSP_SKIP((int32_t)(end - columns) / 6, turn, apart ? 76 : 68);
+    struct mt_dsp_outputs3 to = {{o0 + 2 * pairs, o1 + 2 * pairs}, {o2 + 2 * pairs, -2 * pairs}};
     do {
-        int32_t a0, a1, a2, b0, b1, b2;
+        register int32_t a0 __asm__("r0"), b0 __asm__("r1"), a1 __asm__("r2"), b1 __asm__("r3"), a2 __asm__("r4"),
+            b2 __asm__("r5");
+        int32_t at;
         const int32_t *c = columns;
-        if (apart && unroll == 28)
-            MT_DSP_DOT3(MT_DSP_APART28);
-        else if (apart && unroll == 16)
-            MT_DSP_DOT3(MT_DSP_APART16);
+        if (apart && turn)
+            MT_DSP_DOT3(MT_DSP_IN_TURNS(MT_DSP_FIRST_APART4, MT_DSP_APART4, "r6", MT_DSP_END3));
         else if (apart)
-            MT_DSP_DOT3(MT_DSP_APART8);
-        else if (unroll == 28)
-            MT_DSP_DOT3(MT_DSP_MAC28);
-        else if (unroll == 16)
-            MT_DSP_DOT3(MT_DSP_MAC16);
+            MT_DSP_DOT3(MT_DSP_WHOLE(MT_DSP_FIRST_APART4, MT_DSP_APART4));
+        else if (turn)
+            MT_DSP_DOT3(MT_DSP_IN_TURNS(MT_DSP_FIRST4, MT_DSP_MAC4, "r6", MT_DSP_END3));
         else
-            MT_DSP_DOT3(MT_DSP_MAC8);
+            MT_DSP_DOT3(MT_DSP_WHOLE(MT_DSP_FIRST4, MT_DSP_MAC4));
         if (!apart)
             __asm__ volatile("sub %[b0], %[b0], %[a0]\n\t"
                              "sub %[b1], %[b1], %[a1]\n\t"
@@ -193,28 +237,29 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
                              : [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2)
                              : [a0] "r"(a0), [a1] "r"(a1), [a2] "r"(a2));
         if (by > MT_EXACT) {
-            int32_t m, z;
-            MT_DSP_NEXT(m, z, weights);
-            if (MT_DSP_USUAL(m)) {
+            register int32_t m __asm__("r8"), z __asm__("r9"), mb __asm__("r10"), zb __asm__("r11");
+            MT_DSP_NEXT4(m, z, mb, zb, weights);
+            if (MT_DSP_USUAL(m))
                 MT_DSP_EXACT6(apart ? 0 : 8);
-                if (!clamped) {
-                    MT_DSP_STORE_EXACT6();
-                } else {
-                    MT_DSP_STORE_CLAMPED(a0, b0, o0);
-                    MT_DSP_STORE_CLAMPED(a1, b1, o1);
-                    MT_DSP_STORE_CLAMPED(a2, b2, o2);
-                    at += 2;
-                }
+            else {
+                MT_DSP_FLOAT6_EXACT();
+                MT_DSP_NARROW6(MT_DSP_ADD_ZERO);
+            }
+            if (!clamped) {
+                MT_DSP_STORE_EXACT6();
+                to.second.at = at;
                 continue;
             }
-            MT_DSP_FLOAT6_EXACT();
-        } else
-            MT_DSP_SCALE_PAIRS(MT_DSP_FLOAT6, MT_DSP_FIXED6);
-        MT_DSP_STORE(a0, b0, o0);
-        MT_DSP_STORE(a1, b1, o1);
-        MT_DSP_STORE(a2, b2, o2);
-        at += 2;
-    } while (at);
+            at = to.second.at;
+            MT_DSP_STORE_CLAMPED(a0, b0, to.first.o0);
+            MT_DSP_STORE_CLAMPED(a1, b1, to.first.o1);
+            MT_DSP_STORE_CLAMPED(a2, b2, to.second.o2);
+        } else {
+            weights = mt_dsp_store_scaled3(a0, b0, a1, b1, a2, b2, weights, &to, apart, by, range);
+            at = to.second.at;
+        }
+        to.second.at = at += 2;
+    } while (to.second.at);
 }
 
 #else /* the same in plain C */
@@ -232,11 +277,12 @@ MT_DSP_INLINE void mt_dsp_widen3(int32_t *columns, const int8_t *x0, const int8_
 }
 
 MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
-                                  int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart, enum mt_scaling by,
-                                  int clamped, const struct mt_dsp_range *range)
+                                  int8_t *o1, int8_t *o2, int32_t pairs, int words, int turn, int apart,
+                                  enum mt_scaling by, int clamped, const struct mt_dsp_range *range)
 {
     int8_t *const o[3] = {o0, o1, o2};
-    (void)unroll;
+    (void)words;
+    (void)turn;
     (void)clamped;
     mt_dsp_tiles(columns, end, weights, o, pairs, apart, by, range, 3);
 }
@@ -249,34 +295,21 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1(int32_t *column, int8_t value, int32_t words
     return mt_dsp_fill_of(column, value, words, 3);
 }
 
-/* The functions that operators share: the unrolling, the scaling, and whether the output has a range of its own. Those of
- * MT_EXACT are written where they are called. */
-#define MT_DSP_COLUMNS_PLAIN(name, unroll, apart, by)                                                                    \
-    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,         \
-                          int8_t *o1, int8_t *o2, int32_t pairs)                                                   \
-    {                                                                                                              \
-        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, by, 0, 0);                         \
+/* The functions that operators share, written where they are called: the loop, the scaling, and whether the output has a
+ * range of its own. */
+#define MT_DSP_COLUMNS_PLAIN(name, words, turn, apart, by)                                                   \
+    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
+                          int8_t *o1, int8_t *o2, int32_t pairs)                                             \
+    {                                                                                                        \
+        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, words, turn, apart, by, 0, 0);              \
     }
-#define MT_DSP_COLUMNS_RANGE(name, unroll, apart, by, clamped)                                                        \
-    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,         \
-                          int8_t *o1, int8_t *o2, int32_t pairs, const struct mt_dsp_range *range)                 \
-    {                                                                                                              \
-        const struct mt_dsp_range own = *range;                                                                    \
-        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, by, clamped, &own);                \
+#define MT_DSP_COLUMNS_RANGE(name, words, turn, apart, by, clamped)                                          \
+    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
+                          int8_t *o1, int8_t *o2, int32_t pairs, const struct mt_dsp_range *range)           \
+    {                                                                                                        \
+        const struct mt_dsp_range own = *range;                                                              \
+        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, words, turn, apart, by, clamped, &own);     \
     }
-#define MT_DSP_COLUMNS(name, unroll, apart, by)      \
-    MT_DSP_COLUMNS_PLAIN(name, unroll, apart, by) \
-    MT_DSP_COLUMNS_RANGE(name##_range, unroll, apart, by, 1)
-#define MT_DSP_EACH_COLUMNS(kind, by)                     \
-    MT_DSP_COLUMNS(mt_dsp_columns##kind##_8, 8, 0, by)    \
-    MT_DSP_COLUMNS(mt_dsp_columns##kind##_16, 16, 0, by)  \
-    MT_DSP_COLUMNS(mt_dsp_columns##kind##_28, 28, 0, by)  \
-    MT_DSP_COLUMNS(mt_dsp_apart##kind##_8, 8, 1, by)      \
-    MT_DSP_COLUMNS(mt_dsp_apart##kind##_16, 16, 1, by)    \
-    MT_DSP_COLUMNS(mt_dsp_apart##kind##_28, 28, 1, by)
-MT_DSP_EACH_COLUMNS(, MT_BY_FLOAT)
-MT_DSP_EACH_COLUMNS(_twice, MT_TWICE)
-MT_DSP_EACH_COLUMNS(_once, MT_ONCE)
 
 #ifdef __cplusplus
 }

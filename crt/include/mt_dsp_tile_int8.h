@@ -89,8 +89,8 @@ MT_DSP_INLINE void mt_dsp_tiles(const int32_t *columns, const int32_t *end, cons
                 b = mt_dsp_smlad(x, apart ? mt_dsp_sxtb16(turn ? wb >> 8 | wb << 24 : wb) : (int32_t)wa, b);
             }
             const uint32_t *const of_b = w + words + (by == MT_BY_FLOAT ? 1 : 2);
-            o[j][2 * n] = mt_dsp_narrow(a, 1, w + words, by, range);
-            o[j][2 * n + 1] = mt_dsp_narrow(apart ? b : b - a, apart ? 1 : 256, of_b, by, range);
+            o[j][2 * n] = mt_dsp_narrow(a, 1, w + words, w + words, by, range);
+            o[j][2 * n + 1] = mt_dsp_narrow(apart ? b : b - a, apart ? 1 : 256, of_b, w + words, by, range);
         }
 }
 

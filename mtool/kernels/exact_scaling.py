@@ -34,10 +34,17 @@ class ExactScaling(Scaling):
     """A multiplier and an offset a channel, or 0 and the bits of its scale; see mt_requantise_exact of mt_math.h.
 
     scale: float32 [N], of all channels.
+    zero_point: of the results; of two channels without multipliers it stands in the place of the second's.
     """
 
     places: int
     scale: Array
+    zero_point: int
+
+    @classmethod
+    def of_floats(cls, scale: Array, zero_point: int, places: int) -> Self:
+        """Return that of channels of which none has a multiplier, float32 [N]."""
+        return cls(_bits(scale), places, scale, zero_point)
 
     @property
     def kind(self) -> str:
@@ -66,6 +73,18 @@ class ExactScaling(Scaling):
         whole = np.stack([multiplier * sign.astype(np.int32), offset << 8], axis=1).astype(np.int32).view(np.uint32)
         scale = (self.scale * sign / np.float32(256)).astype(np.float32)
         return replace(self, words=np.where(self.has_multiplier[:, None], whole, _bits(scale)), scale=scale)
+
+    def paired(self, sign: Array) -> Array:
+        """With the zero point."""
+        return self._with_zero_point(super(ExactScaling, self).paired(sign))
+
+    def apart(self) -> Array:
+        """With the zero point."""
+        return self._with_zero_point(super(ExactScaling, self).apart())
+
+    def _with_zero_point(self, words: Array) -> Array:
+        of_second = np.where(words[:, 0] == 0, np.uint32(self.zero_point & 0xFFFFFFFF), words[:, 2])
+        return np.stack([words[:, 0], words[:, 1], of_second, words[:, 3]], axis=1)
 
     def fourfold(self) -> Self:
         """Divide; the runtime's function has 2 places more."""
@@ -255,7 +274,8 @@ def exact_scaling(
         return scaling, bias
     words = np.stack([multiplier, offset], axis=1).astype(np.int32).view(np.uint32)
     words = np.where(exact[:, None], words, _bits(scaling.scale))
-    return ExactScaling(words, places, scaling.scale), (bias + np.where(exact, moved, 0)).astype(np.int32)
+    bias = (bias + np.where(exact, moved, 0)).astype(np.int32)
+    return ExactScaling(words, places, scaling.scale, how.zero_point), bias
 
 
 def _of_places(steps: Steps, scaled: Array, how: Requantise, places: int) -> tuple[Array, Array, Array]:

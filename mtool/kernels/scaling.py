@@ -77,6 +77,10 @@ class Scaling(ABC):
         a, b = self[slice(0, None, 2)], self[slice(1, None, 2)]
         return np.concatenate([a.words, b.stepped(sign).words], axis=1)
 
+    def apart(self) -> Array:
+        """Return the words of channels a and b beside each other, uint32 [N/2, ...]."""
+        return self.words.reshape(len(self.words) // 2, -1)
+
     def padded(self, count: int) -> Self:
         """Return numbers for `count` channels; the new ones give 0."""
         more = np.zeros((count - len(self.words), self.words.shape[1]), np.uint32)
@@ -140,6 +144,28 @@ class FloatScaling(Scaling):
     def fourfold(self) -> Self:
         """Divide."""
         return type(self).of(self.scale / np.float32(4))
+
+
+class NearFloatScaling(FloatScaling):
+    """The same where results are known to be near enough for Helium's cheaper rounding (Int8Epilogue.is_near)."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        """Near."""
+        return "_near"
+
+
+class OddFloatScaling(NearFloatScaling):
+    """The same with an odd zero point."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        """Odd."""
+        return "_odd"
 
 
 @dataclass(frozen=True, slots=True)

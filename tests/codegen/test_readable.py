@@ -113,7 +113,7 @@ def test_only_models_that_need_a_header_of_the_runtime_include_it() -> None:
 def test_tables_say_what_stands_where_and_packed_words_are_hexadecimal() -> None:
     text = generated(DSP).text("small_weights.c")
     tables = re.findall(r"/\* ([^/]*?) \*/\nconst uint32_t \w+\[\d+\] = \{([^}]*)\}", text)
-    assert len(tables) >= 2
+    assert tables
     for comment, words in tables:
         assert re.match(r"uint32 [\dx]+: packed for mt_dsp_\w+\.h, ", comment.replace("\n * ", " "))
         assert all(re.fullmatch(r"0x[0-9A-F]{8}u", word.strip()) for word in words.strip().rstrip(",").split(","))
@@ -134,7 +134,7 @@ def test_a_row_of_packed_bytes_begins_a_line_and_has_a_reason() -> None:
 
 def test_a_long_call_breaks_between_its_arguments() -> None:
     places = ", ".join(f"output + p * 64 + {64 * n}" for n in range(3))
-    line = f"        mt_dsp_columns_16(scratch, scratch + 96, weights, {places}, 32, staging + 1);"
+    line = f"        mt_dsp_columns_turns_8(scratch, scratch + 96, weights, {places}, 32, staging + 1);"
     assert all(part.endswith((",", ";")) for part in wrapped(line).split("\n"))
 
 

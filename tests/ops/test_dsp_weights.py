@@ -5,8 +5,10 @@ import pytest
 
 from mtool.ir import blocks
 from mtool.ir.scalar import Requantise
-from mtool.kernels.dsp.weights_int8 import Columns, Packed, are_pairs_exact, radix_pairs
+from mtool.kernels.dsp.loops import Loop
+from mtool.kernels.dsp.weights_int8 import Columns, Packed, are_pairs_exact, pack, pack_apart, radix_pairs
 from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.exact_scaling import ExactScaling
 from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
 
@@ -15,10 +17,13 @@ SCALE = np.full(4, 0.01, np.float32)
 
 def packed(weights: np.ndarray, bias: np.ndarray, scaling: Scaling | None = None) -> Packed:
     how = Requantise(zero_point=-128, low=-128, high=127, bounded=False)
-    epilogue = Int8Epilogue(how, scaling or FloatScaling.of(SCALE), bias, None)
+    own = scaling or FloatScaling.of(SCALE)
+    epilogue = Int8Epilogue(how, own, bias, None)
     depth = weights.shape[1]
     columns = Columns(np.arange(depth), depth)
-    return Packed.of(epilogue, weights, weights, columns, apart=not are_pairs_exact(weights, bias, weights))
+    return Packed.of(
+        epilogue, (own, bias), weights, weights, columns, apart=not are_pairs_exact(weights, bias, weights)
+    )
 
 
 def fixed(multiplier: list[int], shift: list[int], *, twice: bool) -> FixedScaling:
@@ -50,7 +55,7 @@ def test_lowest_weights_beside_both_signs_go_apart() -> None:
 def test_sums_that_may_leave_24_bits_go_apart() -> None:
     weights, bias = np.full((4, 1024), 127, np.int8), np.zeros(4, np.int32)
     result = packed(weights, bias)
-    assert result.apart and result.function(16).name == "mt_dsp_apart_16"
+    assert result.apart and result.function(Loop.of(1024, 16)).name == "mt_dsp_apart_turns_4"
     assert (result.stream[:, 2:-2].view(np.int8) == 127).all()
 
 
@@ -96,7 +101,9 @@ def test_a_channel_of_multipliers_has_two_words() -> None:
     weights[0, 5], weights[1, 5] = -3, -128  # which turns the sign of channel 1
     scaling = fixed([2**30, 2**30 + 1, 2**30 + 2, 2**30 + 3], [4, 5, 6, 7], twice=True)
     result = packed(weights, bias, scaling)
-    assert result.function(8).name == "mt_dsp_columns_twice_8"
+    function = result.function(Loop.whole(16))
+    assert function.name == "mt_dsp_columns_twice_whole_4" and not function.ranged
+    assert function.shared == ("MT_DSP_COLUMNS_PLAIN(mt_dsp_columns_twice_whole_4, 4, 0, 0, MT_TWICE)",)
     tails = result.stream[:, -4:].view(np.int32).tolist()
     assert tails == [[2**30, 5, -(2**30) - 1, 6], [2**30 + 2, 7, 2**30 + 3, 8]]
 
@@ -140,3 +147,23 @@ def test_one_pair_that_is_not_exact_is_found_wherever_it_is(monkeypatch: pytest.
     assert not are_pairs_exact(weights, bias, weights)
     bias[599], weights[599, :2], weights[598, 1] = 0, -128, -1
     assert not are_pairs_exact(weights, bias, weights)
+
+
+def test_channels_without_multipliers_have_a_scale_each_and_a_zero_point() -> None:
+    weights, bias = layer(16, -127)
+    scaling = ExactScaling.of_floats(SCALE, -7, places=4)
+    for apart, packing in ((False, pack), (True, pack_apart)):
+        tails = packing(weights, bias, scaling, 16)[:, -4:].view(np.int32)
+        scales = np.ascontiguousarray(tails[:, 1::2]).view(np.float32)
+        assert (tails[:, 0] == 0).all() and (tails[:, 2] == -7).all()
+        np.testing.assert_allclose(np.abs(scales), [[0.01, 0.01 if apart else 0.01 / 256]] * 2)
+
+
+@pytest.mark.parametrize("depth", [4, 8, 32, 36, 64, 68])
+def test_a_loop_is_entered_where_the_rest_is_whole_turns(depth: int) -> None:
+    loop = Loop.of(depth, 32)
+    words = depth // 4
+    turns = -(-(words - 1) // 8)
+    skipped = (1 - words) & (loop.turn - 1) if loop.turn else 0  # MT_DSP_SKIP of mt_dsp.h
+    assert 1 + (turns * 8 - skipped if loop.turn else loop.words - 1) == words
+    assert loop.overhead(depth, 3) == (2 + 3 * turns if words > 1 else 0)

@@ -1,4 +1,4 @@
-"""The runtime's functions that schedules for SIMD32 share: their names, and the lines that define those of MT_EXACT."""
+"""The runtime's functions that schedules for SIMD32 share: their names, and the lines that define them."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -8,20 +8,24 @@ from mtool.kernels.exact_scaling import ExactScaling
 from mtool.kernels.scaling import Scaling
 
 LIMITS = (-128, 127)
+KINDS = {"": "MT_BY_FLOAT", "_twice": "MT_TWICE", "_once": "MT_ONCE"}  # of mt_math.h
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFunction:
     """A function of crt/include/mt_dsp_*_int8.h.
 
-    name: in C. shared: the lines that define it where the header does not.
+    name: in C.
+    shared: the lines that define it where the header does not.
+    ranged: whether its last argument is the output's range.
     """
 
     name: str
     shared: tuple[str, ...] = ()
+    ranged: bool = False
 
     @classmethod
-    def of(cls, macro: str, stem: str, scaling: Scaling, epilogue: Int8Epilogue, *numbers: int) -> Self:
+    def of(cls, macro: str, stem: str, scaling: Scaling, epilogue: Int8Epilogue, loop: str, *numbers: int) -> Self:
         """Name it.
 
         Args:
@@ -29,14 +33,14 @@ class SharedFunction:
             stem: what its name begins with.
             scaling: of the sums.
             epilogue: whose limits it has.
-            numbers: what the macro takes behind the name; the first is the unrolling.
+            loop: its loop, as the name has it.
+            numbers: what the macro takes behind the name.
         """
-        name = f"{stem}{scaling.kind}_{numbers[0]}"
-        if not isinstance(scaling, ExactScaling):
-            return cls(name if epilogue.is_plain else f"{name}_range")
-        arguments = ", ".join([*map(str, numbers), f"MT_EXACT_{scaling.places}"])
-        if epilogue.is_plain:
-            return cls(name, (f"{macro}_PLAIN({name}, {arguments})",))
+        name = f"{stem}{scaling.kind}_{loop}"
+        kind = f"MT_EXACT_{scaling.places}" if isinstance(scaling, ExactScaling) else KINDS[scaling.kind]
+        arguments = ", ".join([*map(str, numbers), kind])
         clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
+        if epilogue.is_plain or (isinstance(scaling, ExactScaling) and not clamped):
+            return cls(name, (f"{macro}_PLAIN({name}, {arguments})",), ranged=False)
         name += "_range" if clamped else "_zero"
-        return cls(name, (f"{macro}_RANGE({name}, {arguments}, {int(clamped)})",))
+        return cls(name, (f"{macro}_RANGE({name}, {arguments}, {int(clamped)})",), ranged=True)

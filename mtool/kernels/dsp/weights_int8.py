@@ -9,8 +9,8 @@ from mtool.ir import Graph, Node
 from mtool.ir.blocks import row_blocks, row_sums
 from mtool.ir.types import Array
 from mtool.kernels.dsp.functions import SharedFunction
+from mtool.kernels.dsp.loops import Loop
 from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.exact_scaling import Together
 from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import filled_up, round_up
 from mtool.kernels.scaling import Scaling
@@ -99,7 +99,7 @@ def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
     filled = np.ascontiguousarray(filled_up(weights, count, depth))
     words = filled.view(np.uint32).reshape(count // 2, 2, depth // 4).swapaxes(1, 2).reshape(count // 2, depth // 2)
     heads = np.pad(bias, (0, count - weights.shape[0])).view(np.uint32).reshape(count // 2, 2)
-    return np.concatenate([heads, words, scaling.padded(count).words.reshape(count // 2, -1)], axis=1)
+    return np.concatenate([heads, words, scaling.padded(count).apart()], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +138,28 @@ class Packed:
 
     @classmethod
     def of(
-        cls, epilogue: Int8Epilogue, weights: Array, real: Array, columns: Columns, groups: int = 1, *, apart: bool
+        cls,
+        epilogue: Int8Epilogue,
+        numbers: tuple[Scaling, Array],
+        weights: Array,
+        real: Array,
+        columns: Columns,
+        groups: int = 1,
+        *,
+        apart: bool,
     ) -> "Packed":
         """Pack the weights of a layer.
 
         Args:
-            epilogue: with a bias and a scaling for each channel.
+            epilogue: that follows.
+            numbers: a scaling and a bias for each channel, two of which are scaled in one way.
             weights: int8 [N, K].
             real: the weights with the offset without which they are stored, if they have one.
             columns: the order of the weights in the columns.
             groups: how many share N.
             apart: not in pairs, for weights that do not `go_in_pairs`.
         """
-        scaling, bias = epilogue.exact_scaling(real, Together(2, groups))
+        scaling, bias = numbers
         if not apart:
             bias, scaling = scaling.without_dead_channels(real, bias)
 
@@ -167,8 +176,9 @@ class Packed:
             return f"two output channels a row: their biases, words of four weights by turns, {scaling}"
         return f"two output channels a row, {PAIRED}, {scaling}"
 
-    def function(self, unroll: int, suffix: str = "") -> SharedFunction:
-        """Return the runtime's function; `suffix` is that of another tile."""
+    def function(self, loop: Loop, suffix: str = "") -> SharedFunction:
+        """Return the runtime's function with this loop; `suffix` is that of another tile."""
         stem = f"mt_dsp_{'apart' if self.apart else 'columns'}{suffix}"
         macro = f"MT_DSP_COLUMNS{suffix.upper()}"
-        return SharedFunction.of(macro, stem, self.scaling, self.epilogue, unroll, int(self.apart))
+        numbers = (loop.words, loop.turn, int(self.apart))
+        return SharedFunction.of(macro, stem, self.scaling, self.epilogue, loop.name, *numbers)

@@ -5,7 +5,6 @@ side, and the sums stay in registers. The core's registers and what the layer's 
 Instructions a product as GCC 12 -O2 compiles the inner loop: Cortex-M3, 2 by 4, 1.91; RV32IMC, 2 by 8, 2.75.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +13,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.kernels.weight_offset import EIGHT_BITS, is_stored_as_int8
-from mtool.kernels.weighted_sum import WeightedSum
 
-SHARE = 30000  # of a model's products: so many are worth a byte of code, or 1 KB of it 3% of them
-LEAST = 10.0  # instructions that a byte of code has to save in a small model: 1 KB 0.4 ms at 25 MHz
 EPILOGUE = 8.0  # instructions of an output besides its products: three bytes of code each
 RESULT = 12.0  # instructions of an output that tiles of one schedule have in common
 COLUMNS_MEANING = "input vectors of a tile at most; auto: as the core has registers, and as the work is worth the code"
@@ -102,21 +98,6 @@ def is_narrow(node: Node, graph: Graph) -> bool:
 def reads_activations(node: Node, graph: Graph) -> bool:
     """Whether an epilogue reads what may lie where the output goes: then each output is computed once."""
     return any(name not in graph.constants for name in node.inputs[3:])
-
-
-def price_of_code(node: Node, graph: Graph) -> float:
-    """Return how many instructions a byte of a node's code has to save each time that it runs.
-
-    It depends on how many an inference has, and how often the code runs in one.
-    """
-    if "products" not in graph.memo:
-        graph.memo["products"] = sum(
-            graph.types[one.outputs[0]].count * math.prod(graph.types[one.inputs[1]].shape[1:])
-            for one in graph.nodes
-            if isinstance(one.attrs, WeightedSum)
-        )
-    products: int = graph.memo["products"]
-    return max(LEAST, products * graph.rounds / SHARE) / (node.parts * graph.rounds)
 
 
 def layout(channels: int) -> str:

@@ -21,6 +21,11 @@
 
 MT_ARENA uint8_t sized_arena[SIZED_ARENA_BYTES];
 
+#ifndef MT_DSP_COLUMNS_2X2_TURNS_4_ZERO
+#define MT_DSP_COLUMNS_2X2_TURNS_4_ZERO
+MT_DSP_COLUMNS_2X2_RANGE(mt_dsp_columns_2x2_turns_4_zero, 0, 4, 0, MT_BY_FLOAT, 0)
+#endif
+
 /* pw_0: conv2d 1x1 + quantizelinear, int8[1,12,1,6], int32[] -> int8[1,12,1,4]
  * "dense" "rows"
  * schedule dsp_pointwise:tile=2x2, 288 MACs */
@@ -33,18 +38,18 @@ MT_ALONE void sized_pw_0(const int8_t *input, int8_t *output, const uint32_t *we
     for (int32_t p = 0; p < (2 * ((size_n + 1) / 2) - 2); p += 2) {
         const int8_t *x = input + p * 6;
         mt_dsp_widen2(scratch, x, x + 6, 2);
-        mt_dsp_columns_2x2_8_range(scratch, scratch + 8, weights, output + p * 4, output + p * 4 + 4, 2, &range);
+        mt_dsp_columns_2x2_turns_4_zero(scratch, scratch + 8, weights, output + p * 4, output + p * 4 + 4, 2, &range);
     }
     /* the last pixels; words of theirs are read from a copy, since the input ends before they do */
     int8_t *const x = staging + (4 * size_n - 8 * (size_n / 2));
     memcpy(x, input + (12 * ((size_n + 1) / 2) - 12), (size_t)(-6 * size_n + 12 * (size_n / 2) + 12));
     if (size_n % 2 == 0) {
         mt_dsp_widen2(scratch, x, x + 6, 2);
-        mt_dsp_columns_2x2_8_range(scratch, scratch + 8, weights, output + (size_n - 2) * 4,
+        mt_dsp_columns_2x2_turns_4_zero(scratch, scratch + 8, weights, output + (size_n - 2) * 4,
                 output + (size_n - 2) * 4 + 4, 2, &range);
     } else if (size_n % 2 == 1) {
         mt_dsp_widen2(scratch, x, x, 2);
-        mt_dsp_columns_2x2_8_range(scratch, scratch + 8, weights, output + (size_n - 1) * 4, staging, 2, &range);
+        mt_dsp_columns_2x2_turns_4_zero(scratch, scratch + 8, weights, output + (size_n - 1) * 4, staging, 2, &range);
     }
 }
 

@@ -73,10 +73,10 @@ class Traversal:
         return min(self.size[0], self.rows - self.pad[0]), min(self.size[1], columns - self.pad[1])
 
     def cost(self) -> float:
-        """Instructions a channel: 29 a pair (35 with a stride), 18 a single output, 2.3 a copied element."""
+        """Instructions a channel: 25 a pair (28 with a stride), 13 a single output, 2.3 a copied element."""
         pairs, single = divmod(self.out_size[1], 2)
-        row = pairs * (29 if self.stride == 1 else 35) + single * 18 + 16
-        return self.out_size[0] * row + self.copied[0] * (self.copied[1] * 2.3 + 6) + 20
+        row = pairs * (25 if self.stride == 1 else 28) + single * 13 + 7
+        return self.out_size[0] * row + self.copied[0] * (self.copied[1] * 2.3 + 6) + 50
 
     def _is_in_reach(self) -> bool:
         return 4 * self.pitch <= ROW_REACH and 2 * self.out_step[1] <= STEP_REACH

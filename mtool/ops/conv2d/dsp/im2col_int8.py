@@ -117,14 +117,14 @@ class Im2col(Tiles):
         conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         columns, tile = ColumnLayout.of(conv), self._tile(conv)
-        function = packed.function(self._unroll(conv, tile), SUFFIXES[tile.name])
+        function = packed.function(self.loop(node, graph), SUFFIXES[tile.name])
         body = template(
             "ops/conv2d/dsp/im2col_int8.c.j2",
             conv=conv,
             columns=columns,
             borders=columns.borders(conv),
             tile=tile,
-            function=function.name,
+            function=function,
             suffix=SUFFIXES[tile.name],
             depth=self._padded(conv),
             summed=round_up(len(self.order(conv)), 4) if conv.offset else 0,

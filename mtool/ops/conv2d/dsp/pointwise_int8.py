@@ -56,12 +56,12 @@ class Pointwise(Tiles):
         conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         tile = self._tile(conv)
-        function = packed.function(self._unroll(conv, tile), SUFFIXES[tile.name])
+        function = packed.function(self.loop(node, graph), SUFFIXES[tile.name])
         body = template(
             "ops/conv2d/dsp/pointwise_int8.c.j2",
             conv=conv,
             tile=tile,
-            function=function.name,
+            function=function,
             depth=self._padded(conv),
             summed=round_up(len(self.order(conv)), 4) if conv.offset else 0,
             results=staged_results(conv, epilogue, tile),

@@ -5,14 +5,18 @@ The inner loops and the layout of the packed weights: crt/include/mt_dsp_tile_*_
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
 
 from mtool.ir import Graph, Node
-from mtool.kernels.dsp.loops import UNROLLS
+from mtool.kernels.code_price import LEAST, nodes_alike, price_of_code
+from mtool.kernels.dsp.loops import LONGEST, TURNS, WORD, Loop
+from mtool.kernels.dsp.shared_scaling import Layer, shared_scaling
 from mtool.kernels.dsp.weights_int8 import Columns, Packed, go_in_pairs
 from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.exact_scaling import Together
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.schedule import BaseSchedule
@@ -27,6 +31,9 @@ HEADERS = {"3x2": "mt_dsp_tile_3x2_int8.h", "2x2": "mt_dsp_tile_2x2_int8.h"}
 CYCLES = {"3x2": 1.08, "2x2": 0.88}  # an instruction, on a core that issues two a cycle: docs/schedules.md
 SUMMED = 248  # elements of a column, of int8, whose sum is an int16: MT_DSP_SUMMED of mt_dsp_tile_int8.h
 SUFFIXES = {"3x2": "", "2x2": "_2x2"}  # of the functions
+END = {"3x2": 3, "2x2": 2}  # instructions of a turn's end
+CODE = {"3x2": 68, "2x2": 52}  # bytes of code for four steps of k
+FUNCTION = 300  # bytes of a function besides
 
 
 def sums_of(depth: int) -> int:
@@ -34,18 +41,13 @@ def sums_of(depth: int) -> int:
     return round_up(-(-round_up(depth, 4) // SUMMED), 4)
 
 
-def dot_cost(depth: int, unroll: int, tile: Tile, *, apart: bool = False) -> int:
+def dot_cost(depth: int, tile: Tile, loop: Loop, *, apart: bool = False) -> int:
     """Return instructions of a tile's dot products and results.
 
-    Of 3x2: 17 for four steps of k (2 more of weights apart), 3 an iteration, 39 for the results; of 2x2: 13, 2, 27.
+    Of 3x2: 17 for four steps of k (2 more of weights apart), 3 a turn, 32 for the results; of 2x2: 13, 2, 24.
     """
-    four, iteration, results = (17, 3, 39) if tile.pixels == 3 else (13, 2, 27)
-    return round_up(depth, unroll) // unroll * (unroll // 4 * (four + 2 * apart) + iteration) + results
-
-
-def best_unroll(depth: int, tile: Tile) -> int:
-    """Return the unrolling with the fewest instructions."""
-    return min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll, tile))
+    four, results = (17, 32) if tile.pixels == 3 else (13, 24)
+    return depth // 4 * (four + 2 * apart) + loop.overhead(depth, END[tile.name]) + results
 
 
 def staged_results(conv: Conv, epilogue: Int8Epilogue | None, tile: Tile) -> int:
@@ -59,7 +61,9 @@ def staged_results(conv: Conv, epilogue: Int8Epilogue | None, tile: Tile) -> int
 class Tiles(BaseSchedule):
     """The common part of both schedules."""
 
-    unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
+    unroll: int = knob(
+        0, *TURNS, meaning="steps of k an iteration; auto: 32, fewer or all of them, by what code is worth"
+    )
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
@@ -85,17 +89,30 @@ class Tiles(BaseSchedule):
             return Tile.named(self.tile)
         return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile))
 
-    def _unroll(self, conv: Conv, tile: Tile) -> int:
-        return self.unroll or best_unroll(self.depth(conv), tile)
-
     def _padded(self, conv: Conv) -> int:
-        return round_up(self.depth(conv), self._unroll(conv, self._tile(conv)))
+        return round_up(self.depth(conv), 4)
+
+    def _turn(self, node: Node, graph: Graph) -> int:
+        return self.unroll or (TURNS[0] if price_of_code(node, graph) * node.parts * graph.rounds > LEAST else TURNS[1])
+
+    def loop(self, node: Node, graph: Graph) -> Loop:
+        """Return the loop of the dot products: one for all layers, none where that is worth a function's code."""
+        conv = Conv.of(node, graph)
+        depth, tile = self._padded(conv), self._tile(conv)
+        loop, whole = Loop.of(depth, self._turn(node, graph)), Loop.whole(depth)
+        if self.unroll or whole.words > LONGEST:
+            return loop
+        runs = conv.group * tile.columns(conv) * tile.channel_steps(conv)
+        saved = runs * loop.overhead(depth, END[tile.name]) * nodes_alike(node, graph)
+        code = FUNCTION + CODE[tile.name] * whole.words
+        return whole if saved > code * price_of_code(node, graph) / 2 else loop
 
     def _columns_bytes(self, conv: Conv) -> int:
         return 2 * self._tile(conv).pixels * self._padded(conv)
 
     def _cost(self, conv: Conv, tile: Tile, *, apart: bool = False) -> float:
-        dots = dot_cost(self.depth(conv), self._unroll(conv, tile), tile, apart=apart)
+        depth = self._padded(conv)
+        dots = dot_cost(depth, tile, Loop.of(depth, self.unroll or max(TURNS)), apart=apart)
         return conv.group * (
             tile.columns(conv) * tile.channel_steps(conv) * dots + self.gathering(conv, tile) + self.summing(conv, tile)
         )
@@ -124,4 +141,15 @@ class Tiles(BaseSchedule):
         order = self.order(conv)
         columns = Columns(np.asarray(order), self._padded(conv), conv.offset, sums_of(len(order)))
         real, apart = graph.constants[node.inputs[1]], not go_in_pairs(node, graph, conv.group)
-        return Packed.of(epilogue, stored_weights(node, graph), real, columns, conv.group, apart=apart)
+        numbers = shared_scaling(node, graph, partial(self._layer, graph))
+        return Packed.of(epilogue, numbers, stored_weights(node, graph), real, columns, conv.group, apart=apart)
+
+    def _layer(self, graph: Graph, node: Node) -> Layer:
+        conv = Conv.of(node, graph)
+        tile = self._tile(conv)
+        code = FUNCTION + CODE[tile.name] * self._turn(node, graph) / WORD
+        tiles = conv.group * tile.columns(conv) * tile.channel_steps(conv)
+        return Layer(Together(2, conv.group), tiles, code, lambda other: self._shares(other, graph))
+
+    def _shares(self, node: Node, graph: Graph) -> bool:
+        return node.op == "conv2d" and self.takes(node, graph) and not Conv.of(node, graph).is_depthwise

@@ -7,9 +7,10 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.node import WithEpilogue
+from mtool.kernels.code_price import price_of_code
 from mtool.kernels.epilogues.expression import EpilogueText
 from mtool.kernels.expressions import is_identity
-from mtool.kernels.integer.tile import EPILOGUE, POINTERS, is_narrow, price_of_code, reads_activations
+from mtool.kernels.integer.tile import EPILOGUE, POINTERS, is_narrow, reads_activations
 from mtool.kernels.knobs import knob
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
+from mtool.kernels.code_price import price_of_code
 from mtool.kernels.epilogues.expression import EpilogueText
 from mtool.kernels.integer.tile import (
     CHANNELS_MEANING,
@@ -14,7 +15,6 @@ from mtool.kernels.integer.tile import (
     is_narrow,
     layout,
     pack,
-    price_of_code,
     reads_activations,
 )
 from mtool.kernels.knobs import knob
