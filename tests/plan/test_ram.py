@@ -9,7 +9,9 @@ from mtool.option_values import IN_RAM
 from mtool.plan import Choice
 from mtool.plan.ram import RESERVED_BYTES
 from mtool.request import Request
+from mtool.tuned.known import Known
 from mtool.workflow.likely_time import likely_time
+from mtool.workflow.made_of import made_of
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 L4 = boards.get("nucleo_l4r5zi")
@@ -73,5 +75,7 @@ def test_a_board_stands_for_the_one_that_is_estimated() -> None:
     assert weights is not None and weights.reads is not None and weights.reads.waits(stands.clock_hz) == 3
     assert data is not None and data.size == L4.memories["sram"].size
     assert any(in_ram(stands).values())
+    as_large = counted.model_copy(update={"memories": {**stands.memories, "ssram1": counted.memories["ssram1"]}})
+    assert made_of(DIGITS, stands, Request(), Known()) != made_of(DIGITS, as_large, Request(), Known())  # by its reads
     assert workflow.standing_for(counted, ["120MHz"]) == counted
     assert workflow.standing_for(counted, ["nucleo_l4r5zi", "nrf52840dk"]) == counted
