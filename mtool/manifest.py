@@ -317,6 +317,7 @@ class Manifest(Strict):
     arena_bound_bytes: int
     constant_bytes: int
     constants: tuple[str, ...]
+    constant_bytes_in_ram: int = 0
     shared_constant_bytes: int = 0
     grown: tuple[GrownConstant, ...] = ()
     claims: tuple[Claim, ...] = ()

@@ -46,6 +46,9 @@ LEVEL = "opt"
 WEIGHTS = "weights"
 """The knob that every schedule has, the memory of its constants: --schedule pw_2=dsp_pointwise:weights=ram."""
 
+IN_RAM = "weights=ram"
+"""That knob as `mtool.json` has it in the name of a schedule, where constants lie in RAM."""
+
 Objective = Literal["auto", "time", "cycles", "instructions"]
 """What tuning makes small: time by the board's timer, instructions that an emulator counts, estimated cycles."""
 

@@ -21,9 +21,9 @@ class Request(ModelOptions):
     partial: whether operators may be computed a few rows at a time for a smaller arena (mtool.plan.partial): "never",
         "always", or "auto", which becomes "always" where the board's memory is too small else.
     order: "auto" computes the operators in the order of the smallest arena that is found, "written" in the model's own.
-    optimize: what the board's flash is spent on (mtool.plan.flash): larger constants for fewer instructions where the
-        part of the flash is smaller than that of the instructions ("balanced"), wherever there is room ("speed"), or
-        nowhere ("size").
+    optimize: what the board's memory is spent on: larger constants for fewer instructions (mtool.plan.flash), and
+        constants in RAM beside a flash that lets the core wait (mtool.plan.ram), where the part of the memory is
+        smaller than that of the time ("balanced"), wherever there is room ("speed"), or nowhere ("size").
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
     stream: the input that is given by rows, where the conventions' interface is "feed"; "": the only one.
     schedules: a user's choices, by node (`pw_2`); the cost model chooses all others.

@@ -32,8 +32,8 @@ OptimizeFor = Annotated[
     Optimize,
     _option(
         "--optimize",
-        help="What the board's flash is spent on: larger constants for less time where that is worth it, wherever "
-        "there is room, or nothing.",
+        help="What the board's memory is spent on, larger constants and constants in RAM beside a slow flash: where "
+        "that saves time enough, wherever there is room, or nothing.",
     ),
 ]
 ArenaSection = Annotated[
