@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-tune aot-table sizes schedules commands reference docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -25,12 +25,16 @@ bench-compile:  ## what mtool itself takes, from --help to a model of 100 MB: do
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_compile.py
 
-bench-cycles:   ## the estimate of cycles beside published runs; TINY: a checkout of mlcommons/tiny_results_v1.0: docs/cycles.md
+bench-cycles:   ## the estimate of cycles beside published runs; TINY: a folder with their clones (scripts/bench_cycles.py): docs/cycles.md
 	.venv/bin/python scripts/bench_cycles.py $(TINY)
 
 bench-farm:     ## what a rack of boards gives, and what it survives, with boards that are stood in for: docs/farm.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_farm.py $(ARGS)
+
+bench-host:     ## this computer beside onnxruntime, calls, and many samples: docs/host.md
+	scripts/setup --dev
+	.venv/bin/python scripts/bench_host.py $(ARGS)
 
 bench-tune:     ## models tuned on emulated boards, and what that gives: docs/tune-gains.md
 	scripts/setup --dev

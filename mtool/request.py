@@ -1,7 +1,7 @@
 """A request to the compile half: all its options in one record."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mtool.backends.spec import BackendSpec
 from mtool.codegen.conventions import Conventions
@@ -51,6 +51,11 @@ class Request(ModelOptions):
     def backend_steps(self) -> int:
         """By how many steps an integer of the whole model's operators may differ because a backend computes it."""
         return self.tolerance if self.backends else 0
+
+    def __post_init__(self) -> None:
+        """Let an input that is given by rows choose the interface."""
+        if self.stream and self.conventions.interface == "c":
+            object.__setattr__(self, "conventions", replace(self.conventions, interface="feed"))
 
     @property
     def is_streamed(self) -> bool:

@@ -1,201 +1,220 @@
-"""Hold the estimate of cycles against published runs: microTVM's own C of MLPerf Tiny v1.0, on a NUCLEO-L4R5ZI.
+"""Hold the estimate of cycles against published runs of MLPerf Tiny whose code is published too.
 
-    scripts/bench_cycles.py CHECKOUT     # of github.com/mlcommons/tiny_results_v1.0; writes the table of docs/cycles.md
+    scripts/bench_cycles.py FOLDER     # writes the table of docs/cycles.md
 
-The C that ran is in the results; it is compiled with the flags of its Zephyr build (-O2, the FPU's registers), counted
-in the emulator of a Cortex-M4 and put beside the median that the submitter measured. Nothing is fitted to it.
+FOLDER has clones of github.com/mlcommons/tiny_results_v1.0 and tiny_results_v1.1 and of ARM-software/CMSIS_5 under
+these names. The C that ran is compiled with the flags of its own build, or the image of flash that ran is taken as it
+is; either is counted in the emulator of a Cortex-M4, and put beside the median that the submitter measured. Nothing is
+fitted to it.
 """
 
 import argparse
 import re
-import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from published_runs.counting import COUNTED, Source, count
+from published_runs.images import Image, count_image
+from published_runs.microtvm import checked_out, microtvm
+from published_runs.onnc import onnc
+
 from mtool import boards
-from mtool.session.cycles import Estimate, cores, execution, flash
-from mtool.session.cycles.estimate import summarise
-from mtool.session.cycles.listing import Listing
+from mtool.boards import Cache, Reads
+from mtool.session.cycles import Clock
 from mtool.workflow import clocks
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cycles.md"
 BEGIN, END = "<!-- comparison -->", "<!-- end of comparison -->"
-TOOLCHAIN = "arm-none-eabi-gcc"
-BOARD = "nucleo_l4r5zi@120MHz"
-FLAGS = "-mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard -O2 -ffunction-sections -fno-strict-overflow -w"
-MODELS = {"kws": "float code", "vww": "int8", "ic": "int8", "ad": "int8"}
-MAIN = """
-#include <stddef.h>
-#include <stdint.h>
-#include <tvmgen_default.h>
-#include <tvm/runtime/crt/stack_allocator.h>
-static uint8_t memory[400000] __attribute__((aligned(16)));
-static int8_t input[60000] __attribute__((aligned(16)));
-static int8_t output[4096] __attribute__((aligned(16)));
-static tvm_workspace_t workspace;
-void *TVMBackendAllocWorkspace(int device, int id, uint64_t bytes, int code, int bits)
-{
-    void *block = NULL;
-    (void)StackMemoryManager_Allocate(&workspace, (int32_t)bytes, &block);
-    return block;
-}
-int TVMBackendFreeWorkspace(int device, int id, void *block)
-{
-    return StackMemoryManager_Free(&workspace, block);
-}
-void TVMLogf(const char *text, ...) { (void)text; }
-void TVMPlatformAbort(int error) { (void)error; for (;;) {} }
-__attribute__((noinline, optimize("no-optimize-sibling-calls"))) int one_inference(void)
-{
-    struct tvmgen_default_inputs inputs = {input};
-    struct tvmgen_default_outputs outputs = {output};
-    int failed = tvmgen_default_run(&inputs, &outputs);
-    __asm volatile("" : : : "memory");
-    return failed;
-}
-void reset(void)
-{
-    *(volatile uint32_t *)0xe000ed88u |= 0x00f00000u; /* the FPU is off at reset */
-    __asm volatile("dsb\\n isb");
-    uint32_t random = 1;
-    for (size_t i = 0; i < sizeof input; i++) {
-        random = random * 1664525u + 1013904223u;
-        input[i] = (int8_t)(random >> 24);
+MODELS = ("kws", "vww", "ic", "ad")
+OCTOML, SKYMIZER = "tiny_results_v1.0/closed/OctoML", "tiny_results_v1.1/closed/Skymizer"
+BOSCH = "tiny_results_v1.1/closed/bosch"
+CMSIS_OF_TVM = "51263182d16c92649a48144ba56c0945f9fce60e"  # as the submissions' system files have them
+CMSIS_OF_ONNC = "b9667965e0c41d7ee0c63983beccc9b8cd6b0f7f"
+
+
+def _boards_only_here() -> dict[str, Clock]:
+    """Return what is known of boards that boards.yaml does not have."""
+    g0 = Reads(
+        source="RM0444 rev 5, 3.3.1 (64 bits), 3.3.4; stm32g0xx_ll_utils.c (wait states, range 1)",
+        wait_states={24: 0, 48: 1, 64: 2},
+        width=8,
+        line=8,
+        code=Cache(lines=2),
+        data=Cache(lines=1),
+        prefetch=True,
+    )
+    h7a3 = Reads(
+        source="stm32h7xx_ll_utils.c, device 480h (wait states, VOS0); RM0455 (128 bits); DDI 0489 (lines, ways)",
+        wait_states={44: 0, 88: 1, 132: 2, 176: 3, 220: 4, 264: 5, 280: 6},
+        width=16,
+        line=32,
+        code=Cache(lines=512, ways=2),
+        data=Cache(lines=512, ways=4),
+    )
+    return {
+        "NUCLEO_G0B1RE": Clock("nucleo_g0b1re", "cortex-m0plus", 64_000_000, g0),
+        "NUCLEO_H7A3ZI": Clock("nucleo_h7a3zi_q", "cortex-m7", 280_000_000, h7a3),
     }
-    StackMemoryManager_Init(&workspace, memory, sizeof memory);
-    register uint32_t operation __asm("r0") = 0x18u;
-    if (one_inference() == 0) {
-        register uint32_t reason __asm("r1") = 0x20026u; /* semihosting: done */
-        __asm volatile("mov r0, #0x18\\n ldr r1, =0x20026\\n bkpt 0xab" : : "r"(operation), "r"(reason) : "memory");
-    }
-    for (;;) {}
+
+
+# Of each board: the one in boards.yaml, and the image of each model with the address of the model's function.
+IMAGES = {
+    "NUCLEO_L4R5ZI": (
+        "nucleo_l4r5zi@120MHz",
+        {
+            "kws": ("kws/Release/l4r5_kws.bin", 0x8005CA0),
+            "vww": ("vww/Release/l4r5_vww.bin", 0x80096BC),
+            "ic": ("ic/Release/l4r5_ic.bin", 0x800D9DC),
+            "ad": ("ad/Release/l4r5_ad.bin", 0x8005E50),
+        },
+    ),
+    "NUCLEO_U575ZI": (
+        "nucleo_u575zi@160MHz",
+        {
+            "kws": ("kws/Release/m33_kws.bin", 0x8009584),
+            "vww": ("vww/Release/m33_vww.bin", 0x800CFC0),
+            "ic": ("ic/Release/m33_ic.bin", 0x8011208),
+            "ad": ("ad/Release/m33_ad2.bin", 0x8009718),
+        },
+    ),
+    "DISCO_F746NG": (
+        "stm32f746g_disco@216MHz",
+        {
+            "kws": ("kws/BUILD/DISCO_F746NG/GCC_ARM-CUSTOM_PROFILE/code.bin", 0x8025BA4),
+            "vww": ("vww/BUILD/DISCO_F746NG/GCC_ARM-CUSTOM_PROFILE/code.bin", 0x8029AFC),
+            "ic": ("ic/BUILD/DISCO_F746NG/GCC_ARM-CUSTOM_PROFILE/code.bin", 0x802EFB8),
+            "ad": ("ad/BUILD/DISCO_F746NG/GCC_ARM-CUSTOM_PROFILE/code.bin", 0x8007CF8),
+        },
+    ),
+    "NUCLEO_H7A3ZI": (
+        "",
+        {
+            "kws": ("kws/BUILD/NUCLEO_H7A3ZI_Q/GCC_ARM-CUSTOM_PROFILE/code_application.bin", 0x802BB4C),
+            "vww": ("vww/Release/h7a3_vww.bin", 0x800B00C),
+            "ic": ("ic/BUILD/NUCLEO_H7A3ZI_Q/GCC_ARM-CUSTOM_PROFILE/code_application.bin", 0x8034B90),
+            "ad": ("ad/h7_a3_ml_perf/Release/h7_a3_ml_perf.bin", 0x80077CC),
+        },
+    ),
+    "NUCLEO_G0B1RE": (
+        "",
+        {
+            "kws": ("kws/BUILD/NUCLEO_G0B1RE/GCC_ARM-CUSTOM_PROFILE/code.bin", 0x8023C58),
+            "vww": ("vww/BUILD/NUCLEO_G0B1RE/GCC_ARM-CUSTOM_PROFILE/code.bin", 0x8027F08),
+            "ic": ("ic/BUILD/NUCLEO_G0B1RE/GCC_ARM-CUSTOM_PROFILE/code.bin", 0x802B43C),
+            "ad": ("ad/BUILD/NUCLEO_G0B1RE/GCC_ARM-CUSTOM_PROFILE/code.bin", 0x8023B44),
+        },
+    ),
 }
-__attribute__((section(".vectors"), used)) static void *const vectors[] = {(void *)0x20400000, (void *)reset};
-"""
-# What the C takes from CMSIS-NN: one instruction each, but for the four bytes that become two pairs of halfwords.
-CMSIS = """
-#pragma once
-#include <arm_acle.h>
-#include <stdint.h>
-#include <string.h>
-#define __STATIC_FORCEINLINE __attribute__((always_inline)) static inline
-#define __STATIC_INLINE static inline
-#define __SMLAD(a, b, sum) __smlad(a, b, sum)
-static inline const int8_t *read_and_pad(const int8_t *source, int32_t *out1, int32_t *out2)
-{
-    uint32_t bytes, odd, even;
-    memcpy(&bytes, source, 4);
-    __asm("sxtb16 %0, %1, ror #8" : "=r"(odd) : "r"(bytes));
-    __asm("sxtb16 %0, %1" : "=r"(even) : "r"(bytes));
-    __asm("pkhtb %0, %1, %2, asr #16" : "=r"(*out2) : "r"(odd), "r"(even));
-    __asm("pkhbt %0, %1, %2, lsl #16" : "=r"(*out1) : "r"(even), "r"(odd));
-    return source + 4;
-}
-"""
-LAYOUT = """
-MEMORY { code (rx) : ORIGIN = 0, LENGTH = 4M  ram (rw) : ORIGIN = 0x20000000, LENGTH = 4M }
-ENTRY(reset)
-SECTIONS {
-  .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) } > code
-  .ARM.exidx : { *(.ARM.exidx*) } > code
-  .data : { *(.data*) *(.bss*) *(COMMON) } > ram
-  end = .;
-}
-"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published run.
+
+    Attributes:
+        what: the submission.
+        model: its model.
+        clock: the board that it ran on.
+        results: the folder of its results.
+        source: its code.
+    """
+
+    what: str
+    model: str
+    clock: Clock
+    results: Path
+    source: Source | Image
+
+    @property
+    def measured(self) -> float:
+        """Milliseconds of an inference."""
+        results = self.results / self.model / "performance" / "results.txt"
+        found = re.search(r"Median throughput is\s+([\d.]+)", results.read_text())
+        if found is None:
+            sys.exit(f"{results}: no median")
+        return 1e3 / float(found[1])
 
 
 @dataclass(frozen=True)
 class Row:
-    """One model: what was measured, and the estimates, in ms."""
+    """A run: what was measured, and the estimates, in ms."""
 
-    model: str
-    what: str
-    measured: float
+    run: Run
     without: float
     estimated: float
 
     @property
     def error(self) -> float:
         """The estimate's, as a share of the measurement."""
-        return self.estimated / self.measured - 1
+        return self.estimated / self.run.measured - 1
 
 
 def main() -> None:
     """Count each model and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("checkout", type=Path)
-    checkout = parser.parse_args().checkout
-    rows = [compare(checkout, model, what) for model, what in MODELS.items()]
-    text = PAGE.read_text()
-    before, rest = text.split(BEGIN)
-    PAGE.write_text(before + BEGIN + "\n" + table(rows) + END + rest.split(END)[1])
-    sys.stdout.write(table(rows))
-
-
-def compare(checkout: Path, model: str, what: str) -> Row:
-    """Count one model's C and read what was measured."""
-    entry = checkout / "closed" / "OctoML"
-    results = entry / "results" / "microtvm_native" / "NUCLEO_L4R5ZI" / model / "performance" / "results.txt"
-    found = re.search(r"Median throughput is\s+([\d.]+)", results.read_text())
-    if found is None:
-        sys.exit(f"{results}: no median")
-    estimate = count(entry / "code" / "microtvm_native" / "NUCLEO_L4R5ZI" / model)
-    (clock,) = clocks([BOARD], boards.get("mps2_an386"))
-    without = estimate.cycles[clock.cpu] / clock.hz * 1e3
-    return Row(model.upper(), what, 1e3 / float(found[1]), without, estimate.milliseconds(clock))
-
-
-def count(source: Path) -> Estimate:
-    """Compile a submission's model for the emulator and count one inference."""
-    (clock,) = clocks([BOARD], boards.get("mps2_an386"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="", help="runs whose name has this; the page is not written")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-cycles-") as temporary:
-        folder = Path(temporary)
-        (folder / "main.c").write_text(MAIN)
-        (folder / "arm_nnsupportfunctions.h").write_text(CMSIS)
-        (folder / "layout.ld").write_text(LAYOUT)
-        elf, out = folder / "model.elf", folder / "counts.txt"
-        files = [*sorted((source / "model/codegen/host/src").glob("*.c")), folder / "main.c"]
-        files.append(source / "crt/src/runtime/crt/memory/stack_allocator.c")
-        includes = [f"-I{source / part}" for part in ("include", "crt_config", "crt/include")]
-        includes.append(f"-I{folder}")
-        link = ["--specs=nosys.specs", "-nostartfiles", "-Wl,--gc-sections", f"-T{folder / 'layout.ld'}", "-lm"]
-        subprocess.run([TOOLCHAIN, *FLAGS.split(), *includes, *map(str, files), *link, "-o", str(elf)], check=True)
-        listing = Listing(elf, TOOLCHAIN)
-        flashes = flash.arguments([clock], boards.get("mps2_an386"))
-        plugin = execution.build_plugin(folder)
-        arguments = execution.emulator_arguments(plugin, listing, "one_inference", out, flashes)
-        machine = [
-            "qemu-system-arm",
-            "-M",
-            "mps2-an386",
-            "-nic",
-            "none",
-            "-display",
-            "none",
-            "-monitor",
-            "none",
-            "-serial",
-            "null",
-        ]
-        semihosting = ["-serial", "null", "-semihosting-config", "enable=on,target=native"]
-        subprocess.run([*machine, *semihosting, *arguments, "-kernel", str(elf)], check=True, timeout=600)
-        executed = execution.read(out, listing, "one_inference")
-        able = [core for core in cores() if core.cpu == clock.cpu]
-        return summarise(executed, listing, able, [], [clock])
+        rows = []
+        for run in runs(arguments.folder, Path(temporary)):
+            if arguments.only.casefold() in f"{run.what} {run.model} {run.clock.name}".casefold():
+                rows.append(compare(run))
+                sys.stdout.write(_line(rows[-1]) + "\n")
+                sys.stdout.flush()
+    if not arguments.only:
+        before, rest = PAGE.read_text().split(BEGIN)
+        PAGE.write_text(before + BEGIN + "\n" + table(rows) + END + rest.split(END)[1])
+
+
+def runs(folder: Path, temporary: Path) -> Iterator[Run]:
+    """Yield the runs."""
+    octoml, skymizer = folder / OCTOML, folder / SKYMIZER
+    cmsis = checked_out(folder / "CMSIS_5", CMSIS_OF_TVM, temporary / "cmsis")
+    old = checked_out(folder / "CMSIS_5", CMSIS_OF_ONNC, temporary / "old_cmsis")
+    (board,) = clocks(["nucleo_l4r5zi@120MHz"], boards.get(COUNTED))
+    for kind, what, library in (
+        ("microtvm_native", "microTVM", None),
+        ("microtvm_cmsis_nn", "microTVM with CMSIS-NN", cmsis),
+    ):
+        for model in MODELS:
+            source = microtvm(octoml / "code" / kind / "NUCLEO_L4R5ZI" / model, library)
+            yield Run(what, model, board, octoml / "results" / kind / "NUCLEO_L4R5ZI", source)
+    for model in MODELS:
+        source = onnc(skymizer / "code" / "NUCLEO_L4R5ZI-mbed_os" / model, old, temporary)
+        yield Run("ONNC with CMSIS-NN", model, board, skymizer / "results" / "NUCLEO_L4R5ZI-mbed_os", source)
+    for name, (known, images) in IMAGES.items():
+        clock = clocks([known], boards.get(COUNTED))[0] if known else _boards_only_here()[name]
+        for model, (image, entry) in images.items():
+            path = folder / BOSCH / "code" / name / image
+            yield Run("HALE", model, clock, folder / BOSCH / "results" / name, Image(path, entry))
+
+
+def compare(run: Run) -> Row:
+    """Count a run's code."""
+    clock = run.clock
+    estimate = count_image(run.source, clock) if isinstance(run.source, Image) else count(run.source, clock)
+    return Row(run, estimate.cycles[clock.cpu] / clock.hz * 1e3, estimate.milliseconds(clock))
 
 
 def table(rows: list[Row]) -> str:
     """Return the table, with the greatest error under it."""
-    lines = ["| model | measured, ms | without wait states | estimated | error |", "|---|--:|--:|--:|--:|"]
-    lines += [
-        f"| {row.model}, {row.what} | {row.measured:.2f} | {row.without:.2f} | {row.estimated:.2f} | {row.error:+.1%} |"
-        for row in rows
-    ]
+    lines = ["| code, model | board | measured, ms | no wait states | estimated | error |", "|---|---|--:|--:|--:|--:|"]
+    lines += map(_line, rows)
     worst = max(abs(row.error) for row in rows)
     return "\n".join(lines) + f"\n\nThe greatest error is {worst:.1%}.\n"
+
+
+def _line(row: Row) -> str:
+    board = f"{row.run.clock.name.partition('@')[0]}, {row.run.clock.hz / 1e6:g} MHz"
+    return (
+        f"| {row.run.what}, {row.run.model.upper()} | {board} | {row.run.measured:.2f} "
+        f"| {row.without:.2f} | {row.estimated:.2f} | {row.error:+.1%} |"
+    )
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from graphs import Array, compiled
 
 from mtool import codegen, resources
 from mtool.boards import get
+from mtool.codegen import Conventions
 from mtool.codegen.weights import _rows
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, Tensor
 from mtool.plan import Plan
 
 HERE = Path(__file__).parent
@@ -56,9 +57,9 @@ def failures(
         for plan in (case.plan, case.reference):
             model = plan.graph.name
             if model not in written:
-                files, written[model] = codegen.generate(plan, "test.onnx", "0" * 64)
-                for name in files:
-                    (folder / name).write_bytes(files[name])
+                files, written[model] = codegen.generate(plan, "test.onnx", "0" * 64, conventions_of(plan))
+                for name in files:  # a streamed model and a whole one, which else do not link
+                    (folder / name).write_bytes(re.sub(rb"MT_CONVENTION.*\n", b"", files[name]))
                 unit = "models.c" if plan is case.plan else "references.c"
                 sources[unit] += [f"{model}.c", f"{model}_weights.c"]
                 checks.append(f'#include "{model}.h"')
@@ -66,8 +67,11 @@ def failures(
                 given = f"x{number}_{tensor.c_name}"
                 if plan is case.plan:
                     checks.append(_array(given, np.ascontiguousarray(case.feeds[tensor.name])))
+                if tensor.stream is not None:
+                    checks.append(_array(f"rows{number}", rows_of(tensor, case.feeds[tensor.name])))
+                    continue
                 lines.append(f"    memcpy({model}_arena_inputs.{tensor.c_name}, {given}, {tensor.bytes});")
-            lines += [f"    if ({model}_run(&{model}_arena_inputs, &{model}_arena_outputs))", "        return 0;"]
+            lines += _inference(written[model], number)
         manifests = [written[plan.graph.name] for plan in (case.plan, case.reference)]
         mine, other = (f"{m.model}_arena_outputs.{m.outputs[0].c_name}" for m in manifests)
         lines += [
@@ -90,6 +94,38 @@ def failures(
     done = _run_host(folder, definitions) if board is None else _run_board(folder, board, optimise)
     assert "end" in done.split(), done
     return [f"case {n}: {_describe(cases[int(n)])}" for n in re.findall(r"^(\d+)$", done, re.MULTILINE)]
+
+
+def conventions_of(plan: Plan) -> Conventions:
+    """Return those that a plan goes with."""
+    return Conventions("feed" if plan.graph.stream else "c")
+
+
+def rows_of(tensor: Tensor, data: Array) -> Array:
+    """Return an input as its rows are given."""
+    assert tensor.stream is not None
+    return np.ascontiguousarray(data.transpose(tensor.stream.order) if tensor.stream.order else data)
+
+
+def _inference(manifest: Manifest, number: int) -> list[str]:
+    """Return the C of one inference, on one row, then two, then three and so on if there is a stream."""
+    model = manifest.model
+    streamed = next((tensor for tensor in manifest.inputs if tensor.stream is not None), None)
+    if streamed is None:
+        return [f"    if ({model}_run(&{model}_arena_inputs, &{model}_arena_outputs))", "        return 0;"]
+    row = f"{model}_{streamed.c_name}_ROW".upper()
+    begin = f"&{model}_arena_inputs" if len(manifest.inputs) > 1 else ""
+    return [
+        f"    if ({model}_begin({begin}))",
+        "        return 0;",
+        f"    for (int32_t row = 0, count = 1; row < {row}S; row += count, ++count) {{",
+        f"        count = count < {row}S - row ? count : {row}S - row;",
+        f"        if ({model}_feed(rows{number} + row * {row}_COUNT, count))",
+        "            return 0;",
+        "    }",
+        f"    if ({model}_finish(&{model}_arena_outputs))",
+        "        return 0;",
+    ]
 
 
 def _array(name: str, data: Array) -> str:

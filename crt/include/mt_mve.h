@@ -41,17 +41,28 @@ struct mt_mve_range {
 
 /* Eight sums in q0 and q1 by floats, to the low bytes of the halfwords of q0, first that of q0, then that of q1, by turns.
  * No result has more than 16 bits, and the zero point is even: 1.5 * 2^23 more than it has whole steps alone, and rounds
- * ties to even as before; its low half is the result. `near` has it as MT_MVE_WHOLE_STEPS + zero point, `scale` the
- * scales, of each lane or one for all. */
+ * ties to even as before; its low half is the result. `near` has it as MT_MVE_WHOLE_STEPS + zero point; that and
+ * `scale` are vectors, or one number for all lanes. */
 #define MT_MVE_WHOLE_STEPS 0x4B400000U
-#define MT_MVE_NEAR_FLOATS(scale)           \
+#define MT_MVE_NEAR_FLOATS(scale, near)     \
     "vcvt.f32.s32 q0, q0\n\t"               \
     "vcvt.f32.s32 q1, q1\n\t"               \
     "vmul.f32 q0, q0, " scale "\n\t"        \
     "vmul.f32 q1, q1, " scale "\n\t"        \
-    "vadd.f32 q0, q0, %[near]\n\t"          \
-    "vadd.f32 q1, q1, %[near]\n\t"          \
+    "vadd.f32 q0, q0, " near "\n\t"         \
+    "vadd.f32 q1, q1, " near "\n\t"         \
     "vmovnt.i32 q0, q1\n\t"                 \
+    "vqmovnb.s16 q0, q0\n\t"
+/* The same where the zero point is odd, which is added behind the rounding. */
+#define MT_MVE_ODD_FLOATS(scale, zero)      \
+    "vcvt.f32.s32 q0, q0\n\t"               \
+    "vcvt.f32.s32 q1, q1\n\t"               \
+    "vmul.f32 q0, q0, " scale "\n\t"        \
+    "vmul.f32 q1, q1, " scale "\n\t"        \
+    "vcvtn.s32.f32 q0, q0\n\t"              \
+    "vcvtn.s32.f32 q1, q1\n\t"              \
+    "vmovnt.i32 q0, q1\n\t"                 \
+    "vqadd.s16 q0, q0, " zero "\n\t"        \
     "vqmovnb.s16 q0, q0\n\t"
 
 #else
@@ -62,11 +73,16 @@ MT_MVE_INLINE int8_t mt_mve_narrow(int32_t sum, const int8_t *packed, int32_t la
 {
     float scale;
     int32_t multiplier, places;
-    if (by == MT_BY_FLOAT) {
+    if (by <= MT_BY_ODD_FLOAT) {
         memcpy(&scale, packed, 4);
         return (int8_t)mt_requantise_wide(sum, scale, range->zero_point[0], range->low[0], range->high[0]);
     }
     memcpy(&multiplier, packed, 4);
+    if (by >= MT_EXACT) { /* the offset is that of the layer */
+        places = MT_EXACT_PLACES(by);
+        return (int8_t)mt_requantise_exact(sum, multiplier, range->zero_point[0] * (1 << places) + (1 << places) / 2,
+                                           places);
+    }
     memcpy(&places, packed + 4 * lanes, 4);
     return (int8_t)mt_clamp(mt_scaled(by, sum, multiplier, -places) + range->zero_point[0], range->low[0],
                             range->high[0]);

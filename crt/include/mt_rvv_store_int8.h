@@ -91,8 +91,7 @@ struct mt_rvv_tile {
     "addi t5, t5, 32\n\t"       \
     "sll t4, t4, t5\n\t"        \
     "li t5, 0x10000\n\t"        \
-    "li t6, 0x20000\n\t"        \
-    "li %[found], 0\n\t" all(MT_RVV_BESIDE) "csrwi vxrm, 2\n\t"
+    "li t6, 0x20000\n\t" all(MT_RVV_BESIDE) "csrwi vxrm, 2\n\t"
 #define MT_RVV_BY_NEAR_16 MT_RVV_NOTHING
 
 /* Twice the high word, and whether the low one has anything: the last bit of what is rounded is below all halves. */

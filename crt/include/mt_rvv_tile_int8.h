@@ -60,6 +60,18 @@ static MT_COLD void mt_rvv_again(const struct mt_rvv_tile *tile, int32_t vectors
     "vwmacc.vx v24, t4, v2\n\t" \
     "vwmacc.vx v28, t5, v2\n\t"
 
+/* Of one vector by twice as many outputs: v24 has the sums of the others. */
+#define MT_RVV_STEP_DOUBLE(k)   \
+    "lb t0, " #k "(a2)\n\t"     \
+    "vle8.v v0, (%[w])\n\t"     \
+    "vle8.v v2, (t1)\n\t"       \
+    "add %[w], %[w], %[n]\n\t"  \
+    "add t1, t1, %[n]\n\t"      \
+    "vsext.vf2 v4, v0\n\t"      \
+    "vsext.vf2 v8, v2\n\t"      \
+    "vwmacc.vx v16, t0, v4\n\t" \
+    "vwmacc.vx v24, t0, v8\n\t"
+
 #define MT_RVV_ON_1(k) "addi a2, a2, " #k "\n\t"
 #define MT_RVV_ON_2(k) MT_RVV_ON_1(k) "addi a3, a3, " #k "\n\t"
 #define MT_RVV_ON_6(k)                                                                                          \
@@ -90,9 +102,32 @@ static MT_COLD void mt_rvv_again(const struct mt_rvv_tile *tile, int32_t vectors
                      : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", "a3", "a4", "a5", "a6", "a7",                  \
                        MT_RVV_VECTORS "memory")
 
+/* One vector by twice as many outputs as fit. */
+#define MT_RVV_DOUBLE(scale)                                                                                          \
+    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], zero, e16, m4, ta, ma\n\t" MT_RVV_COLUMNS_1 MT_RVV_BIAS_1           \
+                     "slli t2, %[vl], 2\n\t"                                                                          \
+                     "add t0, %[b], t2\n\t"                                                                           \
+                     "vle32.v v24, (t0)\n\t"                                                                          \
+                     "add t1, %[w], %[vl]\n\t" MT_RVV_STEPS(MT_RVV_STEP_DOUBLE, MT_RVV_ON_1)                          \
+                     MT_RVV_STORED(MT_RVV_SINGLE, "v8", scale, "m8", "m4", "m2")                                      \
+                     "slli t2, %[vl], 2\n\t"                                                                          \
+                     "add %[m], %[m], t2\n\t"                                                                         \
+                     "add %[p], %[p], t2\n\t"                                                                         \
+                     "add %[at], %[at], %[vl]\n\t"                                                                    \
+                     "vmv8r.v v16, v24\n\t" MT_RVV_STORED(MT_RVV_SINGLE, "v8", scale, "m8", "m4", "m2") MT_RVV_END    \
+                     : [vl] "=&r"(vl), [w] "+&r"(w), [k] "+&r"(k), [found] "+&r"(found), [m] "+&r"(m), [p] "+&r"(p),  \
+                       [at] "+&r"(place)                                                                              \
+                     : [x] "r"(tile->x), [o] "r"(tile->y), [n] "r"(outputs), [b] "r"(numbers + at), [how] "r"(how)    \
+                     : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", MT_RVV_VECTORS "memory")
+
 #define MT_RVV_TILE_BY(scale)                                                        \
     do {                                                                             \
-        if (wide && vectors == 1)                                                    \
+        if (wide && vectors == 1 && outputs - at >= 2 * most) {                      \
+            const int32_t *m = numbers + outputs + at, *p = m + outputs;             \
+            int32_t place = at;                                                      \
+            MT_RVV_DOUBLE(scale);                                                    \
+            vl *= 2;                                                                 \
+        } else if (wide && vectors == 1)                                             \
             MT_RVV_TILE(1, MT_RVV_SINGLE, "v8", scale, "m8", "m4", "m2");            \
         else if (wide)                                                               \
             MT_RVV_TILE(2, MT_RVV_TWO, "v8", scale, "m8", "m4", "m2");               \
@@ -107,7 +142,11 @@ MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_tile *tile, int32_t vecto
 {
     const int32_t *const numbers = (const int32_t *)packed;
     const int8_t *const weights = (const int8_t *)(packed + mt_rvv_words(by) * outputs);
-    int32_t vl;
+    int32_t vl, most;
+    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[most], zero, e16, m4, ta, ma\n\t" MT_RVV_END
+                     : [most] "=r"(most)
+                     :
+                     : MT_RVV_VECTORS "memory");
     for (int32_t at = 0; at < outputs; at += vl) {
         const int8_t *w = weights + at;
         int32_t k = depth, found = 0;

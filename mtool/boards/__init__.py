@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mtool import resources, spelling, zephyr
 from mtool.boards.reading import VARIABLE, Broken, board_of, files_of, read, read_files
-from mtool.boards.schema import ROLES, Board, Cache, Emulator, FrameworkMemory, Memory, Reads, Role, Timer, Usb
+from mtool.boards.schema import ROLES, Board, Cache, Draw, Emulator, FrameworkMemory, Memory, Reads, Role, Timer, Usb
 from mtool.errors import BoardError
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Board",
     "Broken",
     "Cache",
+    "Draw",
     "Emulator",
     "FrameworkMemory",
     "Memory",

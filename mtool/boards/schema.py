@@ -102,9 +102,11 @@ class Reads(Record):
         code: the cache of instructions.
         data: that of data; None: one for both.
         prefetch: the read that follows is begun while the one before it is executed.
+        is_sure: the figures were looked up in the source; else they are likely.
     """
 
     source: str
+    is_sure: bool = True
     wait_states: dict[int, int] = Field(min_length=1)
     width: int = Field(gt=0)
     line: int = Field(gt=0)
@@ -130,6 +132,28 @@ class Memory(Record):
     size: Size
     holds: tuple[Role, ...]
     reads: Reads | None = Field(default=None, exclude=True)
+
+
+class Draw(Record):
+    """The power that the chip draws while it computes.
+
+    Attributes:
+        source: where it was measured.
+        mhz: its clock.
+        volts: its supply.
+        milliwatts: the least and the most.
+    """
+
+    source: str
+    mhz: int = Field(gt=0)
+    volts: float = Field(gt=0)
+    milliwatts: tuple[float, float]
+
+    @model_validator(mode="after")
+    def _least_is_first(self) -> Self:
+        if not 0 < self.milliwatts[0] <= self.milliwatts[1]:
+            raise ValueError("milliwatts: the least and the most")
+        return self
 
 
 class FrameworkMemory(Record):
@@ -192,16 +216,17 @@ class Board(Record):
     """One entry of boards.yaml. A board's name never stands in the code; these facts do.
 
     `cpu` is GCC's name of the core ("cortex-m4"), or "host". `features` are what the compile half
-    asks for: `fpu` (float32 in hardware), `dsp` (SIMD32: SMLAD), `mve` (Helium), `simd` (a computer
-    whose compiler makes vectors of floats). `templates` maps a template's name to the framework's own name of the
-    board; the first is the default. `status` says of each of them what was done with it: the firmware has `run`, on
+    asks for: `fpu` (float32 in hardware), `dsp` (SIMD32: SMLAD), `mve` (Helium), `rvv` (RISC-V vectors), `simd` (a
+    computer whose compiler makes vectors of floats). `templates` maps a template's name to the framework's own name of
+    the board; the first is the default. `status` says of each of them what was done with it: the firmware has `run`, on
     the board or in its emulator; it was `built`; or a project was `generated`.
     `toolchain` is the C compiler's program, `cflags` are its flags for the core. `memories` is empty
     where an operating system places things; `placed` says of a template that puts a role into another memory than
     `holds` does, which; `takes` says of one that takes more of the board than is usual, how much. `port` is for the
     template alone. `flash` maps the flash runners that
     work with the board to their settings (mtool/flash has a file for each); the first is the default. `power` is the
-    command that cycles the board's power (mtool/flash/power.py).
+    command that cycles the board's power (mtool/flash/power.py); `draws` is what its chip takes, which estimates of
+    energy are made of.
     """
 
     name: str
@@ -218,6 +243,7 @@ class Board(Record):
     usb: Usb | None = None
     flash: Annotated[dict[str, Settings], BeforeValidator(_settings)] = {}
     power: str = ""
+    draws: Draw | None = Field(default=None, exclude=True)
     toolchain: str = ""
     cflags: tuple[str, ...] = ()
     emulator: Emulator | None = None

@@ -87,6 +87,8 @@ def _start(origin: str) -> dict[str, Any]:
     for name, memory in board.memories.items():
         if memory.reads is not None:  # which no manifest and no record of a tuning holds
             entry["memories"][name]["reads"] = memory.reads.model_dump(exclude_defaults=True)
+    if board.draws is not None:
+        entry["draws"] = board.draws.model_dump(mode="json")
     return entry
 
 

@@ -6,7 +6,7 @@ from mtool.codegen.arena import Arena, Interface, Spot
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
-from mtool.codegen.head import head_steps
+from mtool.codegen.head import Head
 from mtool.codegen.inference import all_operators, operator_call, operator_functions
 from mtool.codegen.packed import packed_entry_point
 from mtool.codegen.sized import bytes_in_c, range_test
@@ -15,14 +15,16 @@ from mtool.codegen.streamed import entry_points
 from mtool.plan import Plan
 
 
-def entry_point(plan: Plan, calls: Calls, interface: Interface, arena: Arena, conventions: Conventions) -> str:
-    """Return the C of the entry point that calls the operators."""
+def entry_point(
+    plan: Plan, calls: Calls, interface: Interface, arena: Arena, conventions: Conventions, head: Head | None
+) -> str:
+    """Return the C of the entry point that calls the operators; `head` are those that are called as rows arrive."""
     if conventions.interface == "step":
         return "\n".join([*operator_functions(plan, calls, conventions), _in_steps(plan, calls, interface, arena)])
-    if plan.graph.stream is not None:
+    if head is not None:
         begin, end = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)
         work = all_operators(plan, calls)
-        called = entry_points(plan, head_steps(plan), interface, begin, work, end)
+        called = entry_points(plan, head, interface, begin, work, end)
         return "\n".join([*operator_functions(plan, calls, conventions), *called])
     one = operator_functions(plan, calls, conventions)
     return "\n".join([*one, whole(plan, interface, arena, conventions, all_operators(plan, calls), calls.structures)])

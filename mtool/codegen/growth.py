@@ -76,21 +76,24 @@ def _constants_behind(node: Node, graph: Graph, makers: Mapping[str, Node]) -> d
 
 
 def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileConstants]) -> tuple[GrownConstant, ...]:
-    """Return which sums of products' constants grew by more than a tenth, those that grew by the most bytes first."""
+    """Return which sums of products' constants grew by more than a tenth, those that grew by the most bytes first.
+
+    What is packed for a computer's vectors is left out: its memory is not scarce.
+    """
     grown, seen = [], set[str]()
     for step, call in zip(plan.steps, functions.calls, strict=True):
-        own = {name: functions.constants[symbol] for name, symbol in call.constants.items()}
+        own = {name: functions.read[symbol] for name, symbol in call.constants.items()}
         origins = [filed[name] for name in step.node.origins if name in filed]
         symbol = call.constants.get("weights", "") if isinstance(step.node.attrs, WeightedSum) else ""
         if not symbol and any(one.dtype is DType.FLOAT16 for one in origins):
             symbol = next((call.constants[name] for name, data in own.items() if data.dtype == np.float32), "")
-        if not origins or not symbol or symbol in seen:
+        if not origins or not symbol or symbol in seen or step.schedule.name.startswith("simd_"):
             continue
         seen.add(symbol)  # of operators by rows, and equal ones, once
         bytes_in_file, bytes_in_flash = (sum(one.bytes for one in origins), sum(data.nbytes for data in own.values()))
         if bytes_in_flash > MOST * bytes_in_file:
             largest = max(origins, key=lambda one: one.bytes)
-            reason = _reason(step, plan.graph, functions.constants[symbol], largest.dtype)
+            reason = _reason(step, plan.graph, functions.read[symbol], largest.dtype)
             grown.append(
                 GrownConstant(
                     tensor=largest.tensor,

@@ -19,7 +19,7 @@ from mtool.plan import Plan
 from mtool.plan.memory import aliases
 
 LONGEST = 600  # calls of what repeats
-LAST = 0x8000  # in a line of the table: the next call wants another row
+SITE_BITS = {2: 9, 4: 16}  # of a line's first number, by its bytes; the others tell of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,14 @@ class Head:
     """The calls that are made as rows arrive.
 
     Attributes:
+        skipped: the rows before the first that anybody reads.
         sites: the calls in C.
-        table: a line for each call: the number of its site, with `LAST` if it is the last that a row makes possible, and
-            offsets in the arena.
+        table: a line for each call: the number of its site, and above its bits how many rows on the next call has to
+            wait for (0: none, it follows at once); then offsets in the arena.
         first, length, times: the lines from `first` on, `length` of them, stand for so many rounds.
     """
 
+    skipped: int
     sites: tuple[Site, ...]
     table: Array
     first: int
@@ -55,15 +57,15 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A call: its site, whether the next one wants another row, the arena's offset of each argument (0: of none)."""
+    """A call: its site, how many rows on the next one waits for, the arena's offset of each argument (0: of none)."""
 
     site: int
-    is_last: bool
+    wait: int
     offsets: tuple[int, ...]
 
     def moved(self, other: "_Line") -> tuple[int, ...] | None:
         """Return by how many bytes the arguments of another line are further on; None: it is another call."""
-        if (self.site, self.is_last) != (other.site, other.is_last):
+        if (self.site, self.wait) != (other.site, other.wait):
             return None
         return tuple(after - before for before, after in zip(self.offsets, other.offsets, strict=True))
 
@@ -91,19 +93,31 @@ def head_of(plan: Plan, functions: Functions) -> Head | None:
         inside = next((number for number in numbers if times > 1 and first <= number < first + length), None)
         moves = lines[inside].moved(lines[inside + length]) if inside is not None else None
         sites.append(Site(numbers[0], columns, moves or (0,) * len(columns)))
-    return Head(tuple(sites), _table(kept, sites, plan.arena_bytes), first, length, times)
+    table = _table(kept, sites, plan.arena_bytes)
+    return Head(next(iter(_rows_taken(plan).values())), tuple(sites), table, first, length, times)
+
+
+def _rows_taken(plan: Plan) -> dict[int, int]:
+    """Return which row of the caller's each step takes that takes one."""
+    stream, lies, found = plan.graph.stream, aliases(plan.graph), dict[int, int]()
+    assert stream is not None
+    row_bytes = plan.graph.types[stream.value].bytes // stream.rows
+    for number, step in enumerate(plan.steps):
+        for root, offset in (lies.get(value, (value, 0)) for value in step.node.inputs):
+            if root == stream.value:
+                found[number] = offset // row_bytes
+    return found
 
 
 def _lines(plan: Plan, functions: Functions, count: int) -> list[_Line]:
-    lies, value = aliases(plan.graph), plan.graph.stream.value if plan.graph.stream else ""
-    reads = [step.node.inputs for step in plan.steps[:count]]
-    _, *taking = (n for n, inputs in enumerate(reads) if any(lies.get(one, (one, 0))[0] == value for one in inputs))
-    before_row = {*taking, count}
+    taken, row = _rows_taken(plan), 0
     sites: dict[object, int] = {}
     lines = []
     for number in range(count):
         same, offsets = _arguments(plan, functions.calls[number], number)
-        lines.append(_Line(sites.setdefault(same, len(sites)), number + 1 in before_row, offsets))
+        row = taken.get(number, row)
+        wait = 1 if number + 1 == count else taken.get(number + 1, row) - row if number >= min(taken) else 0
+        lines.append(_Line(sites.setdefault(same, len(sites)), wait, offsets))
     return lines
 
 
@@ -143,9 +157,11 @@ def _columns(offsets: Sequence[tuple[int, ...]]) -> tuple[int | None, ...]:
 
 def _table(lines: Sequence[_Line], sites: Sequence[Site], arena_bytes: int) -> Array:
     width = 1 + max((column or 0 for site in sites for column in site.columns), default=0)
-    table = np.zeros((len(lines), width), np.uint16 if arena_bytes <= 0xFFFF else np.uint32)
+    bits = SITE_BITS[2]
+    is_small = len(sites) <= 1 << bits and max(line.wait for line in lines) < 1 << 16 - bits and arena_bytes < 1 << 16
+    table = np.zeros((len(lines), width), np.uint16 if is_small else np.uint32)
     for row, line in zip(table, lines, strict=True):
-        row[0] = line.site + LAST * line.is_last
+        row[0] = line.site + (line.wait << SITE_BITS[table.itemsize])
         for column, offset in zip(sites[line.site].columns, line.offsets, strict=True):
             if column is not None:
                 row[column] = offset
@@ -173,25 +189,25 @@ def _repeated(lines: Sequence[_Line]) -> tuple[int, int, int]:
 def head_function(plan: Plan, head: Head, functions: Functions, arena: Arena) -> list[str]:
     """Return the C that makes one call of the head, by its number."""
     called = [_called(plan, functions, arena, site) for site in head.sites]
-    wide = "uint16_t" if head.table.dtype == np.uint16 else "uint32_t"
+    wide, bits = f"uint{8 * head.table.itemsize}_t", SITE_BITS[head.table.itemsize]
     width = head.table.shape[1]
     lines = [
         comment(
-            "One call of the part that is computed as rows arrive; not 0: it is the last that a row makes possible."
+            "One call of the part that is computed as rows arrive; returns how many rows on the next one waits for."
         ),
-        f"static int32_t head(uint16_t number, {rows_declared(plan)})",
+        f"static int32_t {plan.graph.name}_head_call(uint16_t number, {rows_declared(plan)})",
         "{",
         "    uint32_t line = number;",
         *_line_of(head, is_moved=any(moved for _, moved in called)),
         f"    {wide} call[{width}];",
         f"    MT_FLASH_COPY(call, {plan.graph.name}_head + line * {width}, sizeof(call));",
-        f"    switch (call[0] & {LAST - 1}u) {{",
+        f"    switch (call[0] & {(1 << bits) - 1}u) {{",
     ]
     for number, (text, _) in enumerate(called):
         title = plan.steps[head.sites[number].step].node.title
         label = f"case {number}:" if number < len(called) - 1 else "default:"
         lines += [f"    {label} {comment(title)}", f"        {text}", "        break;"]
-    return [*lines, "    }", f"    return (call[0] & {LAST}u) != 0;", "}", ""]
+    return [*lines, "    }", f"    return (int32_t)(call[0] >> {bits});", "}", ""]
 
 
 def _line_of(head: Head, *, is_moved: bool) -> list[str]:

@@ -71,7 +71,12 @@ def _head(plan: Plan) -> list[str]:
     count = head_steps(plan)
     if not count:
         return []
-    return [f"    if (number < {count}) {{", "        head(number, rows);", "        return 0;", "    }"]
+    return [
+        f"    if (number < {count}) {{",
+        f"        (void){plan.graph.name}_head_call(number, rows);",
+        "        return 0;",
+        "    }",
+    ]
 
 
 def _inner(prototype: str, plan: Plan) -> str:

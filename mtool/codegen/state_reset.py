@@ -49,6 +49,7 @@ def check_conventions(plan: Plan, conventions: Conventions) -> None:
         UsageError: the model has states, and packed functions or a graph executor were asked for; or it has run-time
             sizes, and the device's graph executor.
     """
+    assert (conventions.interface == "feed") == (plan.graph.stream is not None), "rows are fed to no other interface"
     if plan.graph.sizes and conventions.executor == "graph":
         raise UsageError(
             "sizes known at run time are checked by the model's entry point, which --executor graph does not have",

@@ -1,14 +1,21 @@
 """The entry points of a model with a streamed input: begin, feed and finish, and what the header says of them."""
 
+import textwrap
 from collections.abc import Sequence
 
 from mtool.codegen.arena import Interface
-from mtool.codegen.head import rows_declared
+from mtool.codegen.head import Head, head_steps, rows_declared
+from mtool.codegen.wrap import WIDTH
 from mtool.escaping import comment
 from mtool.manifest import Tensor
 from mtool.plan import Plan
 
+_MOST = 0xFFFF  # rows, and operators
 _PLANES = ", the channels of a pixel side by side"  # where the model has them one after the other
+_STATUSES = (
+    "Each returns MT_OK or, with nothing done, of mt_status.h: MT_BAD_ORDER, no inference has begun, or rows are",
+    "missing at the end; MT_BAD_RANGE, these are more rows than are left.",
+)
 _BEGINS = "; the other inputs are copied then, unless they lie in the arena"
 
 
@@ -30,7 +37,7 @@ def given(plan: Plan, interface: Interface) -> tuple[Tensor, ...]:
 
 def entry_points(
     plan: Plan,
-    steps: int,
+    head: Head,
     interface: Interface,
     begin: Sequence[str],
     work: Sequence[str],
@@ -40,7 +47,7 @@ def entry_points(
 
     Args:
         plan: of the model.
-        steps: how many are computed as rows arrive.
+        head: what is computed as rows arrive.
         interface: its inputs and outputs.
         begin: what copies the other inputs in.
         work: what computes the rest.
@@ -49,6 +56,8 @@ def entry_points(
     model = plan.graph.name
     rows = f"{model}_{streamed(plan, interface).c_name}_ROW".upper()
     begins, feeds, finishes = prototypes(plan, interface)
+    now = f"{model}_inference"
+    assert len(plan.steps) <= _MOST and plan.graph.stream is not None and plan.graph.stream.rows <= _MOST
     inputs = [] if begin or not given(plan, interface) else ["    (void)inputs;"]
     outputs = [] if end else ["    (void)outputs;"]
     return [
@@ -56,38 +65,45 @@ def entry_points(
         "static struct {",
         "    uint16_t next; /* call of the head */",
         "    uint16_t rows; /* that have come */",
+        "    uint16_t wait; /* rows that nobody reads, before the next call */",
         "    uint8_t has_begun;",
-        "} inference;",
+        f"}} {now};",
         "",
         begins,
         "{",
         *inputs,
         *begin,
-        "    inference.next = 0;",
-        "    inference.rows = 0;",
-        "    inference.has_begun = 1;",
+        f"    {now}.next = 0;",
+        f"    {now}.rows = 0;",
+        f"    {now}.wait = {head.skipped};",
+        f"    {now}.has_begun = 1;",
         "    return MT_OK;",
         "}",
         "",
         feeds,
         "{",
-        "    if (!inference.has_begun)",
+        f"    if (!{now}.has_begun)",
         "        return MT_BAD_ORDER;",
-        f"    if (count < 0 || count > {rows}S - inference.rows)",
+        f"    if (count < 0 || count > {rows}S - {now}.rows)",
         "        return MT_BAD_RANGE;",
-        f"    for (; count > 0; --count, ++inference.rows, rows += {rows}_COUNT) {{",
-        f"        int32_t is_last = inference.next == {steps}; /* nobody may read the last rows */",
-        "        while (!is_last)",
-        "            is_last = head(inference.next++, rows);",
+        f"    for (; count > 0; --count, ++{now}.rows, rows += {rows}_COUNT) {{",
+        f"        if ({now}.wait > 0) {{",
+        f"            --{now}.wait;",
+        "            continue;",
+        "        }",
+        "        int32_t wait = 0;",
+        f"        while (wait == 0 && {now}.next < {head_steps(plan)})",
+        f"            wait = {model}_head_call({now}.next++, rows);",
+        f"        {now}.wait = (uint16_t)(wait > 0 ? wait - 1 : 0);",
         "    }",
         "    return MT_OK;",
         "}",
         "",
         finishes,
         "{",
-        f"    if (!inference.has_begun || inference.rows != {rows}S)",
+        f"    if (!{now}.has_begun || {now}.rows != {rows}S)",
         "        return MT_BAD_ORDER;",
-        "    inference.has_begun = 0;",
+        f"    {now}.has_begun = 0;",
         *outputs,
         *work,
         *end,
@@ -116,6 +132,14 @@ def declared(plan: Plan, interface: Interface) -> list[str]:
     row = kind.count // stream.rows
     begin, feed, finish = prototypes(plan, interface)
     others = given(plan, interface)
+    pixels = _PLANES if stream.order and kind.shape[-1] > 1 else ""
+    does = [
+        f"{model}_begin starts an inference, and forgets one that is under way{_BEGINS if others else ''}.",
+        f"{model}_feed takes the next `count` rows, one behind the other: {kind.dtype.label}, {row} elements each"
+        f"{pixels}. It computes what they make possible, as far as {stream.until}, and needs them no more.",
+        f"{model}_finish computes the rest, after the last row; outputs that do not lie in the arena are copied.",
+        f"After {model}_finish begin again. Not re-entrant: there is one arena.",
+    ]
     return [
         f"#define {upper}_ROWS {stream.rows}",
         f"#define {upper}_ROW_COUNT {row}",
@@ -130,14 +154,9 @@ def declared(plan: Plan, interface: Interface) -> list[str]:
             "    }",
             f"    {model}_finish(&outputs);",
             "",
-            f"{model}_begin starts an inference, and forgets one that is under way{_BEGINS if others else ''}. {model}_feed takes the",
-            f"next `count` rows, one behind the other: {kind.dtype.label}, {row} elements each{_PLANES if stream.order else ''}.",
-            f"It computes what they make possible, as far as the operator {stream.until}, and does not need them any more.",
-            f"{model}_finish computes the rest, after the last row; outputs that do not lie in the arena are copied.",
+            *textwrap.wrap(" ".join(does), WIDTH - 10),
             "",
-            "Each returns MT_OK or, with nothing done, of mt_status.h: MT_BAD_ORDER, no inference has begun, or rows are",
-            "missing at the end; MT_BAD_RANGE, these are more rows than are left.",
-            f"After {model}_finish begin again. Not re-entrant: there is one arena.",
+            *textwrap.wrap(" ".join(_STATUSES), WIDTH - 10),
             apart=True,
         ),
         f"{begin};",

@@ -146,6 +146,28 @@ class FloatScaling(Scaling):
         return type(self).of(self.scale / np.float32(4))
 
 
+class NearFloatScaling(FloatScaling):
+    """The same where results are known to be near enough for Helium's cheaper rounding (Int8Epilogue.is_near)."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        """Near."""
+        return "_near"
+
+
+class OddFloatScaling(NearFloatScaling):
+    """The same with an odd zero point."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        """Odd."""
+        return "_odd"
+
+
 @dataclass(frozen=True, slots=True)
 class FixedScaling(Scaling):
     """TFLite's, and that without an FPU: sum * multiplier / 2^32 shifted to the right by `shifts`.

@@ -1,5 +1,6 @@
 """The target: a board's core, as far as the compile half knows it."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 THUMB1 = ("cortex-m0", "cortex-m1", "cortex-m23")
@@ -20,6 +21,12 @@ class Target:
 
     cpu: str
     features: frozenset[str]
+
+    @property
+    def traits(self) -> Hashable:
+        """What the compile half reads of a target: those with equal ones get the same files."""
+        own = (one for name, one in vars(Target).items() if isinstance(one, property) and name != "traits")
+        return self.features, *(one.fget(self) for one in own if one.fget)
 
     @property
     def has_float(self) -> bool:
@@ -57,6 +64,16 @@ class Target:
     def issues_pairs(self) -> bool:
         """Whether the core issues two instructions a cycle, so that what it waits for counts more than their number."""
         return self.cpu.startswith("cortex-m7")
+
+    @property
+    def fuses_slowly(self) -> bool:
+        """Whether VFMA takes longer than VMUL and VADD: Arm DDI 0439B, table 7-1."""
+        return self.cpu == "cortex-m4"
+
+    @property
+    def has_float_tiles(self) -> bool:
+        """Whether the register tiles of mt_f32.h are for the target: a Cortex-M with a float32 FPU."""
+        return "fpu" in self.features and self.cpu.startswith("cortex-m")
 
     @property
     def product_instructions(self) -> int:

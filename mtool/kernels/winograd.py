@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.blocks import row_sums
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.exact_scaling import MOST_MOVED
@@ -80,6 +81,16 @@ def sums_fit(node: Node, graph: Graph) -> bool:
         bias, _ = epilogue.scaling.without_dead_channels(weights, epilogue.bias)
         known[key] = fits(weights, bias)
     return known[key]
+
+
+def products_fit(node: Node, graph: Graph) -> bool:
+    """Whether four times a node's sums stay within 32 bits without their biases, which are added afterwards."""
+    known: dict[str, bool] = graph.memo.setdefault("fourfold products", {})
+    value = node.inputs[1]
+    if value not in known:
+        weights = graph.constants[value]
+        known[value] = int(row_sums(weights).magnitude.max(initial=0)) * 2**8 < LIMIT // FACTOR
+    return known[value]
 
 
 def fits(weights: Array, bias: Array) -> bool:

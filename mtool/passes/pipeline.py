@@ -1,7 +1,7 @@
 """The passes, in order. Each is a pure function Graph -> Graph; the graph is verified after each."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from mtool.ir import Graph
@@ -57,6 +57,11 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         copy_outputs,  # no two outputs are written by one operator
         name_nodes,  # stable names, in order
     )
+
+
+def traits(target: Target) -> Hashable:
+    """Return what the passes read of a target, where a graph has no bodies: it decides what they make of a graph."""
+    return target.features, target.has_float
 
 
 def run(graph: Graph, target: Target) -> Graph:

@@ -26,12 +26,12 @@ def with_streamed_input(graph: Graph, name: str) -> Graph:
     Raises:
         UsageError: there is no such input, or several and none is named; or the model has states.
     """
-    value = _named(graph, name)
     if graph.states:
         raise UsageError(
             "an input by rows does not go with --state: a step of a stream is an inference of its own there",
             hint="leave --interface-api feed and --stream out",
         )
+    value = _named(graph, name)
     order = _order(graph, value)
     if not order:
         return replace(graph, stream=Stream(value))
@@ -78,8 +78,7 @@ def _order(graph: Graph, value: str) -> tuple[int, ...]:
         return ()
     found = _axes_of_image(graph, value, tuple(range(rank)))
     order = tuple(found[axis] for axis in NHWC_OF_NCHW) if found is not None else ()
-    channels = order[-1] if order else 0
-    return () if order == tuple(range(rank)) or graph.types[value].shape[channels] == 1 else order
+    return () if order == tuple(range(rank)) else order
 
 
 def _axes_of_image(graph: Graph, value: str, axes: tuple[int, ...]) -> tuple[int, ...] | None:

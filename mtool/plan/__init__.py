@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mtool.ir import Graph
     from mtool.kernels.target import Target
     from mtool.plan.plan import Plan
+    from mtool.plan.shared import Shared
     from mtool.plan.step import Step
 
 __all__ = ["Choice", "Choices", "Plan", "Step", "make_plan"]
@@ -24,6 +25,7 @@ def make_plan(
     schedules: Choices | None = None,
     order: Order = "auto",
     grown: "Collection[str] | None" = None,
+    shared: "Shared | None" = None,
 ) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
@@ -35,6 +37,7 @@ def make_plan(
         schedules: a user's choices, by node; the cheapest for all others.
         order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
         grown: the operators that may have constants larger than their weights (mtool.plan.flash); None: all.
+        shared: what has been found for other targets of this graph.
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
@@ -42,16 +45,17 @@ def make_plan(
     """
     from mtool.plan.control import plans_in
     from mtool.plan.partial import LEAST_BYTES, is_worth, with_partial_execution
+    from mtool.plan.shared import Shared
     from mtool.plan.whole import plan_whole
 
-    choices = schedules or {}
+    choices, known = schedules or {}, shared or Shared()
     if graph.stream is not None:
         from mtool.plan.streamed import plan_streamed
 
         return plan_streamed(graph, target, partial, choices, order, grown)
 
     def by_rows(plan: "Plan") -> "Plan":
-        return with_partial_execution(plan, partial, choices, grown)
+        return with_partial_execution(plan, partial, choices, grown, known)
 
     plan = by_rows(plan_whole(graph, target, io, choices, order=order, grown=grown))
     least = LEAST_BYTES if partial == "auto" else 1

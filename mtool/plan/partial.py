@@ -7,9 +7,9 @@ which region, and how many rows at a time.
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial as bound_to
 
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
@@ -25,6 +25,7 @@ from mtool.plan.memory import live_bound, storages
 from mtool.plan.plan import Plan
 from mtool.plan.region import Region, RegionMemory, region_memory
 from mtool.plan.rows import row_reads
+from mtool.plan.shared import Shared
 from mtool.plan.step import Step, choose_schedule
 from mtool.plan.whole import lay_out_steps
 
@@ -43,7 +44,11 @@ MOST_COST = 0.05  # of the instructions, that "auto" pays
 
 
 def with_partial_execution(
-    plan: Plan, partial: Partial, choices: Choices, grown: Collection[str] | None = None
+    plan: Plan,
+    partial: Partial,
+    choices: Choices,
+    grown: Collection[str] | None = None,
+    shared: Shared | None = None,
 ) -> Plan:
     """Return a plan with a smaller arena that computes regions a few rows at a time, or the plan as it is.
 
@@ -53,12 +58,14 @@ def with_partial_execution(
             instructions are added, as the schedules estimate; "always": if it gets smaller; "never".
         choices: the schedules that are asked for; a region whose rows they can't compute stays whole.
         grown: the operators that may have constants larger than their weights (mtool.plan.flash); None: all.
+        shared: what other searches have found.
     """
     if partial == "never" or plan.graph.states:
         return plan
-    chooser = Chooser(plan, choices, grown)
+    chooser = Chooser(plan, choices, grown, shared)
+    plan = replace(plan, graph=chooser.shared.one(plan.graph))
     limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
-    starts = [plan, *_small_ones_first(plan)]
+    starts = [plan, *_small_ones_first(plan, chooser.shared)]
     trials = (with_regions(start, most, chooser) for start in starts for most in limits)
     best = min(trials, key=lambda trial: trial.arena_bytes)
     return best if is_worth(plan, best, partial) else plan
@@ -70,7 +77,7 @@ def is_worth(plan: Plan, other: Plan, partial: Partial) -> bool:
     return plan.arena_bytes - other.arena_bytes >= least
 
 
-def _small_ones_first(plan: Plan) -> list[Plan]:
+def _small_ones_first(plan: Plan, shared: Shared) -> list[Plan]:
     """Return the plan in an order that leaves regions whole, if it is in another.
 
     A loop of very few elements (the gate of an epilogue) that comes between operators that are computed by rows would
@@ -91,7 +98,7 @@ def _small_ones_first(plan: Plan) -> list[Plan]:
         return []
     numbers = {node.name: number for number, node in enumerate(nodes)}
     steps = tuple(sorted(plan.steps, key=lambda step: numbers[step.node.name]))
-    return [lay_out_steps(replace(graph, nodes=nodes), steps, plan.target, plan.io)]
+    return [lay_out_steps(shared.one(replace(graph, nodes=nodes)), steps, plan.target, plan.io)]
 
 
 def with_regions(plan: Plan, most: float, chooser: "Chooser") -> Plan:
@@ -104,67 +111,110 @@ def with_regions(plan: Plan, most: float, chooser: "Chooser") -> Plan:
     return plan
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The steps of a graph, what they cost (infinite: one that is asked for can't do its rows), what memory each needs.
+
+    `memory` has a number of each step: steps of the same graph and the same numbers have the same storages.
+    """
+
+    steps: tuple[Step, ...]
+    cost: float
+    memory: tuple[int, ...]
+
+
 class Chooser:
     """Chooses schedules, for nodes that are alike once."""
 
-    def __init__(self, plan: Plan, choices: Choices, grown: Collection[str] | None) -> None:
+    def __init__(
+        self, plan: Plan, choices: Choices, grown: Collection[str] | None = None, shared: Shared | None = None
+    ) -> None:
         self.choices = choices
         self.grown = grown
+        self.shared = shared = shared or Shared()
         self.target: Target = plan.target
         self.io: Io = plan.io
-        self.known: dict[Any, tuple[Step, float]] = {
-            plan.graph.likeness(step.node): (step, step.schedule.cost(step.node, plan.graph, plan.target))
-            for step in plan.steps
-            if isinstance(step.node.attrs, Control)  # whose graphs are planned already
-        }
+        self.known: dict[int, tuple[Step, float, int]] = {}
+        for step in plan.steps:
+            if isinstance(step.node.attrs, Control):  # whose graphs are planned already
+                self._add(shared.number(plan.graph.likeness(step.node)), step, plan.graph)
 
-    def steps(self, graph: Graph) -> tuple[tuple[Step, ...], float]:
-        """Return the steps of a graph, and their cost: infinite if one that is asked for can't do its rows."""
-        steps, total = [], 0.0
-        for node in graph.nodes:
-            if isinstance(node.attrs, View):
-                continue
-            key = graph.likeness(node)
-            if key not in self.known:
+    def _add(self, likeness: int, step: Step, graph: Graph) -> tuple[Step, float, int]:
+        cost = step.schedule.cost(step.node, graph, self.target)
+        self.known[likeness] = step, cost, self.shared.memory(step, graph)
+        return self.known[likeness]
+
+    def memory(self, plan: Plan) -> tuple[int, ...]:
+        """Return what memory each step of a plan needs."""
+        return tuple(self.shared.memory(step, plan.graph) for step in plan.steps)
+
+    def steps(self, graph: Graph) -> _Chosen:
+        """Return the steps of a graph."""
+        steps, total, memory = [], 0.0, []
+        for node, likeness in self.shared.likenesses(graph):
+            known = self.known.get(likeness)
+            if known is None:
                 try:
                     step = choose_schedule(node, graph, self.target, self.choices.get(node.title), self.grown)
                 except UsageError:
-                    return (), math.inf
-                self.known[key] = step, step.schedule.cost(node, graph, self.target)
-            step, cost = self.known[key]
-            steps.append(replace(step, node=node))
+                    return _Chosen((), math.inf, ())
+                known = self._add(likeness, step, graph)
+            like, cost, needs = known
+            steps.append(Step(node, like.op, like.schedule, like.scratch_bytes, like.scratch_alignment))
             total += cost
-        return tuple(steps), total
+            memory.append(needs)
+        return _Chosen(tuple(steps), total, tuple(memory))
+
+    def bound(self, graph: Graph, chosen: _Chosen) -> int:
+        """Return the bytes that any arena of the steps has at least."""
+        return self.shared.once(
+            graph, ("bound", self.io, chosen.memory), lambda: live_bound(storages(graph, chosen.steps, self.io)[0])
+        )
+
+    def laid_out(self, made: "_Made") -> Plan:
+        """Return the plan of a trial."""
+        steps = made.chosen.steps
+        plan = self.shared.once(
+            made.graph,
+            ("laid out", self.io, made.chosen.memory),
+            lambda: lay_out_steps(made.graph, steps, self.target, self.io),
+        )
+        return replace(plan, steps=steps, target=self.target)
 
 
 def _smallest(plan: Plan, most: float, chooser: Chooser) -> Plan | None:
     """Return the plan with the smallest arena of those with one region more; None: none is smaller."""
     found: list[_Made] = []
-    least = plan.arena_bytes
-    for trial in sorted(_trials(plan), key=lambda trial: trial.least):  # the rest is not built if one is found
+    least, shared = plan.arena_bytes, chooser.shared
+    about = "trials", plan.io, plan.arena_bytes, chooser.memory(plan)
+    trials = shared.once(plan.graph, about, lambda: sorted(_trials(plan), key=lambda trial: trial.least))
+    for trial in trials:  # the rest is not built if one is found
         if trial.least > least * (1 + CLOSE):
             break
-        made = _made(plan, trial, most, chooser, plan.arena_bytes)
+        made = _made(plan, trial, most, chooser, plan.arena_bytes, about)
         if made is not None:
             found.append(made)
             least = min(least, made.bound)
     close = [made for made in _promising(found) if made.bound <= least * (1 + CLOSE)]
-    near = sorted(close, key=lambda made: (len(made.steps), made.bound))
-    trials = [lay_out_steps(made.graph, made.steps, plan.target, plan.io) for made in near[:LAID_OUT]]
-    best = min(trials, key=lambda trial: trial.arena_bytes, default=plan)
+    near = sorted(close, key=lambda made: (len(made.chosen.steps), made.bound))
+    best = min(map(chooser.laid_out, near[:LAID_OUT]), key=lambda trial: trial.arena_bytes, default=plan)
     return best if best.arena_bytes < plan.arena_bytes else None
 
 
-def _made(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float) -> "_Made | None":
-    """Return the graph of a trial; None: it can't be made, costs more than `most`, or has `limit` live bytes."""
-    graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
+def _made(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float, about: Hashable) -> "_Made | None":
+    """Return the graph of a trial; None: it can't be made, costs more than `most`, or has `limit` live bytes.
+
+    `about` tells apart trials of one graph that have the same number.
+    """
+    rows = bound_to(with_line_buffers, plan.graph, trial.region, trial.chunks, trial.memory.rows)
+    graph = chooser.shared.once(plan.graph, ("rows", about, trial.number), rows)
     if graph is None:
         return None
-    steps, cost = chooser.steps(graph)
-    if math.isinf(cost):
+    chosen = chooser.steps(graph)
+    if math.isinf(chosen.cost) or chosen.cost > most:
         return None
-    bound = live_bound(storages(graph, steps, plan.io)[0])
-    return _Made(trial, graph, steps, bound) if cost <= most and bound < limit else None
+    bound = chooser.bound(graph, chosen)
+    return _Made(trial, graph, chosen, bound) if bound < limit else None
 
 
 def plan_of(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float = math.inf) -> Plan | None:
@@ -180,8 +230,8 @@ def plan_of(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: fl
     Returns:
         None: rows would begin within a word, a schedule that is asked for can't do its rows, or it is more.
     """
-    made = _made(plan, trial, most, chooser, limit)
-    return None if made is None else lay_out_steps(made.graph, made.steps, plan.target, plan.io)
+    made = _made(plan, trial, most, chooser, limit, id(trial))
+    return None if made is None else chooser.laid_out(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +256,7 @@ class _Made:
 
     trial: Trial
     graph: Graph
-    steps: tuple[Step, ...]
+    chosen: _Chosen
     bound: int
 
 

@@ -26,11 +26,13 @@ from mtool.plan.partial import Chooser, Trial, is_closed, live_bytes, plan_of, w
 from mtool.plan.plan import Plan
 from mtool.plan.region import Region, region_memory
 from mtool.plan.rows import row_reads
+from mtool.plan.split_pools import with_split_pools
 from mtool.plan.whole import plan_whole
 
 log = logging.getLogger(__name__)
 
-MOST_ROWS = (1, 2, 4)  # that an operator computes at a time
+ROWS = (1, 2, 4)  # that operators compute at a time: each so many,
+MOST_ROWS = (2, 4, 5, 8)  # or those of the most rows so many, and the others in step
 MOST_STEPS = 4000  # of a region
 MOST_COST = 0.08  # of the instructions, that "auto" pays for the smallest arena
 
@@ -54,6 +56,19 @@ def plan_streamed(
         ModelError: the operators that read the input can't be computed row by row; the message names the first.
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
+    split = with_split_pools(graph)
+    ways = [graph] if split.nodes == graph.nodes else [graph, split]
+    plans = (_planned(way, target, partial, choices, order, grown) for way in ways)
+    plan = min(plans, key=lambda each: each.arena_bytes)
+    stream = plan.graph.stream
+    assert stream is not None
+    log.info("stream: %d rows of %s, computed as they arrive as far as %s", stream.rows, stream.value, stream.until)
+    return plan
+
+
+def _planned(
+    graph: Graph, target: Target, partial: Partial, choices: Choices, order: Order, grown: Collection[str] | None
+) -> Plan:
     graph, entry = _with_entry(graph)
     whole = plan_whole(graph, target, "arena", choices, order=order, grown=grown)
     chooser = Chooser(whole, choices, grown)
@@ -62,9 +77,6 @@ def plan_streamed(
     plan = _smallest(whole, trials, most, chooser, partial) or _smallest(whole, trials, math.inf, chooser, partial)
     if plan is None:
         raise _not_by_rows(whole, entry)
-    stream = plan.graph.stream
-    assert stream is not None
-    log.info("stream: %d rows of %s, computed as they arrive as far as %s", stream.rows, stream.value, stream.until)
     return plan
 
 
@@ -82,6 +94,11 @@ def _with_entry(graph: Graph) -> tuple[Graph, str]:
         value = readers[value][0].outputs[0]
     kind = graph.types[value]
     rows = kind.shape[1] if len(kind.shape) == 4 and kind.shape[0] == 1 else 0
+    if rows > MOST_STEPS:
+        raise ModelError(
+            f"{graph.stream.value} has {rows:,} rows, at most {MOST_STEPS:,} can be given one after the other",
+            hint="leave --interface-api feed and --stream out",
+        )
     if rows < 2 or value in graph.outputs:
         where = readers.get(value) or readers.get(graph.stream.value) or ()
         raise ModelError(
@@ -167,8 +184,11 @@ def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
     """Yield how many rows of each node's result may be made at a time, by name; of the entry's one, as they arrive."""
     entry, seen = region.nodes[0].name, list[Mapping[str, int]]()
     heights = {node.name: graph.types[node.outputs[0]].shape[1] for node in region.nodes}
-    for most in MOST_ROWS:
-        chunks = {name: 1 if name == entry else _even(most, height) for name, height in heights.items()}
+    most = max((height for name, height in heights.items() if name != entry), default=1)
+    wanted = [dict.fromkeys(heights, rows) for rows in ROWS]
+    wanted += [{name: max(1, rows * height // most) for name, height in heights.items()} for rows in MOST_ROWS]
+    for each in wanted:
+        chunks = {name: 1 if name == entry else _even(each[name], height) for name, height in heights.items()}
         count = sum(math.ceil(height / chunks[name]) for name, height in heights.items())
         if chunks not in seen and count <= MOST_STEPS:
             seen.append(chunks)

@@ -14,6 +14,7 @@ class Transport(Closing):
         is_lossless: nothing is ever lost or damaged, so that frames may be as large as the device takes.
         is_exclusive: no other program can reach the device meanwhile, so that a session that is open there belongs to
             nobody any more.
+        is_process: the device is a process that was started for it, of which there can be several.
         baud: bits per second, where that can be chosen; else None.
     """
 
@@ -21,6 +22,7 @@ class Transport(Closing):
     bytes_per_second: float
     is_lossless: bool
     is_exclusive: bool = True
+    is_process: bool = False
     baud: int | None = None
 
     @abstractmethod

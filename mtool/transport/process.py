@@ -35,6 +35,7 @@ class ProcessTransport(Transport):
     """
 
     is_lossless = True
+    is_process = True
 
     def __init__(
         self, argv: Sequence[str], *, name: str, bytes_per_second: float = 1e6, on_exit: OnExit | None = None

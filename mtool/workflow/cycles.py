@@ -7,7 +7,8 @@ from mtool import boards
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.session.cycles import Clock, Estimate, Part, cores
-from mtool.workflow.formatting import share
+from mtool.workflow.formatting import joules, share
+from mtool.workflow.likely_time import likely_energy
 
 _HZ = 1e6
 
@@ -44,7 +45,7 @@ def clocks(names: Sequence[str], target: Board) -> list[Clock]:
         if not (hz or board.clock_hz):
             raise UsageError(f"--clock {name}: its clock is not known", hint=f"give it: --clock {board_name}@100MHz")
         memory = board.memory_for("weights")
-        found.append(Clock(name, board.cpu, hz or board.clock_hz, memory.reads if memory else None))
+        found.append(Clock(name, board.cpu, hz or board.clock_hz, memory.reads if memory else None, board.draws))
     return found
 
 
@@ -74,9 +75,10 @@ def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[
         ratio = f"{cycles / estimate.instructions:.2f} per instruction"
         rows.append([f"{names[cpu]}, estimated", f"{cycles:,} cycles ({each}{ratio})"])
     for clock in at:
-        rows.append(
-            [clock.name, f"{estimate.milliseconds(clock):,.2f} ms at {clock.hz / _HZ:g} MHz, {_waits(estimate, clock)}"]
-        )
+        milliseconds = estimate.milliseconds(clock)
+        energy = likely_energy(milliseconds, 0, clock.draws, clock.hz)
+        told = f", {joules(energy.microjoules)} ± {energy.error:.0%}" if energy else ""
+        rows.append([clock.name, f"{milliseconds:,.2f} ms at {clock.hz / _HZ:g} MHz, {_waits(estimate, clock)}{told}"])
     return rows
 
 
@@ -85,7 +87,9 @@ def _waits(estimate: Estimate, clock: Clock) -> str:
     if clock.reads is None:
         return "in memory that answers at once"
     waits = estimate.waits[clock.name]
-    return f"{share(waits, waits + estimate.cycles[clock.cpu])} of it waiting for the flash ({clock.waits} wait states)"
+    sure = "" if clock.reads.is_sure else "likely "
+    part = share(waits, waits + estimate.cycles[clock.cpu])
+    return f"{part} of it waiting for the flash ({sure}{clock.waits} wait states)"
 
 
 def mix_rows(estimate: Estimate) -> list[list[str]]:

@@ -6,7 +6,7 @@ build are not slowed; a build whose outputs differ is compared, and told, each t
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,9 +77,9 @@ def compare_first_run(
     from mtool.workflow.layers import compare_layers
     from mtool.workflow.verification import judge
 
-    def layers(allowed: "Tolerance") -> "Layers":
-        with deployment.open(prepared.folder) as device:
-            return compare_layers(device, model, [sample], allowed)
+    def layers(allowed: "Tolerance", some: Sequence[Sample]) -> "Layers":
+        with deployment.open(prepared) as device:
+            return compare_layers(device, model, some, allowed)
 
     try:
         expected = reference.outputs(model.path, [sample], options=model.options)
@@ -103,7 +103,8 @@ def _most(difference: Any) -> str:
 
 
 def _stamp(prepared: Prepared) -> Path:
-    return prepared.folder / BUILD_FOLDER / _STAMP
+    own = f"{prepared.manifest.model}-" if prepared.manifest.firmware else ""
+    return prepared.folder / BUILD_FOLDER / f"{own}{_STAMP}"
 
 
 def _identity(prepared: Prepared) -> str:

@@ -18,6 +18,11 @@ def amount(number: float) -> str:
     return f"{number:g}"
 
 
+def joules(microjoules: float) -> str:
+    """Write an energy with three digits: 812 µJ, 1.82 mJ."""
+    return f"{microjoules:.3g} µJ" if microjoules < 1000 else f"{microjoules / 1e3:.3g} mJ"
+
+
 def kilobytes(count: int) -> str:
     """Write a number of bytes: 512 B, 37.6 KB, 4 MB (1 KB is 1,024 B)."""
     if count < 1024:

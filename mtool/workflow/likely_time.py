@@ -1,17 +1,19 @@
 """How long an inference is likely to take on a board, before anything is built: from the schedules' estimates."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from mtool.boards import Board, Reads
+from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
+from mtool.plan.interleaved import costs_of, longest_stretch
 from mtool.session.cycles import cores
 from mtool.workflow.software_float import float_operators
 
-_SMALL_CACHE = 1024  # bytes
-# Bytes read from flash an instruction, in spite of the caches: of int8 MLPerf Tiny models, by the size of the cache of
-# data (docs/cycles.md). What uses each weight once (dense layers) is the upper end.
-_BYTES_WITH_SMALL_CACHE = (0.33, 0.98)
-_BYTES_WITH_LARGE_CACHE = (0.03, 0.98)
+# Bytes read from flash a product, in spite of a cache that does not hold an operator's constants: the kernels use a
+# weight for one to three pixels at a time. No less than all constants once, of which dense layers are the case.
+_BYTES_A_PRODUCT = (0.3, 1.0)
+_HELD = 2  # times an operator's constants, that a cache has to have to hold them beside what else is read
+_UNSURE = 2  # times: how far waits may be off where their figures are only likely
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +24,76 @@ class LikelyTime:
         milliseconds: the middle of what is likely.
         error: how far they may be off, as a share of them.
         flash_is_known: waits for the memory of weights are in it, or there are none; else they come on top.
+        flash_is_sure: the figures of that memory were looked up, or there are none.
+        energy: of an inference; None: the power that the chip draws at this clock is not known.
     """
 
     milliseconds: float
     error: float
     flash_is_known: bool
+    flash_is_sure: bool = True
+    energy: "LikelyEnergy | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyEnergy:
+    """Microjoules of an inference: the middle of what is likely, and how far they may be off, as a share of them."""
+
+    microjoules: float
+    error: float
+
+
+def likely_energy(milliseconds: float, error: float, draws: Draw | None, hz: int) -> LikelyEnergy | None:
+    """Return what a time takes of a chip that draws its power at a clock; None: that is not known at this clock."""
+    if draws is None or hz != draws.mhz * 1_000_000:
+        return None
+    low, high = draws.milliwatts
+    middle = (low + high) / 2
+    return LikelyEnergy(milliseconds * middle, (1 + error) * high / middle - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LongestOperator:
+    """The operator of a model that takes the longest: what everything else waits for, where one runs at a time.
+
+    Attributes:
+        model: the model's name.
+        operator: its own.
+        share: of the instructions of an inference, by the schedules' estimates.
+        time: how long it is likely to take; None: not known.
+        stretch: the longest stretch in which no more urgent model may run: of a model that is no task, all of it.
+        stretch_share: that of the instructions of an inference.
+    """
+
+    model: str
+    operator: str
+    share: float
+    time: LikelyTime | None
+    stretch: LikelyTime | None = None
+    stretch_share: float = 1.0
+
+
+def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequence[int] = ()) -> LongestOperator:
+    """Return the longest operator of a model.
+
+    Args:
+        emitted: as of `likely_time`.
+        board: as of `likely_time`.
+        hz: as of `likely_time`.
+        pauses: the operators before which a more urgent model may run.
+    """
+    plan = emitted.plan
+    costs = costs_of(plan)
+    longest = max(range(len(costs)), key=costs.__getitem__, default=None)
+    share = costs[longest] / plan.cost if longest is not None and plan.cost else 0.0
+    time = likely_time(emitted, board, hz)
+    stretch = longest_stretch(costs, pauses) / plan.cost if plan.cost else 0.0
+
+    def part(of: float) -> LikelyTime | None:
+        return None if time is None else replace(time, milliseconds=of * time.milliseconds)
+
+    title = "" if longest is None else plan.steps[longest].node.title
+    return LongestOperator(plan.graph.name, title, share, part(share), part(stretch), stretch)
 
 
 def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | None:
@@ -46,18 +113,27 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
     if core is None or not clock or float_operators(emitted.manifest.operators):
         return None
     weights = board.memory_for("weights")
-    waits = _waits(weights.reads, clock) if weights and weights.reads else (0.0, 0.0)
-    low, high = (cycles + wait for cycles, wait in zip(core.per_instruction, waits, strict=True))
-    middle = (low + high) / 2
+    instructions = emitted.cost * core.schedules_factor
+    waits = _waits(emitted, weights.reads, clock) if weights and weights.reads else (0.0, 0.0)
+    low, high = (instructions * each + wait for each, wait in zip(core.per_instruction, waits, strict=True))
     error = (1 + (high - low) / (high + low)) * (1 + core.schedules_error) - 1
     answers_at_once = weights is None or "data" in weights.holds or board.emulator is not None
     known = answers_at_once or (weights is not None and weights.reads is not None)
-    return LikelyTime(emitted.plan.cost * middle / clock * 1e3, error, known)
+    milliseconds = (low + high) / 2 / clock * 1e3
+    energy = likely_energy(milliseconds, error, board.draws, clock) if known else None
+    sure = weights is None or weights.reads is None or weights.reads.is_sure
+    return LikelyTime(milliseconds, error, known, sure, energy)
 
 
-def _waits(reads: Reads, hz: int) -> tuple[float, float]:
-    """Return the cycles for which an instruction waits for the flash, at least and at most."""
-    bytes_of_data = (reads.data or reads.code).lines * reads.line
-    low, high = _BYTES_WITH_SMALL_CACHE if bytes_of_data < _SMALL_CACHE else _BYTES_WITH_LARGE_CACHE
+def _waits(emitted: Emitted, reads: Reads, hz: int) -> tuple[float, float]:
+    """Return the cycles for which an inference waits for the flash, at least and at most."""
+    cache_bytes = (reads.data or reads.code).lines * reads.line
+    low = high = 0.0
+    for operator in emitted.manifest.operators:
+        once = operator.constant_bytes
+        is_held = _HELD * once <= cache_bytes
+        low += once if is_held else max(once, _BYTES_A_PRODUCT[0] * operator.macs)
+        high += once if is_held else max(once, _BYTES_A_PRODUCT[1] * operator.macs)
     each = reads.waits(hz) / reads.width
-    return low * each, high * each
+    unsure = 1 if reads.is_sure else _UNSURE
+    return low * each / unsure, high * each * unsure

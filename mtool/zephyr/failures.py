@@ -36,7 +36,8 @@ _OUTDATED = re.compile(
     r"devicetree error: .*undefined node label.*|ERROR: Malformed \"build\" section in file:\s+\S+/zephyr/module\.yml"
 )
 _NO_LIBRARIES = re.compile(
-    r"\S*libgcc\.a\S*: (?:ABI is incompatible with that of the selected emulation|file class \w+ incompatible with \w+)"
+    r"\S*libgcc\.a\S*: (?:ABI is incompatible with that of the selected emulation|file class \w+ incompatible with \w+|"
+    r"can't link \S+ modules with soft-float modules)"
 )
 _BLOBS = re.compile(r"west blobs fetch (\w+)")
 _NO_32_BITS = re.compile(

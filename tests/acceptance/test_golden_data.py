@@ -16,7 +16,7 @@ from mtool.errors import MtoolError
 
 pytestmark = pytest.mark.long
 
-EMULATED = ("mps2_an385", "mps2_an386", "mps2_an500", "mps3_an547", "qemu_riscv32")
+EMULATED = ("mps2_an385", "mps2_an386", "mps2_an500", "mps3_an547", "qemu_riscv32", "qemu_riscv32_v")
 PLAIN = [f"{model}/{model}_{kind}" for model in ("kws", "ic", "vww", "ad") for kind in ("int8_qdq", "float32")]
 
 

@@ -42,8 +42,8 @@ def test_constants() -> None:
     assert defines["MT_PROTOCOL_VERSION"] == protocol.VERSION
     assert defines["MT_REPLY"] == protocol.REPLY
     assert defines["MT_HELLO_TAKE_OVER"] == protocol.TAKE_OVER
-    kinds = [defines[name] for name in ("MT_INPUTS", "MT_OUTPUTS", "MT_ARENA_BYTES")]
-    assert kinds == [protocol.INPUTS, protocol.OUTPUTS, protocol.ARENA]
+    kinds = [defines[name] for name in ("MT_INPUTS", "MT_OUTPUTS", "MT_ARENA_BYTES", "MT_ROWS")]
+    assert kinds == [protocol.INPUTS, protocol.OUTPUTS, protocol.ARENA, protocol.ROWS]
 
 
 def test_the_specification_has_every_number() -> None:

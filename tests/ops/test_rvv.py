@@ -19,7 +19,7 @@ from mtool.kernels.scaling import FixedScaling
 
 BOARD = "qemu_riscv32_v"
 SHIFT = 9
-SHAPES = [(1, 1, 1), (2, 4, 70), (5, 7, 17), (7, 9, 33), (13, 3, 8)]  # input vectors, depth, outputs
+SHAPES = [(1, 1, 1), (1, 5, 150), (2, 4, 70), (5, 7, 17), (7, 9, 33), (13, 3, 8)]  # input vectors, depth, outputs
 KINDS = ["", "_near", "_even", "_once", "_twice"]
 
 
@@ -108,6 +108,14 @@ def checks() -> str:
             call = f"mt_rvv_taps_{{width}}{kind}({table('int8_t', ring)}, {table('int32_t', taps)}, {depth}, "
             call += f"{{packed}}, out, {vectors}, {outputs}, {outputs}, &{{limits}})"
             check(call, epilogue.packed(weights), how, np.asarray(expected))
+    for to, source in ((3, 10), (10, 3), (100, 3), (5, 5)):  # 200 bytes that overlap, and others
+        moved = np.arange(400).astype(np.int8)
+        moved[to : to + 200] = moved[source : source + 200].copy()
+        text = f"mt_rvv_move(out + {to}, out + {source}, 200)"
+        calls.append(
+            "    for (int32_t i = 0; i < 400; ++i)\n        out[i] = (int8_t)i;\n"
+            f'    {text};\n    if (memcmp(out, {table("int8_t", moved)}, 400))\n        say("{text}\\n");'
+        )
     return "\n".join([*lines, "static int8_t out[512];", "int main(void)", "{", *calls, '    say("end\\n");',
                       "    return 0;", "}", ""])  # fmt: skip
 

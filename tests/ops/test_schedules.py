@@ -31,7 +31,7 @@ F = np.float32
 CASES = amount.of(24, 3)  # of each schedule
 SETTINGS = amount.of(3, 1)  # of each setting of a knob
 SEEN = 60  # attempts after which a kind of model that never took what is still wanted is left out
-BY_FLOATS = ("mve_pixels", "mve_squares")  # which do not round as TFLite does
+BY_FLOATS = ("mve_columns", "mve_pixels", "mve_squares")  # which do not round as TFLite does
 HOST = Target("host", frozenset())
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
@@ -353,12 +353,15 @@ def replaced(node: Any, output: str) -> Any:
     return node
 
 
-def schedules_of(prefix: str, make: Callable[..., Made] | None, *, turned: bool) -> dict[str, list[tuple[str, Any]]]:
+def schedules_of(
+    target: Target, prefix: str, make: Callable[..., Made] | None, *, turned: bool
+) -> dict[str, list[tuple[str, Any]]]:
     """The schedules of each kernel whose names are `prefix` and a word; or each with one knob turned, every way."""
     found: dict[str, list[tuple[str, Any]]] = {}
     for key in ("conv2d", "dense") if make is rescaled else ("conv2d", "dense", "matmul", "pool2d"):
         chosen = [s for s in ops.KERNELS[key].schedules if s.name.rpartition("_")[0] == prefix]
         chosen = [s for s in chosen if make is not rescaled or s.name not in BY_FLOATS]
+        chosen = [s for s in chosen if not (target.is_8_bit and s.name == "int_winograd")]
         found[key] = [(s.name, s) for s in chosen]
         if turned:
             found[key] = [
@@ -380,7 +383,7 @@ def cases_of(
     stem = "turned" if turned else "case"
     found: Counter[str] = Counter()
     kinds: defaultdict[str, set[str]] = defaultdict(set)  # of models in which a schedule was taken
-    schedules = schedules_of(prefix, asked, turned=turned)
+    schedules = schedules_of(target, prefix, asked, turned=turned)
     wanted = {label for of_kernel in schedules.values() for label, _ in of_kernel}
     assert wanted
     for attempt in range(max(1600, 160 * count)):

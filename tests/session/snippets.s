@@ -115,10 +115,32 @@ function floats
     vstr s1, [r3]
     bx lr
 
+function floats_beside_integers
+    vldr s0, [r1, #4]
+    vldr s1, [r2]
+    vfma.f32 s2, s0, s1
+    add r0, r5, #1
+    adds r0, r0, r5
+    vfma.f32 s2, s0, s1
+    vadd.f32 s3, s2, s1
+    bx lr
+
 function loop
     movs r0, #10
 1:  subs r0, #1
     bne 1b
+    bx lr
+
+function straddling
+    movs r0, #10
+1:  subs.w r0, r0, #1
+    bne 1b
+    bx lr
+
+function unaligned
+    ldr r0, [r1, #1]
+    ldrh r0, [r1, #3]
+    ldr r0, [r1, #2]
     bx lr
 
 function conditional

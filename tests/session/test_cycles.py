@@ -45,7 +45,13 @@ BY_HAND = {
     "multiplications": (6, 5 + 7),
     # the add waits for the product, a cycle
     "floats": (10, 2 + 1 + 2 + 1 + (1 + 1) + 1 + 3 + 14 + (1 + 4) + 2),
+    # the second VLDR follows the first; two additions under the VFMA; its sum is an addend, then waited for
+    "floats_beside_integers": (7, (2 + 1) + (1 + 2) + 1 + (2 + 1) + 1),
     "loop": (1 + 20, 1 + 10 * 2 + 9 * 2),
+    # a jump to an instruction that lies in two words costs one cycle more
+    "straddling": (1 + 20, 1 + 10 * 2 + 9 * 3),
+    # a word as byte, halfword and byte; a halfword as two bytes; a word as two halfwords
+    "unaligned": (3, (2 + 2) + (1 + 1) + (1 + 1)),
     "conditional": (6, 6),
     # two loops and the multiplications with their returns, three calls of 1 + P, push, pop with pc: 1 + 2 + P
     "calls": (2 * 22 + 7 + 5 - 1, 2 * (39 + 3) + (12 + 3) + 3 * 3 + 3 + 5 - RETURN),
@@ -197,7 +203,7 @@ def test_what_does_not_run_once_is_refused(plugin: Path, tmp_path: Path) -> None
 def test_the_plugin_takes_the_version_that_qemu_has(newer: bool, version: int, plugin: Path, tmp_path: Path) -> None:
     names = (
         "register_vcpu_tb_trans_cb register_vcpu_tb_exec_cb register_vcpu_mem_cb register_atexit_cb"
-        " tb_n_insns tb_get_insn insn_vaddr insn_size"
+        " tb_n_insns tb_get_insn insn_vaddr insn_size mem_size_shift"
     )
     every = [f"qemu_plugin_{name}" for name in (*names.split(), *(["num_vcpus"] if newer else []))]
     (tmp_path / "qemu.c").write_text(

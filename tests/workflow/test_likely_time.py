@@ -48,6 +48,24 @@ def test_slow_flash_and_another_clock_count(capsys: pytest.CaptureFixture[str]) 
     assert has_flash == {"nucleo_l4r5zi": True, "nrf52840dk": False}
 
 
+def test_energy_is_told_at_the_clock_that_it_is_known_for(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {}
+    for clock in ("120MHz", "80MHz"):
+        assert (
+            app.invoke(["check", str(DIGITS), "-b", "nucleo_l4r5zi", "-b", "metro_m4", "--clock", clock, "--json"]) == 0
+        )
+        found[clock] = {fit["board"]: fit for fit in json.loads(capsys.readouterr().out)["boards"]}
+    known, assumed = found["120MHz"]["nucleo_l4r5zi"], found["120MHz"]["metro_m4"]
+    draws = boards.get("nucleo_l4r5zi").draws
+    assert draws is not None
+    low, high = draws.milliwatts
+    assert known["microjoules"] == pytest.approx(known["milliseconds"] * (low + high) / 2)
+    most = known["microjoules"] * (1 + known["microjoules_error"])
+    assert most == pytest.approx(known["milliseconds"] * (1 + known["milliseconds_error"]) * high)
+    assert assumed["microjoules"] is None and found["80MHz"]["nucleo_l4r5zi"]["microjoules"] is None
+    assert known["milliseconds_flash_is_sure"] and not assumed["milliseconds_flash_is_sure"]
+
+
 def test_what_fits_is_sorted_by_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.invoke(["check", str(DIGITS)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]

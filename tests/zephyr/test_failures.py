@@ -77,6 +77,10 @@ ABI = (
     "/usr/bin/ld.bfd: /usr/lib/gcc/riscv64-unknown-elf/12.2.0/libgcc.a(_clz.o): ABI is incompatible with that of the "
     "selected emulation:\n  target emulation `elf64-littleriscv' does not match `elf32-littleriscv'"
 )
+SOFT = (
+    "/usr/bin/ld.bfd: /usr/lib/gcc/riscv64-unknown-elf/12.2.0/libgcc.a(_ctzsi2.o): can't link double-float modules "
+    "with soft-float modules"
+)
 NO_CMSIS = "a.c:1: fatal error: cmsis_core.h: No such file or directory"
 LABEL = "devicetree error: /swj: undefined node label 'x'"
 NO_32_BITS = "x.h:27: fatal error: bits/libc-header-start.h: No such file or directory"
@@ -101,6 +105,7 @@ MISSPELT = "  include could not find requested file:\n\n    /z/cmake/toolchain/g
         ("nucleo_f746zg", LABEL, "do not fit the Zephyr tree", "west update"),
         ("nucleo_f746zg", MALFORMED, "do not fit the Zephyr tree", "west update"),
         ("qemu_riscv32", ABI, "has no libraries for the core of qemu_riscv32", "west sdk install"),
+        ("qemu_riscv64", SOFT, "has no libraries for the core of qemu_riscv64", "west sdk install"),
         ("native_sim", NO_32_BITS, "32 bits", "multilib"),
     ],
 )

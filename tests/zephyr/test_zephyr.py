@@ -52,7 +52,16 @@ def need(name: str) -> boards.Board:
     own = {"ZEPHYR_TOOLCHAIN_VARIANT", "ZEPHYR_SDK_INSTALL_DIR"}.isdisjoint(os.environ)
     if own and "arm" in board.toolchain and not Path(specs(board.toolchain)).is_absolute():
         pytest.skip(f"{board.toolchain} has no picolibc")
+    if own and "riscv" in board.toolchain and libgcc(board, is_core=True) == libgcc(board, is_core=False):
+        pytest.skip(f"{board.toolchain} has no libraries for what Zephyr calls the core of {name}")
     return board
+
+
+def libgcc(board: boards.Board, *, is_core: bool) -> str:
+    """Return the library that GCC takes for a core as Zephyr names it, or for any."""
+    core = [f"-march={board.cpu}_zicsr_zifencei", f"-mabi={'lp64' if '64' in board.cpu else 'ilp32'}"]
+    argv = [board.toolchain, *(core if is_core else []), "-print-libgcc-file-name"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def need_hal() -> None:

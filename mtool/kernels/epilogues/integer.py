@@ -1,22 +1,31 @@
 """The epilogue that SIMD schedules have by heart: sums to int8 or int16 by numbers a channel, and what may follow."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
 
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.node import WithEpilogue
-from mtool.ir.scalar import Requantise, Rescale
+from mtool.ir.scalar import Requantise, Rescale, RescalePair
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
 from mtool.kernels.exact_scaling import ALONE, Together, exact_scaling
+from mtool.kernels.expressions import is_identity, operand_names
 from mtool.kernels.rising_steps import Reach
-from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
+from mtool.kernels.scaling import FixedScaling, FloatScaling, NearFloatScaling, OddFloatScaling, Scaling
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
 NEAR = 2.0**15 - 256  # steps; with a zero point they still have 16 bits
 SCALED = ("requantise", "rescale")  # the expressions that stand for a Scaling
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The sum of another operand and a result, each times a number; see mt_mve_rescale_pair."""
+
+    numbers: tuple[int, ...]
+    other: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +84,41 @@ class Int8Epilogue(TileEpilogue):
         return (self.how.zero_point, self.how.low, self.how.high) == (-128, -128, 127)
 
     def is_near(self, weights: Array) -> bool:
-        """Whether floats give all of int8, from an even zero point, and no result is 16 bits before it is clamped.
+        """Whether floats give all of int8, and no result has more than 16 bits before it is clamped.
 
-        Then a float that has whole steps alone can round: results plus zero point are its low half.
+        Then a float that has whole steps alone can round: results plus an even zero point are its low half.
 
         Args:
             weights: integers [N, ...].
         """
         if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantise):
             return False
-        if (self.how.low, self.how.high) != (-128, 127) or self.how.zero_point % 2:
+        if (self.how.low, self.how.high) != (-128, 127):
             return False
         reach = Reach.of(weights, self.bias)
         furthest = np.maximum(-reach.least, reach.most).astype(np.float64) * np.abs(self.scaling.scale)
         return bool((furthest < NEAR).all())
+
+    def pair(self, node: Node, graph: Graph) -> Pair | None:
+        """Return `rest` as the sum of the result and another operand, if it is that: what Helium has a loop for."""
+        if self.rest is None or self.rest.op != "rescale_pair" or self.rest.value.even:
+            return None
+        (load,) = (part for part in self.rest.args if part.op != "acc")
+        if load.op != "load" or load.dtype is not DType.INT8 or node.inputs[load.value] in graph.constants:
+            return None
+        if not is_identity(load, graph.types[node.outputs[0]].shape, graph.types[node.inputs[load.value]].shape):
+            return None
+        how: RescalePair = self.rest.value
+        left, right = (how.left, how.right) if self.rest.args[0] == load else (how.right, how.left)
+        numbers = (left, right, how.offset, how.shift, how.low, how.high)
+        return Pair(numbers, operand_names(node, graph, self.rest)[load.value])
+
+    def nearer(self, weights: Array) -> Self:
+        """Return this with what tells the runtime that results are near, if they are; see is_near."""
+        if not self.is_near(weights):
+            return self
+        near = OddFloatScaling if self.how.zero_point % 2 else NearFloatScaling
+        return replace(self, scaling=near(self.scaling.words))
 
     @property
     def is_bounded(self) -> bool:

@@ -7,14 +7,23 @@ import numpy as np
 
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.node import WithEpilogue
-from mtool.ir.scalar import FixedRequantise
+from mtool.ir.scalar import FixedRequantise, RescalePair
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import per_channel
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
+from mtool.kernels.expressions import is_identity, operand_names
 from mtool.kernels.scaling import FixedScaling
 
 _KINDS = ("requantise_fixed", "rescale")
 DOUBLED = 2**30  # a high word below it can be doubled
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A sum of two tensors: their names, "" for the stored results, and the C of its `struct mt_rvv_pair`."""
+
+    names: tuple[str, str]
+    declared: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +91,34 @@ class VectorEpilogue(TileEpilogue):
         """Return that of some channels."""
         return VectorEpilogue(self.kind, self.range, self.bias[channels], self.numbers[channels], self.rest)
 
+    def repeated(self, times: int) -> "VectorEpilogue":
+        """Return that of the same channels so many times."""
+        bias, numbers = np.tile(self.bias.reshape(-1), times), np.tile(self.numbers, (times, 1))
+        return VectorEpilogue(self.kind, self.range, bias, numbers, self.rest)
+
     def layout_of(self, step: str) -> str:
         """Return in what order `packed` gives numbers and weights; `step`: what each row is for."""
         places = ", places" if self.numbers.shape[1] > 1 else ""
         return f"biases, multipliers{places} of all outputs, then a row of weights for each {step}, 4 bytes a word"
+
+    def pair(self, node: Node, graph: Graph) -> "Pair | None":
+        """Return `rest` as the sum of the stored results and another tensor's elements; None: it is something else."""
+        rest, shape = self.rest, graph.types[node.outputs[0]].shape
+        if rest is None or rest.op != "rescale_pair" or rest.dtype is not DType.INT8:
+            return None
+        names, texts = operand_names(node, graph, rest), []
+        for part in rest.args:
+            if part.op == "load" and part.dtype is DType.INT8 and part.value < len(node.inputs):
+                if not is_identity(part, shape, graph.types[node.inputs[part.value]].shape):
+                    return None
+                texts.append(names[part.value])
+            elif part.op == "acc":
+                texts.append("")
+            else:
+                return None
+        how: RescalePair = rest.value
+        limits = (how.left, how.right, how.offset, how.shift, how.zero_point, how.low, how.high, int(how.even))
+        return Pair((texts[0], texts[1]), f"static const struct mt_rvv_pair pair = {{{', '.join(map(str, limits))}}};")
 
     @property
     def declared(self) -> str:

@@ -34,8 +34,8 @@ class Tile:
     def cost(self, vectors: int, depth: int, outputs: int, kind: str) -> float:
         """Return instructions: of a step of the depth 3, 2 an input; of a turn of four, 2 and one an input."""
         here = min(vectors, self.vectors) if self.registers == 4 else self.vectors
-        step = 3 + 2 * here + (2 + here) / 4
         strips = math.ceil(outputs / self.lanes)
+        step = 3 + 2 * here + (2 + here) / 4 - (0.9 if here == 1 and strips > 1 else 0.0)  # two share an input
         after = 50 + instructions(kind) * here
         return math.ceil(vectors / self.vectors) * (strips * (depth * step + after) + 20 + 10 * self.vectors)
 

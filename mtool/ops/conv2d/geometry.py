@@ -64,6 +64,15 @@ class Conv:
             (self.out_size[i] - 1) * self.stride[i] + (self.kernel[i] - 1) * self.dilation[i] + 1 for i in (0, 1)
         )
 
+    @property
+    def meets_the_image(self) -> bool:
+        """Whether every patch has a row and a column of the image."""
+        reach = [(self.kernel[i] - 1) * self.dilation[i] + 1 for i in (0, 1)]
+        return all(
+            self.pad[i] < reach[i] and (self.out_size[i] - 1) * self.stride[i] - self.pad[i] < self.size[i]
+            for i in (0, 1)
+        )
+
     def outside(self, axis: int, name: str, count: int = 1, each: int = 1) -> list[str]:
         """Return the C conditions under which some of `count` rows or columns from `name` on lie outside the image.
 

@@ -7,8 +7,10 @@
  *
  *     runs STARTED ENDED
  *     call NUMBER ADDRESS                      what the function called, from 1
- *     block CALL FIRST LAST COUNT PLUS2 PLUS4  what ran in a call (0: in the function itself): its first and last
+ *     block CALL FIRST LAST COUNT PLUS2 PLUS4 UNALIGNED
+ *                                              what ran in a call (0: in the function itself): its first and last
  *                                              instruction, and how often the code 2 and 4 bytes after the last came next;
+ *                                              the accesses that unaligned ones are made of, beyond one each;
  *                                              then for each flash JUMPED FOLLOWED DATA: reads of the flash that its
  *                                              caches did not save, of code after a jump, of code that follows what
  *                                              was read before, and of data
@@ -50,6 +52,7 @@ extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin
 extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
                                              void (*call)(unsigned int, uint32_t, uint64_t, void *), int flags, int rw,
                                              void *data);
+extern unsigned int qemu_plugin_mem_size_shift(uint32_t info);
 extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
 extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 extern int qemu_plugin_num_vcpus(void) __attribute__((weak)); /* since API version 2 */
@@ -92,6 +95,7 @@ struct tally {
     uint64_t count;
     uint64_t after_2;
     uint64_t after_4;
+    uint64_t unaligned;
     struct tally *older;
 };
 
@@ -191,8 +195,14 @@ static void on_access(unsigned int cpu, uint32_t info, uint64_t address, void *d
 {
     struct block *block = data;
     (void)cpu;
-    (void)info;
-    for (size_t i = 0; active && block->newest != NULL && i < flash_count; i++) {
+    if (!active || block->newest == NULL) {
+        return;
+    }
+    unsigned int shift = qemu_plugin_mem_size_shift(info);
+    if (shift == 1 || shift == 2) { /* a word is read as two halfwords, or as a byte, a halfword and a byte */
+        block->newest->unaligned += (address & 1) != 0 ? shift : shift == 2 && (address & 2) != 0;
+    }
+    for (size_t i = 0; i < flash_count; i++) {
         struct flash *flash = flashes[i];
         if (holds(flash, address)) {
             struct cache *cache = flash->data.lines != 0 ? &flash->data : &flash->code;
@@ -248,7 +258,7 @@ static void on_translation(uint64_t id, struct qemu_plugin_tb *tb)
     block->first = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
     block->last = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1));
     block->after = block->last + qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1));
-    for (size_t i = 0; flash_count > 0 && i < qemu_plugin_tb_n_insns(tb); i++) {
+    for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
         qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_access, 0, READS_AND_WRITES, block);
     }
     block->inside = block->first >= begin && block->first < begin + size;
@@ -267,8 +277,8 @@ static void on_exit_of_qemu(uint64_t id, void *data)
     fprintf(out, "runs %lu %lu\n", started, ended);
     for (const struct block *block = blocks; block != NULL; block = block->older) {
         for (const struct tally *tally = block->newest; tally != NULL; tally = tally->older) {
-            fprintf(out, "block %lu %" PRIx64 " %" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64, tally->call, block->first,
-                    block->last, tally->count, tally->after_2, tally->after_4);
+            fprintf(out, "block %lu %" PRIx64 " %" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, tally->call,
+                    block->first, block->last, tally->count, tally->after_2, tally->after_4, tally->unaligned);
             for (size_t i = 0; i < flash_count; i++) {
                 const struct misses *counts = &tally->misses[i];
                 fprintf(out, " %" PRIu64 " %" PRIu64 " %" PRIu64, counts->jumped, counts->followed, counts->data);

@@ -56,15 +56,18 @@ class Core(_Record):
         issue: one instruction after the other; or as soon as operands and units are there, up to two in a cycle.
         pairs: of the latter: any two instructions, or two of 16 bits, one of them `light`.
         load_overlap: a load shares a cycle with the load before it, as on a Cortex-M4.
+        unaligned: an access to an unaligned address is made in pieces, a cycle each, as on a Cortex-M4.
         load_stall: cycles by which the next instruction waits for a loaded value.
         refill: cycles that a jump costs beyond its own, for a core that does not foresee it.
+        refill_straddling: further ones, if the target has to be fetched as two words.
         misprediction: cycles of a jump that was foreseen wrongly.
         address_stall: cycles by which an address waits for the instruction before it.
         float_stall: cycles by which the next instruction waits for a floating-point result.
         units: how many of each execution unit there are.
         per_instruction: cycles of an instruction, at least and at most, as this table gives them for the int8 models of
             MLPerf Tiny in memory without wait states; empty: not counted.
-        schedules_error: how far the instructions that the schedules estimate for those models are off at most.
+        schedules_factor: times as many instructions are counted for those models as the schedules estimate.
+        schedules_error: how far their estimates, times that factor, are off at most.
         groups: costs by group of instructions; a group that is not named has the default.
     """
 
@@ -75,13 +78,16 @@ class Core(_Record):
     issue: Literal["single", "dual"]
     pairs: Literal["any", "narrow"] = "any"
     load_overlap: bool = False
+    unaligned: bool = False
     load_stall: int = 0
     refill: int = 0
+    refill_straddling: int = 0
     misprediction: int = 0
     address_stall: int = 0
     float_stall: int = 0
     units: dict[str, int] = {}
     per_instruction: tuple[()] | tuple[float, float] = ()
+    schedules_factor: float = 1.0
     schedules_error: float = 0.05
     groups: dict[str, Cost]
 

@@ -99,25 +99,29 @@ def _is_counted(board: Board) -> bool:
     return board.emulator is not None and board.emulator.program != unicorn.PROGRAM
 
 
-def estimate(folder: Path, inputs: Mapping[str, ArrayLike], clocks: Sequence[Clock] = ()) -> Estimate:
+def estimate(
+    folder: Path, inputs: Mapping[str, ArrayLike], clocks: Sequence[Clock] = (), *, model: str = ""
+) -> Estimate:
     """Run one inference of a built project in its board's emulator and estimate its cycles.
 
     Args:
         folder: the project.
         inputs: an array for each input of the model.
         clocks: the boards whose flash is looked at.
+        model: the name of one of the project's models; empty: the only one.
 
     Raises:
         UsageError: the board's core has no table, or the board has no emulator.
         BuildError: a tool is missing: a compiler for this computer, the toolchain's disassembler, the emulator.
     """
-    described = manifest.load(folder)
+    described = manifest.load(folder, model)
     assert described.project is not None
     board = described.project.board
     able = cores_for(board)
     firmware = folder / described.project.firmware["host_driven"]
     listing = Listing(firmware, board.toolchain, helium="mve" in board.features)
-    executed = execute(folder, listing, described.symbols["run"], inputs, flash.arguments(clocks, board))
+    function, flashes = described.symbols["run"], flash.arguments(clocks, board)
+    executed = execute(folder, listing, function, inputs, flashes, model=described.model)
     return summarise(executed, listing, able, described.operators, clocks)
 
 
@@ -148,9 +152,13 @@ def summarise(
             mix[instruction.kind] += block.count
             if not instruction.group:
                 unknown.add(instruction.mnemonic)
+        straddles = _straddles(block.body[-1].target, listing)
         cycles = {
             core.cpu: block.count * sum(pipelines.cycles(block.body, core))
-            + pipelines.jump_cycles(core, count=block.count, jumps=block.jumps, last=block.body[-1].group)
+            + pipelines.jump_cycles(
+                core, count=block.count, jumps=block.jumps, last=block.body[-1].group, straddles=straddles
+            )
+            + block.unaligned * core.unaligned
             for core in able
         }
         for index, clock in enumerate(slow):
@@ -172,6 +180,13 @@ def summarise(
         functions=tuple(sorted(functions, key=lambda part: (-part.cycles[main], part.name))),
         waits=dict(waits),
     )
+
+
+def _straddles(target: int | None, listing: Listing) -> bool:
+    """Return whether the instruction at an address lies in two words."""
+    if target is None or target % 4 == 0:
+        return False
+    return any(instruction.bytes == 4 for instruction in listing.between(target, target + 1))
 
 
 def _names(executed: Executed, operators: Sequence[Operator]) -> list[str]:

@@ -28,6 +28,7 @@ class Block:
         body: its instructions.
         count: how often it ran.
         jumps: how often something else came after it than the instruction that follows it in memory.
+        unaligned: accesses that those to unaligned addresses are made of, beyond one each.
         reads: of each flash, beyond what its caches had: of code after a jump, of code that follows, of data.
     """
 
@@ -35,6 +36,7 @@ class Block:
     body: tuple[Instruction, ...]
     count: int
     jumps: int
+    unaligned: int = 0
     reads: tuple[tuple[int, int, int], ...] = ()
 
 
@@ -48,7 +50,13 @@ class Executed:
 
 
 def execute(
-    folder: Path, listing: Listing, function: str, inputs: Mapping[str, ArrayLike], flashes: Sequence[str] = ()
+    folder: Path,
+    listing: Listing,
+    function: str,
+    inputs: Mapping[str, ArrayLike],
+    flashes: Sequence[str] = (),
+    *,
+    model: str = "",
 ) -> Executed:
     """Run one inference in the board's emulator and return what ran in it.
 
@@ -58,6 +66,7 @@ def execute(
         function: what to count: from its entry until it returns.
         inputs: an array for each input of the model.
         flashes: what the plugin has to know of each flash whose reads are counted; see flash.py.
+        model: the name of one of the project's models; empty: the only one.
 
     Raises:
         BuildError: there is no compiler for this computer, or the emulator can't count.
@@ -67,7 +76,8 @@ def execute(
         out = Path(temporary) / "blocks.txt"
         plugin = build_plugin(Path(temporary))
         try:
-            device = open(folder, emulator_arguments=emulator_arguments(plugin, listing, function, out, flashes))
+            arguments = emulator_arguments(plugin, listing, function, out, flashes)
+            device = open(folder, emulator_arguments=arguments, model=model)
         except CommunicationError as failed:
             raise BuildError(
                 "the emulator does not start with the plugin that counts instructions",
@@ -133,9 +143,10 @@ def read(out: Path, listing: Listing, function: str) -> Executed:
         else:
             call, first, last, *counts = fields
             body = listing.between(int(first, 16), int(last, 16) + 1)
-            count, after_2, after_4, *reads = map(int, counts)
+            count, after_2, after_4, unaligned, *reads = map(int, counts)
             jumps = count - (after_2 if body[-1].bytes == 2 else after_4)
-            blocks.append(Block(int(call), tuple(body), count, jumps, tuple(zip(*[iter(reads)] * 3, strict=True))))
+            of_flashes = tuple(zip(*[iter(reads)] * 3, strict=True))
+            blocks.append(Block(int(call), tuple(body), count, jumps, unaligned, of_flashes))
     if (started, ended) != ("1", "1"):
         raise BuildError(
             f"{function} can't be followed", details=[f"it was entered {started} times and returned {ended} times"]

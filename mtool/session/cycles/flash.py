@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtool.boards import Board, Reads
+from mtool.boards import Board, Draw, Reads
 from mtool.session.cycles.execution import Block
 
 
@@ -16,12 +16,14 @@ class Clock:
         cpu: the core, one of those that there is a table for.
         hz: its clock.
         reads: how the memory of code and weights answers; None: at once, or it is not known.
+        draws: the power that its chip draws; None: not known.
     """
 
     name: str
     cpu: str
     hz: int
     reads: Reads | None = None
+    draws: Draw | None = None
 
     @property
     def waits(self) -> int:

@@ -3,6 +3,7 @@
 The inner loop and the layout of the packed weights: crt/include/mt_dsp_winograd_int8.h.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,13 +21,12 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.kernels.weight_offset import is_stored_as_int8
 from mtool.kernels.winograd import FACTOR, Layer, by_columns, sums_fit, transformed
+from mtool.ops.conv2d.blocks import OUTPUTS, Blocks
 from mtool.ops.conv2d.geometry import Conv
 
 HEADER = "mt_dsp_winograd_int8.h"
 FOURS = 4  # output channels together
 UNROLLS = (16, 8)  # input channels in one turn of the loop; 32, if asked for, are 1.6 KB of code more
-ROWS, COLUMNS = 2, 4  # outputs of a block
-PATCH = (4, 6)  # its inputs
 SUMS = 40 * 4  # bytes: MT_DSP_BLOCK_SUMS
 LAYOUT = (
     "four output channels at a time: of each column of the transformed elements four biases and a word of two input "
@@ -67,8 +67,7 @@ class Winograd(BaseSchedule):
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """int8 to int8, 3x3, stride 1, one group; four times a sum stays within 32 bits."""
-        conv = Conv.of(node, graph)
-        shape = (conv.kernel, conv.stride, conv.dilation, conv.group) == ((3, 3), (1, 1), (1, 1), 1)
+        shape = Blocks.can_compute(Conv.of(node, graph))
         return target.has_dsp and shape and is_stored_as_int8(node, graph) and sums_fit(node, graph)
 
     def _unroll(self, conv: Conv) -> int:
@@ -77,19 +76,19 @@ class Winograd(BaseSchedule):
     def _depth(self, conv: Conv) -> int:
         return round_up(conv.channels, self._unroll(conv))
 
-    def _parts(self, conv: Conv) -> tuple[int, int, int, int]:
-        """Bytes of the columns, the sums, the results, and a patch that is put together."""
-        gathered = PATCH[0] * PATCH[1] * round_up(conv.channels, 4) if borders(conv) else 0
-        return 32 * 2 * self._depth(conv), SUMS, ROWS * COLUMNS * round_up(conv.out_channels, FOURS), gathered
+    def _columns_bytes(self, conv: Conv) -> int:
+        return 32 * 2 * self._depth(conv)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """A block's columns, sums and results, and a patch on the border."""
-        return sum(self._parts(Conv.of(node, graph)))
+        """A block's columns; its sums and results, where a patch on the border is put together before."""
+        conv = Conv.of(node, graph)
+        results = math.prod(OUTPUTS) * round_up(conv.out_channels, FOURS)
+        return self._columns_bytes(conv) + max(SUMS + results, _blocks(conv).patch)
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """16 words of 16 bits instead of 9 of 8 for each pair of channels, both filled up."""
         conv = Conv.of(node, graph)
-        if conv.kernel != (3, 3):
+        if not Blocks.can_compute(conv):
             return 0
         filled = round_up(conv.out_channels, FOURS) * (16 * 2 * self._depth(conv) + 4 * 4)
         return max(1, filled - 9 * conv.channels * conv.out_channels)
@@ -97,11 +96,9 @@ class Winograd(BaseSchedule):
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """By block: 340 for four input channels, the products of four output channels, 60 and 9 a word of results."""
         conv = Conv.of(node, graph)
-        rows, columns = (-(-size // step) for size, step in zip(conv.out_size, (ROWS, COLUMNS), strict=True))
-        fours = -(-conv.out_channels // FOURS)
-        gathered = 24 * (12 + conv.channels) * (1 if conv.channels % 4 else 2 / columns) if borders(conv) else 0
-        each = 340 * -(-conv.channels // 4) + gathered + fours * (_depth_cost(conv, self._unroll(conv)) + 400 + 72) + 90
-        return conv.batch * rows * columns * each
+        blocks, fours = _blocks(conv), -(-conv.out_channels // FOURS)
+        each = 340 * -(-conv.channels // 4) + fours * (_depth_cost(conv, self._unroll(conv)) + 400 + 72) + 90
+        return blocks.count * each + blocks.gathered * 24 * (12 + conv.channels)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -113,33 +110,26 @@ class Winograd(BaseSchedule):
             return pack(weights, bias, scaling, depth)
 
         stream = packed_by_rows(rows, FOURS, layer.weights, layer.bias, layer.scaling)
-        columns, sums, results, patch = self._parts(conv)
         body = template(
             "ops/conv2d/dsp/winograd_int8.c.j2",
             conv=conv,
-            borders=borders(conv),
+            blocks=_blocks(conv),
+            x_type="int8_t",
             function=function.name,
             depth=depth,
             turns=depth // unroll,
             epilogue=epilogue,
-            places={"sums": columns // 4, "results": (columns + sums) // 4, "patch": results if patch else None},
+            sums=self._columns_bytes(conv) // 4,
+            sums_bytes=SUMS,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         layout = f"{LAYOUT} {layer.scaling.meaning} of each"
         return epilogue.kernel(node, graph, body, stream, layout, HEADER, "int32_t", function.shared)
 
 
-def borders(conv: Conv) -> list[str]:
-    """Return the C conditions under which a block's inputs are put together first; "1": all are."""
-    if conv.channels % 4 or any(size < most for size, most in zip(conv.size, PATCH, strict=True)):
-        return ["1"]
-    found = []
-    for axis, (name, step) in enumerate((("top", ROWS), ("left", COLUMNS))):
-        last = round_up(conv.out_size[axis], step) - step - conv.pad[axis]
-        limit = conv.size[axis] - PATCH[axis]
-        found += [f"{name} < 0"] if conv.pad[axis] else []
-        found += [f"{name} > {limit}"] if last > limit else []
-    return found
+def _blocks(conv: Conv) -> Blocks:
+    """Return its blocks, whose pixels are whole words."""
+    return Blocks(conv, round_up(conv.channels, 4))
 
 
 def _depth_cost(conv: Conv, unroll: int) -> int:

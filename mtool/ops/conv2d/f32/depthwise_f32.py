@@ -9,7 +9,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.float32 import FloatEpilogue
-from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product, has_tiles
+from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product
 from mtool.kernels.knobs import knob
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
@@ -60,7 +60,7 @@ class Depthwise(BaseSchedule):
         shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
         alone = epilogue is not None and not WithEpilogue.of(node).epilogue.operands()
         same = graph.types[node.outputs[0]].dtype is graph.types[node.inputs[0]].dtype
-        return has_tiles(target) and shape and alone and same and best_traversal(conv, self.direction) is not None
+        return target.has_float_tiles and shape and alone and same and best_traversal(conv, self.direction) is not None
 
     def _traversal(self, node: Node, graph: Graph) -> Traversal:
         traversal = best_traversal(Conv.of(node, graph), self.direction)

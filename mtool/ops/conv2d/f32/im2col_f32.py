@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
-from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product, has_tiles
+from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product
 from mtool.kernels.f32.stored import stored_as, words_of
 from mtool.kernels.f32.weights import LAYOUT, packed
 from mtool.kernels.knobs import knob
@@ -41,7 +41,7 @@ class Im2col(BaseSchedule):
         """One image, no groups, no dilation of columns, float32; weights of float16 or int8 are widened."""
         conv = Conv.of(node, graph)
         shape = conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
-        stored = has_tiles(target) and shape and stored_as(node, graph) is not None
+        stored = target.has_float_tiles and shape and stored_as(node, graph) is not None
         return stored and FloatEpilogue.of_stored(node, graph) is not None
 
     def _stores_directly(self, node: Node, graph: Graph) -> bool:

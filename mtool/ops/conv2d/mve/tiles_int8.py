@@ -26,7 +26,7 @@ from mtool.ops.conv2d.tile import Tile
 TILES = ("4x2", "2x4")  # pixels by channels; the second where four pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 4x2, or 2x4 where that saves a fiftieth"
 HEADERS = {"4x2": "mt_mve_tile_4x2_int8.h", "2x4": "mt_mve_tile_2x4_int8.h"}
-UNROLLS = (4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_int8.h has
+UNROLLS = (9, 4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_int8.h has
 SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
 
 
@@ -36,13 +36,13 @@ def best_unroll(depth: int) -> int:
     return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 
 
-def dot_cost(padded: int, unroll: int, tile: Tile) -> float:
-    """Return instructions of a tile's dot products with their results: 14 a block, 2 an iteration, 34 (29) more."""
-    return padded / INT8_LANES * (14 + 2 / unroll) + (34 if tile.name == "4x2" else 29)
+def dot_cost(padded: int, unroll: int) -> float:
+    """Return instructions of a tile's dot products with their results: 14 a block, 2 an iteration, 24 more."""
+    return padded / INT8_LANES * (14 + 2 / unroll) + 24
 
 
 def pack(weights: Array, bias: Array, scaling: Scaling, padded: int, together: int) -> Array:
-    """Return the stream of mt_mve_columns, int8 [N/T, T * (8 or 12 + padded)].
+    """Return the stream of mt_mve_columns, int8 [N/T, T * padded + 32 or 48].
 
     Args:
         weights: int8 [N, K]; N is filled up to whole tiles, K to `padded`.
@@ -57,8 +57,11 @@ def pack(weights: Array, bias: Array, scaling: Scaling, padded: int, together: i
     filled[:wanted, :depth] = weights
     tiles = count // together
     blocks = filled.reshape(tiles, together, -1, INT8_LANES).transpose(0, 2, 1, 3).reshape(tiles, -1)
-    heads = np.pad(bias.astype(np.int32), (0, count - wanted)).view(np.int8).reshape(tiles, -1)
-    return np.concatenate([heads, blocks, scaling.padded(count).vectors(together)], axis=1)
+    lanes = np.arange(4) % together  # two channels stand twice
+    biases = np.pad(bias.astype(np.int32), (0, count - wanted)).reshape(tiles, -1)[:, lanes]
+    return np.concatenate(
+        [blocks, np.ascontiguousarray(biases).view(np.int8), scaling.padded(count).vectors(together, lanes)], axis=1
+    )
 
 
 def _by_vectors(conv: Conv) -> bool:
@@ -134,13 +137,14 @@ class Tiles(BaseSchedule):
 
     def _cost(self, conv: Conv, tile: Tile) -> float:
         gathering = conv.depth / 4 if _by_vectors(conv) else conv.depth * 1.5
-        dots = tile.channel_steps(conv) * dot_cost(self._padded(conv), self._unroll(conv), tile)
+        dots = tile.channel_steps(conv) * dot_cost(self._padded(conv), self._unroll(conv))
         return conv.group * tile.columns(conv) * (dots + tile.pixels * gathering + 40)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         assert epilogue is not None
+        epilogue = epilogue.nearer(graph.constants[node.inputs[1]])
         tile = self._tile(conv)
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         rows = partial(pack, padded=self._padded(conv), together=tile.channels)
@@ -155,6 +159,7 @@ class Tiles(BaseSchedule):
             by_vectors=_by_vectors(conv),
             stream=weights.size // conv.group,
             epilogue=epilogue,
+            pair=epilogue.pair(node, graph),
             by_rows=self.by_rows(node, graph),
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),

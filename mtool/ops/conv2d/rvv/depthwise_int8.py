@@ -6,6 +6,8 @@ The inner loops and the layout of the packed weights: crt/include/mt_rvv_depthwi
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from mtool.ir import Graph, Node
 from mtool.ir.node import WithEpilogue
 from mtool.kernels.knobs import knob
@@ -66,26 +68,35 @@ class Depthwise(BaseSchedule):
         """Write the function."""
         conv, epilogue, ring = Conv.of(node, graph), VectorEpilogue.of(node, graph), Ring.of(Conv.of(node, graph))
         assert epilogue is not None
-        taps = graph.constants[node.inputs[1]].reshape(conv.channels, -1).T
-        is_wide = self._tile(conv, epilogue.kind).registers == 4
+        together, tile = _together(conv), self._tile(conv, epilogue.kind)
+        taps = np.tile(graph.constants[node.inputs[1]].reshape(conv.channels, -1).T, (1, together))
         body = template(
             "ops/conv2d/rvv/depthwise_int8.c.j2",
             conv=conv,
             ring=ring,
             ring_bytes=self._ring_bytes(conv),
-            function=f"mt_rvv_taps_{'wide' if is_wide else 'tall'}{epilogue.kind}",
+            together=together,
+            function=f"mt_rvv_taps_{'wide' if tile.registers == 4 else 'tall'}{epilogue.kind}",
             epilogue=epilogue,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        packed, header = epilogue.packed(taps), "mt_rvv_depthwise_int8.h"
-        return epilogue.kernel(node, graph, body, packed, epilogue.layout_of("tap"), header, "int8_t")
+        packed, header = epilogue.repeated(together).packed(taps), "mt_rvv_depthwise_int8.h"
+        layout = epilogue.layout_of("tap") + (f"; all {together} times" if together > 1 else "")
+        return epilogue.kernel(node, graph, body, packed, layout, header, "int8_t")
+
+
+def _together(conv: Conv) -> int:
+    """Return how many pixels, side by side in the ring, are one of so many times the channels: where those are few."""
+    fitting = VLEN // 4 // conv.channels
+    return max(1, min(fitting, conv.out_size[1])) if conv.stride[1] == 1 else 1
 
 
 def _cost(conv: Conv, tile: Tile, kind: str) -> float:
     """Instructions of a row: of a tap 8, and 4 a pixel."""
-    strips = math.ceil(conv.channels / tile.lanes)
+    together = _together(conv)
+    strips, pixels = math.ceil(conv.channels * together / tile.lanes), math.ceil(conv.out_size[1] / together)
     each = conv.depth * (8 + 4 * tile.vectors) + 50 + instructions(kind) * tile.vectors
-    row = math.ceil(conv.out_size[1] / tile.vectors) * (strips * each + 20 + 10 * tile.vectors)
+    row = math.ceil(pixels / tile.vectors) * (strips * each + 20 + 10 * tile.vectors)
     return conv.out_size[0] * (row + 40 + 8 * conv.depth)
 
 

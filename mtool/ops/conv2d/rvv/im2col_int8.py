@@ -3,7 +3,7 @@
 The inner loops and the layout of the packed weights: crt/include/mt_rvv_tile_int8.h.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class Im2col(BaseSchedule):
         packed = [
             epilogue.of_channels(slice(g * outputs, (g + 1) * outputs)).packed(filters[g].T) for g in range(conv.group)
         ]
+        pair = epilogue.pair(node, graph) if conv.group == 1 else None
         body = template(
             "ops/conv2d/rvv/im2col_int8.c.j2",
             conv=conv,
@@ -78,10 +79,13 @@ class Im2col(BaseSchedule):
             stream=packed[0].size,
             epilogue=epilogue,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            pair=pair,
             copy="mt_rvv_copy",
+            fill_by="mt_rvv_fill",
         )
         layout = epilogue.layout_of("input") + (", group by group" if conv.group > 1 else "")
-        return epilogue.kernel(node, graph, body, np.concatenate(packed), layout, HEADER, "int8_t")
+        kernel = epilogue.kernel(node, graph, body, np.concatenate(packed), layout, HEADER, "int8_t")
+        return kernel if pair is None else replace(kernel, headers=(*kernel.headers, "mt_rvv_pair_int8.h"))
 
 
 SCHEDULE = Im2col()

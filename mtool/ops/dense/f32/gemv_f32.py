@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mtool.ir import DType, Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
-from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product, has_tiles
+from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product
 from mtool.kernels.f32.stored import stored_as, words_of
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
@@ -30,7 +30,7 @@ class Gemv(GroupedGemv):
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """float32; weights of float16 or int8 are widened as they are read."""
-        stored = has_tiles(target) and stored_as(node, graph) is not None
+        stored = target.has_float_tiles and stored_as(node, graph) is not None
         return stored and self.epilogue(node, graph) is not None
 
     def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:

@@ -13,6 +13,8 @@ class Move(BaseSchedule):
     """One memmove, for copies between states and line buffers, which may overlap."""
 
     name = "c99_move"
+    function = "memmove"
+    headers: tuple[str, ...] = ()
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """A copy of elements that lie side by side and are not constant, in a model with states or line buffers."""
@@ -30,7 +32,8 @@ class Move(BaseSchedule):
         """Write the call."""
         out, start = graph.types[node.outputs[0]], copied_range(node, graph)
         arguments = (Argument("input", out.dtype.c, ("input", 0)), Argument("output", out.dtype.c, "output"))
-        return Kernel(arguments, f"    memmove(output, input{f' + {start}' if start else ''}, {out.c_bytes});")
+        call = f"{self.function}(output, input{f' + {start}' if start else ''}, {out.c_bytes});"
+        return Kernel(arguments, f"    {call}", headers=self.headers)
 
 
 def copied_range(node: Node, graph: Graph) -> int | None:

@@ -1,7 +1,6 @@
 """Pools of float32 for a Cortex-M's FPU. See crt/include/mt_f32_window.h."""
 
 from mtool.ir import DType
-from mtool.kernels.f32.products import has_tiles
 from mtool.kernels.target import Target
 from mtool.ops.pool2d.window import WindowSchedule
 
@@ -17,7 +16,7 @@ class Window(WindowSchedule):
 
     def fits(self, target: Target) -> bool:
         """A Cortex-M with a float32 FPU."""
-        return has_tiles(target)
+        return target.has_float_tiles
 
 
 SCHEDULE = Window()
