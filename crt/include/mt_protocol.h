@@ -53,11 +53,11 @@ enum {
 /* Flags of HELLO. */
 #define MT_HELLO_TAKE_OVER 1u
 
-/* Which tensors an index counts. */
+/* Which tensors an index counts; MT_ROWS: an input that the model takes by rows, of which MT_INPUTS has room for one. */
 #define MT_INPUTS 0u
 #define MT_OUTPUTS 1u
 #define MT_ARENA_BYTES 2u
-#define MT_ROWS 3u /* of an input that the model takes by rows, in their order; MT_INPUTS has the memory for one */
+#define MT_ROWS 3u
 
 /* How a CALL runs the model: operator by operator, so that a fault can be told with its operator, or through the
  * model's entry point. */

@@ -40,12 +40,16 @@ static int32_t find_bytes(const struct mt_requests *state, const struct mt_frame
 /* Give the model rows of its streamed input. That may take a while, so the host is told that they have come. */
 static int32_t feed(struct mt_requests *state, const struct mt_frame *request, size_t length)
 {
+    const struct mt_model *const model = state->model;
+    if (model->stream == NULL || request->payload[1] != model->stream->input) {
+        return MT_BAD_INDEX;
+    }
     const int32_t status = mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
     if (status != MT_OK) {
         return status;
     }
-    return mt_work_feed(state->model, request->payload[1], mt_get_u32(request->payload + 2),
-                        request->payload + 6, length, state->config->stack_low, &state->last);
+    return mt_work_feed(model, mt_get_u32(request->payload + 2), request->payload + 6, length,
+                        state->config->stack_low, &state->last);
 }
 
 static int32_t on_write(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
