@@ -12,6 +12,7 @@ import logging
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +23,54 @@ ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "benchmarks.json"
 NAMES = tuple(f"{model}_{kind}" for kind in ("int8_qdq", "float32") for model in ("kws", "vww", "ic", "ad"))
 
-# What others need for the same work, on the same emulators: instructions and arena bytes of one inference.
+TFLITE_BOARDS = ("mps2_an386", "mps3_an547")  # on which .tflite models are measured too, as TFLite rounds
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What others need for an inference on the same emulators: instructions, and bytes of RAM as far as known."""
+
+    name: str
+    instructions: int
+    arena: int = 0
+    data: int = 0
+    stack: int = 0
+
+    def text(self, row: dict[str, Any]) -> str:
+        """Return it in words, beside a row of ours."""
+        times = self.instructions / row["instructions"]
+        speed = f"{self.name}: {self.instructions:,} ({self.instructions / row['macs']:.2f} per MAC, {times:.1f} times)"
+        parts = [
+            f"arena {self.arena:,}",
+            *(f"{what} {n:,}" for what, n in (("data", self.data), ("stack", self.stack)) if n),
+        ]
+        return f"{speed}, RAM: {', '.join(parts)}" if self.arena else speed
+
+
 # int8: TFLM 90b983c2 with CMSIS-NN 4ab83cc3, its best flags. float32: the better of onnx2c ea045cc -O3 and TFLM.
-PEERS: dict[str, dict[str, tuple[str, int, int | None]]] = {
+_TFLM = "TFLM + CMSIS-NN"
+PEERS: dict[str, dict[str, Peer]] = {
     "mps2_an386": {
-        "kws_int8_qdq": ("TFLM + CMSIS-NN", 7698802, 22820),
-        "vww_int8_qdq": ("TFLM + CMSIS-NN", 24101545, 100708),
-        "ic_int8_qdq": ("TFLM + CMSIS-NN", 29863403, 54996),
-        "ad_int8_qdq": ("TFLM + CMSIS-NN", 582273, 2580),
-        "kws_float32": ("onnx2c", 19845640, 64152),
-        "vww_float32": ("onnx2c", 54759840, 295024),
-        "ic_float32": ("TFLM", 98827318, 201760),
-        "ad_float32": ("TFLM", 1360214, 4528),
+        "kws_int8_qdq": Peer(_TFLM, 7698802, 22820, 552, 844),
+        "vww_int8_qdq": Peer(_TFLM, 24101545, 100708, 552, 844),
+        "ic_int8_qdq": Peer(_TFLM, 29863403, 54996, 552, 844),
+        "ad_int8_qdq": Peer(_TFLM, 582273, 2580, 272, 556),
+        "kws_float32": Peer("onnx2c", 19845640, 64152, stack=120),
+        "vww_float32": Peer("onnx2c", 54759840, 295024, stack=152),
+        "ic_float32": Peer("TFLM", 98827318, 201760),
+        "ad_float32": Peer("TFLM", 1360214, 4528),
     },
     "mps2_an500": {
-        "kws_int8_qdq": ("TFLM + CMSIS-NN", 7644597, None),
-        "vww_int8_qdq": ("TFLM + CMSIS-NN", 24025160, None),
-        "ic_int8_qdq": ("TFLM + CMSIS-NN", 30026108, None),
-        "ad_int8_qdq": ("TFLM + CMSIS-NN", 583179, None),
+        "kws_int8_qdq": Peer(_TFLM, 7644597),
+        "vww_int8_qdq": Peer(_TFLM, 24025160),
+        "ic_int8_qdq": Peer(_TFLM, 30026108),
+        "ad_int8_qdq": Peer(_TFLM, 583179),
     },
     "mps3_an547": {
-        "kws_int8_qdq": ("TFLM + CMSIS-NN", 1786280, 27348),
-        "vww_int8_qdq": ("TFLM + CMSIS-NN", 6433170, 100772),
-        "ic_int8_qdq": ("TFLM + CMSIS-NN", 4810866, 55028),
-        "ad_int8_qdq": ("TFLM + CMSIS-NN", 149913, 9268),
+        "kws_int8_qdq": Peer(_TFLM, 1786280, 27348, stack=972),
+        "vww_int8_qdq": Peer(_TFLM, 6433170, 100772, stack=972),
+        "ic_int8_qdq": Peer(_TFLM, 4810866, 55028, stack=896),
+        "ad_int8_qdq": Peer(_TFLM, 149913, 9268, stack=704),
     },
 }
 COLUMNS = ("instructions", "flash_code_bytes", "flash_const_bytes", "arena_bytes", "ram_static_bytes", "stack_bytes")
@@ -63,43 +88,66 @@ def emulated() -> list[Board]:
     return [board for board in bare if board.emulator and board.timer and board.timer.unit == "instructions"]
 
 
-def measure(path: Path, board: Board) -> dict[str, Any]:
+def tflite_paths(models: Path) -> list[Path]:
+    """Return the .tflite models of int8 that are there."""
+    names = (models / model / f"{model}_int8.tflite" for model in ("kws", "vww", "ic", "ad"))
+    return [path for path in names if path.is_file()]
+
+
+def measure(path: Path, board: Board, rounding: str = "") -> dict[str, Any]:
     """Return one row: what a model costs on a board."""
     with tempfile.TemporaryDirectory(prefix="mtool-bench-") as folder:
         cost = workflow.bench(
-            path, board=board, number=1, repeat=1, deployment=workflow.Deployment(Path(folder) / "project")
+            path,
+            board=board,
+            number=1,
+            repeat=1,
+            options=workflow.Options(rounding="tflite") if rounding else None,
+            deployment=workflow.Deployment(Path(folder) / "project"),
         )
     row = {key: value for key, value in cost.as_json().items() if key in COLUMNS}
-    return {"model": path.stem, "board": board.name, "macs": cost.macs, **row}
+    own = {"rounding": rounding} if rounding else {}
+    return {"model": path.stem, "board": board.name, "macs": cost.macs, "live_macs": cost.live_macs, **row, **own}
+
+
+HEAD = """# Benchmarks
+
+One inference in QEMU, counted, not timed: the same on every machine; `make bench` writes this page.
+Instructions are not cycles: no wait states, no dual issue; on a Cortex-M7, which has that, schedules are
+chosen for fewer cycles. MACs are those of the ONNX model as given. *Per live MAC* leaves out those of channels whose
+outputs are constant, which mtool takes out of the model (`passes/dead_channels.py`), half of VWW's; empty where there
+are none. *Code* is the whole standalone image
+without the model's constants, *arena* holds the inputs and outputs too, sizes are in bytes. What others need is what
+their arena (or static buffers), their data and the deepest stack of an inference take, where it was measured.
+The .tflite models are computed as TFLite's reference kernels round (`--rounding tflite`), bit for bit.
+"""
+COLUMN_NAMES = [
+    "model",
+    "instructions",
+    "per MAC",
+    "per live MAC",
+    "code",
+    "constants",
+    "arena",
+    "data",
+    "stack",
+    "others need",
+]
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
     """Return the table, a section a board."""
-    lines = [
-        "# Benchmarks",
-        "",
-        "One inference in QEMU, counted, not timed: the same on every machine; `make bench` writes this page.",
-        "Instructions are not cycles: no wait states, no dual issue; on a Cortex-M7, which has that, schedules are",
-        "chosen for fewer cycles. MACs are those of the ONNX model as given, *code* is the whole standalone image",
-        "without the model's constants, *arena* holds the inputs and outputs too, sizes are in bytes.",
-        "",
-    ]
-    boards = load_all()
+    lines, boards = [HEAD], load_all()
     for name in dict.fromkeys(row["board"] for row in rows):
-        peers = PEERS.get(name, {})
         lines += [f"## {name}: {boards[name].description}", ""]
-        lines += ["| model | instructions | per MAC | code | constants | arena | data | stack | others need |"]
-        lines += ["|---|--:|--:|--:|--:|--:|--:|--:|---|"]
+        lines += [f"| {' | '.join(COLUMN_NAMES)} |", f"|---|{'--:|' * (len(COLUMN_NAMES) - 2)}---|"]
         for row in (row for row in rows if row["board"] == name):
-            peer = peers.get(row["model"])
-            other = ""
-            if peer:
-                times = peer[1] / row["instructions"]
-                arena = f", RAM {peer[2]:,}" if peer[2] else ""
-                other = f"{peer[0]}: {peer[1]:,} ({peer[1] / row['macs']:.2f} per MAC, {times:.1f} times){arena}"
+            peer = PEERS.get(name, {}).get(row["model"])
             figures = [row["flash_code_bytes"], row["flash_const_bytes"], row["arena_bytes"], row["ram_static_bytes"]]
-            cells = [row["model"], f"{row['instructions']:,}", f"{row['instructions'] / row['macs']:.3f}"]
-            cells += [*(f"{figure:,}" for figure in figures), str(row["stack_bytes"]), other]
+            live = f"{row['instructions'] / row['live_macs']:.3f}" if row.get("live_macs") else ""
+            rounding = f"{row['model']}, --rounding {row['rounding']}" if "rounding" in row else row["model"]
+            cells = [rounding, f"{row['instructions']:,}", f"{row['instructions'] / row['macs']:.3f}", live]
+            cells += [*(f"{figure:,}" for figure in figures), str(row["stack_bytes"]), peer.text(row) if peer else ""]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
@@ -112,9 +160,15 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="measurements at a time")
     arguments = parser.parse_args()
     logging.disable(logging.INFO)
-    work = [(path, board) for board in emulated() for path in model_paths(arguments.models)]
+    work = [
+        (path, board, rounding)
+        for board in emulated()
+        for rounding, paths in (("", model_paths), ("tflite", tflite_paths))
+        if not rounding or board.name in TFLITE_BOARDS
+        for path in paths(arguments.models)
+    ]
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        rows = list(pool.map(lambda pair: measure(*pair), work))
+        rows = list(pool.map(lambda one: measure(*one), work))
     RESULT.write_text(json.dumps(rows, indent=1) + "\n")
     RESULT.with_suffix(".md").write_text(markdown(rows))
     print(markdown(rows))

@@ -21,6 +21,7 @@
     X(MT_TIMER,    0x0B, "start or stop the timer")                                    \
     X(MT_LOOKUP,   0x0C, "find a function by its name")                                \
     X(MT_INVOKE,   0x0D, "call a function")                                            \
+    X(MT_SELECT,   0x0E, "choose the model that what follows is for")                  \
     X(MT_RESEND,   0xF0, "a frame was lost, or belongs to no session")                 \
     X(MT_RUNNING,  0xF1, "an MT_CALL, MT_TIME, MT_INVOKE or MT_WRITE of MT_ROWS has begun") \
     X(MT_LOG,      0xF2, "text for a person")                                          \

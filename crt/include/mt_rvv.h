@@ -90,6 +90,8 @@ MT_RVV_INLINE int32_t mt_rvv_words(enum mt_rvv_scaling by)
 #define MT_RVV_VECTORS
 #endif
 
+#define MT_RVV_LEAST_BYTES 32 /* that eight registers hold; Zve32x has 32 bits in each at least */
+
 /* As many of `count` bytes as fit are copied; that many. */
 MT_RVV_INLINE size_t mt_rvv_copy_some(int8_t *to, const int8_t *from, size_t count)
 {
@@ -118,6 +120,10 @@ MT_RVV_INLINE void mt_rvv_fill(int8_t *to, int32_t value, size_t count)
 /* Copy bytes; what lies at `from` may begin at `to` or behind it. */
 MT_RVV_INLINE void mt_rvv_copy(int8_t *to, const int8_t *from, size_t count)
 {
+    if (__builtin_constant_p(count) && count && count <= MT_RVV_LEAST_BYTES) {
+        (void)mt_rvv_copy_some(to, from, count);
+        return;
+    }
     for (size_t vl; count; count -= vl, from += vl, to += vl)
         vl = mt_rvv_copy_some(to, from, count);
 }
@@ -137,8 +143,10 @@ MT_RVV_INLINE void mt_rvv_fill(int8_t *to, int32_t value, size_t count)
 #endif
 
 /* Copy bytes of ranges that may overlap. */
-MT_RVV_INLINE void mt_rvv_move(int8_t *to, const int8_t *from, size_t count)
+MT_RVV_INLINE void mt_rvv_move(void *output, const void *input, size_t count)
 {
+    int8_t *const to = (int8_t *)output;
+    const int8_t *const from = (const int8_t *)input;
 #ifdef MT_RVV_ASM
     if ((uintptr_t)to > (uintptr_t)from && (uintptr_t)to < (uintptr_t)(from + count)) {
         int8_t piece[64]; /* from the end on */

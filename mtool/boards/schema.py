@@ -216,9 +216,9 @@ class Board(Record):
     """One entry of boards.yaml. A board's name never stands in the code; these facts do.
 
     `cpu` is GCC's name of the core ("cortex-m4"), or "host". `features` are what the compile half
-    asks for: `fpu` (float32 in hardware), `dsp` (SIMD32: SMLAD), `mve` (Helium), `simd` (a computer
-    whose compiler makes vectors of floats). `templates` maps a template's name to the framework's own name of the
-    board; the first is the default. `status` says of each of them what was done with it: the firmware has `run`, on
+    asks for: `fpu` (float32 in hardware), `dsp` (SIMD32: SMLAD), `mve` (Helium), `rvv` (RISC-V vectors), `simd` (a
+    computer whose compiler makes vectors of floats). `templates` maps a template's name to the framework's own name of
+    the board; the first is the default. `status` says of each of them what was done with it: the firmware has `run`, on
     the board or in its emulator; it was `built`; or a project was `generated`.
     `toolchain` is the C compiler's program, `cflags` are its flags for the core. `memories` is empty
     where an operating system places things; `placed` says of a template that puts a role into another memory than

@@ -1,6 +1,6 @@
 """Weighted sums, the common part of convolutions and dense layers: inputs times constant weights, plus a bias."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mtool.ir import DType, Graph, Node
 from mtool.ir.expression_check import accumulators
@@ -25,6 +25,12 @@ class WeightedSum(WithEpilogue):
     def macs_of_rows(self, rows: int, of: int) -> int | None:
         """Return the part of `macs` that some of all rows have."""
         return None if self.macs is None else self.macs * rows // of
+
+
+def as_computed(node: Node) -> Node:
+    """Return a node whose multiply-accumulates are those of its shapes, whatever the model had."""
+    attrs = node.attrs
+    return replace(node, attrs=replace(attrs, macs=None)) if isinstance(attrs, WeightedSum) and attrs.macs else node
 
 
 FACTORS = (DType.FLOAT32, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)

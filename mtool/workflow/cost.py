@@ -33,6 +33,7 @@ class Cost:
     time_ns: median wall-clock time of one inference, where the timer measures that; else None.
     clock_cycles: of the core's clock in that time, where the timer counts each of them; else None.
     macs: nominal multiply-accumulates of the model.
+    live_macs: those that are left where channels that are constant were taken out; 0: all of them.
     flash_code_bytes: the whole image (startup, entry point) without the model's constants; on the host the model's
         own functions alone.
     flash_const_bytes: the model's constants: weights, biases, scales, tables.
@@ -61,6 +62,7 @@ class Cost:
     clock_cycles: int | None = None
     cycles: counting.Estimate | None = None
     first_run: FirstRun | None = None
+    live_macs: int = 0
 
     @property
     def instructions_per_mac(self) -> float | None:
@@ -77,12 +79,17 @@ class Cost:
     def speed(self) -> str:
         """Return the speed in words."""
         if self.instructions is not None:
-            each = f" ({self.instructions_per_mac:.2f} per MAC)" if self.instructions_per_mac is not None else ""
+            each = f" ({self.instructions_per_mac:.2f} per MAC{self._per_live_mac()})" if self.macs else ""
             return f"{self.instructions:,} instructions{each}"
         if self.time_ns is None:
             return "not measured"
         time = f"{self.time_ns / 1e3:,.1f} µs"
         return time if self.clock_cycles is None else f"{self.clock_cycles:,} cycles ({time})"
+
+    def _per_live_mac(self) -> str:
+        if self.instructions is None or not self.live_macs:
+            return ""
+        return f", {self.instructions / self.live_macs:.2f} per live one"
 
     def flash(self) -> str:
         """Return the flash in words."""
@@ -142,13 +149,17 @@ def bench(
     model = deployment.compile(path, board=board, options=options)
     prepared = deployment.build(model, kinds=kinds_to_measure(model))
     inputs = filling.filled(prepared.manifest.inputs, fill)[0]
-    with deployment.open(prepared.folder) as device:
+    with deployment.open(prepared) as device:
         cost = cost_of(prepared, device, inputs, readings)
     first = compare_first_run(
         model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
     )
     cost = replace(cost, first_run=first)
-    return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks)) if cycles else cost
+    return (
+        replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks, model=prepared.manifest.model))
+        if cycles
+        else cost
+    )
 
 
 def kinds_to_measure(model: Model) -> tuple[str, ...]:
@@ -186,7 +197,7 @@ def time_function(
     model = deployment.compile(path, board=board, options=options)
     prepared = deployment.build(model)
     inputs = filling.filled(prepared.manifest.inputs, "random")[0]
-    with deployment.open(prepared.folder) as device:
+    with deployment.open(prepared) as device:
         return device.time(**asdict(readings), function=function, inputs=inputs)
 
 
@@ -204,6 +215,7 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
         instructions=round(speed.median) if counted else None,
         time_ns=None if counted else speed.median,
         macs=manifest.macs,
+        live_macs=manifest.live_macs,
         flash_code_bytes=size.flash_code_bytes,
         flash_const_bytes=size.flash_const_bytes,
         arena_bytes=manifest.arena_bytes,
@@ -215,12 +227,16 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
     )
 
 
+def _macs(cost: Cost) -> str:
+    return f"{amount(cost.macs)}, {amount(cost.live_macs)} live" if cost.live_macs else amount(cost.macs)
+
+
 def comparison(costs: Sequence[Cost]) -> list[list[str]]:
     """Return rows that put costs side by side: a label and a figure of each."""
     with_server = [[_FIRMWARE, *(_NAMES[cost.firmware] for cost in costs)]]
     return [
         ["one inference", *(cost.speed() for cost in costs)],
-        ["MACs", *(amount(cost.macs) for cost in costs)],
+        ["MACs", *(_macs(cost) for cost in costs)],
         ["flash: code", *(f"{cost.flash_code_bytes:,} B" for cost in costs)],
         ["flash: constants", *(f"{cost.flash_const_bytes:,} B" for cost in costs)],
         ["RAM: arena", *(f"{cost.arena_bytes:,} B (bound {cost.arena_bound_bytes:,} B)" for cost in costs)],

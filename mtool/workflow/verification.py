@@ -28,7 +28,7 @@ from mtool.workflow.tolerance import default_tolerance, of_float16
 log = logging.getLogger(__name__)
 
 ByLayers = Callable[[Tolerance, Sequence[Sample]], Layers]
-_FIRST = 16  # samples that tell whether it is worth to look into all others that differ
+_FEW = 16  # samples that are all looked into; of more, those that differ, if the first of them can be explained
 
 
 def golden_samples(model: Model, golden: Path) -> tuple[list[Sample], list[Sample]]:
@@ -96,7 +96,7 @@ def verify(
     found = run_samples(prepared, inputs, deployment)
 
     def layers(allowed: Tolerance, some: Sequence[Sample]) -> Layers:
-        with deployment.open(prepared.folder) as device:
+        with deployment.open(prepared) as device:
             return compare_layers(device, model, some, allowed)
 
     return judge(model, inputs, expected, found, golden=golden, tolerance=tolerance, layers=layers)
@@ -168,7 +168,7 @@ def judge(
     if any(output.name in counts and not output.within for output in exact.outputs):
         return exact
     differing = list(inputs)  # of a sequence, each goes on from the one before it
-    if not tensors.states:
+    if not tensors.states and len(inputs) > _FEW:
         strict = replace(allowed, grid_steps=steps)
         pairs = zip(expected, found, strict=True)
         within = [compare(tensors.outputs, [one], [other], tolerance=strict, reference=name).ok for one, other in pairs]
@@ -181,7 +181,7 @@ def _explained(
 ) -> Report | None:
     """Return a report that allows what differs, if each operator's result is right but for ties; else None."""
     try:
-        first = differing if model.manifest.states else differing[:_FIRST]
+        first = differing if model.manifest.states else differing[:_FEW]
         found = layers(allowed, first)
         if found.explain and len(first) < len(differing):
             found = layers(allowed, differing)

@@ -4,7 +4,10 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from mtool import boards, filetree, workflow
 from mtool.cli import app
@@ -28,8 +31,8 @@ def test_it_lists_operators_sizes_and_boards(tmp_path: Path, monkeypatch: pytest
     assert disco["flash_bytes"] > 15_008 and disco["flash_limit_bytes"] == 1 << 20
     shares = {part["what"]: part["estimated"] for memory in disco["memories"] for part in memory["parts"]}
     assert shares == {
-        "weights": False, "the model's code": True, "libraries": True, "runtime": True, "tables": True,
-        "arena": False, "server's buffers": False, "data": True, "stack": False,
+        "weights": False, "weights in RAM": False, "the model's code": True, "libraries": True, "runtime": True,
+        "tables": True, "arena": False, "server's buffers": False, "data": True, "stack": False,
     }  # fmt: skip
     assert list(tmp_path.iterdir()) == []
 
@@ -84,10 +87,11 @@ def test_a_board_that_was_named_is_told_of_in_full(capsys: Captured) -> None:
     assert app.invoke(["check", str(DIGITS), "--board", "mps2_an386"]) == 0
     shown = capsys.readouterr().out
     assert "conv2d 3x3" in shown and "231 k MACs" in shown and "of 4 MB" in shown
-    flash, ram, _, verdict = shown.splitlines()[-4:]
+    flash, ram, longest, _, verdict = shown.splitlines()[-5:]
+    assert re.fullmatch(r"  longest operator of digits_int8: conv_3, \d\d% of an inference, [\d.]+ ms ± 10%", longest)
     assert verdict == "digits_int8.onnx fits mps2_an386"
     assert re.fullmatch(
-        r"  ssram1   needs \d+ KB of 4,096 KB, fits     weights 1[56] KB, the model's code about [\d,]+ K?B, .*", flash
+        r"  ssram1   needs \d+ KB of 4,096 KB, fits     weights \d\d KB, the model's code about [\d,]+ K?B, .*", flash
     )
     assert re.fullmatch(
         r"  ssram23  needs 1\d KB of 4,096 KB, fits     arena [\d,]+ B, server's buffers 4,096 B, data about .*", ram
@@ -124,3 +128,22 @@ def test_options_of_the_build_count(capsys: Captured) -> None:
         needs.append(json.loads(capsys.readouterr().out)["boards"][0]["ram_bytes"])
     assert needs[1] - needs[0] == 65536 - 1024
     assert app.invoke(["check", str(DIGITS), "-b", "stm32f746g_disco", "--option", "nonsense=1"]) == 2
+
+
+@pytest.mark.parametrize(("name", "per_mac"), [("mps2_an385", 74), ("rpi_pico", 165), ("mps2_an386", 0)])
+def test_float_without_an_fpu_is_told_with_what_int8_would_take(
+    name: str, per_mac: int, tmp_path: Path, capsys: Captured
+) -> None:
+    weights = numpy_helper.from_array(np.ones((200, 50), np.float32), "w")
+    given, made = (
+        helper.make_tensor_value_info(tensor, TensorProto.FLOAT, [1, size]) for tensor, size in (("x", 200), ("y", 50))
+    )
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [given], [made], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    assert app.invoke(["check", str(tmp_path / "m.onnx"), "-b", name]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "no FPU" in line]
+    assert len(lines) == (per_mac > 0)
+    if per_mac:
+        million = f"{10_000 * per_mac / 1e6:.2f} M" if per_mac >= 100 else f"{10 * per_mac} k"
+        assert f"about {per_mac} instructions per MAC, {million} an inference" in lines[0]
+        assert "mtool quantize" in lines[0]

@@ -8,8 +8,10 @@ from graphs import model
 from onnx import helper
 from stages import DSP, HOST, MVE, assert_same, pairs
 
+from mtool import ops
 from mtool.ir import Graph
 from mtool.kernels.target import Target
+from mtool.kernels.weighted_sum import as_computed
 from mtool.passes.dead_channels import remove_dead_channels
 from mtool.passes.pipeline import sequence
 
@@ -84,6 +86,19 @@ def removed(graph: Graph) -> list[int]:
 def test_a_dead_channel_goes_into_the_next_bias() -> None:
     first = (random_filters((8, 4, 3, 3), dead=(1, 2, 5, 7)), BIAS, 1)
     assert removed(network(first, (random_filters((6, 8, 1, 1)), BIAS[:6], 1))) == [4, 6]
+
+
+def test_macs_are_those_of_the_model_and_live_ones_those_that_are_left() -> None:
+    first = (random_filters((8, 4, 3, 3), dead=(1, 2, 5, 7)), BIAS, 1)
+    before = network(first, (random_filters((6, 8, 1, 1)), BIAS[:6], 1))
+    after = remove_dead_channels(before, HOST)
+    convs = [[node for node in graph.nodes if node.op == "conv2d"] for graph in (before, after)]
+    macs = [
+        [ops.KERNELS["conv2d"].macs(node, graph) for node in own]
+        for graph, own in zip((before, after), convs, strict=True)
+    ]
+    live = [ops.KERNELS["conv2d"].macs(as_computed(node), after) for node in convs[1]]
+    assert macs[0] == macs[1] and live == [macs[0][0] // 2, macs[0][1] // 2]
 
 
 def test_beside_padding_a_dead_channel_that_is_not_zero_stays() -> None:

@@ -122,7 +122,7 @@ def test_gates_between_convolutions_do_not_part_a_region(tmp_path: Path) -> None
 
 @models.needed
 @pytest.mark.parametrize(("name", "target", "most"), [
-    ("ic/ic_int8_qdq", DSP, 19_000), ("ic/ic_int8_qdq", NO_FPU, 18_000), ("vww/vww_int8_qdq", DSP, 31_000),
+    ("ic/ic_int8_qdq", DSP, 19_400), ("ic/ic_int8_qdq", NO_FPU, 19_400), ("vww/vww_int8_qdq", DSP, 31_000),
     ("vww/vww_int8_qdq", NO_FPU, 33_000), ("vww/vww_float32", DSP, 125_000), ("ic/ic_float32", DSP, 76_000),
 ])  # fmt: skip
 def test_networks_need_far_less_than_their_largest_tensors(name: str, target: Target, most: int) -> None:

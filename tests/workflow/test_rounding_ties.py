@@ -1,8 +1,10 @@
 """What a tie is, and that `verify` and `verify --layers` take it alike."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import graphs
@@ -19,8 +21,10 @@ from mtool.errors import MismatchError
 from mtool.kernels.schedule import Schedule
 from mtool.manifest import Operand, Source
 from mtool.session.verify import Tolerance
+from mtool.workflow import reference, samples
 from mtool.workflow.exact import Bounds, ExactValues, Unknown
 from mtool.workflow.rounding_ties import SampleTies
+from mtool.workflow.verification import judge
 
 pytest.importorskip("onnxruntime")
 
@@ -237,3 +241,33 @@ def test_floats_within_their_tolerance_that_are_rounded_afterwards(tmp_path: Pat
     whole.check()
     (output,) = whole.outputs
     assert output.differing == 0 or (output.max_abs is not None and output.max_abs < 0.1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "explains", "looked_into"), [(3, True, [3]), (20, True, [16, 20]), (20, False, [16])]
+)
+def test_of_many_samples_those_that_differ_are_looked_into(
+    wrong: int, explains: bool, looked_into: list[int], tmp_path: Path
+) -> None:
+    path = tmp_path / "relu.onnx"
+    nodes = [dequantise("x", "f"), helper.make_node("Relu", ["f"], ["r"]), quantise("r", "y")]
+    onnx.save(graphs.model(nodes, {"x": (np.int8, (1, 8))}, ["y"], {"s": F(0.1), "z": np.int8(0)}), path)
+    model = mtool.compile(path, board="host")
+    inputs = samples.seeded(model.manifest.inputs, count=40, seed=1)
+    expected = reference.outputs(path, inputs)
+    found = [{"y": one["y"].copy()} for one in expected]
+    for number in range(wrong):
+        found[2 * number + 1 if wrong == 3 else number]["y"][0, 3] ^= 16
+    asked: list[Sequence[Any]] = []
+
+    def layers(allowed: Tolerance, some: Sequence[Any]) -> Any:
+        asked.append(some)
+        return SimpleNamespace(explain=explains, ties=5)
+
+    report = judge(model, inputs, expected, found, layers=layers)
+    assert (report.ok, report.ties) == ((True, 5) if explains else (False, None))
+    assert [len(some) for some in asked] == looked_into
+    differing = [
+        sample for sample, one, other in zip(inputs, expected, found, strict=True) if (one["y"] != other["y"]).any()
+    ]
+    assert all(one is other for some in asked for one, other in zip(some, differing, strict=False))

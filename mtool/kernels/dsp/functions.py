@@ -15,8 +15,9 @@ KINDS = {"": "MT_BY_FLOAT", "_twice": "MT_TWICE", "_once": "MT_ONCE"}  # of mt_m
 class SharedFunction:
     """A function of crt/include/mt_dsp_*_int8.h.
 
-    name: in C. shared: the lines that define it where the header does not. ranged: whether the output's range is its
-    last argument.
+    name: in C.
+    shared: the lines that define it where the header does not.
+    ranged: whether its last argument is the output's range.
     """
 
     name: str

@@ -76,14 +76,14 @@ class Winograd(BaseSchedule):
     def _depth(self, conv: Conv) -> int:
         return round_up(conv.channels, self._unroll(conv))
 
-    def _parts(self, conv: Conv) -> tuple[int, int, int, int]:
-        """Bytes of the columns, the sums, the results, and a patch that is put together."""
-        results = math.prod(OUTPUTS) * round_up(conv.out_channels, FOURS)
-        return 32 * 2 * self._depth(conv), SUMS, results, _blocks(conv).patch
+    def _columns_bytes(self, conv: Conv) -> int:
+        return 32 * 2 * self._depth(conv)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """A block's columns, sums and results, and a patch on the border."""
-        return sum(self._parts(Conv.of(node, graph)))
+        """A block's columns; its sums and results, where a patch on the border is put together before."""
+        conv = Conv.of(node, graph)
+        results = math.prod(OUTPUTS) * round_up(conv.out_channels, FOURS)
+        return self._columns_bytes(conv) + max(SUMS + results, _blocks(conv).patch)
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """16 words of 16 bits instead of 9 of 8 for each pair of channels, both filled up."""
@@ -110,7 +110,6 @@ class Winograd(BaseSchedule):
             return pack(weights, bias, scaling, depth)
 
         stream = packed_by_rows(rows, FOURS, layer.weights, layer.bias, layer.scaling)
-        columns, sums, results, _ = self._parts(conv)
         body = template(
             "ops/conv2d/dsp/winograd_int8.c.j2",
             conv=conv,
@@ -120,7 +119,8 @@ class Winograd(BaseSchedule):
             depth=depth,
             turns=depth // unroll,
             epilogue=epilogue,
-            places={"sums": columns // 4, "results": (columns + sums) // 4, "patch": results},
+            sums=self._columns_bytes(conv) // 4,
+            sums_bytes=SUMS,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         layout = f"{LAYOUT} {layer.scaling.meaning} of each"

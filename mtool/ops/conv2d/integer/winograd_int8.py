@@ -46,9 +46,9 @@ class Winograd(BaseSchedule):
         return core and narrow and Blocks.can_compute(Conv.of(node, graph)) and products_fit(node, graph)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """A block's columns and sums, and a patch on the border."""
+        """A block's columns; its sums, where a patch on the border is put together before."""
         conv = Conv.of(node, graph)
-        return 64 * round_up(conv.channels, FOURS) + SUMS + _blocks(conv).patch
+        return 64 * round_up(conv.channels, FOURS) + max(SUMS, _blocks(conv).patch)
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """16 words of 16 bits instead of 9 of 8 for each pair of channels, both filled up."""
@@ -85,7 +85,6 @@ class Winograd(BaseSchedule):
             biased=epilogue.has_bias,
             ties=ties is not None,
             epilogue=epilogue,
-            places={"sums": 32 * depth, "patch": 32 * depth + SUMS // 2},
         )
         kernel = epilogue.kernel(body, pack(graph.constants[node.inputs[1]]), "int16_t", LAYOUT, ties)
         return replace(kernel, headers=(HEADER,))
