@@ -165,6 +165,7 @@ def test_a_row_is_pixels_with_their_channels_side_by_side(
     assert tensor.shape == (1, channels, 21, 9) and tensor.stream is not None and tensor.arena_offset is None
     size = np.dtype(dtype).itemsize
     assert (tensor.stream.order, tensor.stream.rows, tensor.stream.row_bytes) == (order, 21, 9 * channels * size)
+    assert tensor.outside_bytes == tensor.stream.row_bytes, "no program has more of it"
     np.testing.assert_allclose(rows.run(feeds), reference(proto, feeds)[0], rtol=1e-4, atol=1e-5)
 
 
