@@ -33,6 +33,10 @@ Executor = Literal["aot", "graph", "graph-host"]
 Weights = Literal["auto", "text"]
 """Whether large constants lie in a file of bytes where the toolchain can take one in, or all of them in C."""
 
+Arenas = Literal["shared", "interleaved", "own"]
+"""The arenas of several models: one, of which one runs at a time; one, each of which may run between
+two operators of those after it; or one for each."""
+
 Level = Literal["O2", "O3", "Os"]
 """The compiler's optimisation level of a file."""
 

@@ -299,7 +299,8 @@ static inline int32_t mt_rescale_long(int64_t acc, int32_t multiplier, int32_t p
  * are none for a channel: 0 and the float scale. */
 enum mt_scaling {
     MT_BY_FLOAT, /* mt_requantise_wide */
-    MT_BY_NEAR_FLOAT, /* the same, where no result has more than 16 bits, all of int8 are given, and the zero point is even */
+    MT_BY_NEAR_FLOAT, /* the same, all of int8: no result has more than 16 bits, and the zero point is even */
+    MT_BY_ODD_FLOAT,  /* or odd */
     MT_TWICE,    /* mt_rescale_twice with shift = places - 1, from 1 to 31; the sum stays below 2^30 */
     MT_ONCE,     /* mt_rescale with shift = places */
     MT_EXACT,    /* mt_requantise_exact; the places follow */

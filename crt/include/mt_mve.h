@@ -53,6 +53,17 @@ struct mt_mve_range {
     "vadd.f32 q1, q1, " near "\n\t"         \
     "vmovnt.i32 q0, q1\n\t"                 \
     "vqmovnb.s16 q0, q0\n\t"
+/* The same where the zero point is odd, which is added behind the rounding. */
+#define MT_MVE_ODD_FLOATS(scale, zero)      \
+    "vcvt.f32.s32 q0, q0\n\t"               \
+    "vcvt.f32.s32 q1, q1\n\t"               \
+    "vmul.f32 q0, q0, " scale "\n\t"        \
+    "vmul.f32 q1, q1, " scale "\n\t"        \
+    "vcvtn.s32.f32 q0, q0\n\t"              \
+    "vcvtn.s32.f32 q1, q1\n\t"              \
+    "vmovnt.i32 q0, q1\n\t"                 \
+    "vqadd.s16 q0, q0, " zero "\n\t"        \
+    "vqmovnb.s16 q0, q0\n\t"
 
 #else
 
@@ -62,11 +73,16 @@ MT_MVE_INLINE int8_t mt_mve_narrow(int32_t sum, const int8_t *packed, int32_t la
 {
     float scale;
     int32_t multiplier, places;
-    if (by == MT_BY_FLOAT || by == MT_BY_NEAR_FLOAT) {
+    if (by <= MT_BY_ODD_FLOAT) {
         memcpy(&scale, packed, 4);
         return (int8_t)mt_requantise_wide(sum, scale, range->zero_point[0], range->low[0], range->high[0]);
     }
     memcpy(&multiplier, packed, 4);
+    if (by >= MT_EXACT) { /* the offset is that of the layer */
+        places = MT_EXACT_PLACES(by);
+        return (int8_t)mt_requantise_exact(sum, multiplier, range->zero_point[0] * (1 << places) + (1 << places) / 2,
+                                           places);
+    }
     memcpy(&places, packed + 4 * lanes, 4);
     return (int8_t)mt_clamp(mt_scaled(by, sum, multiplier, -places) + range->zero_point[0], range->low[0],
                             range->high[0]);

@@ -31,7 +31,64 @@ extern "C" {
     "vmladava.s8 lr, q0, q2\n\t"
 #define MT_MVE_ROW_TWO MT_MVE_ROW MT_MVE_ROW
 #define MT_MVE_ROW_FOUR MT_MVE_ROW_TWO MT_MVE_ROW_TWO
+#define MT_MVE_ROW_EIGHT MT_MVE_ROW_FOUR MT_MVE_ROW_FOUR
+/* How eight sums become bytes: outputs four and four, or by turns. */
+#define MT_MVE_ROWS_APART            \
+    "vmov q0[2], q0[0], r0, r4\n\t"  \
+    "vmov q0[3], q0[1], r2, r6\n\t"  \
+    "vmov q1[2], q1[0], r8, r12\n\t" \
+    "vmov q1[3], q1[1], r10, lr\n\t"
+#define MT_MVE_ROWS_BY_TURNS         \
+    "vmov q0[2], q0[0], r0, r8\n\t"  \
+    "vmov q0[3], q0[1], r4, r12\n\t" \
+    "vmov q1[2], q1[0], r2, r10\n\t" \
+    "vmov q1[3], q1[1], r6, lr\n\t"  \
+    "vldrw.32 q2, [%[w]], #16\n\t"   \
+    "vldrw.32 q3, [%[w]], #16\n\t"
+#define MT_MVE_ROWS_STORED            \
+    "vqmovnb.s16 q0, q0\n\t"          \
+    "vstrb.16 q0, [%[o]], #8"
+#define MT_MVE_ROWS_RANGE                \
+    "vqmovnb.s32 q0, q0\n\t"             \
+    "vqmovnb.s32 q1, q1\n\t"             \
+    "vqadd.s16 q0, q0, %q[zero]\n\t"     \
+    "vqadd.s16 q1, q1, %q[zero]\n\t"     \
+    "vmax.s16 q0, q0, %q[low]\n\t"       \
+    "vmax.s16 q1, q1, %q[low]\n\t"       \
+    "vmin.s16 q0, q0, %q[high]\n\t"      \
+    "vmin.s16 q1, q1, %q[high]\n\t"      \
+    "vstrb.32 q0, [%[o]], #4\n\t"        \
+    "vstrb.32 q1, [%[o]], #4"
+#define MT_MVE_NEAR_ROWS8            \
+    MT_MVE_ROWS_BY_TURNS             \
+    "vcvt.f32.s32 q0, q0\n\t"        \
+    "vcvt.f32.s32 q1, q1\n\t"        \
+    "vmul.f32 q0, q0, q2\n\t"        \
+    "vmul.f32 q1, q1, q3\n\t"        \
+    "vadd.f32 q0, q0, %q[near]\n\t"  \
+    "vadd.f32 q1, q1, %q[near]\n\t"  \
+    "vmovnt.i32 q0, q1\n\t" MT_MVE_ROWS_STORED
+#define MT_MVE_ODD_ROWS8             \
+    MT_MVE_ROWS_BY_TURNS             \
+    "vcvt.f32.s32 q0, q0\n\t"        \
+    "vcvt.f32.s32 q1, q1\n\t"        \
+    "vmul.f32 q0, q0, q2\n\t"        \
+    "vmul.f32 q1, q1, q3\n\t"        \
+    "vcvtn.s32.f32 q0, q0\n\t"       \
+    "vcvtn.s32.f32 q1, q1\n\t"       \
+    "vmovnt.i32 q0, q1\n\t"          \
+    "vqadd.s16 q0, q0, %q[zero]\n\t" MT_MVE_ROWS_STORED
+/* By multipliers: doubled, so that a bit more stands behind the point than in mt_requantise_exact, whose half is added by
+ * the rounding shift. (VQSHRN would do, but binutils 2.40 assembles it as VQRSHRN.) */
+#define MT_MVE_EXACT_ROWS8(places)              \
+    MT_MVE_ROWS_BY_TURNS                        \
+    "ldr r0, %[offset]\n\t"                     \
+    "vqdmlash.s32 q0, q2, r0\n\t"               \
+    "vqdmlash.s32 q1, q3, r0\n\t"               \
+    "vqrshrnb.s32 q0, q0, #" places "\n\t"       \
+    "vqrshrnt.s32 q0, q1, #" places "\n\t" MT_MVE_ROWS_STORED
 #define MT_MVE_FLOAT_ROWS8         \
+    MT_MVE_ROWS_APART              \
     "vldrw.32 q2, [%[w]], #16\n\t" \
     "vldrw.32 q3, [%[w]], #16\n\t" \
     "vcvt.f32.s32 q0, q0\n\t"      \
@@ -39,8 +96,9 @@ extern "C" {
     "vmul.f32 q0, q0, q2\n\t"      \
     "vmul.f32 q1, q1, q3\n\t"      \
     "vcvtn.s32.f32 q0, q0\n\t"     \
-    "vcvtn.s32.f32 q1, q1\n\t"
+    "vcvtn.s32.f32 q1, q1\n\t" MT_MVE_ROWS_RANGE
 #define MT_MVE_TWICE_ROWS8         \
+    MT_MVE_ROWS_APART              \
     "vldrw.32 q2, [%[w]], #16\n\t" \
     "vldrw.32 q3, [%[w]], #16\n\t" \
     "vqrdmulh.s32 q0, q0, q2\n\t"  \
@@ -52,8 +110,9 @@ extern "C" {
     "vldrw.32 q2, [%[w]], #16\n\t" \
     "vldrw.32 q3, [%[w]], #16\n\t" \
     "vrshl.s32 q0, q0, q2\n\t"     \
-    "vrshl.s32 q1, q1, q3\n\t"
+    "vrshl.s32 q1, q1, q3\n\t" MT_MVE_ROWS_RANGE
 #define MT_MVE_ONCE_ROWS8          \
+    MT_MVE_ROWS_APART              \
     "vldrw.32 q2, [%[w]], #16\n\t" \
     "vldrw.32 q3, [%[w]], #16\n\t" \
     "vmulh.s32 q0, q0, q2\n\t"     \
@@ -61,41 +120,26 @@ extern "C" {
     "vldrw.32 q2, [%[w]], #16\n\t" \
     "vldrw.32 q3, [%[w]], #16\n\t" \
     "vrshl.s32 q0, q0, q2\n\t"     \
-    "vrshl.s32 q1, q1, q3\n\t"
-#define MT_MVE_DENSE(blocks, scale)                                                                                   \
-    __asm__ volatile("ldmia %[w]!, {r0, r2, r4, r6, r8, r10, r12, lr}\n\t"                                            \
-                     "1:\n\t" blocks "cmp %[x], %[end]\n\t"                                                           \
-                     "bne 1b\n\t"                                                                                     \
-                     "vmov q0[2], q0[0], r0, r4\n\t"                                                                  \
-                     "vmov q0[3], q0[1], r2, r6\n\t"                                                                  \
-                     "vmov q1[2], q1[0], r8, r12\n\t"                                                                 \
-                     "vmov q1[3], q1[1], r10, lr\n\t" scale                                                           \
-                     "vqmovnb.s32 q0, q0\n\t"                                                                         \
-                     "vqmovnb.s32 q1, q1\n\t"                                                                         \
-                     "ldr r0, %[limits]\n\t"                                                                          \
-                     "vldrh.u16 q2, [r0]\n\t"                                                                         \
-                     "vqadd.s16 q0, q0, q2\n\t"                                                                       \
-                     "vqadd.s16 q1, q1, q2\n\t"                                                                       \
-                     "vldrh.u16 q2, [r0, #16]\n\t"                                                                    \
-                     "vmax.s16 q0, q0, q2\n\t"                                                                        \
-                     "vmax.s16 q1, q1, q2\n\t"                                                                        \
-                     "vldrh.u16 q2, [r0, #32]\n\t"                                                                    \
-                     "vmin.s16 q0, q0, q2\n\t"                                                                        \
-                     "vmin.s16 q1, q1, q2\n\t"                                                                        \
-                     "vstrb.32 q0, [%[o]], #4\n\t"                                                                    \
-                     "vstrb.32 q1, [%[o]], #4"                                                                        \
-                     : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&l"(output)                                            \
-                     : [end] "r"(end), [limits] "m"(range)                                                            \
+    "vrshl.s32 q1, q1, q3\n\t" MT_MVE_ROWS_RANGE
+#define MT_MVE_DENSE(blocks, scale, ...)                                                                        \
+    __asm__ volatile("ldmia %[w]!, {r0, r2, r4, r6, r8, r10, r12, lr}\n\t"                                      \
+                     "1:\n\t" blocks "cmp %[x], %[end]\n\t"                                                     \
+                     "bne 1b\n\t" scale                                                                         \
+                     : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&l"(output)                                      \
+                     : [end] "r"(end), __VA_ARGS__                                                              \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
+#define MT_MVE_DENSE_RANGE [zero] "w"(zero), [low] "w"(low), [high] "w"(high)
 
-#define MT_MVE_DENSE_BY(scale)                    \
-    do {                                          \
-        if (unroll == 4)                          \
-            MT_MVE_DENSE(MT_MVE_ROW_FOUR, scale); \
-        else if (unroll == 2)                     \
-            MT_MVE_DENSE(MT_MVE_ROW_TWO, scale);  \
-        else                                      \
-            MT_MVE_DENSE(MT_MVE_ROW, scale);      \
+#define MT_MVE_DENSE_BY(scale, ...)                             \
+    do {                                                        \
+        if (unroll == 8)                                        \
+            MT_MVE_DENSE(MT_MVE_ROW_EIGHT, scale, __VA_ARGS__); \
+        else if (unroll == 4)                                   \
+            MT_MVE_DENSE(MT_MVE_ROW_FOUR, scale, __VA_ARGS__);  \
+        else if (unroll == 2)                                   \
+            MT_MVE_DENSE(MT_MVE_ROW_TWO, scale, __VA_ARGS__);   \
+        else                                                    \
+            MT_MVE_DENSE(MT_MVE_ROW, scale, __VA_ARGS__);       \
     } while (0)
 
 /* Eight outputs of a dense layer at a time: biases, for each 16 inputs eight vectors of weights, scales. `unroll`
@@ -104,14 +148,26 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
                                         int32_t groups, int unroll, enum mt_scaling by,
                                         const struct mt_mve_range *range)
 {
+    const int16x8_t zero = vldrhq_s16(range->zero_point), low = vldrhq_s16(range->low), high = vldrhq_s16(range->high);
+    const int32_t zero_point = range->zero_point[0];
+    const uint32x4_t near = vdupq_n_u32(MT_MVE_WHOLE_STEPS + (uint32_t)zero_point);
+    const int32_t offset = zero_point * (by == MT_EXACT_4 ? 32 : 4);
     do {
         const int8_t *x = input;
         if (by == MT_TWICE)
-            MT_MVE_DENSE_BY(MT_MVE_TWICE_ROWS8);
+            MT_MVE_DENSE_BY(MT_MVE_TWICE_ROWS8, MT_MVE_DENSE_RANGE);
         else if (by == MT_ONCE)
-            MT_MVE_DENSE_BY(MT_MVE_ONCE_ROWS8);
+            MT_MVE_DENSE_BY(MT_MVE_ONCE_ROWS8, MT_MVE_DENSE_RANGE);
+        else if (by == MT_BY_FLOAT)
+            MT_MVE_DENSE_BY(MT_MVE_FLOAT_ROWS8, MT_MVE_DENSE_RANGE);
+        else if (by == MT_BY_NEAR_FLOAT)
+            MT_MVE_DENSE_BY(MT_MVE_NEAR_ROWS8, [near] "w"(near));
+        else if (by == MT_BY_ODD_FLOAT)
+            MT_MVE_DENSE_BY(MT_MVE_ODD_ROWS8, [zero] "w"(zero));
+        else if (by == MT_EXACT_4)
+            MT_MVE_DENSE_BY(MT_MVE_EXACT_ROWS8("5"), [offset] "m"(offset));
         else
-            MT_MVE_DENSE_BY(MT_MVE_FLOAT_ROWS8);
+            MT_MVE_DENSE_BY(MT_MVE_EXACT_ROWS8("2"), [offset] "m"(offset));
     } while (--groups);
     return weights;
 }
@@ -123,14 +179,15 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
                                         const struct mt_mve_range *range)
 {
     const int32_t depth = (int32_t)(end - input);
+    const int by_turns = by != MT_BY_FLOAT && by != MT_TWICE && by != MT_ONCE;
     (void)unroll;
-    for (; groups; --groups, weights += (by == MT_BY_FLOAT ? 64 : 96) + 8 * depth, output += 8)
+    for (; groups; --groups, weights += (by == MT_TWICE || by == MT_ONCE ? 96 : 64) + 8 * depth, output += 8)
         for (int32_t q = 0; q < 8; ++q) {
             int32_t sum;
             memcpy(&sum, weights + 4 * q, 4);
             for (int32_t k = 0; k < depth; ++k)
                 sum += input[k] * weights[32 + k / 16 * 128 + q * 16 + k % 16];
-            output[q] = mt_mve_narrow(sum, weights + 32 + 8 * depth + 4 * q, 8, by, range);
+            output[q] = mt_mve_narrow(sum, weights + 32 + 8 * depth + 4 * (by_turns ? q / 2 + q % 2 * 4 : q), 8, by, range);
         }
     return weights;
 }
@@ -147,8 +204,13 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
 #define MT_MVE_EACH_ROWS(kind, by)             \
     MT_MVE_ROWS(mt_mve_dense##kind, 1, by)     \
     MT_MVE_ROWS(mt_mve_dense##kind##_2, 2, by) \
-    MT_MVE_ROWS(mt_mve_dense##kind##_4, 4, by)
+    MT_MVE_ROWS(mt_mve_dense##kind##_4, 4, by) \
+    MT_MVE_ROWS(mt_mve_dense##kind##_8, 8, by)
 MT_MVE_EACH_ROWS(, MT_BY_FLOAT)
+MT_MVE_EACH_ROWS(_near, MT_BY_NEAR_FLOAT)
+MT_MVE_EACH_ROWS(_odd, MT_BY_ODD_FLOAT)
+MT_MVE_EACH_ROWS(_exact4, MT_EXACT_4)
+MT_MVE_EACH_ROWS(_exact1, MT_EXACT_1)
 MT_MVE_EACH_ROWS(_twice, MT_TWICE)
 MT_MVE_EACH_ROWS(_once, MT_ONCE)
 

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* What is the same of all pixels: bytes of a patch, from a patch and from its outputs to those of the other pixel, and to
- * those of the next two; channels in fours, and the zero point, which is even. */
+ * those of the next two; channels in fours, and the zero point. */
 struct mt_mve_pixels {
     int32_t bytes, other, other_outputs, next, next_outputs, fours, zero_point;
 };
@@ -24,14 +24,14 @@ struct mt_mve_pixels {
 #define MT_MVE_PIXELS_BLOCK(sum, a, b)            \
     "vldrb.u8 q0, [%[w]], #16\n\t"                \
     sum " r0, q0, " a "\n\t"                      \
+    "vldrb.u8 q1, [%[w]], #16\n\t"                \
     sum " r8, q0, " b "\n\t"                      \
-    "vldrb.u8 q1, [%[w]], #16\n\t"                \
     sum " r2, q1, " a "\n\t"                      \
-    sum " r10, q1, " b "\n\t"                     \
     "vldrb.u8 q0, [%[w]], #16\n\t"                \
+    sum " r10, q1, " b "\n\t"                     \
     sum " r4, q0, " a "\n\t"                      \
-    sum " r12, q0, " b "\n\t"                     \
     "vldrb.u8 q1, [%[w]], #16\n\t"                \
+    sum " r12, q0, " b "\n\t"                     \
     sum " r6, q1, " a "\n\t"                      \
     sum " lr, q1, " b "\n\t"
 #define MT_MVE_PIXELS_STAGED(sum, at, b) "vldrb.u8 q2, [%[s], #" at "]\n\t" MT_MVE_PIXELS_BLOCK(sum, "q2", b)
@@ -46,16 +46,16 @@ struct mt_mve_pixels {
     MT_MVE_PIXELS_STAGED("vmladava.s8", "16", "%q[v1]")     \
     MT_MVE_PIXELS_STAGED("vmladava.s8", "32", "%q[v2]")     \
     MT_MVE_PIXELS_STAGED("vmladava.s8", "48", "%q[v3]")
-#define MT_MVE_PIXELS(blocks)                                                                                      \
+#define MT_MVE_PIXELS(blocks, rest)                                                                                     \
     __asm__ volatile(blocks                                                                                        \
+                     "vldrw.32 q2, [%[w]], #16\n\t"                                                                \
                      "vmov q0[2], q0[0], r0, r4\n\t"                                                               \
                      "vmov q0[3], q0[1], r2, r6\n\t"                                                               \
                      "vmov q1[2], q1[0], r8, r12\n\t"                                                              \
                      "vmov q1[3], q1[1], r10, lr\n\t"                                                              \
-                     "vldrw.32 q2, [%[w]], #16\n\t"                                                                \
                      "vadd.i32 q0, q0, q2\n\t"                                                                     \
                      "vadd.i32 q1, q1, q2\n\t"                                                                     \
-                     "vldrw.32 q2, [%[w]], #16\n\t" MT_MVE_NEAR_FLOATS("q2", "%[near]")                                       \
+                     "vldrw.32 q2, [%[w]], #16\n\t" rest                                                                 \
                      "vstrb.16 q0, [%[o], %q[at]]\n\t"                                                             \
                      "adds %[o], #4"                                                                               \
                      : [w] "+&r"(w), [o] "+&r"(o)                                                                  \
@@ -63,11 +63,19 @@ struct mt_mve_pixels {
                        [v3] "w"(v3)                                                                                \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "cc", "memory")
 
+#define MT_MVE_PIXELS_BY(blocks)                                          \
+    do {                                                                  \
+        if (odd)                                                          \
+            MT_MVE_PIXELS(blocks, MT_MVE_ODD_FLOATS("q2", "%[near]"));    \
+        else                                                              \
+            MT_MVE_PIXELS(blocks, MT_MVE_NEAR_FLOATS("q2", "%[near]"));   \
+    } while (0)
+
 /* Two pixels at a time, of which `blocks` vectors each are read before any output is written. */
 MT_MVE_INLINE void mt_mve_by_pixels(const int8_t *x, int8_t *output, const int8_t *weights, int8_t *staging,
-                                    int32_t pairs, int blocks, const struct mt_mve_pixels *how)
+                                    int32_t pairs, int blocks, int odd, const struct mt_mve_pixels *how)
 {
-    const uint32_t near = MT_MVE_WHOLE_STEPS + (uint32_t)how->zero_point;
+    const uint32_t near = (odd ? 0 : MT_MVE_WHOLE_STEPS) + (uint32_t)how->zero_point;
     const mve_pred16_t end = vctp8q((uint32_t)how->bytes - 16U * (uint32_t)(blocks - 1));
     const uint16x8_t half = vshrq_n_u16(vidupq_n_u16(0, 1), 1);
     const uint16x8_t second = vandq_u16(vidupq_n_u16(0, 1), vdupq_n_u16(1));
@@ -103,13 +111,13 @@ MT_MVE_INLINE void mt_mve_by_pixels(const int8_t *x, int8_t *output, const int8_
         }
         for (int32_t fours = how->fours; fours; --fours)
             if (blocks == 1)
-                MT_MVE_PIXELS(MT_MVE_PIXELS_1);
+                MT_MVE_PIXELS_BY(MT_MVE_PIXELS_1);
             else if (blocks == 2)
-                MT_MVE_PIXELS(MT_MVE_PIXELS_2);
+                MT_MVE_PIXELS_BY(MT_MVE_PIXELS_2);
             else if (blocks == 3)
-                MT_MVE_PIXELS(MT_MVE_PIXELS_3);
+                MT_MVE_PIXELS_BY(MT_MVE_PIXELS_3);
             else
-                MT_MVE_PIXELS(MT_MVE_PIXELS_4);
+                MT_MVE_PIXELS_BY(MT_MVE_PIXELS_4);
     }
 }
 
@@ -146,11 +154,12 @@ MT_MVE_INLINE void mt_mve_patch(int8_t *column, const int8_t *input, int32_t at,
 }
 
 MT_MVE_INLINE void mt_mve_by_pixels(const int8_t *x, int8_t *output, const int8_t *weights, int8_t *staging,
-                                    int32_t pairs, int blocks, const struct mt_mve_pixels *how)
+                                    int32_t pairs, int blocks, int odd, const struct mt_mve_pixels *how)
 {
     const struct mt_mve_range range = MT_MVE_RANGE((int16_t)how->zero_point, -128, 127);
     int8_t patches[2][64];
     (void)staging;
+    (void)odd;
     for (; pairs; --pairs, x += how->next, output += how->next_outputs) {
         const int8_t *w = weights;
         memcpy(patches[0], x, (size_t)how->bytes);
@@ -170,17 +179,22 @@ MT_MVE_INLINE void mt_mve_by_pixels(const int8_t *x, int8_t *output, const int8_
 
 #endif
 
-/* The functions that operators share, by the vectors of a patch; `staging` has as many. */
-#define MT_MVE_BY_PIXELS(blocks)                                                                              \
-    MT_OPERATOR void mt_mve_pixels_##blocks(const int8_t *x, int8_t *output, const int8_t *weights,           \
-                                            int8_t *staging, int32_t pairs, const struct mt_mve_pixels *how)  \
-    {                                                                                                         \
-        mt_mve_by_pixels(x, output, weights, staging, pairs, blocks, how);                                    \
+/* The functions that operators share, by the vectors of a patch, with an even or an odd zero point;
+ * `staging` has as many vectors. */
+#define MT_MVE_BY_PIXELS(name, blocks, odd)                                                              \
+    MT_OPERATOR void name(const int8_t *x, int8_t *output, const int8_t *weights, int8_t *staging,       \
+                          int32_t pairs, const struct mt_mve_pixels *how)                                \
+    {                                                                                                    \
+        mt_mve_by_pixels(x, output, weights, staging, pairs, blocks, odd, how);                          \
     }
-MT_MVE_BY_PIXELS(1)
-MT_MVE_BY_PIXELS(2)
-MT_MVE_BY_PIXELS(3)
-MT_MVE_BY_PIXELS(4)
+MT_MVE_BY_PIXELS(mt_mve_pixels_1, 1, 0)
+MT_MVE_BY_PIXELS(mt_mve_pixels_2, 2, 0)
+MT_MVE_BY_PIXELS(mt_mve_pixels_3, 3, 0)
+MT_MVE_BY_PIXELS(mt_mve_pixels_4, 4, 0)
+MT_MVE_BY_PIXELS(mt_mve_pixels_1_odd, 1, 1)
+MT_MVE_BY_PIXELS(mt_mve_pixels_2_odd, 2, 1)
+MT_MVE_BY_PIXELS(mt_mve_pixels_3_odd, 3, 1)
+MT_MVE_BY_PIXELS(mt_mve_pixels_4_odd, 4, 1)
 
 #ifdef __cplusplus
 }

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* What is the same of all lines of a layer: where eight outputs stand, in the order in which they are stored, bytes from
- * them to the next eight, how many eights a line has, and the zero point, which is even. */
+ * them to the next eight, how many eights a line has, and the zero point. */
 struct mt_mve_squares {
     uint16_t places[8];
     int32_t step, steps, zero_point;
@@ -42,8 +42,8 @@ MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const i
 #define MT_MVE_SQUARES_OF_FOUR              \
     "vldrw.u32 q0, [%q[at], #64]!\n\t"      \
     "vmladav.s8 r0, q0, %q[w0]\n\t"         \
-    "vmladav.s8 r2, q0, %q[w1]\n\t"         \
     "vldrw.u32 q1, [%q[at], #64]!\n\t"      \
+    "vmladav.s8 r2, q0, %q[w1]\n\t"         \
     "vmladav.s8 r4, q0, %q[w2]\n\t"         \
     "vmladav.s8 r6, q0, %q[w3]\n\t"         \
     "vmladav.s8 r8, q1, %q[w0]\n\t"         \
@@ -67,34 +67,41 @@ MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const i
     "vmladav.s8 r12, q0, %q[w0]\n\t"        \
     "vldrw.u32 q1, [%q[at], #64]!\n\t"      \
     "vmladav.s8 lr, q1, %q[w0]\n\t"
-/* From sums to outputs. */
-#define MT_MVE_SQUARES_REST                 \
+/* Sums with the bias. */
+#define MT_MVE_SQUARES_SUMS                 \
     "vmov q0[2], q0[0], r0, r4\n\t"         \
     "vmov q0[3], q0[1], r2, r6\n\t"         \
     "vmov q1[2], q1[0], r8, r12\n\t"        \
     "vmov q1[3], q1[1], r10, lr\n\t"        \
     "vadd.i32 q0, q0, %[bias]\n\t"          \
-    "vadd.i32 q1, q1, %[bias]\n\t"          \
-    MT_MVE_NEAR_FLOATS("%[scale]", "%[near]")
-#define MT_MVE_SQUARES(squares, store, ...)                                                                      \
+    "vadd.i32 q1, q1, %[bias]\n\t"
+#define MT_MVE_SQUARES(squares, store, rest, ...)                                                                    \
     do {                                                                                                         \
-        __asm__ volatile(squares MT_MVE_SQUARES_REST store                                                       \
+        __asm__ volatile(squares MT_MVE_SQUARES_SUMS rest store                                                  \
                          : [at] "+w"(at)                                                                         \
                          : [o] "r"(o), [places] "w"(places), [w0] "w"(w0), [w1] "w"(w1), [w2] "w"(w2),           \
                            [w3] "w"(w3), [bias] "r"(bias), [scale] "r"(scale), [near] "r"(near), __VA_ARGS__     \
                          : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "cc", "memory");        \
         o += step;                                                                                               \
     } while (0)
-#define MT_MVE_SQUARES_ALL(squares) MT_MVE_SQUARES(squares, "vstrb.16 q0, [%[o], %q[places]]", "i"(0))
-#define MT_MVE_SQUARES_SOME(squares, wanted)                                                                     \
-    MT_MVE_SQUARES(squares, "vmsr p0, %[some]\n\tvpst\n\tvstrbt.16 q0, [%[o], %q[places]]", [some] "r"(wanted))
+#define MT_MVE_SQUARES_BY(squares, store, ...)                                                          \
+    do {                                                                                                \
+        if (odd)                                                                                        \
+            MT_MVE_SQUARES(squares, store, MT_MVE_ODD_FLOATS("%[scale]", "%[near]"), __VA_ARGS__);      \
+        else                                                                                            \
+            MT_MVE_SQUARES(squares, store, MT_MVE_NEAR_FLOATS("%[scale]", "%[near]"), __VA_ARGS__);     \
+    } while (0)
+#define MT_MVE_SQUARES_ALL(squares) MT_MVE_SQUARES_BY(squares, "vstrb.16 q0, [%[o], %q[places]]", "i"(0))
+#define MT_MVE_SQUARES_SOME(squares, wanted)                                                            \
+    MT_MVE_SQUARES_BY(squares, "vmsr p0, %[some]\n\tvpst\n\tvstrbt.16 q0, [%[o], %q[places]]", [some] "r"(wanted))
+
 /* Outputs of eight channels along a line, eight at a time: `four` of each two squares, or one of each of eight. `wanted`
  * has the lanes that are stored, two bits each, `last` those of the last step; `some`: not all are wanted. */
-MT_MVE_INLINE void mt_mve_square_lines(const int8_t *lines, int8_t *output, const int8_t *weights, int four, int some,
+MT_MVE_INLINE void mt_mve_square_lines(const int8_t *lines, int8_t *output, const int8_t *weights, int four, int some, int odd,
                                        uint32_t wanted, uint32_t last, const struct mt_mve_squares *how)
 {
     const uint16x8_t places = vldrhq_u16(how->places);
-    const uint32_t near = MT_MVE_WHOLE_STEPS + (uint32_t)how->zero_point;
+    const uint32_t near = (odd ? 0 : MT_MVE_WHOLE_STEPS) + (uint32_t)how->zero_point;
     const int32_t step = how->step, steps = how->steps - 1;
     const uint32_t places_back = (four ? 128U : 512U) * (uint32_t)how->steps - 4U; /* to the next channel */
     const int32_t back = step * how->steps - 1;
@@ -138,11 +145,12 @@ MT_MVE_INLINE void mt_mve_next_lines(int8_t *lines, const int8_t *third, const i
         }
 }
 
-MT_MVE_INLINE void mt_mve_square_lines(const int8_t *lines, int8_t *output, const int8_t *weights, int four, int some,
+MT_MVE_INLINE void mt_mve_square_lines(const int8_t *lines, int8_t *output, const int8_t *weights, int four, int some, int odd,
                                        uint32_t wanted, uint32_t last, const struct mt_mve_squares *how)
 {
     const struct mt_mve_range range = MT_MVE_RANGE((int16_t)how->zero_point, -128, 127);
     (void)some;
+    (void)odd;
     for (int32_t n = how->steps; n; --n, lines += four ? 4 * 32 : 16 * 32, output += how->step)
         for (int32_t lane = 0; lane < 8; ++lane) {
             const int32_t sum_of = lane / 2 + lane % 2 * 4; /* the sums are stored by turns */
@@ -165,15 +173,18 @@ MT_MVE_INLINE void mt_mve_square_lines(const int8_t *lines, int8_t *output, cons
 #endif
 
 /* The functions that operators share. */
-#define MT_MVE_SQUARE_LINES(name, four, some)                                                            \
+#define MT_MVE_SQUARE_LINES(name, four, some, odd)                                                       \
     MT_OPERATOR void name(const int8_t *lines, int8_t *output, const int8_t *weights, uint32_t wanted,   \
                           uint32_t last, const struct mt_mve_squares *how)                               \
     {                                                                                                    \
-        mt_mve_square_lines(lines, output, weights, four, some, wanted, last, how);                      \
+        mt_mve_square_lines(lines, output, weights, four, some, odd, wanted, last, how);                 \
     }
-MT_MVE_SQUARE_LINES(mt_mve_squares_of_four, 1, 0)
-MT_MVE_SQUARE_LINES(mt_mve_squares_of_four_some, 1, 1)
-MT_MVE_SQUARE_LINES(mt_mve_squares_of_one, 0, 0)
+MT_MVE_SQUARE_LINES(mt_mve_squares_of_four, 1, 0, 0)
+MT_MVE_SQUARE_LINES(mt_mve_squares_of_four_some, 1, 1, 0)
+MT_MVE_SQUARE_LINES(mt_mve_squares_of_one, 0, 0, 0)
+MT_MVE_SQUARE_LINES(mt_mve_squares_of_four_odd, 1, 0, 1) /* with an odd zero point */
+MT_MVE_SQUARE_LINES(mt_mve_squares_of_four_some_odd, 1, 1, 1)
+MT_MVE_SQUARE_LINES(mt_mve_squares_of_one_odd, 0, 0, 1)
 
 /* Two new lines of `count` positions, `step` bytes apart, take the places of the two oldest; NULL: eight bytes of `pad`
  * for each position. */

@@ -28,45 +28,59 @@ MT_MVE_INLINE int8_t *mt_mve_fill_2x4(int8_t *column, int8_t value, int32_t bloc
 #ifdef MT_MVE_ASM
 
 /* A block of 16 steps of k: two columns by four channels. */
-#define MT_MVE_2X4_BLOCK(sum)            \
-    "vldrb.u8 q0, [%[c]], #16\n\t"       \
-    "vldrb.u8 q1, [%[c]], #16\n\t"       \
-    "vldrb.u8 q2, [%[w]], #16\n\t"       \
-    sum " r0, q0, q2\n\t"         \
-    sum " r8, q1, q2\n\t"         \
-    "vldrb.u8 q3, [%[w]], #16\n\t"       \
-    sum " r2, q0, q3\n\t"         \
-    sum " r10, q1, q3\n\t"        \
-    "vldrb.u8 q2, [%[w]], #16\n\t"       \
-    sum " r4, q0, q2\n\t"         \
-    sum " r12, q1, q2\n\t"        \
-    "vldrb.u8 q3, [%[w]], #16\n\t"       \
-    sum " r6, q0, q3\n\t"         \
+#define MT_MVE_2X4_BLOCK(sum)             \
+    "vldrb.u8 q0, [%[c]], #16\n\t"        \
+    "vldrb.u8 q2, [%[w]], #16\n\t"        \
+    sum " r0, q0, q2\n\t"                 \
+    "vldrb.u8 q1, [%[c]], #16\n\t"        \
+    sum " r8, q1, q2\n\t"                 \
+    "vldrb.u8 q3, [%[w]], #16\n\t"        \
+    sum " r2, q0, q3\n\t"                 \
+    "vldrb.u8 q2, [%[w]], #16\n\t"        \
+    sum " r10, q1, q3\n\t"                \
+    sum " r4, q0, q2\n\t"                 \
+    "vldrb.u8 q3, [%[w]], #16\n\t"        \
+    sum " r12, q1, q2\n\t"                \
+    sum " r6, q0, q3\n\t"                 \
     sum " lr, q1, q3\n\t"
+/* The first one, of whose columns two vectors are held. */
+#define MT_MVE_2X4_HELD                     \
+    "vldrb.u8 q2, [%[w]], #16\n\t"          \
+    "vmladav.s8 r0, %q[c0], q2\n\t"         \
+    "vldrb.u8 q3, [%[w]], #16\n\t"          \
+    "vmladav.s8 r8, %q[c1], q2\n\t"         \
+    "vmladav.s8 r2, %q[c0], q3\n\t"         \
+    "vldrb.u8 q2, [%[w]], #16\n\t"          \
+    "vmladav.s8 r10, %q[c1], q3\n\t"        \
+    "vmladav.s8 r4, %q[c0], q2\n\t"         \
+    "vldrb.u8 q3, [%[w]], #16\n\t"          \
+    "vmladav.s8 r12, %q[c1], q2\n\t"        \
+    "vmladav.s8 r6, %q[c0], q3\n\t"         \
+    "vmladav.s8 lr, %q[c1], q3\n\t"
 #define MT_MVE_2X4(first, more, scale, ...) MT_MVE_TILE(first, more, scale, "4", __VA_ARGS__)
 
 #endif
 
 /* Two columns by all output channels, four at a time; the pixels' outputs stand `step` bytes apart. */
 MT_MVE_INLINE void mt_mve_columns_2x4(const int8_t *columns, const int8_t *end, const int8_t *weights, int8_t *output,
-                                      int32_t step, int32_t tiles, int unroll, int once, enum mt_scaling by,
+                                      int32_t step, int32_t tiles, int unroll, int whole, enum mt_scaling by,
                                       const struct mt_mve_range *range)
 {
 #ifdef MT_MVE_ASM
-    /* lanes after narrowing: a0 a1 b0 b1 c0 c1 d0 d1, which stand at */
-    const uint16_t n = (uint16_t)step;
-    const uint16_t offsets[8] = {0, n, 1, (uint16_t)(n + 1), 2, (uint16_t)(n + 2), 3, (uint16_t)(n + 3)};
-    const uint16x8_t at = vldrhq_u16(offsets);
-    MT_MVE_TILE_BY(MT_MVE_2X4, MT_MVE_2X4_BLOCK, MT_MVE_SCALES, MT_MVE_MULTIPLIERS);
+    /* lanes after narrowing: a0 a1 b0 b1 c0 c1 d0 d1 */
+    static const uint16_t pixels[8] = {0, 1, 0, 1, 0, 1, 0, 1}, channels[8] = {0, 0, 1, 1, 2, 2, 3, 3};
+    const uint16x8_t at = vmlaq_n_u16(vldrhq_u16(channels), vldrhq_u16(pixels), (uint16_t)step);
+    MT_MVE_TILE_BY(MT_MVE_2X4, MT_MVE_2X4_HELD, MT_MVE_2X4_BLOCK);
 #else
     (void)unroll;
-    (void)once;
+    (void)whole;
     mt_mve_tiles(columns, end, weights, output, step, tiles, by, range, 2, 4);
 #endif
 }
 
 MT_MVE_TILE_FUNCTIONS(mt_mve_columns_2x4, mt_mve_columns_2x4, MT_BY_FLOAT)
 MT_MVE_TILE_FUNCTIONS(mt_mve_columns_2x4_near, mt_mve_columns_2x4, MT_BY_NEAR_FLOAT)
+MT_MVE_TILE_FUNCTIONS(mt_mve_columns_2x4_odd, mt_mve_columns_2x4, MT_BY_ODD_FLOAT)
 MT_MVE_TILE_FUNCTIONS(mt_mve_columns_2x4_twice, mt_mve_columns_2x4, MT_TWICE)
 MT_MVE_TILE_FUNCTIONS(mt_mve_columns_2x4_once, mt_mve_columns_2x4, MT_ONCE)
 

@@ -58,11 +58,11 @@ MT_MVE_INLINE int8_t *mt_mve_fill_of(int8_t *column, int8_t value, int32_t block
  * it reads from the weights, how many `channels` the output goes on, and what else the scaling reads. */
 #define MT_MVE_TILE(first, more, scale, channels, ...)                      \
     __asm__ volatile(first more                                             \
+                     "vldrw.32 q2, [%[w]], #16\n\t"                         \
                      "vmov q0[2], q0[0], r0, r4\n\t"                        \
                      "vmov q0[3], q0[1], r2, r6\n\t"                        \
                      "vmov q1[2], q1[0], r8, r12\n\t"                       \
                      "vmov q1[3], q1[1], r10, lr\n\t"                       \
-                     "vldrw.32 q2, [%[w]], #16\n\t"                         \
                      "vadd.i32 q0, q0, q2\n\t"                              \
                      "vadd.i32 q1, q1, q2\n\t" scale                        \
                      "vstrb.16 q0, [%[o], %q[at]]\n\t"                      \
@@ -70,17 +70,16 @@ MT_MVE_INLINE int8_t *mt_mve_fill_of(int8_t *column, int8_t value, int32_t block
                      : [w] "+&r"(weights), [c] "+&r"(c), [o] "+&r"(output)  \
                      : [end] "r"(end), [at] "w"(at), __VA_ARGS__            \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
-#define MT_MVE_TILE_RANGE [zero] "w"(zero), [low] "w"(low), [high] "w"(high)
 
-/* The tile `of` so many blocks an iteration, by a scale: the very first block begins the sums. */
+/* The tile `of` so many blocks an iteration, by a scale; `begin`: the very first of them, which begins the sums. */
 #define MT_MVE_BEGIN "vmladav.s8"
 #define MT_MVE_GO_ON "vmladava.s8"
-#define MT_MVE_TILE_1(block, sum) block(sum)
-#define MT_MVE_TILE_2(block, sum) block(sum) block(MT_MVE_GO_ON)
-#define MT_MVE_TILE_3(block, sum) MT_MVE_TILE_2(block, sum) block(MT_MVE_GO_ON)
-#define MT_MVE_TILE_4(block, sum) MT_MVE_TILE_3(block, sum) block(MT_MVE_GO_ON)
-#define MT_MVE_TILE_9(block, sum) \
-    MT_MVE_TILE_4(block, sum) MT_MVE_TILE_4(block, MT_MVE_GO_ON) block(MT_MVE_GO_ON)
+#define MT_MVE_TILE_1(begin, block) begin
+#define MT_MVE_TILE_2(begin, block) begin block(MT_MVE_GO_ON)
+#define MT_MVE_TILE_3(begin, block) MT_MVE_TILE_2(begin, block) block(MT_MVE_GO_ON)
+#define MT_MVE_TILE_4(begin, block) MT_MVE_TILE_3(begin, block) block(MT_MVE_GO_ON)
+#define MT_MVE_TILE_9(begin, block) \
+    MT_MVE_TILE_4(begin, block) MT_MVE_TILE_4(block(MT_MVE_GO_ON), block) block(MT_MVE_GO_ON)
 #define MT_MVE_TILE_MORE(blocks) \
     "cmp %[c], %[end]\n\t"       \
     "beq 2f\n\t"                 \
@@ -88,43 +87,51 @@ MT_MVE_INLINE int8_t *mt_mve_fill_of(int8_t *column, int8_t value, int32_t block
     "cmp %[c], %[end]\n\t"       \
     "bne 1b\n\t"                 \
     "2:\n\t"
-#define MT_MVE_TILE_TIMES(of, times, block, scale, ...)                                                           \
-    do {                                                                                                          \
-        if (once)                                                                                                 \
-            of(times(block, MT_MVE_BEGIN), "", scale, __VA_ARGS__);                                               \
-        else                                                                                                      \
-            of(times(block, MT_MVE_BEGIN), MT_MVE_TILE_MORE(times(block, MT_MVE_GO_ON)), scale, __VA_ARGS__);     \
+#define MT_MVE_TILE_TIMES(of, times, begin, block, scale, ...)                                                      \
+    do {                                                                                                            \
+        if (whole)                                                                                                  \
+            of(times(begin, block), "", scale, __VA_ARGS__);                                                        \
+        else                                                                                                        \
+            of(times(begin, block), MT_MVE_TILE_MORE(times(block(MT_MVE_GO_ON), block)), scale, __VA_ARGS__);       \
     } while (0)
-#define MT_MVE_TILE_UNROLLED(of, block, scale, ...)                           \
-    do {                                                                      \
-        if (unroll == 9)                                                      \
-            MT_MVE_TILE_TIMES(of, MT_MVE_TILE_9, block, scale, __VA_ARGS__);  \
-        else if (unroll == 4)                                                 \
-            MT_MVE_TILE_TIMES(of, MT_MVE_TILE_4, block, scale, __VA_ARGS__);  \
-        else if (unroll == 3)                                                 \
-            MT_MVE_TILE_TIMES(of, MT_MVE_TILE_3, block, scale, __VA_ARGS__);  \
-        else if (unroll == 2)                                                 \
-            MT_MVE_TILE_TIMES(of, MT_MVE_TILE_2, block, scale, __VA_ARGS__);  \
-        else                                                                  \
-            MT_MVE_TILE_TIMES(of, MT_MVE_TILE_1, block, scale, __VA_ARGS__);  \
+#define MT_MVE_TILE_UNROLLED(of, begin, block, scale, ...)                           \
+    do {                                                                             \
+        if (unroll == 9)                                                             \
+            MT_MVE_TILE_TIMES(of, MT_MVE_TILE_9, begin, block, scale, __VA_ARGS__);  \
+        else if (unroll == 4)                                                        \
+            MT_MVE_TILE_TIMES(of, MT_MVE_TILE_4, begin, block, scale, __VA_ARGS__);  \
+        else if (unroll == 3)                                                        \
+            MT_MVE_TILE_TIMES(of, MT_MVE_TILE_3, begin, block, scale, __VA_ARGS__);  \
+        else if (unroll == 2)                                                        \
+            MT_MVE_TILE_TIMES(of, MT_MVE_TILE_2, begin, block, scale, __VA_ARGS__);  \
+        else                                                                         \
+            MT_MVE_TILE_TIMES(of, MT_MVE_TILE_1, begin, block, scale, __VA_ARGS__);  \
     } while (0)
-/* All channels of a tile's pixels. */
-#define MT_MVE_TILE_BY(tile, block, scales, multipliers)                                                                \
-    do {                                                                                                                \
-        const uint32x4_t near = vdupq_n_u32(MT_MVE_WHOLE_STEPS + (uint32_t)(int32_t)range->zero_point[0]);                            \
-        const int16x8_t zero = vldrhq_s16(range->zero_point);                                                           \
-        const int16x8_t low = vldrhq_s16(range->low), high = vldrhq_s16(range->high);                                   \
-        do {                                                                                                            \
-            const int8_t *c = columns;                                                                                  \
-            if (by == MT_TWICE)                                                                                         \
-                MT_MVE_TILE_UNROLLED(tile, block, MT_MVE_SCALE_TWICE(multipliers), MT_MVE_TILE_RANGE);                  \
-            else if (by == MT_ONCE)                                                                                     \
-                MT_MVE_TILE_UNROLLED(tile, block, MT_MVE_SCALE_ONCE(multipliers), MT_MVE_TILE_RANGE);                   \
-            else if (by == MT_BY_FLOAT)                                                                                 \
-                MT_MVE_TILE_UNROLLED(tile, block, MT_MVE_SCALE_FLOAT(scales), MT_MVE_TILE_RANGE);                       \
-            else                                                                                                        \
-                MT_MVE_TILE_UNROLLED(tile, block, scales MT_MVE_NEAR_FLOATS("q2", "%q[near]"), [near] "w"(near));                   \
-        } while (--tiles);                                                                                              \
+/* All channels of a tile's pixels. Where registers are left, the first two vectors of the columns stay there: `held`. */
+#define MT_MVE_TILE_WIDE(tile, block, scale) \
+    MT_MVE_TILE_UNROLLED(tile, block(MT_MVE_BEGIN), block, scale, [zero] "w"(zero), [low] "w"(low), [high] "w"(high))
+#define MT_MVE_TILE_NEAR(tile, held, block, scale, added) \
+    MT_MVE_TILE_UNROLLED(tile, held, block, scale, [zero] "w"(added), [c0] "w"(c0), [c1] "w"(c1))
+#define MT_MVE_TILE_BY(tile, held, block)                                                                        \
+    do {                                                                                                         \
+        const uint32x4_t near = vdupq_n_u32(MT_MVE_WHOLE_STEPS + (uint32_t)(int32_t)range->zero_point[0]);       \
+        const int16x8_t zero = vldrhq_s16(range->zero_point);                                                    \
+        const int16x8_t low = vldrhq_s16(range->low), high = vldrhq_s16(range->high);                            \
+        const int8x16_t c0 = vldrbq_s8(columns), c1 = vldrbq_s8(columns + 16);                                   \
+        const int8_t *const first = by == MT_BY_NEAR_FLOAT || by == MT_BY_ODD_FLOAT ? columns + 32 : columns;    \
+        do {                                                                                                     \
+            const int8_t *c = first;                                                                             \
+            if (by == MT_TWICE)                                                                                  \
+                MT_MVE_TILE_WIDE(tile, block, MT_MVE_SCALE_TWICE(MT_MVE_MULTIPLIERS));                           \
+            else if (by == MT_ONCE)                                                                              \
+                MT_MVE_TILE_WIDE(tile, block, MT_MVE_SCALE_ONCE(MT_MVE_MULTIPLIERS));                            \
+            else if (by == MT_BY_FLOAT)                                                                          \
+                MT_MVE_TILE_WIDE(tile, block, MT_MVE_SCALE_FLOAT(MT_MVE_SCALES));                                \
+            else if (by == MT_BY_ODD_FLOAT)                                                                      \
+                MT_MVE_TILE_NEAR(tile, held, block, MT_MVE_SCALES MT_MVE_ODD_FLOATS("q2", "%q[zero]"), zero);    \
+            else                                                                                                 \
+                MT_MVE_TILE_NEAR(tile, held, block, MT_MVE_SCALES MT_MVE_NEAR_FLOATS("q2", "%q[zero]"), near);   \
+        } while (--tiles);                                                                                       \
     } while (0)
 
 #define MT_MVE_SCALES "vldrw.32 q2, [%[w]], #16\n\t"
@@ -213,18 +220,18 @@ MT_MVE_INLINE void mt_mve_tiles(const int8_t *columns, const int8_t *end, const 
                     sum += x[k / 16 * 16 * pixels + k % 16] * w[k / 16 * 16 * channels + k % 16];
                 output[p * step + q] = mt_mve_narrow(sum, scales + 4 * q, 4, by, range);
             }
-        weights = scales + (by == MT_BY_FLOAT || by == MT_BY_NEAR_FLOAT ? 16 : 32);
+        weights = scales + (by <= MT_BY_ODD_FLOAT ? 16 : 32);
     }
 }
 
 #endif
 
-/* The functions that operators share: those of a tile, by the scaling and the blocks an iteration; of one iteration. */
-#define MT_MVE_TILE_FUNCTION(name, tile, unroll, once, by)                                                 \
+/* The functions that operators share: those of a tile, by the scaling and the blocks an iteration; those of the whole depth have one. */
+#define MT_MVE_TILE_FUNCTION(name, tile, unroll, whole, by)                                                 \
     MT_OPERATOR void name(const int8_t *columns, const int8_t *end, const int8_t *weights, int8_t *output, \
                           int32_t step, int32_t tiles, const struct mt_mve_range *range)                   \
     {                                                                                                      \
-        tile(columns, end, weights, output, step, tiles, unroll, once, by, range);                         \
+        tile(columns, end, weights, output, step, tiles, unroll, whole, by, range);                         \
     }
 #define MT_MVE_TILE_FUNCTIONS(name, tile, by)                \
     MT_MVE_TILE_FUNCTION(name##_1, tile, 1, 0, by)           \
@@ -232,11 +239,11 @@ MT_MVE_INLINE void mt_mve_tiles(const int8_t *columns, const int8_t *end, const 
     MT_MVE_TILE_FUNCTION(name##_3, tile, 3, 0, by)           \
     MT_MVE_TILE_FUNCTION(name##_4, tile, 4, 0, by)           \
     MT_MVE_TILE_FUNCTION(name##_9, tile, 9, 0, by)           \
-    MT_MVE_TILE_FUNCTION(name##_1_once, tile, 1, 1, by)      \
-    MT_MVE_TILE_FUNCTION(name##_2_once, tile, 2, 1, by)      \
-    MT_MVE_TILE_FUNCTION(name##_3_once, tile, 3, 1, by)      \
-    MT_MVE_TILE_FUNCTION(name##_4_once, tile, 4, 1, by)      \
-    MT_MVE_TILE_FUNCTION(name##_9_once, tile, 9, 1, by)
+    MT_MVE_TILE_FUNCTION(name##_1_whole, tile, 1, 1, by)      \
+    MT_MVE_TILE_FUNCTION(name##_2_whole, tile, 2, 1, by)      \
+    MT_MVE_TILE_FUNCTION(name##_3_whole, tile, 3, 1, by)      \
+    MT_MVE_TILE_FUNCTION(name##_4_whole, tile, 4, 1, by)      \
+    MT_MVE_TILE_FUNCTION(name##_9_whole, tile, 9, 1, by)
 
 #ifdef __cplusplus
 }

@@ -135,7 +135,8 @@ static MT_ALONE void mt_winograd_sums(const int16_t *columns, const int16_t *wei
             a2 += (uint32_t)(a * w2), b2 += (uint32_t)(b * w2), a3 += (uint32_t)(a * w3), b3 += (uint32_t)(b * w3);   \
             MT_WINOGRAD_ADDED;                                                                                        \
         }                                                                                                             \
-    }
+    }                                                                                                                 \
+    (void)0
 
 static MT_ALONE void mt_winograd_sums(const int16_t *columns, const int16_t *weights, uint32_t *sums, int32_t turns)
 {

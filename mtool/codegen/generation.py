@@ -14,7 +14,7 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of
 from mtool.codegen.external import check_alignment, external_files
 from mtool.codegen.flash import qualified
-from mtool.codegen.functions import Functions, emit_functions
+from mtool.codegen.functions import Functions, Stored, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
 from mtool.codegen.growth import ModelConstants, grown_constants
@@ -23,6 +23,7 @@ from mtool.codegen.header import header
 from mtool.codegen.lent import lent_bytes
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
+from mtool.codegen.place import ALONE, Place
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.sized import dims_of, reshapes_of
 from mtool.codegen.source import level_sources, source
@@ -56,6 +57,7 @@ class Emitted:
         model_hash: its SHA-256.
         read: the model's constants as they were read.
         claims: who computes which operator, if backends were asked for.
+        place: the model's among those of its firmware.
     """
 
     plan: Plan
@@ -66,6 +68,7 @@ class Emitted:
     model_hash: str
     read: ModelConstants
     claims: tuple[Claim, ...] = ()
+    place: Place = ALONE
 
     @functools.cached_property
     def manifest(self) -> Manifest:
@@ -74,7 +77,8 @@ class Emitted:
             self.plan, self.functions, self.interface, self.conventions, self.model_file, self.model_hash, self.read
         )
         grown = grown_constants(self.plan, self.functions, self.read.operators)
-        return manifest.model_copy(update={"grown": grown, "claims": self.claims})
+        symbols = {**manifest.symbols, **({"arena": self.place.arena} if self.place.arena else {})}
+        return manifest.model_copy(update={"grown": grown, "claims": self.claims, "symbols": symbols})
 
     @functools.cached_property
     def cost(self) -> float:
@@ -88,16 +92,16 @@ class Emitted:
             self.plan, self.functions, self.interface, self.conventions, self._banner
         )  # fmt: skip
         model = plan.graph.name
-        arena = arena_of(plan, interface)
+        arena = arena_of(plan, interface, self.place.arena)
         calls = calls_of(plan, functions, interface, arena, chosen)
         files = {
             f"{model}.h": header(plan, interface, arena, chosen, banner),
             f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
             f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(
-                banner, model, functions.constants, functions.in_ram, flash_is_apart=plan.target.flash_is_apart
+                banner, model, functions.read, functions.in_ram, flash_is_apart=plan.target.flash_is_apart
             ),
-            f"{model}_rpc.c": descriptor(plan, calls, interface, arena, chosen, banner, self.model_hash),
+            f"{model}_rpc.c": descriptor(plan, calls, interface, arena, chosen, banner, self.model_hash, self.place),
         }
         files |= level_sources(plan, functions, banner)
         if chosen.forms:
@@ -139,6 +143,8 @@ def emit(
     model_hash: str,
     conventions: Conventions | None = None,
     read: ModelConstants = _UNKNOWN,
+    place: Place = ALONE,
+    stored: Stored | None = None,
 ) -> Emitted:
     """Return the operators of a plan as C functions, and what the files and the manifest are made of besides.
 
@@ -148,6 +154,8 @@ def emit(
         model_hash: its SHA-256.
         conventions: how the model and its operators are called.
         read: the model's constants as they were read (mtool.codegen.growth).
+        place: the model's among those of its firmware.
+        stored: the functions and constants of the models before it there.
 
     Raises:
         UsageError: the model and the conventions do not go together.
@@ -155,7 +163,7 @@ def emit(
     chosen = conventions or Conventions()
     check_conventions(plan, chosen)
     check_alignment(plan)
-    functions = emit_functions(plan)
+    functions = emit_functions(plan, stored)
     plan = functions.plan
     graph = plan.graph
     initial = initial_constants(plan)
@@ -177,7 +185,7 @@ def emit(
         tuple(tensors[len(graph.caller_inputs) :]),
         states_of(plan, names[len(labels) :]),
     )
-    return Emitted(plan, functions, interface, chosen, model_file, model_hash, read)
+    return Emitted(plan, functions, interface, chosen, model_file, model_hash, read, place=place)
 
 
 def generate(
@@ -249,7 +257,7 @@ def _manifest(
             macs=step.op.macs(step.node, graph),
             reads=_operands(plan, operands_of(plan, step.node)[0]),
             writes=_operands(plan, operands_of(plan, step.node)[1]),
-            constant_bytes=sum(functions.constants[name].nbytes for name in functions.calls[number].constants.values()),
+            constant_bytes=sum(functions.read[name].nbytes for name in functions.calls[number].constants.values()),
             scratch_offset=plan.scratch[number] or 0,
             scratch_bytes=step.scratch_bytes,
             **_backend(step.node),
@@ -271,8 +279,9 @@ def _manifest(
         parameters=read.parameters,
         arena_bytes=plan.arena_bytes,
         arena_bound_bytes=plan.arena_bound_bytes,
-        constant_bytes=weights.total_bytes(functions.constants),
-        constants=tuple(functions.constants),
+        constant_bytes=weights.total_bytes(functions.read),
+        constants=tuple(functions.read),
+        shared_constant_bytes=weights.total_bytes(functions.borrowed),
         symbols={
             "run": f"{graph.name}_{'run' if graph.stream is None else 'finish'}",
             "arena": f"{graph.name}_arena",

@@ -30,7 +30,7 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
     ]
     lines += linkage.BEGIN
     lines += [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
-    lines += [f"extern uint8_t {model}_arena[];"] * bool(plan.arena_bytes) + [""]
+    lines += [f"extern uint8_t {arena.symbol}[];{arena_note(arena)}"] * bool(plan.arena_bytes) + [""]
     for tensor in (*interface.inputs, *interface.outputs):
         lines += [*_macros(upper, tensor), ""]
     lines += _struct(plan, "inputs", given(plan, interface))
@@ -50,6 +50,11 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
     lines += declared(plan, interface, arena)
     lines += [*linkage.END, "#endif", ""]
     return wrapped("\n".join(lines))
+
+
+def arena_note(arena: Arena) -> str:
+    """Return the comment that tells of an arena which is not the model's alone."""
+    return f" {comment('shared with other models')}" if arena.is_shared else ""
 
 
 def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:

@@ -6,6 +6,7 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.inference import operator_call
 from mtool.codegen.packed import packed_call
+from mtool.codegen.place import ALONE, Place
 from mtool.codegen.streamed import given
 from mtool.codegen.tensor_types import tensor_bytes
 from mtool.codegen.wrap import wrapped
@@ -23,8 +24,12 @@ def descriptor(
     conventions: Conventions,
     banner: str,
     model_hash: str,
+    among: Place = ALONE,
 ) -> str:
-    """Return the definition of `mt_model`; with `--io external` it also has buffers for the tensors."""
+    """Return the definition of `mt_model`, or of another model of a firmware.
+
+    With `--io external` it also has buffers for the tensors.
+    """
     model = plan.graph.name
     is_graph = conventions.executor == "graph"
     parts = ["", *(["_graph"] if is_graph else []), "_operators", *(["_packed"] if conventions.forms else [])]
@@ -77,16 +82,19 @@ def descriptor(
         "input_count": len(interface.inputs),
         "output_count": len(interface.outputs),
         "operator_count": len(plan.steps),
-        **({"arena": f"{model}_arena", "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}),
+        **({"arena": arena.symbol, "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}),
         "run": "run",
         "step": "step" if is_graph or calls.structures or plan.graph.stream else f"{model}_operator",
         **({"stream": "&stream"} if plan.graph.stream else {}),
         **({"functions": "&functions"} if conventions.has_functions else {}),
         **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
+        **({"next": f"&{among.next}"} if among.next else {}),
     }
+    others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]
+    lines += [""] * bool(others) + [f"extern const struct mt_model {name};" for name in others]
     lines += [
         "",
-        "const struct mt_model mt_model = {",
+        f"const struct mt_model {among.descriptor} = {{",
         *(f"    .{name} = {value}," for name, value in members.items()),
         "};",
         "",

@@ -42,7 +42,7 @@ def source(
 ) -> str:
     """Return the C of the model; with the graph executor, all but the entry point."""
     model = plan.graph.name
-    own = [one for one in functions.functions if not one.kernel.level]
+    own = [one for one in functions.own if not one.kernel.level]
     lines = [
         banner,
         _arena_map(plan),
@@ -54,9 +54,9 @@ def source(
         f'#include "{model}_weights.h"',
         "",
     ]
-    if plan.arena_bytes:
+    if plan.arena_bytes and not arena.is_shared:
         aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
-        lines += [f"{aligned}MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
+        lines += [f"{aligned}MT_ARENA uint8_t {arena.symbol}[{model.upper()}_ARENA_BYTES];", ""]
     lines += [
         *lent_memories(plan),
         *_shared(own),
@@ -79,8 +79,8 @@ def level_sources(plan: Plan, functions: Functions, banner: str) -> dict[str, st
     A build that knows options of single files (CMake) gives each its level; GCC takes it from the pragma elsewhere.
     """
     model, found = plan.graph.name, {}
-    for level in sorted({function.kernel.level for function in functions.functions} - {""}):
-        own = [one for one in functions.functions if one.kernel.level == level]
+    for level in sorted({function.kernel.level for function in functions.own} - {""}):
+        own = [one for one in functions.own if one.kernel.level == level]
         lines = [
             banner,
             comment(f"These operators are compiled with -{level}."),

@@ -157,6 +157,17 @@ class NearFloatScaling(FloatScaling):
         return "_near"
 
 
+class OddFloatScaling(NearFloatScaling):
+    """The same with an odd zero point."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        """Odd."""
+        return "_odd"
+
+
 @dataclass(frozen=True, slots=True)
 class FixedScaling(Scaling):
     """TFLite's, and that without an FPU: sum * multiplier / 2^32 shifted to the right by `shifts`.

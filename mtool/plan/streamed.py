@@ -56,21 +56,14 @@ def plan_streamed(
         ModelError: the operators that read the input can't be computed row by row; the message names the first.
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
-    first = _planned(graph, target, partial, choices, order, grown)
     split = with_split_pools(graph)
-    plan = (
-        first
-        if split.nodes == graph.nodes
-        else _smaller(first, _planned(split, target, partial, choices, order, grown))
-    )
+    ways = [graph] if split.nodes == graph.nodes else [graph, split]
+    plans = (_planned(way, target, partial, choices, order, grown) for way in ways)
+    plan = min(plans, key=lambda each: each.arena_bytes)
     stream = plan.graph.stream
     assert stream is not None
     log.info("stream: %d rows of %s, computed as they arrive as far as %s", stream.rows, stream.value, stream.until)
     return plan
-
-
-def _smaller(one: Plan, other: Plan) -> Plan:
-    return other if other.arena_bytes < one.arena_bytes else one
 
 
 def _planned(

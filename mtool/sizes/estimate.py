@@ -18,7 +18,7 @@ from mtool.boards import Board
 from mtool.build.fit import Need, Part
 from mtool.build.overflow import ARRAY_BYTES_AVR
 from mtool.filetree import FileTree
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, total_arena_bytes, total_constant_bytes
 from mtool.project.template import Template
 from mtool.sizes.c_source import CSource, read, sources
 from mtool.sizes.cores import core_of
@@ -79,11 +79,12 @@ def estimate(
     for name, memory in board.memories.items():
         shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
         most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
-        lent = manifest.lent.get(name, 0)
+        lent = sum(one.lent.get(name, 0) for one in manifest.models)
         most += (Part("backends' buffers", lent),) * bool(lent)
         if most or memory.holds:
             needs.append(Need(name, memory.size, most))
-    refused = _too_large(files, manifest) if core_of(board)[0] == "avr" else ()
+    too_large = [line for one in manifest.models for line in _too_large(files, one)]
+    refused = tuple(dict.fromkeys(too_large)) if core_of(board)[0] == "avr" else ()
     return Estimate(tuple(needs), refused)
 
 
@@ -107,15 +108,18 @@ def _of_kind(
     factor *= float(entry["optimise"].get(level, _UNOPTIMISED.get(level, 1.0)))
     runtime = runtime_of(kind, board, template)
     served = kind != "standalone"
-    outside = sum(tensor.bytes + 8 for tensor in (*manifest.inputs, *manifest.outputs) if tensor.arena_offset is None)
+    models = manifest.models
+    tensors = [tensor for one in models for tensor in (*one.inputs, *one.outputs)]
+    outside = sum(tensor.bytes + 8 for tensor in tensors if tensor.arena_offset is None)
+    count = sum(len(one.constants) for one in models)
     buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", "uart_ring_bytes")) if served else 0
     parts = [
-        ("weights", Part("weights", manifest.constant_bytes + _OBJECT_ALIGNMENT * len(manifest.constants))),
+        ("weights", Part("weights", total_constant_bytes(models) + _OBJECT_ALIGNMENT * count)),
         ("code", Part("the model's code", round(MARGIN * factor * code_of(c_source, manifest, entry)), estimated=True)),
         ("code", Part("libraries", round(MARGIN * factor * libraries_of(c_source, entry)), estimated=True)),
         ("code", Part("runtime", round(_MARGIN_RUNTIME * factor * runtime["code"]), estimated=True)),
         ("code", Part("tables", c_source.table_bytes, estimated=True)),
-        ("arena", Part("arena", _aligned(manifest.arena_bytes))),
+        ("arena", Part("arena", _aligned(total_arena_bytes(models)))),
         ("data", Part("tensors of the caller", outside)),
         ("data", Part("server's buffers", buffers)),
         (
@@ -144,8 +148,9 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
     """Return the bytes of the model's functions on a core, at most about."""
     ratios: Mapping[str, float] = entry["bytes_per_token"]
     largest = max(ratio for key, ratio in ratios.items() if not key.endswith(WIDE))
-    schedules = {operator.function: operator.schedule for operator in manifest.operators}
-    for operator in manifest.operators:
+    operators = [operator for one in manifest.models for operator in one.operators]
+    schedules = {operator.function: operator.schedule for operator in operators}
+    for operator in operators:
         schedules |= operator.calls
     total = 0.0
     for name, function in c_source.functions.items():

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from mtool.workflow.dataset import Pixels
     from mtool.workflow.deployment import Deployment
     from mtool.workflow.execution import Ran, run
-    from mtool.workflow.fitting import Fit, Fits, check
-    from mtool.workflow.flashing import Ready, flash_model, flash_plan
+    from mtool.workflow.fitting import Fit, Fits, check, check_models
+    from mtool.workflow.flashing import Ready, Smoke, flash_model, flash_plan
     from mtool.workflow.layer_report import Layers
     from mtool.workflow.layers import verify_layers
     from mtool.workflow.partitioning import Parts, partition
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         build_model,
         build_plan,
         compile,
+        compile_models,
         open,
         prepare,
         write_package,
@@ -68,9 +69,11 @@ _EXPORTS = {
         "Fit",
         "Fits",
         "check",
+        "check_models",
     ),
     "mtool.workflow.flashing": (
         "Ready",
+        "Smoke",
         "flash_model",
         "flash_plan",
     ),
@@ -99,6 +102,7 @@ _EXPORTS = {
         "build_model",
         "build_plan",
         "compile",
+        "compile_models",
         "open",
         "prepare",
         "write_package",
@@ -130,14 +134,17 @@ __all__ = [
     "Ready",
     "Report",
     "Scheme",
+    "Smoke",
     "bench",
     "bench_layers",
     "build_model",
     "build_plan",
     "check",
+    "check_models",
     "clocks",
     "comparison",
     "compile",
+    "compile_models",
     "cost_of",
     "cycle_rows",
     "default_tolerance",

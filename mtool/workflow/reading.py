@@ -11,8 +11,20 @@ import numpy as np
 from mtool.backends.spec import parse
 from mtool.codegen import conventions
 from mtool.errors import UsageError
+from mtool.identifiers import model_name
 from mtool.ir.types import Array
-from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Rounding, Weights
+from mtool.option_values import (
+    Arenas,
+    Executor,
+    Hybrid,
+    InterfaceApi,
+    Io,
+    OperatorsApi,
+    Optimize,
+    Partial,
+    Rounding,
+    Weights,
+)
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
 from mtool.workflow.stages import Options
@@ -25,6 +37,8 @@ _DIGITS = 18  # of a size; more are no int64
 
 def options(
     *,
+    name: Sequence[str] | None = None,
+    arena: Arenas = "shared",
     io: Io = "arena",
     partial: Partial = "auto",
     optimize: Optimize = "balanced",
@@ -60,7 +74,13 @@ def options(
     """
     if force and keep:
         raise UsageError("--force and --keep do not go together")
+    if name and len(name) > 1:
+        raise UsageError(f"--name stands {len(name)} times", hint="once for each model")
+    if name and model_name(name[0]) != name[0]:
+        raise UsageError(f"--name {name[0]}: no name in C", hint=f"for instance: --name {model_name(name[0])}")
     return Options(
+        name=name[0] if name else "",
+        arenas=arena,
         io=io,
         partial=partial,
         optimize=optimize,

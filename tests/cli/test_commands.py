@@ -215,7 +215,7 @@ def test_rows_at_a_time_can_be_asked_for(capsys: Captured, tmp_path: Path) -> No
     for partial in ("never", "always"):
         folder = tmp_path / partial
         assert app.invoke(["compile", str(DIGITS), "--partial", partial, "-d", str(folder), "--json"]) == 0
-        arenas[partial] = json.loads((folder / "mtool.json").read_text())["arena_bytes"]
+        arenas[partial] = json.loads((folder / "mtool.json").read_text())["models"][0]["arena_bytes"]
     assert arenas["always"] < arenas["never"]
     capsys.readouterr()
     assert app.invoke(["compile", str(DIGITS), "--partial", "always", "--executor", "graph"]) == 2

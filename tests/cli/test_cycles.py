@@ -43,7 +43,7 @@ def test_the_estimate_is_of_what_the_timer_counts(tmp_path: Path, capsys: Captur
         for cpu in ("cortex-m4", "cortex-m7"):
             assert sum(part["cycles"][cpu] for part in parts) == cycles["cycles"][cpu]
     described = json.loads((tmp_path / "digits" / "mtool.json").read_text())
-    names = [operator["name"] for operator in described["operators"]]
+    names = [operator["name"] for operator in described["models"][0]["operators"]]
     assert [part["name"] for part in cycles["operators"]][: len(names)] == names
     assert cycles["instructions"] < cycles["cycles"]["cortex-m4"] < 2 * cycles["instructions"]
     assert 0.5 * cycles["instructions"] < cycles["cycles"]["cortex-m7"] < cycles["cycles"]["cortex-m4"]

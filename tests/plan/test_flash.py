@@ -102,6 +102,20 @@ def test_boards_of_one_core_have_plans_of_their_own(saved: Path) -> None:
     assert found == [2, 1, 2]
 
 
+def test_a_board_with_little_memory_has_none(saved: Path) -> None:
+    """They need more working memory; here the model fits without, be it row by row."""
+    large = board(4 << 20)
+    name = large.region_for("arena")
+    assert name is not None
+    least = plan_model(saved, large, Request(optimize="size", partial="always"))[0].arena_bytes
+    memories = {**large.memories, name: large.memories[name].model_copy(update={"size": least})}
+    small = large.model_copy(update={"memories": memories})
+    plan, _ = plan_model(saved, small, Request())
+    ((_, emitted),) = compile_for(saved, [small], Request())
+    assert plan.arena_bytes == emitted.plan.arena_bytes == least
+    assert all(step.schedule.name != "dsp_winograd" for step in plan.steps)
+
+
 def test_a_schedule_that_is_asked_for_is_taken(saved: Path) -> None:
     plan, names = plan_model(saved, board(4 << 20), Request(optimize="size"))
     name = next(step.node.name for step in plan.steps if step.schedule.name == "dsp_patch")

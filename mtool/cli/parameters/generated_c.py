@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Weights
+from mtool.option_values import Arenas, Executor, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Weights
 
 _option = functools.partial(typer.Option, rich_help_panel="The generated C")
 
@@ -18,6 +18,14 @@ PartialExecution = Annotated[
     _option(
         "--partial",
         help="Compute operators a few rows at a time for a smaller arena: where it costs little, never, or always.",
+    ),
+]
+ArenasOfModels = Annotated[
+    Arenas,
+    _option(
+        "--arena",
+        help="With several models: one arena, as one of them runs at a time; one in which each may run between two "
+        "operators of those named after it; or one for each.",
     ),
 ]
 OptimizeFor = Annotated[

@@ -13,7 +13,7 @@ from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
 from mtool.kernels.exact_scaling import ALONE, Together, exact_scaling
 from mtool.kernels.expressions import is_identity, operand_names
 from mtool.kernels.rising_steps import Reach
-from mtool.kernels.scaling import FixedScaling, FloatScaling, NearFloatScaling, Scaling
+from mtool.kernels.scaling import FixedScaling, FloatScaling, NearFloatScaling, OddFloatScaling, Scaling
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
 NEAR = 2.0**15 - 256  # steps; with a zero point they still have 16 bits
@@ -84,16 +84,16 @@ class Int8Epilogue(TileEpilogue):
         return (self.how.zero_point, self.how.low, self.how.high) == (-128, -128, 127)
 
     def is_near(self, weights: Array) -> bool:
-        """Whether floats give all of int8, from an even zero point, and no result is 16 bits before it is clamped.
+        """Whether floats give all of int8, and no result has more than 16 bits before it is clamped.
 
-        Then a float that has whole steps alone can round: results plus zero point are its low half.
+        Then a float that has whole steps alone can round: results plus an even zero point are its low half.
 
         Args:
             weights: integers [N, ...].
         """
         if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantise):
             return False
-        if (self.how.low, self.how.high) != (-128, 127) or self.how.zero_point % 2:
+        if (self.how.low, self.how.high) != (-128, 127):
             return False
         reach = Reach.of(weights, self.bias)
         furthest = np.maximum(-reach.least, reach.most).astype(np.float64) * np.abs(self.scaling.scale)
@@ -115,8 +115,10 @@ class Int8Epilogue(TileEpilogue):
 
     def nearer(self, weights: Array) -> Self:
         """Return this with what tells the runtime that results are near, if they are; see is_near."""
-        near = self.is_near(weights)
-        return replace(self, scaling=NearFloatScaling(self.scaling.words)) if near else self
+        if not self.is_near(weights):
+            return self
+        near = OddFloatScaling if self.how.zero_point % 2 else NearFloatScaling
+        return replace(self, scaling=near(self.scaling.words))
 
     @property
     def is_bounded(self) -> bool:

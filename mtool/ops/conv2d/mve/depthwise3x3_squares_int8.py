@@ -92,7 +92,7 @@ class Squares(BaseSchedule):
     name = "mve_squares"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """3x3, stride 1 or 2, channels in eights, int8 to the whole of int8 by floats, an even zero point."""
+        """3x3, stride 1 or 2, channels in eights, int8 to the whole of int8 by floats."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
         plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
@@ -152,7 +152,7 @@ class Squares(BaseSchedule):
             step=(4 if stride == 1 else 8) * out_along,
             out_across=out_across,
             strips=strips,
-            odd=stride == 1 and strips % 2 == 1,
+            half=stride == 1 and strips % 2 == 1,
             first=conv.pad[across],
             lowest=-conv.pad[across],
             highest=(math.ceil(strips / 2) * 2 if stride == 1 else 2 * strips) - conv.pad[across],

@@ -49,15 +49,18 @@ def takes(epilogue: Int8Epilogue | None, weights: Array, depth: int) -> bool:
 
 
 class Pixels(BaseSchedule):
-    """1x1, up to 64 inputs: two pixels times all channels, four at a time. In place; if it grows, backwards."""
+    """1x1, up to 64 inputs: two pixels times all channels, four at a time. In place; if it grows, backwards.
+
+    With a stride by rows, and not in place.
+    """
 
     name = "mve_pixels"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """1x1, stride 1, no padding, no groups, one image, int8 to the whole of int8 by floats, an even zero point."""
+        """1x1, no padding, no groups, one image, int8 to the whole of int8 by floats."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1
-        if not (target.has_mve and shape and epilogue is not None and epilogue.rest is None):
+        shape = conv.kernel == (1, 1) and conv.pad == (0, 0) and conv.group == 1 and conv.batch == 1
+        if not (target.has_mve and shape and conv.meets_the_image and epilogue is not None and epilogue.rest is None):
             return False
         return takes(epilogue, graph.constants[node.inputs[1]], conv.depth)
 
@@ -67,14 +70,15 @@ class Pixels(BaseSchedule):
         return depth if depth > 2 * INT8_LANES else 0
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input: pixels are read before they are written."""
-        return own_in_place(node, graph, possible=True)
+        """Its input, if none is left out: pixels are read before they are written."""
+        return own_in_place(node, graph, possible=Conv.of(node, graph).is_pointwise)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """32 to 72 instructions for two pixels and four channels, 30 for two pixels."""
         conv = Conv.of(node, graph)
         each = EACH[round_up(conv.depth, INT8_LANES) // INT8_LANES - 1]
-        return round_up(conv.pixels, 2) / 2 * (conv.out_channels / TOGETHER * each + 30)
+        calls = 0 if conv.is_pointwise else 40 * conv.out_size[0]
+        return round_up(conv.pixels, 2) / 2 * (conv.out_channels / TOGETHER * each + 30) + calls
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -82,18 +86,18 @@ class Pixels(BaseSchedule):
         assert epilogue is not None and isinstance(epilogue.scaling, FloatScaling)
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         weights = pack(filters, epilogue.bias, epilogue.scaling.scale)
-        k, n, pairs = conv.channels, conv.out_channels, conv.pixels // 2
-        backward = n > k
+        k, n = conv.channels, conv.out_channels
         scratch = self.scratch_bytes(node, graph)
         body = template(
             "ops/conv2d/mve/pointwise_pixels_int8.c.j2",
+            conv=conv,
             k=k,
             n=n,
-            pixels=conv.pixels,
+            whole=conv.is_pointwise,
+            step=k * conv.stride[1],
             blocks=round_up(k, INT8_LANES) // INT8_LANES,
             epilogue=epilogue,
-            sign=-1 if backward else 1,
-            at=lambda each: f" + {2 * (pairs - 1) * each}" if backward and pairs > 1 else "",
+            sign=-1 if conv.is_pointwise and n > k else 1,
             staging="scratch" if scratch else "NULL",
         )
         return epilogue.kernel(node, graph, body, weights, LAYOUT, HEADER, "int8_t" if scratch else "")

@@ -12,15 +12,22 @@ from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.knobs import knob
+from mtool.kernels.mve.scaling import MultiplierScaling, vector_scaling
 from mtool.kernels.mve.vectors import INT8_LANES
 from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import filled_up, round_up
-from mtool.kernels.scaling import Scaling
+from mtool.kernels.scaling import NearFloatScaling, Scaling
 from mtool.kernels.target import Target
 from mtool.ops.dense.gemv import Call, GroupedGemv
 
 GROUP = 8  # outputs at a time
-UNROLLS = (4, 2, 1)  # vectors of inputs an iteration: the loops that mt_mve_gemv_int8.h has
+BY_TURNS = np.array([0, 2, 4, 6, 1, 3, 5, 7])  # the outputs of two vectors that are narrowed into one
+UNROLLS = (8, 4, 2, 1)  # vectors of inputs an iteration: the loops that mt_mve_gemv_int8.h has
+
+
+def stands_by_turns(scaling: Scaling) -> bool:
+    """Whether the even outputs are scaled in one vector and the odd in the other."""
+    return isinstance(scaling, NearFloatScaling | MultiplierScaling)
 
 
 def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
@@ -37,7 +44,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
     more = groups * GROUP - count
     filled = filled_up(weights, groups * GROUP, depth).reshape(groups, GROUP, -1, INT8_LANES)
     heads = np.pad(bias.astype(np.int32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
-    tails = scaling.padded(groups * GROUP).vectors(GROUP)
+    tails = scaling.padded(groups * GROUP).vectors(GROUP, BY_TURNS if stands_by_turns(scaling) else None)
     return np.concatenate([heads, filled.swapaxes(1, 2).reshape(groups, -1), tails], axis=1)
 
 
@@ -74,15 +81,16 @@ class Gemv(GroupedGemv):
         return round_up(depth, INT8_LANES * self._unroll(depth))
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """17 instructions for 16 inputs and eight outputs, 2 an iteration, 30 for eight outputs."""
+        """17 instructions for 16 inputs and eight outputs, 2 an iteration, 20 for eight outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
-        each = (17 + 2 / self._unroll(depth)) * self.padded_depth(depth) / INT8_LANES + 30
+        each = (17 + 2 / self._unroll(depth)) * self.padded_depth(depth) / INT8_LANES + 20
         return rows * self.groups(node, graph) * each
 
     def call(self, node: Node, graph: Graph, target: Target) -> Call:
         """By the scaling and the unrolling."""
         epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
         assert epilogue is not None
+        epilogue = vector_scaling(epilogue, weights)
         unroll = self._unroll(weights.shape[1])
         function = f"mt_mve_dense{epilogue.scaling.kind}{f'_{unroll}' if unroll > 1 else ''}"
         rows = partial(pack, depth=self.padded_depth(weights.shape[1]))
