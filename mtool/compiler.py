@@ -25,6 +25,7 @@ from mtool.option_values import Order, Partial
 from mtool.passes.streamed_input import with_streamed_input
 from mtool.plan import Choice, Plan, make_plan
 from mtool.plan.flash import Offers, offers_of
+from mtool.plan.ram import SlowFlash, in_ram, with_constants_in_ram
 from mtool.plan.shared import Shared
 from mtool.request import DEFAULTS, Request
 from mtool.tuned.known import Known
@@ -69,7 +70,7 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     # found to be one within the limits, before it is hashed.
     emitted = emit(
         _plan_for(_lowered(path, board, request, notes), board, request, model_hash := file_hash(path)),
-        path.name, model_hash, request.conventions, notes.constants,
+        path.name, model_hash, request.conventions, notes.constants, Place(section=request.arena_section),
     )  # fmt: skip
     _drop_cycles(emitted.functions.constants)
     emitted = replace(emitted, claims=notes.claims)
@@ -235,7 +236,21 @@ def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> 
     order, grown = _order(request, model_hash), _grown(offers_of(graph, target), board, request)
     attempts = _attempts(partial, grown)
     plans = (make_plan(graph, target, request.io, rows, schedules, order, own) for rows, own in attempts)
-    return _first(board, ((plan, plan) for plan in plans))
+    plan = _first(board, ((plan, plan) for plan in plans))
+    return with_constants_in_ram(plan, _in_ram(plan, board, request, schedules))
+
+
+def _in_ram(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> frozenset[str]:
+    """Return the operators whose constants lie in RAM, since the board's flash lets its core wait."""
+    memory, ram = board.memory_for("weights"), board.memory_for("data")
+    if memory is None or memory.reads is None or ram is None or "data" in memory.holds:
+        return frozenset()
+    reads, cache = memory.reads, memory.reads.data or memory.reads.code
+    taken = max((of_template.data for of_template in board.takes.values()), default=0)
+    slow = SlowFlash(
+        reads.waits(board.clock_hz), reads.width, cache.lines * reads.line, ram.size, "arena" in ram.holds, taken
+    )
+    return in_ram(plan, slow, request.optimize, schedules)
 
 
 def _attempts(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Partial, frozenset[str]]]:
@@ -312,6 +327,7 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
     graph = None if open_sizes or request.backends else _loaded(path, request)
     model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
     asked: Partial = "never" if open_sizes else _partial(request, model_hash)
+    plans: dict[Hashable, tuple[Plan, Mapping[str, Choice]]] = {}
     made: dict[Hashable, Emitted] = {}
     lowered_for: dict[Hashable, Graph] = {}
     offers: dict[Hashable, Offers] = {}
@@ -337,13 +353,18 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
             offers[of_target] = offers_of(lowered, target)
         for partial, grown in _attempts(asked, _grown(offers[of_target], board, request)):
             key = of_target, partial, grown
-            if key not in made:
+            if key not in plans:
                 lowered = lowered or lower(board, notes)
                 schedules, order = _schedules(lowered, target, request, model_hash), _order(request, model_hash)
                 plan = make_plan(lowered, target, request.io, partial, schedules, order, grown, shared)
+                plans[key] = plan, schedules
+            plan, schedules = plans[key]
+            moved = _in_ram(plan, board, request, schedules)
+            if (key, moved) not in made:
+                plan = with_constants_in_ram(plan, moved)
                 written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
-                made[key] = replace(written, claims=notes.claims)
-            yield made[key]
+                made[key, moved] = replace(written, claims=notes.claims)
+            yield made[key, moved]
 
     for board in boards:
         yield board, _first(board, ((one.plan, one) for one in emitted(board)))

@@ -296,6 +296,7 @@ class Manifest(Strict):
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
     point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
     memories, by name, that regions of backends have besides the arena; `inner_regions` stand in branches and loops.
+    `caller_has_arena`: the entry point takes the arena as its first argument; a firmware of mtool's gives it one.
     `pauses` are the operators before which a model that stands before this one in the firmware may run.
     `graph` is the file with the graph's JSON, empty if there is none. `project` and `firmware` stand in the file once,
     beside the models.
@@ -316,6 +317,7 @@ class Manifest(Strict):
     arena_bound_bytes: int
     constant_bytes: int
     constants: tuple[str, ...]
+    constant_bytes_in_ram: int = 0
     shared_constant_bytes: int = 0
     grown: tuple[GrownConstant, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -324,6 +326,7 @@ class Manifest(Strict):
     interface_api: InterfaceApi = "c"
     operators_api: OperatorsApi = "typed"
     executor: Executor = "aot"
+    caller_has_arena: bool = False
     functions: tuple[str, ...] = ()
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
     lent: dict[str, int] = {}

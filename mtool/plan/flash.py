@@ -5,7 +5,7 @@ those whose part of the flash is larger than the part of the model's instruction
 a tenth of the time is a bad bargain, a hundredth a good one. "size" takes none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mtool import ops
@@ -47,14 +47,25 @@ class Offers:
             return frozenset()
         if flash_bytes is None:
             return frozenset(one.operator for one in self.offers)
-        left = flash_bytes - CODE_BYTES - self.constant_bytes
-        found = []
-        for one in self.offers:
-            is_worth = optimize == "speed" or one.saved * flash_bytes >= one.bytes
-            if is_worth and one.bytes <= left:
-                found.append(one.operator)
-                left -= one.bytes
-        return frozenset(found)
+        return chosen_offers(self.offers, optimize, flash_bytes, flash_bytes - CODE_BYTES - self.constant_bytes)
+
+
+def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, left: int) -> frozenset[str]:
+    """Return the operators whose offers are taken, those that save most by the byte first.
+
+    Args:
+        offers: the offers.
+        optimize: what the memory is spent on.
+        size: the memory's bytes.
+        left: those that can be spent.
+    """
+    found = []
+    for one in sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator)):
+        is_worth = optimize == "speed" or (optimize == "balanced" and one.saved * size >= one.bytes)
+        if is_worth and one.bytes <= left:
+            found.append(one.operator)
+            left -= one.bytes
+    return frozenset(found)
 
 
 def offers_of(graph: Graph, target: Target) -> Offers:

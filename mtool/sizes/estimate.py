@@ -19,6 +19,7 @@ from mtool.build.fit import Need, Part
 from mtool.build.overflow import ARRAY_BYTES_AVR
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, total_arena_bytes, total_constant_bytes
+from mtool.option_values import IN_RAM
 from mtool.project.template import Template
 from mtool.sizes.c_source import CSource, read, sources
 from mtool.sizes.cores import core_of
@@ -126,6 +127,7 @@ def _of_kind(
             "data",
             Part("data", round(_MARGIN_RUNTIME * runtime["data"]) + c_source.data_bytes + _ALIGNMENT, estimated=True),
         ),
+        ("data", Part("weights in RAM", manifest.constant_bytes_in_ram)),
         ("stack", Part("stack", int(options.get("stack_bytes", 0)))),
     ]
     if core == "avr":  # which reads weights in flash by other instructions
@@ -157,11 +159,19 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
         schedule, _, knobs = schedules.get(name, "calls").partition(":")
         key = schedule + (WIDE if function.is_wide else "")
         ratio = ratios.get(key, max(largest, ratios.get(schedule, 0), ratios.get(schedule + WIDE, 0)))
-        total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if knobs else 1)
+        total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if {*knobs.split(",")} - {"", IN_RAM} else 1)
     shared: Mapping[str, int] = entry["functions"]
     executors: Mapping[str, int] = entry["executors"]
-    called = sum(shared.get(name, 0) for name in c_source.called)
+    called = sum(_shared_bytes(name, shared) for name in c_source.called)
     return total + called + sum(executors[name] for name in c_source.included if name in executors)
+
+
+def _shared_bytes(name: str, shared: Mapping[str, int]) -> int:
+    """Return the bytes of a function that operators share, of one that was not measured the largest of its kind."""
+    if name in shared or not name.startswith("mt_dsp_"):
+        return shared.get(name, 0)
+    kind = "_".join(name.split("_")[:3])  # behind it are the scaling and the loop
+    return max((size for known, size in shared.items() if f"{known}_".startswith(f"{kind}_")), default=0)
 
 
 def libraries_of(c_source: CSource, entry: Mapping[str, Any]) -> int:

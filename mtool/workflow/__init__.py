@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mtool.plan import Choice
     from mtool.session.cycles import Clock
     from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of, time_function
-    from mtool.workflow.cycles import clocks, cycle_rows, hertz, mix_rows, part_headings, part_rows
+    from mtool.workflow.cycles import clocks, cycle_rows, hertz, mix_rows, part_headings, part_rows, standing_for
     from mtool.workflow.dataset import Pixels
     from mtool.workflow.deployment import Deployment
     from mtool.workflow.execution import Ran, run
@@ -54,11 +54,11 @@ _EXPORTS = {
         "Clock",
         "clocks",
         "hertz",
-        "hertz",
         "cycle_rows",
         "mix_rows",
         "part_headings",
         "part_rows",
+        "standing_for",
     ),
     "mtool.workflow.dataset": ("Pixels",),
     "mtool.workflow.execution": (
@@ -160,6 +160,7 @@ __all__ = [
     "quantize",
     "report",
     "run",
+    "standing_for",
     "time_function",
     "verify",
     "verify_layers",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
+from mtool.option_values import IN_RAM
 from mtool.plan.interleaved import costs_of, longest_stretch
 from mtool.session.cycles import cores
 from mtool.workflow.software_float import float_operators
@@ -130,6 +131,8 @@ def _waits(emitted: Emitted, reads: Reads, hz: int) -> tuple[float, float]:
     cache_bytes = (reads.data or reads.code).lines * reads.line
     low = high = 0.0
     for operator in emitted.manifest.operators:
+        if IN_RAM in operator.schedule.partition(":")[2].split(","):
+            continue
         once = operator.constant_bytes
         is_held = _HELD * once <= cache_bytes
         low += once if is_held else max(once, _BYTES_A_PRODUCT[0] * operator.macs)
