@@ -70,7 +70,7 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     # found to be one within the limits, before it is hashed.
     emitted = emit(
         _plan_for(_lowered(path, board, request, notes), board, request, model_hash := file_hash(path)),
-        path.name, model_hash, request.conventions, notes.constants,
+        path.name, model_hash, request.conventions, notes.constants, Place(section=request.arena_section),
     )  # fmt: skip
     _drop_cycles(emitted.functions.constants)
     emitted = replace(emitted, claims=notes.claims)

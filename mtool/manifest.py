@@ -123,6 +123,13 @@ class Tensor(Strict):
         """The type that an element is stored as: an integer of 2 or 4 bits takes a byte."""
         return _BYTE_WIDE.get(self.dtype, self.dtype)
 
+    @property
+    def outside_bytes(self) -> int:
+        """The bytes of it that a program has outside of the arena: one row of what is given by rows."""
+        if self.stream is not None:
+            return self.stream.row_bytes
+        return self.bytes if self.arena_offset is None else 0
+
 
 class StateTensor(Strict):
     """A state: an output of the model that feeds an input of its next call, in the arena for the firmware's life.
@@ -296,6 +303,7 @@ class Manifest(Strict):
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
     point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
     memories, by name, that regions of backends have besides the arena; `inner_regions` stand in branches and loops.
+    `caller_has_arena`: the entry point takes the arena as its first argument; a firmware of mtool's gives it one.
     `pauses` are the operators before which a model that stands before this one in the firmware may run.
     `graph` is the file with the graph's JSON, empty if there is none. `project` and `firmware` stand in the file once,
     beside the models.
@@ -325,6 +333,7 @@ class Manifest(Strict):
     interface_api: InterfaceApi = "c"
     operators_api: OperatorsApi = "typed"
     executor: Executor = "aot"
+    caller_has_arena: bool = False
     functions: tuple[str, ...] = ()
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
     lent: dict[str, int] = {}

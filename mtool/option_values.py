@@ -33,9 +33,9 @@ Executor = Literal["aot", "graph", "graph-host"]
 Weights = Literal["auto", "text"]
 """Whether large constants lie in a file of bytes where the toolchain can take one in, or all of them in C."""
 
-Arenas = Literal["shared", "interleaved", "own"]
-"""The arenas of several models: one, of which one runs at a time; one, each of which may run between
-two operators of those after it; or one for each."""
+Arenas = Literal["shared", "interleaved", "own", "caller"]
+"""The arena: of several models one, as one of them runs at a time; one, in which each may run between two operators of
+those after it; one for each; or the caller's, who passes it with each call."""
 
 Level = Literal["O2", "O3", "Os"]
 """The compiler's optimisation level of a file."""

@@ -31,6 +31,8 @@ class Request(ModelOptions):
     tolerance: by how many steps an integer that a backend computes may differ from mtool's own.
     backend_fallback: a region that a backend fails to compile is left to C.
     known: what tuning has found for the board; `schedules` come before it.
+    arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
+        crt/include/mt_math.h.
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
 
@@ -42,6 +44,7 @@ class Request(ModelOptions):
     stream: str = ""
     schedules: Mapping[str, Choice] = field(default_factory=dict)
     weights: Weights = "auto"
+    arena_section: str = ""
     known: Known = field(default_factory=Known)
     backends: tuple[BackendSpec, ...] = ()
     tolerance: int = 0
@@ -73,6 +76,7 @@ class Request(ModelOptions):
         reasons = {
             "--backend, which computes its regions as a whole": bool(self.backends),
             "--io external, where all inputs lie in the caller's memory": self.io == "external",
+            "--arena caller": self.conventions.context,
             f"the run-time size {next(iter(open_sizes), '')}, which the rows would follow": bool(open_sizes),
         }
         for reason, is_there in reasons.items():

@@ -43,21 +43,27 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
         sources: each model and how it is compiled.
         board: whose core and features choose the schedules.
         arenas: "shared": one arena, of the largest need; the models run one after another. "interleaved": one arena, in
-            which each may run between two operators of those after it. "own": one for each.
+            which each may run between two operators of those after it. "own": one for each; "caller": of each the
+            caller's.
 
     Raises:
-        UsageError: two models have the same name, or one that begins with the other's; or models are to interleave that
-            do not run operator by operator.
+        UsageError: two models have the same name, or one that begins with the other's, or other calling conventions;
+            or models are to interleave that do not run operator by operator, or to share an arena with one whose
+            input is given by rows.
         MtoolError: as `mtool.compiler.compile_model`, for one of them.
     """
+    if any(request.conventions.context for _, request in sources):
+        arenas = "caller"
     models = [planned(path, board, request) for path, request in sources]
     names = [one.plan.graph.name for one in models]
     _check_names(models)
+    _check_conventions(models)
     firmware = firmware_name(names)
     apart_bytes = sum(one.plan.arena_bytes for one in models)
     plans = [one.plan for one in models]
     pauses: list[tuple[int, ...]] = [() for _ in models]
     if arenas == "shared":
+        _check_whole(models)
         plans = share_arena(plans)
     elif arenas == "interleaved":
         _check_steps(models)
@@ -68,8 +74,9 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     stored = Stored()
     emitted = []
     for number, model in enumerate(models):
-        shares = arenas != "own" and model.plan.arena_bytes > 0
-        emitted.append(model.emit(Place.of(number, names, f"{firmware}_arena" if shares else ""), stored))
+        section = model.request.arena_section
+        shares = arenas in ("shared", "interleaved") and model.plan.arena_bytes > 0
+        emitted.append(model.emit(Place.of(number, names, f"{firmware}_arena" if shares else "", section), stored))
     files = dict(firmware_files(firmware, emitted, pauses).files)
     for one, model in zip(emitted, models, strict=True):
         for name, data in one.files(model.request.weights).files.items():
@@ -79,6 +86,31 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     manifests = tuple(one.manifest.model_copy(update={"pauses": chosen}) for one, chosen in described)
     together = tuple(one.model_copy(update={"firmware": manifests}) for one in manifests)
     return CompiledModels(FileTree(files), together, tuple(emitted), apart_bytes)
+
+
+def _check_conventions(models: Sequence[Planned]) -> None:
+    """Refuse what the linker would (crt/include/mt_convention.h), in words."""
+    first, *others = models
+    for one in others:
+        own, that = first.request.conventions, one.request.conventions
+        if own.name != that.name:
+            raise UsageError(
+                "the models of a firmware have the same calling conventions",
+                details=[
+                    f"{each.plan.graph.name} has --interface-api {how.interface} --operators-api {how.operators}"
+                    for each, how in ((first, own), (one, that))
+                ],
+            )
+
+
+def _check_whole(models: Sequence[Planned]) -> None:
+    """Refuse an inference that lasts from its first row to its last in an arena that others use meanwhile."""
+    streamed = [one.plan.graph.name for one in models if one.request.is_streamed]
+    if streamed and len(models) > 1:
+        raise UsageError(
+            f"{streamed[0]} computes with rows as they arrive, and the other models would run over them in its arena",
+            hint="--arena own",
+        )
 
 
 def _check_steps(models: Sequence[Planned]) -> None:

@@ -45,6 +45,9 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
 
 def _own(value: Any, name: str, names: Sequence[str]) -> Any:
     """Return an option's value for the model of a name."""
+    if isinstance(value, str):  # an option that stands once, such as --stream
+        of, mark, rest = value.partition(_OF)
+        return value if not mark or of not in names else rest if of == name else ""
     if not isinstance(value, list):
         return value
     pairs = [one.partition(_OF) if isinstance(one, str) else ("", "", one) for one in value]

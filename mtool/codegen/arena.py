@@ -9,6 +9,10 @@ from mtool.ops.loop.node import Loop
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
 
+PARAMETER = "arena"
+ARENA_ALIGNMENT = 16
+"""Of MT_ARENA (crt/include/mt_math.h), in bytes."""
+
 IN_PLACE = "/* in place */"
 
 
@@ -58,7 +62,17 @@ class Arena:
     @property
     def is_shared(self) -> bool:
         """Whether it is that of several models, none of which defines it."""
-        return self.symbol != own_arena(self.model)
+        return not self.is_callers and self.symbol != own_arena(self.model)
+
+    @property
+    def is_callers(self) -> bool:
+        """Whether it is the caller's: a parameter of the functions that use it."""
+        return self.symbol == PARAMETER
+
+    @property
+    def declared(self) -> list[str]:
+        """The parameter that it is, if it is one."""
+        return [f"uint8_t *{PARAMETER}"] if self.is_callers else []
 
     def macro(self, spot: Spot) -> str:
         """Return the macro that stands for a spot's offset."""
@@ -118,7 +132,7 @@ def own_arena(model: str) -> str:
 def arena_of(plan: Plan, interface: Interface, symbol: str = "") -> Arena:
     """Return the names of all that lies in the arena: inputs, outputs and states by their own, the rest by operator.
 
-    `symbol` is the arena's own name, if it is that of several models.
+    `symbol` is what it is called in C, if it is not the model's own: that of several models, or a parameter.
     """
     graph, name = plan.graph, _Names()
     values: dict[str, Spot] = {}

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from mtool.codegen import linkage
+from mtool.codegen.arena import ARENA_ALIGNMENT
 from mtool.codegen.generation import Emitted
-from mtool.codegen.source import ARENA_ALIGNMENT
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import comment
 from mtool.filetree import FileTree
@@ -30,7 +30,13 @@ def firmware_files(name: str, models: Sequence[Emitted], pauses: Sequence[Sequen
     lines += ['#include "mt_schedule.h"'] * in_steps
     lines += [f'#include "{one.plan.graph.name}.h"' for one in models]
     body: list[str] = []
-    source = [banner, f'#include "{name}.h"', "", '#include "mt_math.h"']
+    source = [
+        banner,
+        *(sharing[0].place.section_lines() if sharing else ()),
+        f'#include "{name}.h"',
+        "",
+        '#include "mt_math.h"',
+    ]
     source += ['#include "mt_schedule.h"'] * in_steps
     if arena_bytes:
         body += [_note(sharing, any(pauses)), f"#define {upper}_ARENA_BYTES {arena_bytes}"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from mtool.codegen import weights
 from mtool.codegen.addresses import address_of
-from mtool.codegen.arena import Interface, arena_of
+from mtool.codegen.arena import PARAMETER, Interface, arena_of
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
@@ -98,11 +98,11 @@ class Emitted:
             self.plan, self.functions, self.interface, self.conventions, self._banner
         )  # fmt: skip
         model = plan.graph.name
-        arena = arena_of(plan, interface, self.place.arena)
+        arena = arena_of(plan, interface, PARAMETER if chosen.context else self.place.arena)
         calls = calls_of(plan, functions, interface, arena, chosen)
         files = {
             f"{model}.h": header(plan, interface, arena, chosen, banner),
-            f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
+            f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner, self.place),
             f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(
                 banner, model, functions.read, functions.in_ram, flash_is_apart=plan.target.flash_is_apart
@@ -298,6 +298,7 @@ def _manifest(
         interface_api=conventions.interface,
         operators_api=conventions.operators,
         executor=conventions.executor,
+        caller_has_arena=conventions.context,
         functions=function_names(plan, conventions),
         graph=f"{graph.name}.json" if conventions.has_functions else "",
         lent=lent_bytes(plan),

@@ -130,6 +130,11 @@ class Model:
         """
         from mtool import project
 
+        if self.manifest.caller_has_arena and form != "c":
+            raise UsageError(
+                f"--emit {form} has programs that call a model with an arena of its own",
+                hint="leave --arena caller out, or --emit",
+            )
         if (more and form != "mlf") or (self.manifest.firmware and form != "c"):
             raise UsageError(
                 f"--emit {form} holds one model", hint="several fit into --emit c, which is C for one firmware, and mlf"

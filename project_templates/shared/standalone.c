@@ -2,10 +2,18 @@
 {% set several = cookiecutter.models | length > 1 %}
 /* Standalone firmware: one inference{{ " of each model" if several }}, no runtime beside it. {{ "Reports the result" if report is defined and report else "Its exit status is the model's" }}. */
 #include "{{ cookiecutter.model }}.h"
+{% if cookiecutter.models | selectattr("caller_has_arena") | list %}
+#include "mt_math.h"
+{% endif %}
 {% for described in cookiecutter.models %}
 {% set name = described.model %}
 {% set own = name ~ "_" if several else "" %}
 {% set external = described.io == "external" %}
+{% if described.caller_has_arena and described.arena_bytes %}
+
+/* The model's arena: another one would be another instance of it. */
+MT_ARENA uint8_t {{ name }}_arena[{{ name | upper }}_ARENA_BYTES];
+{% endif %}
 {% if external %}
 
 {% for role in ["inputs", "outputs"] %}
@@ -24,6 +32,14 @@ static const struct {{ name }}_{{ role }} {{ "own_" ~ own if several }}{{ role }
 {% endif %}
 {% set inputs = ("own_" ~ own if several else "") ~ "inputs" if external else name ~ "_arena_inputs" %}
 {% set outputs = ("own_" ~ own if several else "") ~ "outputs" if external else name ~ "_arena_outputs" %}
+{% set context = (name ~ "_arena" if described.arena_bytes else "0") if described.caller_has_arena else "" %}
+{% if context and not external %}
+{% set inputs = own ~ "inputs" %}
+{% set outputs = own ~ "outputs" %}
+
+static struct {{ name }}_inputs {{ inputs }};
+static struct {{ name }}_outputs {{ outputs }};
+{% endif %}
 {% if report is defined and report %}
 {% for tensor in described.outputs %}
 {% set type = {"float32": "float", "float64": "double", "bool": "uint8_t"}.get(tensor.dtype, tensor.dtype ~ "_t") %}
@@ -51,6 +67,13 @@ static int32_t run_{{ name }}(void)
 int main(void)
 {% endif %}
 {
+{% if context and not external %}
+    {{ inputs }} = {{ name }}_arena_inputs({{ context }});
+    {{ outputs }} = {{ name }}_arena_outputs({{ context }});
+{% endif %}
+{% if context and described.states %}
+    {{ name }}_reset({{ context }});
+{% endif %}
 {% set whole = described.inputs | selectattr("stream", "none") | list %}
 {% if whole or not described.inputs %}
     /* Put the sensor's data into the inputs here:
@@ -64,7 +87,7 @@ int main(void)
     /* This is the first step of a sequence. Call {{ name }}_run again for each that follows, with its own inputs: what
      * the model keeps ({{ described.states | map(attribute="c_name") | join(", ") }}) goes on from step to step. {{ name }}_reset begins another sequence. */
 {% endif %}
-{% set inference = name ~ "_run(&" ~ inputs ~ ", &" ~ outputs ~ ")" if described.interface_api == "c" else own ~ "infer()" %}
+{% set inference = name ~ "_run(" ~ (context ~ ", " if context else "") ~ "&" ~ inputs ~ ", &" ~ outputs ~ ")" if described.interface_api == "c" else own ~ "infer()" %}
 {% if report is defined and report %}
     const int32_t status = {{ inference }};
     if (status != 0) {

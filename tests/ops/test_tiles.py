@@ -10,7 +10,7 @@ from graphs import compiled, model
 from onnx import helper
 
 from mtool import ops
-from mtool.kernels.integer.tile import price_of_code
+from mtool.kernels.code_price import price_of_code
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.tile import Tile
 from mtool.plan.choice import Choice, chosen
@@ -101,13 +101,13 @@ def dense(depth: int, outputs: int) -> onnx.ModelProto:
     return model(nodes, {"x": (np.int8, (1, depth))}, ["y"], constants)
 
 
-@pytest.mark.parametrize(("depth", "unrolled"), [(16, 1), (32, 2), (40, 1), (64, 4), (640, 4), (96, 2)])
+@pytest.mark.parametrize(("depth", "unrolled"), [(16, 1), (32, 2), (40, 1), (64, 4), (640, 8), (96, 2)])
 def test_helium_unrolls_a_row_as_far_as_nothing_is_filled_up(depth: int, unrolled: int) -> None:
     plan = compiled(dense(depth, 24), MVE)
     (step,) = plan.steps
     assert step.schedule.name == "mve_rows"
     body = step.schedule.emit(step.node, plan.graph, MVE).body
-    assert f"mt_mve_dense{'' if unrolled == 1 else f'_{unrolled}'}(" in body.replace("_scaled", "")
+    assert f"mt_mve_dense_exact4{'' if unrolled == 1 else f'_{unrolled}'}(" in body
     plain: Any = replace(step.schedule, unroll=1)  # type: ignore[type-var]
     assert step.schedule.scratch_bytes(step.node, plan.graph) == plain.scratch_bytes(step.node, plan.graph)
     assert (step.schedule.cost(step.node, plan.graph, MVE) < plain.cost(step.node, plan.graph, MVE)) == (unrolled > 1)

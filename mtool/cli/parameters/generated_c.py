@@ -25,7 +25,7 @@ ArenasOfModels = Annotated[
     _option(
         "--arena",
         help="With several models: one arena, as one of them runs at a time; one in which each may run between two "
-        "operators of those named after it; or one for each.",
+        "operators of those named after it; or one for each. caller: memory that is passed with each call.",
     ),
 ]
 OptimizeFor = Annotated[
@@ -34,6 +34,15 @@ OptimizeFor = Annotated[
         "--optimize",
         help="What the board's memory is spent on, larger constants and constants in RAM beside a slow flash: where "
         "that saves time enough, wherever there is room, or nothing.",
+    ),
+]
+ArenaSection = Annotated[
+    str,
+    _option(
+        "--arena-section",
+        metavar="NAME",
+        help="The section that the arena lies in, for a linker script of yours.",
+        show_default=False,
     ),
 ]
 Interface = Annotated[

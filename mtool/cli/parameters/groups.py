@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mtool.cli.parameters.device import FlashCommand, Port, PowerCommand, Probe
 from mtool.cli.parameters.generated_c import (
+    ArenaSection,
     ArenasOfModels,
     Backends,
     ExecutorName,
@@ -60,7 +61,11 @@ _OF_A_MODEL: dict[str, tuple[Any, Any]] = {
     "hybrid": (HybridOperators, "auto"),
     "maxima": (Maxima, None),
 }
-_OF_MODELS: dict[str, tuple[Any, Any]] = {"name": (Names, None), "arena": (ArenasOfModels, "shared")}
+_OF_MODELS: dict[str, tuple[Any, Any]] = {
+    "name": (Names, None),
+    "arena": (ArenasOfModels, "shared"),
+    "arena_section": (ArenaSection, ""),
+}
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "io": (InputsAndOutputs, "arena"),
     "partial": (PartialExecution, "auto"),
