@@ -31,6 +31,20 @@ MT_MVE_INLINE int16_t *mt_mve16_fill(int16_t *column, int16_t value, int32_t blo
 
 #ifdef MT_MVE_ASM
 
+/* The biases of two channels into r0 to lr, and their scales into q2, of each channel twice. */
+#define MT_MVE16_BIASES           \
+    "ldrd r0, r2, [%[w]], #8\n\t" \
+    "mov r4, r0\n\t"              \
+    "mov r6, r2\n\t"              \
+    "mov r8, r0\n\t"              \
+    "mov r10, r2\n\t"             \
+    "mov r12, r0\n\t"             \
+    "mov lr, r2\n\t"
+#define MT_MVE16_SCALES   \
+    "vldr d4, [%[w]]\n\t" \
+    "vldr d5, [%[w]]\n\t" \
+    "adds %[w], #8\n\t"
+
 /* A block of 8 steps of k: two channels by four columns. */
 #define MT_MVE16_BLOCK                   \
     "vldrb.s16 q0, [%[w]], #8\n\t"       \
@@ -50,7 +64,7 @@ MT_MVE_INLINE int16_t *mt_mve16_fill(int16_t *column, int16_t value, int32_t blo
 #define MT_MVE16_TWO MT_MVE16_BLOCK MT_MVE16_BLOCK
 #define MT_MVE16_FOUR MT_MVE16_TWO MT_MVE16_TWO
 #define MT_MVE16_SUM4(blocks)                                                                                         \
-    __asm__ volatile(MT_MVE_4X2_BIASES "1:\n\t" blocks "cmp %[c], %[end]\n\t"                                         \
+    __asm__ volatile(MT_MVE16_BIASES "1:\n\t" blocks "cmp %[c], %[end]\n\t"                                         \
                      "bne 1b\n\t"                                                                                     \
                      "vmov q0[2], q0[0], r0, r4\n\t"                                                                  \
                      "vmov q0[3], q0[1], r2, r6\n\t"                                                                  \
@@ -62,9 +76,9 @@ MT_MVE_INLINE int16_t *mt_mve16_fill(int16_t *column, int16_t value, int32_t blo
                      : [end] "r"(end)                                                                                 \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
 #define MT_MVE16_DOT4(blocks)                                                                                         \
-    __asm__ volatile(MT_MVE_4X2_BIASES "1:\n\t" blocks "cmp %[c], %[end]\n\t"                                         \
+    __asm__ volatile(MT_MVE16_BIASES "1:\n\t" blocks "cmp %[c], %[end]\n\t"                                         \
                      "bne 1b\n\t"                                                                                     \
-                     MT_MVE_4X2_SCALES                                                                                \
+                     MT_MVE16_SCALES                                                                                \
                      "vmov q0[2], q0[0], r0, r4\n\t"                                                                  \
                      "vmov q0[3], q0[1], r2, r6\n\t"                                                                  \
                      "vmov q1[2], q1[0], r8, r12\n\t"                                                                 \
