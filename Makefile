@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-tune aot-table sizes schedules commands reference docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -31,6 +31,10 @@ bench-cycles:   ## the estimate of cycles beside published runs; TINY: a folder 
 bench-farm:     ## what a rack of boards gives, and what it survives, with boards that are stood in for: docs/farm.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_farm.py $(ARGS)
+
+bench-host:     ## this computer beside onnxruntime, calls, and many samples: docs/host.md
+	scripts/setup --dev
+	.venv/bin/python scripts/bench_host.py $(ARGS)
 
 bench-tune:     ## models tuned on emulated boards, and what that gives: docs/tune-gains.md
 	scripts/setup --dev

@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mtool import allocator, frontend, passes
 from mtool.boards import Board
+from mtool.codegen.functions import Stored
 from mtool.codegen.generation import Emitted, emit
 from mtool.codegen.growth import ModelConstants, constants_of
+from mtool.codegen.place import Place
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
@@ -23,6 +25,7 @@ from mtool.option_values import Order, Partial
 from mtool.passes.streamed_input import with_streamed_input
 from mtool.plan import Choice, Plan, make_plan
 from mtool.plan.flash import Offers, offers_of
+from mtool.plan.ram import SlowFlash, in_ram, with_constants_in_ram
 from mtool.plan.shared import Shared
 from mtool.request import DEFAULTS, Request
 from mtool.tuned.known import Known
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from mtool.backends.partition import Division
 
 log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _LARGE_BYTES = 16 << 20  # of constants, from which on their memory is worth a search for cycles
 
@@ -65,7 +70,7 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     # found to be one within the limits, before it is hashed.
     emitted = emit(
         _plan_for(_lowered(path, board, request, notes), board, request, model_hash := file_hash(path)),
-        path.name, model_hash, request.conventions, notes.constants,
+        path.name, model_hash, request.conventions, notes.constants, Place(section=request.arena_section),
     )  # fmt: skip
     _drop_cycles(emitted.functions.constants)
     emitted = replace(emitted, claims=notes.claims)
@@ -73,6 +78,36 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     seconds, plan = time.monotonic() - start, emitted.plan
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A model whose plan is made, and whose C is not yet written: a model of several may lie elsewhere in the arena."""
+
+    path: Path
+    request: Request
+    plan: Plan
+    model_hash: str
+    constants: ModelConstants
+    claims: tuple[Claim, ...]
+
+    def emit(self, place: Place, stored: Stored) -> Emitted:
+        """Write the C of its operators, as the model of a place among those of a firmware (mtool.codegen.emit)."""
+        made = emit(
+            self.plan, self.path.name, self.model_hash, self.request.conventions, self.constants, place, stored
+        )  # fmt: skip
+        return replace(made, claims=self.claims)
+
+
+def planned(path: Path, board: Board, request: Request = DEFAULTS) -> Planned:
+    """Read a model and make its plan for a board.
+
+    Raises:
+        MtoolError: as `compile_model`.
+    """
+    notes = _Notes()
+    plan = _plan_for(_lowered(path, board, request, notes), board, request, model_hash := file_hash(path))
+    return Planned(path, request, plan, model_hash, notes.constants, notes.claims)
 
 
 @dataclass(slots=True)
@@ -194,15 +229,48 @@ def _drop_cycles(constants: Mapping[str, Array]) -> None:
 
 
 def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> Plan:
-    """Return the plan for a board; where its memory is too small for the arena, "auto" takes what is smallest."""
+    """Return the plan for a board, the first of `_attempts` whose arena its memory has room for."""
     target = target_of(board)
     schedules = _schedules(graph, target, request, model_hash)
     partial: Partial = "never" if graph.sizes else _partial(request, model_hash)
     order, grown = _order(request, model_hash), _grown(offers_of(graph, target), board, request)
-    plan = make_plan(graph, target, request.io, partial, schedules, order, grown)
-    if partial != "auto" or not is_short(board, plan.arena_bytes):
-        return plan
-    return make_plan(graph, target, request.io, "always", schedules, order, grown)
+    attempts = _attempts(partial, grown)
+    plans = (make_plan(graph, target, request.io, rows, schedules, order, own) for rows, own in attempts)
+    plan = _first(board, ((plan, plan) for plan in plans))
+    return with_constants_in_ram(plan, _in_ram(plan, board, request, schedules))
+
+
+def _in_ram(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> frozenset[str]:
+    """Return the operators whose constants lie in RAM, since the board's flash lets its core wait."""
+    memory, ram = board.memory_for("weights"), board.memory_for("data")
+    if memory is None or memory.reads is None or ram is None or "data" in memory.holds:
+        return frozenset()
+    reads, cache = memory.reads, memory.reads.data or memory.reads.code
+    taken = max((of_template.data for of_template in board.takes.values()), default=0)
+    slow = SlowFlash(
+        reads.waits(board.clock_hz), reads.width, cache.lines * reads.line, ram.size, "arena" in ram.holds, taken
+    )
+    return in_ram(plan, slow, request.optimize, schedules)
+
+
+def _attempts(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Partial, frozenset[str]]]:
+    """Yield how a model may be planned, less and less fast, for a board whose memory is too small for the arena.
+
+    "auto" becomes "always"; then no operator has larger constants, as those need more working memory.
+    """
+    for own in dict.fromkeys((grown, frozenset[str]())):
+        yield partial, own
+        if partial == "auto":
+            yield "always", own
+
+
+def _first(board: Board, attempts: Iterator[tuple[Plan, _T]]) -> _T:
+    """Return what belongs to the first plan whose arena a board has room for, or to the last."""
+    for plan, made in attempts:
+        found = made
+        if not is_short(board, plan.arena_bytes):
+            break
+    return found
 
 
 def _grown(offers: Offers, board: Board, request: Request) -> frozenset[str]:
@@ -259,6 +327,7 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
     graph = None if open_sizes or request.backends else _loaded(path, request)
     model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
     asked: Partial = "never" if open_sizes else _partial(request, model_hash)
+    plans: dict[Hashable, tuple[Plan, Mapping[str, Choice]]] = {}
     made: dict[Hashable, Emitted] = {}
     lowered_for: dict[Hashable, Graph] = {}
     offers: dict[Hashable, Offers] = {}
@@ -273,7 +342,7 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
             lowered_for[passes.traits(target)] = found
         return found
 
-    def emitted(board: Board, partial: Partial) -> Emitted:
+    def emitted(board: Board) -> Iterator[Emitted]:
         target = target_of(board)
         alike = target.traits if request.known == Known() else target  # a measurement holds for its own core
         of_target = alike, board.name if request.backends else ""
@@ -282,20 +351,23 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
         if of_target not in offers:
             lowered = lower(board, notes)
             offers[of_target] = offers_of(lowered, target)
-        grown = _grown(offers[of_target], board, request)
-        key = of_target, partial, grown
-        if key not in made:
-            lowered = lowered or lower(board, notes)
-            schedules, order = _schedules(lowered, target, request, model_hash), _order(request, model_hash)
-            plan = make_plan(lowered, target, request.io, partial, schedules, order, grown, shared)
-            written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
-            made[key] = replace(written, claims=notes.claims)
-        return made[key]
+        for partial, grown in _attempts(asked, _grown(offers[of_target], board, request)):
+            key = of_target, partial, grown
+            if key not in plans:
+                lowered = lowered or lower(board, notes)
+                schedules, order = _schedules(lowered, target, request, model_hash), _order(request, model_hash)
+                plan = make_plan(lowered, target, request.io, partial, schedules, order, grown, shared)
+                plans[key] = plan, schedules
+            plan, schedules = plans[key]
+            moved = _in_ram(plan, board, request, schedules)
+            if (key, moved) not in made:
+                plan = with_constants_in_ram(plan, moved)
+                written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
+                made[key, moved] = replace(written, claims=notes.claims)
+            yield made[key, moved]
 
     for board in boards:
-        whole = emitted(board, asked)
-        too_large = asked == "auto" and is_short(board, whole.plan.arena_bytes)
-        yield board, emitted(board, "always") if too_large else whole
+        yield board, _first(board, ((one.plan, one) for one in emitted(board)))
 
 
 def is_short(board: Board, arena_bytes: int) -> bool:

@@ -6,7 +6,7 @@ nothing else has: "model_math", "t_NULL"; long ones are shortened, with a hash o
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mtool.reserved import KEYWORDS, is_macro, is_taken_by_a_file, is_taken_by_a_target
 
@@ -21,6 +21,12 @@ def model_name(stem: str) -> str:
     if not name or name[0].isdigit() or is_taken_by_a_file(name):
         name = f"model_{name}".rstrip("_")
     return _shortened(name, stem, LONGEST_MODEL)
+
+
+def firmware_name(models: Sequence[str]) -> str:
+    """Return the C name of a firmware of several models: of the file that includes them, of their arena."""
+    name = "_".join(models)
+    return _shortened(name, name, LONGEST_MODEL)
 
 
 def target_name(model: str) -> str:

@@ -1,11 +1,13 @@
-"""`mtool.json`: the only thing that the device half knows of a compiled model and its project.
+"""`mtool.json`: the only thing that the device half knows of compiled models and their project.
 
-Schema 1. The compile half writes a manifest without `project`; the project stage adds it. Keys
-that are not described here are refused, so that a stale or foreign file is told at once.
+Schema 2: a list of the firmware's models, of which there mostly is one, and the project. The compile half writes a
+model's manifest without `project`; the project stage adds it. Keys that are not described here are refused, so that a
+stale or foreign file is told at once.
 """
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,6 +26,7 @@ from mtool import invalid as problems
 from mtool.boards import Board
 from mtool.errors import UsageError, of_os_error
 from mtool.escaping import plain
+from mtool.identifiers import firmware_name
 from mtool.option_values import Executor, InterfaceApi, OperatorsApi
 
 FILE_NAME = "mtool.json"
@@ -119,6 +122,13 @@ class Tensor(Strict):
     def stored(self) -> str:
         """The type that an element is stored as: an integer of 2 or 4 bits takes a byte."""
         return _BYTE_WIDE.get(self.dtype, self.dtype)
+
+    @property
+    def outside_bytes(self) -> int:
+        """The bytes of it that a program has outside of the arena: one row of what is given by rows."""
+        if self.stream is not None:
+            return self.stream.row_bytes
+        return self.bytes if self.arena_offset is None else 0
 
 
 class StateTensor(Strict):
@@ -281,20 +291,24 @@ class Project(Strict):
 
 
 class Manifest(Strict):
-    """The whole file.
+    """All that is known of one model of a firmware.
 
-    `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants` lists the C symbols of
-    weights, biases, scales and tables (all the flash that the model's data takes); `grown` those that take more than in
-    the model's file; `macs` are the multiply-accumulates of the model as given, `live_macs` those that are left where
-    channels that are constant were taken out, 0 if none were; `symbols` maps roles ("run", "arena", and "reset" with
-    `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it was compiled
-    with; `functions` names what can be called over the RPC: each operator, in order, and the entry
+    `arena_bytes` is the arena up to the last byte that the model has of it, which may be an arena that the firmware's
+    models share. `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
+    lists the C symbols of weights, biases, scales and tables (all the flash that the model's data takes),
+    `shared_constant_bytes` are those of them that are stored with a model before it; `grown` has those that take more
+    than in the model's file; `macs` are the multiply-accumulates of the model as given, `live_macs` those that are left
+    where channels that are constant were taken out, 0 if none were; `symbols` maps roles ("run", "arena", and "reset"
+    with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it
+    was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
     point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
     memories, by name, that regions of backends have besides the arena; `inner_regions` stand in branches and loops.
-    `graph` is the file with the graph's JSON, empty if there is none.
+    `caller_has_arena`: the entry point takes the arena as its first argument; a firmware of mtool's gives it one.
+    `pauses` are the operators before which a model that stands before this one in the firmware may run.
+    `graph` is the file with the graph's JSON, empty if there is none. `project` and `firmware` stand in the file once,
+    beside the models.
     """
 
-    schema_version: Literal[1] = 1
     mtool_version: str
     model: str
     model_file: OfModel
@@ -310,6 +324,8 @@ class Manifest(Strict):
     arena_bound_bytes: int
     constant_bytes: int
     constants: tuple[str, ...]
+    constant_bytes_in_ram: int = 0
+    shared_constant_bytes: int = 0
     grown: tuple[GrownConstant, ...] = ()
     claims: tuple[Claim, ...] = ()
     symbols: dict[str, str]
@@ -317,11 +333,29 @@ class Manifest(Strict):
     interface_api: InterfaceApi = "c"
     operators_api: OperatorsApi = "typed"
     executor: Executor = "aot"
+    caller_has_arena: bool = False
     functions: tuple[str, ...] = ()
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
     lent: dict[str, int] = {}
     inner_regions: tuple[InnerRegion, ...] = ()
-    project: Project | None = None
+    pauses: tuple[int, ...] = ()
+    project: Project | None = Field(default=None, exclude=True)
+    firmware: "tuple[Manifest, ...]" = Field(default=(), exclude=True, repr=False)
+
+    @property
+    def models(self) -> "tuple[Manifest, ...]":
+        """All models of the firmware, in their order; this one alone unless it stands with others."""
+        return self.firmware or (self,)
+
+    @property
+    def stream_input(self) -> int | None:
+        """The number of the input that the model takes by rows; None: all are whole."""
+        return next((number for number, one in enumerate(self.inputs) if one.stream is not None), None)
+
+    @property
+    def firmware_name(self) -> str:
+        """The C name of the firmware: the model's, or one made of the names of all."""
+        return firmware_name([one.model for one in self.firmware]) if self.firmware else self.model
 
     @property
     def sizes(self) -> tuple[Tensor, ...]:
@@ -333,8 +367,36 @@ class Manifest(Strict):
         return self.model_dump(mode="json", context=_TEMPLATES)
 
     def to_json(self) -> bytes:
-        """Return the file's bytes; the same for the same manifest."""
-        return (self.model_dump_json(indent=2) + "\n").encode()
+        """Return the bytes of the file of its firmware; the same for the same manifests."""
+        whole = Firmware(models=self.models, project=self.project)
+        return (whole.model_dump_json(indent=2) + "\n").encode()
+
+
+class Firmware(Strict):
+    """The whole file: the models of a firmware, whose names differ, and its project."""
+
+    schema_version: Literal[2] = 2
+    models: tuple[Manifest, ...] = Field(min_length=1)
+    project: Project | None = None
+
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Return the models, each with the project and the others beside it."""
+        several = self.models if len(self.models) > 1 else ()
+        return tuple(one.model_copy(update={"project": self.project, "firmware": several}) for one in self.models)
+
+
+def total_constant_bytes(models: Sequence[Manifest]) -> int:
+    """Return the bytes of the constants of a firmware's models, what they share once."""
+    return sum(one.constant_bytes - one.shared_constant_bytes for one in models)
+
+
+def total_arena_bytes(models: Sequence[Manifest]) -> int:
+    """Return the bytes of the arenas of a firmware's models, what they share once."""
+    arenas: dict[str, int] = {}
+    for one in models:
+        name = one.symbols.get("arena", one.model)
+        arenas[name] = max(arenas.get(name, 0), one.arena_bytes)
+    return sum(arenas.values())
 
 
 def firmware_of(folder: Path, project: Project, kind: str) -> Path:
@@ -361,11 +423,15 @@ def own_hint(folder: Path) -> str:
     return f"it is a project of your own (mtool new), whose commands are run inside it: cd {shlex.quote(str(folder))}"
 
 
-def load(folder: Path) -> Manifest:
-    """Read `mtool.json` from a project folder.
+def load(folder: Path, model: str = "") -> Manifest:
+    """Read a model's manifest from the `mtool.json` of a project folder.
+
+    Args:
+        folder: the project's.
+        model: its name; empty: the first, which mostly is the only one.
 
     Raises:
-        UsageError: it is missing, or not a manifest of this schema; the message names the key.
+        UsageError: it is missing, or not a manifest of this schema, or has no such model; the message names what.
     """
     path = folder / FILE_NAME
     try:
@@ -375,9 +441,23 @@ def load(folder: Path) -> Manifest:
                 details=[f"it has no {FILE_NAME}"],
                 hint=own_hint(folder) or "make one with: mtool build",
             )
-        return Manifest.model_validate_json(path.read_bytes())
+        found = Firmware.model_validate_json(path.read_bytes()).manifests()
     except ValidationError as invalid:
         details = problems.lines(invalid, 5)
-        raise UsageError(f"{path} is not a manifest of schema 1", details=details, hint="build it again") from None
+        raise UsageError(f"{path} is not a manifest of schema 2", details=details, hint="build it again") from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
+    return named(found, model) if model else found[0]
+
+
+def named(models: Sequence[Manifest], name: str) -> Manifest:
+    """Return the model of a name.
+
+    Raises:
+        UsageError: there is none; the message lists them.
+    """
+    for one in models:
+        if one.model == name:
+            return one
+    there = ", ".join(one.model for one in models)
+    raise UsageError(f"the firmware has no model {name!r}", details=[f"it has: {there}"])

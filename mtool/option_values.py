@@ -33,6 +33,10 @@ Executor = Literal["aot", "graph", "graph-host"]
 Weights = Literal["auto", "text"]
 """Whether large constants lie in a file of bytes where the toolchain can take one in, or all of them in C."""
 
+Arenas = Literal["shared", "interleaved", "own", "caller"]
+"""The arena: of several models one, as one of them runs at a time; one, in which each may run between two operators of
+those after it; one for each; or the caller's, who passes it with each call."""
+
 Level = Literal["O2", "O3", "Os"]
 """The compiler's optimisation level of a file."""
 
@@ -41,6 +45,9 @@ LEVEL = "opt"
 
 WEIGHTS = "weights"
 """The knob that every schedule has, the memory of its constants: --schedule pw_2=dsp_pointwise:weights=ram."""
+
+IN_RAM = "weights=ram"
+"""That knob as `mtool.json` has it in the name of a schedule, where constants lie in RAM."""
 
 Objective = Literal["auto", "time", "cycles", "instructions"]
 """What tuning makes small: time by the board's timer, instructions that an emulator counts, estimated cycles."""

@@ -21,9 +21,9 @@ class Request(ModelOptions):
     partial: whether operators may be computed a few rows at a time for a smaller arena (mtool.plan.partial): "never",
         "always", or "auto", which becomes "always" where the board's memory is too small else.
     order: "auto" computes the operators in the order of the smallest arena that is found, "written" in the model's own.
-    optimize: what the board's flash is spent on (mtool.plan.flash): larger constants for fewer instructions where the
-        part of the flash is smaller than that of the instructions ("balanced"), wherever there is room ("speed"), or
-        nowhere ("size").
+    optimize: what the board's memory is spent on: larger constants for fewer instructions (mtool.plan.flash), and
+        constants in RAM beside a flash that lets the core wait (mtool.plan.ram), where the part of the memory is
+        smaller than that of the time ("balanced"), wherever there is room ("speed"), or nowhere ("size").
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
     stream: the input that is given by rows, where the conventions' interface is "feed"; "": the only one.
     schedules: a user's choices, by node (`pw_2`); the cost model chooses all others.
@@ -31,6 +31,8 @@ class Request(ModelOptions):
     tolerance: by how many steps an integer that a backend computes may differ from mtool's own.
     backend_fallback: a region that a backend fails to compile is left to C.
     known: what tuning has found for the board; `schedules` come before it.
+    arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
+        crt/include/mt_math.h.
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
 
@@ -42,6 +44,7 @@ class Request(ModelOptions):
     stream: str = ""
     schedules: Mapping[str, Choice] = field(default_factory=dict)
     weights: Weights = "auto"
+    arena_section: str = ""
     known: Known = field(default_factory=Known)
     backends: tuple[BackendSpec, ...] = ()
     tolerance: int = 0
@@ -73,6 +76,7 @@ class Request(ModelOptions):
         reasons = {
             "--backend, which computes its regions as a whole": bool(self.backends),
             "--io external, where all inputs lie in the caller's memory": self.io == "external",
+            "--arena caller": self.conventions.context,
             f"the run-time size {next(iter(open_sizes), '')}, which the rows would follow": bool(open_sizes),
         }
         for reason, is_there in reasons.items():

@@ -57,7 +57,7 @@ another user could have written is refused.""",
     ),
     ("boards.yaml", "A mapping: a board's name, and its entry.", boards.Board),
     ("template.yaml", "", template.Template),
-    ("mtool.json", "", manifest.Manifest),
+    ("mtool.json", "", manifest.Firmware),
     (
         "tuning.jsonl",
         "One JSON object a line. Lines are only appended; logs of several computers can be put one behind the other.",

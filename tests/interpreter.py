@@ -139,11 +139,14 @@ KERNELS: dict[str, Callable[[Node, list[Array], tuple[int, ...]], Array]] = {
 
 
 class Arena:
-    """Runs a plan in an arena of bytes: each step reads and writes where the plan says, and nothing else is kept."""
+    """Runs a plan in an arena of bytes: each step reads and writes where the plan says, and nothing else is kept.
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.graph = plan, plan.graph
-        self.bytes = np.full(plan.arena_bytes, 0xA5, np.uint8)
+    `shared` is an arena that other plans run in too.
+    """
+
+    def __init__(self, plan: Plan, shared: Array | None = None) -> None:
+        self.plan, self.graph, self.is_own = plan, plan.graph, shared is None
+        self.bytes = np.full(plan.arena_bytes, 0xA5, np.uint8) if shared is None else shared
         self.outside: dict[str, Array] = {}  # what the caller keeps
         self.root: dict[str, str] = {}
         for node in self.graph.nodes:
@@ -175,23 +178,39 @@ class Arena:
 
     def run(self, feeds: Feeds) -> list[Array]:
         """Return the outputs of one call; before it, all bytes but the states' are lost."""
-        kept = {value: self.read(value) for _, value, _ in self.graph.state_values}
-        self.bytes[:] = 0x5A
-        for value, data in [*kept.items(), *((value, np.asarray(feeds[value])) for value in self.graph.caller_inputs)]:
-            self.write(value, data)
-        for number, step in enumerate(self.plan.steps):
-            node = step.node
-            made = compute(node, self.graph, [self.read(value) for value in node.inputs])
-            scratch = self.plan.scratch[number]
-            if scratch is not None:
-                self.bytes[scratch : scratch + step.scratch_bytes] = 0x3C
-            for value, data in zip(node.outputs, made, strict=True):
-                if getattr(node.attrs, "appends", False):  # what lies there already is not written
-                    first = self.graph.types[node.inputs[0]].bytes
-                    place = self.place(value)
-                    assert self.plan.offsets[node.inputs[0]] == place.start
-                    raw = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
-                    self.bytes[place.start + first : place.stop] = raw[first:]
-                else:
-                    self.write(value, data)
+        self.begin(feeds)
+        for number in range(len(self.plan.steps)):
+            self.step(number)
+        return self.outputs()
+
+    def begin(self, feeds: Feeds) -> None:
+        """Write the inputs; in an arena of its own, all other bytes but the states' are lost."""
+        if self.is_own:
+            kept = {value: self.read(value) for _, value, _ in self.graph.state_values}
+            self.bytes[:] = 0x5A
+            for value, data in kept.items():
+                self.write(value, data)
+        for value in self.graph.caller_inputs:
+            self.write(value, np.asarray(feeds[value]))
+
+    def step(self, number: int) -> None:
+        """Run one step."""
+        step = self.plan.steps[number]
+        node = step.node
+        made = compute(node, self.graph, [self.read(value) for value in node.inputs])
+        scratch = self.plan.scratch[number]
+        if scratch is not None:
+            self.bytes[scratch : scratch + step.scratch_bytes] = 0x3C
+        for value, data in zip(node.outputs, made, strict=True):
+            if getattr(node.attrs, "appends", False):  # what lies there already is not written
+                first = self.graph.types[node.inputs[0]].bytes
+                place = self.place(value)
+                assert self.plan.offsets[node.inputs[0]] == place.start
+                raw = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
+                self.bytes[place.start + first : place.stop] = raw[first:]
+            else:
+                self.write(value, data)
+
+    def outputs(self) -> list[Array]:
+        """Return the outputs, when all steps have run."""
         return [self.read(value) for value in self.graph.caller_outputs]

@@ -41,9 +41,13 @@ struct mt_model {
     const struct mt_device_failure *failure;    /* what failed where `run` or `step` returns MT_DEVICE; NULL: they
                                                  * do not */
     const struct mt_stream *stream;     /* NULL: all inputs are whole */
+    const struct mt_model *next;        /* another model of the same firmware; NULL: there is none */
 };
 
-extern const struct mt_model mt_model;
+extern const struct mt_model mt_model; /* the first model of the firmware */
+
+/* The `index`-th model of a firmware, from the first on; NULL: it has fewer. */
+const struct mt_model *mt_model_at(const struct mt_model *first, uint8_t index);
 
 /* Find `length` bytes, `offset` bytes from the start of an input, an output or the arena: the `index`-th of `kind`, as
  * in mt_protocol.h. An empty piece may be nowhere: then *bytes stays as it is. MT_BAD_INDEX: there is no such tensor.

@@ -21,6 +21,7 @@
     X(MT_TIMER,    0x0B, "start or stop the timer")                                    \
     X(MT_LOOKUP,   0x0C, "find a function by its name")                                \
     X(MT_INVOKE,   0x0D, "call a function")                                            \
+    X(MT_SELECT,   0x0E, "choose the model that what follows is for")                  \
     X(MT_RESEND,   0xF0, "a frame was lost, or belongs to no session")                 \
     X(MT_RUNNING,  0xF1, "an MT_CALL, MT_TIME, MT_INVOKE or MT_WRITE of MT_ROWS has begun") \
     X(MT_LOG,      0xF2, "text for a person")                                          \
@@ -52,11 +53,11 @@ enum {
 /* Flags of HELLO. */
 #define MT_HELLO_TAKE_OVER 1u
 
-/* Which tensors an index counts. */
+/* Which tensors an index counts; MT_ROWS: an input that the model takes by rows, of which MT_INPUTS has room for one. */
 #define MT_INPUTS 0u
 #define MT_OUTPUTS 1u
 #define MT_ARENA_BYTES 2u
-#define MT_ROWS 3u /* of an input that the model takes by rows, in their order; MT_INPUTS has the memory for one */
+#define MT_ROWS 3u
 
 /* How a CALL runs the model: operator by operator, so that a fault can be told with its operator, or through the
  * model's entry point. */

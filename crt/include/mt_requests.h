@@ -12,9 +12,10 @@
 
 #define MT_REQUESTS_WORK_BYTES 13u /* the longest reply to CALL, TIME, TIMER or INVOKE, without its status */
 
-/* Begins as zeros, with `config` and an open `link`. */
+/* Begins as zeros, with `config`, its first `model` and an open `link`. */
 struct mt_requests {
     const struct mt_server_config *config;
+    const struct mt_model *model;         /* what the requests are for: the first, until SELECT names another */
     struct mt_link link;                  /* RUNNING is sent over it */
     struct mt_work last;                  /* what the last CALL, TIME or INVOKE found */
     uint16_t work_sequence;               /* of the last CALL, TIME, TIMER or INVOKE */

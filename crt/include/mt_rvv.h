@@ -143,8 +143,10 @@ MT_RVV_INLINE void mt_rvv_fill(int8_t *to, int32_t value, size_t count)
 #endif
 
 /* Copy bytes of ranges that may overlap. */
-MT_RVV_INLINE void mt_rvv_move(int8_t *to, const int8_t *from, size_t count)
+MT_RVV_INLINE void mt_rvv_move(void *output, const void *input, size_t count)
 {
+    int8_t *const to = (int8_t *)output;
+    const int8_t *const from = (const int8_t *)input;
 #ifdef MT_RVV_ASM
     if ((uintptr_t)to > (uintptr_t)from && (uintptr_t)to < (uintptr_t)(from + count)) {
         int8_t piece[64]; /* from the end on */

@@ -65,8 +65,7 @@ static MT_COLD void mt_rvv_taps_again(const struct mt_rvv_tile *tile, int32_t pi
                      "bnez %[k], 1b\n\t" MT_RVV_STORED(all, free, scale, l32, l16, l8) MT_RVV_END                     \
                      : [vl] "=&r"(vl), [w] "+&r"(w), [t] "+&r"(t), [k] "+&r"(k), [found] "+&r"(found)                 \
                      : [left] "r"(channels - at), [x] "r"(tile.x), [o] "r"(tile.y), [n] "r"(channels), [at] "r"(at),  \
-                       [b] "r"(numbers + at), [m] "r"(numbers + channels + at),                                       \
-                       [p] "r"(numbers + 2 * channels + at), [how] "r"(how)                                           \
+                       [m] "r"(numbers + channels + at), [how] "r"(how)                                               \
                      : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", "a3", "a4", "a5", "a6", "a7",                  \
                        MT_RVV_VECTORS "memory")
 

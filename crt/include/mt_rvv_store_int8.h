@@ -24,16 +24,26 @@ struct mt_rvv_tile {
 #define MT_RVV_TWO(a) a("v16", "v8", 0) a("v24", "v8", 1)
 #define MT_RVV_SINGLE(a) a("v16", "v8", 0)
 
+/* Biases lie before the multipliers, places behind them. */
+#define MT_RVV_BIASES(first)      \
+    "slli t0, %[n], 2\n\t"        \
+    "sub t0, %[m], t0\n\t"        \
+    "vle32.v " first ", (t0)\n\t"
+#define MT_RVV_PLACES             \
+    "slli t4, %[n], 2\n\t"        \
+    "add t4, t4, %[m]\n\t"        \
+    "vle32.v v0, (t4)\n\t"
+
 #define MT_RVV_COLUMN(register, number) MT_RVV_POINTER(register, number) "(%[x])\n\t"
 #define MT_RVV_COLUMNS_1 MT_RVV_COLUMN("a2", 0)
 #define MT_RVV_COLUMNS_2 MT_RVV_COLUMNS_1 MT_RVV_COLUMN("a3", 1)
 #define MT_RVV_COLUMNS_6                                                                                 \
     MT_RVV_COLUMNS_2 MT_RVV_COLUMN("a4", 2) MT_RVV_COLUMN("a5", 3) MT_RVV_COLUMN("a6", 4) MT_RVV_COLUMN("a7", 5)
 
-#define MT_RVV_BIAS_1 "vle32.v v16, (%[b])\n\t"
+#define MT_RVV_BIAS_1 MT_RVV_BIASES("v16")
 #define MT_RVV_BIAS_2 MT_RVV_BIAS_1 "vmv8r.v v24, v16\n\t"
 #define MT_RVV_BIAS_6       \
-    "vle32.v v8, (%[b])\n\t" \
+    MT_RVV_BIASES("v8")     \
     "vmv4r.v v12, v8\n\t"   \
     "vmv4r.v v16, v8\n\t"   \
     "vmv4r.v v20, v8\n\t"   \
@@ -42,7 +52,7 @@ struct mt_rvv_tile {
 
 /* Sums of 32 bits become int8 and are stored. `all` applies a macro to each group of registers that holds sums, with
  * a group that is `free` (v0 and on is one more) and the number of its output in the array at `o`; l32, l16, l8: how many
- * registers are a group, by the size of its elements. %[m]: the channels' multipliers, %[p]: their places, %[how]: the
+ * registers are a group, by the size of its elements. %[m]: the channels' multipliers, %[n]: of so many, %[how]: the
  * range, %[found]: how many sums lie beside a half. */
 #define MT_RVV_STORED(all, free, scale, l32, l16, l8)                                                               \
     "vsetvli zero, zero, e32, " l32 ", ta, ma\n\t"                                                                  \
@@ -108,7 +118,7 @@ struct mt_rvv_tile {
 
 #define MT_RVV_HIGH(sum, free, number) "vmulh.vv " sum ", " sum ", v0\n\t"
 #define MT_RVV_SHIFT(sum, free, number) "vssra.vv " sum ", " sum ", v0\n\t"
-#define MT_RVV_BY_ONCE(all, free) "csrwi vxrm, 0\n\t" all(MT_RVV_HIGH) "vle32.v v0, (%[p])\n\t" all(MT_RVV_SHIFT) "li t1, 0\n\t"
+#define MT_RVV_BY_ONCE(all, free) "csrwi vxrm, 0\n\t" all(MT_RVV_HIGH) MT_RVV_PLACES all(MT_RVV_SHIFT) "li t1, 0\n\t"
 #define MT_RVV_BY_ONCE_16(all) all(MT_RVV_ZERO_POINT)
 
 #define MT_RVV_DOUBLED(sum, free, number) "vsmul.vv " sum ", " sum ", v0\n\t"
@@ -116,7 +126,7 @@ struct mt_rvv_tile {
     "vsra.vi " free ", " sum ", 31\n\t"     \
     "vadd.vv " sum ", " sum ", " free "\n\t" MT_RVV_SHIFT(sum, free, number)
 #define MT_RVV_BY_TWICE(all, free) \
-    "csrwi vxrm, 0\n\t" all(MT_RVV_DOUBLED) "vle32.v v0, (%[p])\n\t" all(MT_RVV_AWAY) "li t1, 0\n\t"
+    "csrwi vxrm, 0\n\t" all(MT_RVV_DOUBLED) MT_RVV_PLACES all(MT_RVV_AWAY) "li t1, 0\n\t"
 #define MT_RVV_BY_TWICE_16(all) all(MT_RVV_ZERO_POINT)
 
 #endif

@@ -11,26 +11,45 @@
 extern "C" {
 #endif
 
-/* The sums of one output in plain C. */
-MT_RVV_INLINE int8_t mt_rvv_one(const int8_t *x, const int8_t *weights, int32_t depth, int32_t outputs, int32_t i,
-                                const int32_t *numbers, enum mt_rvv_scaling by, const struct mt_rvv_range *how)
+/* Input vectors: the first begins at `x`, each `step` bytes behind the one before it. A vector is `rows` pieces of `depth`
+ * bytes, which begin at its own beginning and `at` bytes behind it. */
+struct mt_rvv_source {
+    const int8_t *x;
+    int32_t step;
+    const int32_t *at;
+    int32_t rows, depth;
+};
+
+/* Vectors that lie one behind the other, whole. */
+MT_RVV_INLINE struct mt_rvv_source mt_rvv_columns(const int8_t *x, int32_t depth)
+{
+    static const int32_t here[1] = {0};
+    const struct mt_rvv_source columns = {x, depth, here, 1, depth};
+    return columns;
+}
+
+/* One output in plain C, of the vector at `x`. */
+MT_RVV_INLINE int8_t mt_rvv_one(const struct mt_rvv_source *from, const int8_t *x, const int8_t *weights, int32_t outputs,
+                                int32_t i, const int32_t *numbers, enum mt_rvv_scaling by,
+                                const struct mt_rvv_range *how)
 {
     int32_t sum = numbers[i];
-    for (int32_t k = 0; k < depth; ++k)
-        sum += x[k] * weights[k * outputs + i];
+    for (int32_t row = 0; row < from->rows; ++row)
+        for (int32_t k = 0; k < from->depth; ++k, weights += outputs)
+            sum += x[from->at[row] + k] * weights[i];
     return mt_rvv_narrow(sum, numbers[outputs + i], numbers[(mt_rvv_words(by) - 1) * outputs + i], by, how);
 }
 
 #ifdef MT_RVV_ASM
 
 /* Some sum of the outputs from `first` on lies beside a half: those that are looked at are computed again. */
-static MT_COLD void mt_rvv_again(const struct mt_rvv_tile *tile, int32_t vectors, const int8_t *weights, int32_t depth,
-                                 int32_t outputs, int32_t first, int32_t count, const int32_t *numbers,
-                                 const struct mt_rvv_range *how)
+static MT_COLD void mt_rvv_again(const struct mt_rvv_source *from, const struct mt_rvv_tile *tile, int32_t vectors,
+                                 const int8_t *weights, int32_t outputs, int32_t first, int32_t count,
+                                 const int32_t *numbers, const struct mt_rvv_range *how)
 {
     for (int32_t i = first; i < first + count; ++i)
         for (int32_t p = 0; p < vectors && numbers[outputs + i] < 0; ++p)
-            tile->y[p][i] = mt_rvv_one(tile->x[p], weights, depth, outputs, i, numbers, MT_RVV_NEAR, how);
+            tile->y[p][i] = mt_rvv_one(from, tile->x[p], weights, outputs, i, numbers, MT_RVV_NEAR, how);
 }
 
 /* One step of the depth: a row of weights by an input of each vector. */
@@ -77,53 +96,63 @@ static MT_COLD void mt_rvv_again(const struct mt_rvv_tile *tile, int32_t vectors
 #define MT_RVV_ON_6(k)                                                                                          \
     MT_RVV_ON_2(k) "addi a4, a4, " #k "\n\taddi a5, a5, " #k "\n\taddi a6, a6, " #k "\n\taddi a7, a7, " #k "\n\t"
 
-/* All steps, four in a turn of the loop, then those that are left. */
-#define MT_RVV_STEPS(step, on)                                                                              \
-    "addi %[k], %[k], -4\n\t"                                                                               \
-    "bltz %[k], 2f\n\t"                                                                                     \
-    "1:\n\t" step(0) step(1) step(2) step(3) on(4) "addi %[k], %[k], -4\n\t"                                \
-    "bgez %[k], 1b\n\t"                                                                                     \
+/* Where a piece of each vector begins, t0 bytes behind its beginning. */
+#define MT_RVV_PIECE(register, number) MT_RVV_COLUMN(register, number) "add " register ", " register ", t0\n\t"
+#define MT_RVV_PIECES_1 MT_RVV_PIECE("a2", 0)
+#define MT_RVV_PIECES_2 MT_RVV_PIECES_1 MT_RVV_PIECE("a3", 1)
+#define MT_RVV_PIECES_6                                                                            \
+    MT_RVV_PIECES_2 MT_RVV_PIECE("a4", 2) MT_RVV_PIECE("a5", 3) MT_RVV_PIECE("a6", 4) MT_RVV_PIECE("a7", 5)
+
+/* All pieces, and all their steps: four in a turn of the loop, then those that are left. */
+#define MT_RVV_STEPS(pieces, step, on)                                                                      \
+    "5:\n\t"                                                                                                \
+    "lw t0, 0(%[t])\n\t"                                                                                    \
+    "addi %[t], %[t], 4\n\t" pieces "addi t6, %[k], -4\n\t"                                                 \
+    "bltz t6, 2f\n\t"                                                                                       \
+    "1:\n\t" step(0) step(1) step(2) step(3) on(4) "addi t6, t6, -4\n\t"                                    \
+    "bgez t6, 1b\n\t"                                                                                       \
     "2:\n\t"                                                                                                \
-    "addi %[k], %[k], 4\n\t"                                                                                \
-    "beqz %[k], 4f\n\t"                                                                                     \
-    "3:\n\t" step(0) on(1) "addi %[k], %[k], -1\n\t"                                                        \
-    "bnez %[k], 3b\n\t"                                                                                     \
-    "4:\n\t"
+    "addi t6, t6, 4\n\t"                                                                                    \
+    "beqz t6, 4f\n\t"                                                                                       \
+    "3:\n\t" step(0) on(1) "addi t6, t6, -1\n\t"                                                            \
+    "bnez t6, 3b\n\t"                                                                                       \
+    "4:\n\t"                                                                                                \
+    "addi %[rows], %[rows], -1\n\t"                                                                         \
+    "bnez %[rows], 5b\n\t"
 
 /* A tile of `size` vectors by as many outputs as fit; vl: how many those are. */
 #define MT_RVV_TILE(size, all, free, scale, l32, l16, l8)                                                             \
-    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], %[left], e16, " l16 ", ta, ma\n\t"                                  \
-                     MT_RVV_COLUMNS_##size MT_RVV_BIAS_##size MT_RVV_STEPS(MT_RVV_STEP_##size, MT_RVV_ON_##size)      \
+    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], %[left], e16, " l16 ", ta, ma\n\t" MT_RVV_BIAS_##size               \
+                     MT_RVV_STEPS(MT_RVV_PIECES_##size, MT_RVV_STEP_##size, MT_RVV_ON_##size)                         \
                      MT_RVV_STORED(all, free, scale, l32, l16, l8) MT_RVV_END                                         \
-                     : [vl] "=&r"(vl), [w] "+&r"(w), [k] "+&r"(k), [found] "+&r"(found)                               \
-                     : [left] "r"(outputs - at), [x] "r"(tile->x), [o] "r"(tile->y), [n] "r"(outputs), [at] "r"(at), \
-                       [b] "r"(numbers + at), [m] "r"(numbers + outputs + at),                                        \
-                       [p] "r"(numbers + 2 * outputs + at), [how] "r"(how)                                            \
+                     : [vl] "=&r"(vl), [w] "+&r"(w), [t] "+&r"(t), [rows] "+&r"(rows), [found] "+&r"(found)           \
+                     : [left] "r"(outputs - at), [x] "r"(tile->x), [o] "r"(tile->y), [n] "r"(outputs), [at] "r"(at),  \
+                       [m] "r"(numbers + outputs + at), [how] "r"(how), [k] "r"(from->depth)                          \
                      : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", "a3", "a4", "a5", "a6", "a7",                  \
                        MT_RVV_VECTORS "memory")
 
-/* One vector by twice as many outputs as fit. */
+/* One vector by twice as many outputs as fit; t1: where the second half's weights are. */
 #define MT_RVV_DOUBLE(scale)                                                                                          \
-    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], zero, e16, m4, ta, ma\n\t" MT_RVV_COLUMNS_1 MT_RVV_BIAS_1           \
-                     "slli t2, %[vl], 2\n\t"                                                                          \
-                     "add t0, %[b], t2\n\t"                                                                           \
+    __asm__ volatile(MT_RVV_BEGIN "vsetvli %[vl], zero, e16, m4, ta, ma\n\t" MT_RVV_BIAS_1                            \
+                     "slli t1, %[vl], 2\n\t"                                                                          \
+                     "add t0, t0, t1\n\t"                                                                             \
                      "vle32.v v24, (t0)\n\t"                                                                          \
-                     "add t1, %[w], %[vl]\n\t" MT_RVV_STEPS(MT_RVV_STEP_DOUBLE, MT_RVV_ON_1)                          \
+                     "add t1, %[w], %[vl]\n\t"                                                                        \
+                     MT_RVV_STEPS(MT_RVV_PIECES_1, MT_RVV_STEP_DOUBLE, MT_RVV_ON_1)                                   \
                      MT_RVV_STORED(MT_RVV_SINGLE, "v8", scale, "m8", "m4", "m2")                                      \
-                     "slli t2, %[vl], 2\n\t"                                                                          \
-                     "add %[m], %[m], t2\n\t"                                                                         \
-                     "add %[p], %[p], t2\n\t"                                                                         \
+                     "slli t0, %[vl], 2\n\t"                                                                          \
+                     "add %[m], %[m], t0\n\t"                                                                         \
                      "add %[at], %[at], %[vl]\n\t"                                                                    \
                      "vmv8r.v v16, v24\n\t" MT_RVV_STORED(MT_RVV_SINGLE, "v8", scale, "m8", "m4", "m2") MT_RVV_END    \
-                     : [vl] "=&r"(vl), [w] "+&r"(w), [k] "+&r"(k), [found] "+&r"(found), [m] "+&r"(m), [p] "+&r"(p),  \
-                       [at] "+&r"(place)                                                                              \
-                     : [x] "r"(tile->x), [o] "r"(tile->y), [n] "r"(outputs), [b] "r"(numbers + at), [how] "r"(how)    \
+                     : [vl] "=&r"(vl), [w] "+&r"(w), [t] "+&r"(t), [rows] "+&r"(rows), [found] "+&r"(found),          \
+                       [m] "+&r"(m), [at] "+&r"(place)                                                                \
+                     : [x] "r"(tile->x), [o] "r"(tile->y), [n] "r"(outputs), [how] "r"(how), [k] "r"(from->depth)     \
                      : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", MT_RVV_VECTORS "memory")
 
 #define MT_RVV_TILE_BY(scale)                                                        \
     do {                                                                             \
         if (wide && vectors == 1 && outputs - at >= 2 * most) {                      \
-            const int32_t *m = numbers + outputs + at, *p = m + outputs;             \
+            const int32_t *m = numbers + outputs + at;                               \
             int32_t place = at;                                                      \
             MT_RVV_DOUBLE(scale);                                                    \
             vl *= 2;                                                                 \
@@ -136,8 +165,8 @@ static MT_COLD void mt_rvv_again(const struct mt_rvv_tile *tile, int32_t vectors
     } while (0)
 
 /* All outputs of a tile: of two vectors or one if `wide`, else of six. */
-MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_tile *tile, int32_t vectors, int wide, int32_t depth,
-                                   const uint32_t *packed, int32_t outputs, enum mt_rvv_scaling by,
+MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_source *from, const struct mt_rvv_tile *tile, int32_t vectors,
+                                   int wide, const uint32_t *packed, int32_t outputs, enum mt_rvv_scaling by,
                                    const struct mt_rvv_range *how)
 {
     const int32_t *const numbers = (const int32_t *)packed;
@@ -149,7 +178,8 @@ MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_tile *tile, int32_t vecto
                      : MT_RVV_VECTORS "memory");
     for (int32_t at = 0; at < outputs; at += vl) {
         const int8_t *w = weights + at;
-        int32_t k = depth, found = 0;
+        const int32_t *t = from->at;
+        int32_t rows = from->rows, found = 0;
         if (by == MT_RVV_FIXED)
             MT_RVV_TILE_BY(MT_RVV_BY_FIXED);
         else if (by == MT_RVV_NEAR)
@@ -161,14 +191,14 @@ MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_tile *tile, int32_t vecto
         else
             MT_RVV_TILE_BY(MT_RVV_BY_TWICE);
         if (by == MT_RVV_NEAR && MT_SELDOM(found))
-            mt_rvv_again(tile, vectors, weights, depth, outputs, at, vl, numbers, how);
+            mt_rvv_again(from, tile, vectors, weights, outputs, at, vl, numbers, how);
     }
 }
 
 #else
 
-MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_tile *tile, int32_t vectors, int wide, int32_t depth,
-                                   const uint32_t *packed, int32_t outputs, enum mt_rvv_scaling by,
+MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_source *from, const struct mt_rvv_tile *tile, int32_t vectors,
+                                   int wide, const uint32_t *packed, int32_t outputs, enum mt_rvv_scaling by,
                                    const struct mt_rvv_range *how)
 {
     const int32_t *const numbers = (const int32_t *)packed;
@@ -176,41 +206,40 @@ MT_RVV_INLINE void mt_rvv_multiply(const struct mt_rvv_tile *tile, int32_t vecto
     (void)wide;
     for (int32_t i = 0; i < outputs; ++i)
         for (int32_t p = 0; p < vectors; ++p)
-            tile->y[p][i] = mt_rvv_one(tile->x[p], weights, depth, outputs, i, numbers, by, how);
+            tile->y[p][i] = mt_rvv_one(from, tile->x[p], weights, outputs, i, numbers, by, how);
 }
 
 #endif
 
-/* `vectors` of `depth` bytes each from `x` on, by all outputs, which stand `step` bytes apart. */
-MT_RVV_INLINE void mt_rvv_product(const int8_t *x, int32_t vectors, int32_t depth, const uint32_t *packed, int8_t *output,
-                                  int32_t step, int32_t outputs, int wide, enum mt_rvv_scaling by,
+/* `vectors` by all outputs, which stand `step` bytes apart. */
+MT_RVV_INLINE void mt_rvv_product(const struct mt_rvv_source *from, int32_t vectors, const uint32_t *packed,
+                                  int8_t *output, int32_t step, int32_t outputs, int wide, enum mt_rvv_scaling by,
                                   const struct mt_rvv_range *how)
 {
     const int32_t most = wide ? 2 : MT_RVV_MOST;
+    const int8_t *x = from->x;
     for (; vectors > 0; vectors -= most) {
         struct mt_rvv_tile tile;
         for (int32_t p = 0; p < most; ++p) { /* those that a tile lacks are the last one once more */
             tile.x[p] = x;
             tile.y[p] = output;
-            x += p + 1 < vectors ? depth : 0;
+            x += p + 1 < vectors ? from->step : 0;
             output += p + 1 < vectors ? step : 0;
         }
-        mt_rvv_multiply(&tile, vectors < most ? vectors : most, wide, depth, packed, outputs, by, how);
+        mt_rvv_multiply(from, &tile, vectors < most ? vectors : most, wide, packed, outputs, by, how);
     }
 }
 
 /* The functions that operators share. */
-#define MT_RVV_PRODUCT_FUNCTIONS(kind, by)                                                                            \
-    MT_OPERATOR void mt_rvv_wide##kind(const int8_t *x, int32_t vectors, int32_t depth, const uint32_t *packed,       \
-                                       int8_t *output, int32_t step, int32_t outputs, const struct mt_rvv_range *how) \
+#define MT_RVV_PRODUCT_FUNCTION(name, wide, by)                                                                       \
+    MT_OPERATOR void name(const struct mt_rvv_source *from, int32_t vectors, const uint32_t *packed, int8_t *output,  \
+                          int32_t step, int32_t outputs, const struct mt_rvv_range *how)                              \
     {                                                                                                                 \
-        mt_rvv_product(x, vectors, depth, packed, output, step, outputs, 1, by, how);                                 \
-    }                                                                                                                 \
-    MT_OPERATOR void mt_rvv_tall##kind(const int8_t *x, int32_t vectors, int32_t depth, const uint32_t *packed,       \
-                                       int8_t *output, int32_t step, int32_t outputs, const struct mt_rvv_range *how) \
-    {                                                                                                                 \
-        mt_rvv_product(x, vectors, depth, packed, output, step, outputs, 0, by, how);                                 \
+        mt_rvv_product(from, vectors, packed, output, step, outputs, wide, by, how);                                  \
     }
+#define MT_RVV_PRODUCT_FUNCTIONS(kind, by)              \
+    MT_RVV_PRODUCT_FUNCTION(mt_rvv_wide##kind, 1, by)   \
+    MT_RVV_PRODUCT_FUNCTION(mt_rvv_tall##kind, 0, by)
 MT_RVV_PRODUCT_FUNCTIONS(, MT_RVV_FIXED)
 MT_RVV_PRODUCT_FUNCTIONS(_near, MT_RVV_NEAR)
 MT_RVV_PRODUCT_FUNCTIONS(_even, MT_RVV_EVEN)

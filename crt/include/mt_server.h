@@ -11,7 +11,7 @@
 #define MT_SERVER_MIN_BUFFER 256u
 
 struct mt_server_config {
-    const struct mt_model *model;
+    const struct mt_model *model; /* the firmware's first */
     const char *build_hash;     /* 64 hex digits; the host compares it with its own */
     uint8_t *buffer;            /* the server's receive and send buffers; it uses no other memory of this size */
     uint32_t buffer_bytes;      /* at least MT_SERVER_MIN_BUFFER */

@@ -12,7 +12,7 @@
     X(MT_BAD_FRAME,          1, "a frame is malformed or its checksum is wrong")       \
     X(MT_BAD_MESSAGE,        2, "a message is too short or its fields make no sense")  \
     X(MT_UNKNOWN_MESSAGE,    3, "the message type is unknown to this firmware")        \
-    X(MT_BAD_INDEX,          4, "there is no tensor with that index")                  \
+    X(MT_BAD_INDEX,          4, "there is no tensor, operator or model with that index") \
     X(MT_BAD_RANGE,          5, "the range lies outside the tensor")                   \
     X(MT_NO_SESSION,         6, "no session is open")                                  \
     X(MT_TOO_LARGE,          7, "the frame is larger than the receive buffer")         \

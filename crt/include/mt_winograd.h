@@ -129,32 +129,55 @@ static MT_ALONE void mt_winograd_sums(const int16_t *columns, const int16_t *wei
 #define MT_WINOGRAD_DOT()                                                                                             \
     for (int32_t k = 0; k < turns; ++k) {                                                                             \
         MT_UNROLL(4)                                                                                                  \
-        for (int32_t l = 0; l < 4; ++l, c += 2, w += 4) {                                                             \
+        for (int32_t l = 0; l < 4; ++l) {                                                                             \
             const int32_t a = c[0], b = c[1], w0 = w[0], w1 = w[1], w2 = w[2], w3 = w[3];                             \
-            a0 += (uint32_t)(a * w0), b0 += (uint32_t)(b * w0), a1 += (uint32_t)(a * w1), b1 += (uint32_t)(b * w1);   \
-            a2 += (uint32_t)(a * w2), b2 += (uint32_t)(b * w2), a3 += (uint32_t)(a * w3), b3 += (uint32_t)(b * w3);   \
+            a0 += (uint32_t)(a * w0);                                                                                 \
+            b0 += (uint32_t)(b * w0);                                                                                 \
+            a1 += (uint32_t)(a * w1);                                                                                 \
+            b1 += (uint32_t)(b * w1);                                                                                 \
+            a2 += (uint32_t)(a * w2);                                                                                 \
+            b2 += (uint32_t)(b * w2);                                                                                 \
+            a3 += (uint32_t)(a * w3);                                                                                 \
+            b3 += (uint32_t)(b * w3);                                                                                 \
+            c += 2;                                                                                                   \
+            w += 4;                                                                                                   \
             MT_WINOGRAD_ADDED;                                                                                        \
         }                                                                                                             \
-    }
+    }                                                                                                                 \
+    (void)0
+/* The eight sums from and to memory. */
+#define MT_WINOGRAD_KEEP(to)                                                                                          \
+    (to)[0] = a0;                                                                                                     \
+    (to)[1] = a1;                                                                                                     \
+    (to)[2] = a2;                                                                                                     \
+    (to)[3] = a3;                                                                                                     \
+    (to)[4] = b0;                                                                                                     \
+    (to)[5] = b1;                                                                                                     \
+    (to)[6] = b2;                                                                                                     \
+    (to)[7] = b3
 
 static MT_ALONE void mt_winograd_sums(const int16_t *columns, const int16_t *weights, uint32_t *sums, int32_t turns)
 {
     const int16_t *c = columns, *w = weights;
     for (int32_t j = 0; j < 4; ++j, sums += 16) {
+        uint32_t first[8], both[8];
         uint32_t a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0;
         MT_WINOGRAD_DOT();
-        const uint32_t first[8] = {a0, a1, a2, a3, b0, b1, b2, b3};
+        MT_WINOGRAD_KEEP(first);
         MT_WINOGRAD_DOT();
-        const uint32_t both[8] = {a0, a1, a2, a3, b0, b1, b2, b3};
+        MT_WINOGRAD_KEEP(both);
         MT_WINOGRAD_DOT();
-        sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = a3;
-        sums[4] = b0, sums[5] = b1, sums[6] = b2, sums[7] = b3;
-        a0 = 2 * first[0] - both[0], a1 = 2 * first[1] - both[1], a2 = 2 * first[2] - both[2];
-        a3 = 2 * first[3] - both[3], b0 = 2 * first[4] - both[4], b1 = 2 * first[5] - both[5];
-        b2 = 2 * first[6] - both[6], b3 = 2 * first[7] - both[7];
+        MT_WINOGRAD_KEEP(sums);
+        a0 = 2 * first[0] - both[0];
+        a1 = 2 * first[1] - both[1];
+        a2 = 2 * first[2] - both[2];
+        a3 = 2 * first[3] - both[3];
+        b0 = 2 * first[4] - both[4];
+        b1 = 2 * first[5] - both[5];
+        b2 = 2 * first[6] - both[6];
+        b3 = 2 * first[7] - both[7];
         MT_WINOGRAD_DOT();
-        sums[8] = a0, sums[9] = a1, sums[10] = a2, sums[11] = a3;
-        sums[12] = b0, sums[13] = b1, sums[14] = b2, sums[15] = b3;
+        MT_WINOGRAD_KEEP(sums + 8);
     }
 }
 

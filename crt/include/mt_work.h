@@ -37,13 +37,12 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
 int32_t mt_work_time(const struct mt_model *model, uint16_t number, uint32_t count, uint8_t *stack_low,
                      struct mt_work *work);
 
-/* Give the model bytes of its streamed input, from the byte `offset` of it on: 0 begins an inference, else it is where
- * the last bytes ended. Each row is computed with once all of it has come. With the first mt_work_run or mt_work_time
- * after them the inference ends, and the time and the stack are those of all of it; if mt_work_time is to run the model
- * more than once, the others are given the last row again and again.
- * MT_BAD_INDEX: the model has no such stream. MT_BAD_ORDER: the bytes before them are missing. MT_BAD_RANGE: there are
- * more than are left. */
-int32_t mt_work_feed(const struct mt_model *model, uint8_t index, uint32_t offset, const uint8_t *bytes, size_t count,
+/* Give a model that has a stream bytes of it, from the byte `offset` on: 0 begins an inference, else it is where the
+ * last bytes ended. Each row is computed with once all of it has come. With the first mt_work_run or mt_work_time after
+ * them the inference ends, and the time and the stack are those of all of it; if mt_work_time is to run the model more
+ * than once, the others are given the last row again and again.
+ * MT_BAD_ORDER: the bytes before them are missing. MT_BAD_RANGE: there are more than are left. */
+int32_t mt_work_feed(const struct mt_model *model, uint32_t offset, const uint8_t *bytes, size_t count,
                      uint8_t *stack_low, struct mt_work *work);
 
 /* Call one of the model's functions, of which it has some, as mt_functions_invoke does. */

@@ -5,6 +5,14 @@
 #include "mt_protocol.h"
 #include "mt_status.h"
 
+const struct mt_model *mt_model_at(const struct mt_model *first, uint8_t index)
+{
+    for (; first != NULL && index > 0; --index) {
+        first = first->next;
+    }
+    return first;
+}
+
 int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index, uint32_t offset, uint32_t length,
                       uint8_t **bytes)
 {

@@ -13,7 +13,7 @@ typedef int32_t handler(struct mt_requests *state, const struct mt_frame *reques
 
 static int32_t on_info(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
 {
-    const struct mt_model *const model = state->config->model;
+    const struct mt_model *const model = state->model;
     const size_t capacity = mt_link_payload_bytes(&state->link) - 1u;
     (void)request;
     mt_put_u32(reply->bytes, mt_port_timer_granularity_ns());
@@ -34,18 +34,22 @@ static int32_t find_bytes(const struct mt_requests *state, const struct mt_frame
                           uint8_t **bytes)
 {
     const uint8_t *const payload = request->payload;
-    return mt_model_find(state->config->model, payload[0], payload[1], mt_get_u32(payload + 2), length, bytes);
+    return mt_model_find(state->model, payload[0], payload[1], mt_get_u32(payload + 2), length, bytes);
 }
 
 /* Give the model rows of its streamed input. That may take a while, so the host is told that they have come. */
 static int32_t feed(struct mt_requests *state, const struct mt_frame *request, size_t length)
 {
+    const struct mt_model *const model = state->model;
+    if (model->stream == NULL || request->payload[1] != model->stream->input) {
+        return MT_BAD_INDEX;
+    }
     const int32_t status = mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
     if (status != MT_OK) {
         return status;
     }
-    return mt_work_feed(state->config->model, request->payload[1], mt_get_u32(request->payload + 2),
-                        request->payload + 6, length, state->config->stack_low, &state->last);
+    return mt_work_feed(model, mt_get_u32(request->payload + 2), request->payload + 6, length,
+                        state->config->stack_low, &state->last);
 }
 
 static int32_t on_write(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
@@ -126,7 +130,7 @@ static int32_t on_call(struct mt_requests *state, const struct mt_frame *request
         return status;
     }
     watch(state, limit_ms);
-    status = (how == MT_CALL_RUN ? mt_work_run : mt_work_steps)(state->config->model, state->config->stack_low,
+    status = (how == MT_CALL_RUN ? mt_work_run : mt_work_steps)(state->model, state->config->stack_low,
                                                                 &state->last);
     watch(state, 0);
     mt_put_u16(reply->bytes + 4, state->last.where);
@@ -141,14 +145,14 @@ static int32_t on_time(struct mt_requests *state, const struct mt_frame *request
     }
     const uint32_t runs = mt_get_u32(request->payload);
     const uint16_t number = mt_get_u16(request->payload + 4);
-    if (number != MT_NO_OPERATOR && number >= state->config->model->operator_count) {
+    if (number != MT_NO_OPERATOR && number >= state->model->operator_count) {
         return MT_BAD_INDEX;
     }
     int32_t status = begin_work(state, request);
     if (status != MT_OK) {
         return status;
     }
-    status = mt_work_time(state->config->model, number, runs, state->config->stack_low, &state->last);
+    status = mt_work_time(state->model, number, runs, state->config->stack_low, &state->last);
     mt_put_u64(reply->bytes + 4, state->last.elapsed_ns);
     end_work(state, reply, 12);
     return status;
@@ -170,7 +174,7 @@ static int32_t on_timer(struct mt_requests *state, const struct mt_frame *reques
 
 static int32_t on_lookup(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
 {
-    const struct mt_functions *const functions = state->config->model->functions;
+    const struct mt_functions *const functions = state->model->functions;
     uint16_t index = 0;
     if (functions == NULL) {
         return MT_NOT_SUPPORTED;
@@ -184,19 +188,36 @@ static int32_t on_lookup(struct mt_requests *state, const struct mt_frame *reque
 static int32_t on_invoke(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
 {
     struct mt_returned returned;
-    if (state->config->model->functions == NULL) {
+    if (state->model->functions == NULL) {
         return MT_NOT_SUPPORTED;
     }
     int32_t status = begin_work(state, request);
     if (status != MT_OK) {
         return status;
     }
-    status = mt_work_invoke(state->config->model, request->payload, request->count, state->config->stack_low,
+    status = mt_work_invoke(state->model, request->payload, request->count, state->config->stack_low,
                             &state->last, &returned);
     reply->bytes[4] = (uint8_t)returned.type_code;
     mt_put_u64(reply->bytes + 5, (uint64_t)returned.value.v_int64); /* a float: its bits */
     end_work(state, reply, 13);
     return status;
+}
+
+static int32_t on_select(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
+{
+    (void)reply;
+    if (request->count != 1) {
+        return MT_BAD_MESSAGE;
+    }
+    const struct mt_model *const model = mt_model_at(state->config->model, request->payload[0]);
+    if (model == NULL) {
+        return MT_BAD_INDEX;
+    }
+    if (model != state->model) {
+        state->model = model;
+        state->last.fed_bytes = 0; /* rows that the other was given */
+    }
+    return MT_OK;
 }
 
 static int32_t on_stack(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
@@ -228,6 +249,8 @@ static handler *handler_of(uint8_t type)
         return on_lookup;
     case MT_INVOKE:
         return on_invoke;
+    case MT_SELECT:
+        return on_select;
     default:
         return NULL;
     }

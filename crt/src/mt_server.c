@@ -52,6 +52,7 @@ static void open_session(uint32_t nonce, uint32_t host)
     server.session = (uint16_t)nonce;
     server.expected = 0;
     server.requests.work_count = 0;
+    server.requests.model = server.requests.config->model;
     server.is_open = 1;
     server.is_used = 0;
     server.is_rejecting = 0;
@@ -156,6 +157,7 @@ int32_t mt_server_run(const struct mt_server_config *config)
     }
     memset(&server, 0, sizeof server);
     server.requests.config = config;
+    server.requests.model = config->model;
     mt_link_open(&server.requests.link, config->buffer, (size_t)config->buffer_bytes);
     while (!server.is_done) {
         struct mt_frame frame;

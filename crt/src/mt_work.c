@@ -126,14 +126,11 @@ static int32_t feed_timed(const struct mt_model *model, struct mt_work *work)
     return result;
 }
 
-int32_t mt_work_feed(const struct mt_model *model, uint8_t index, uint32_t offset, const uint8_t *bytes, size_t count,
+int32_t mt_work_feed(const struct mt_model *model, uint32_t offset, const uint8_t *bytes, size_t count,
                      uint8_t *stack_low, struct mt_work *work)
 {
     const volatile uint8_t top = 0;
     const struct mt_stream *const stream = model->stream;
-    if (stream == NULL || index != stream->input) {
-        return MT_BAD_INDEX;
-    }
     if (offset != 0 && offset != work->fed_bytes) {
         return MT_BAD_ORDER;
     }

@@ -59,7 +59,7 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     needs = []
     for name, memory in board.memories.items():
         roles = [role for role in known if board.region_for(role) == name and known[role]]
-        lent = manifest.lent.get(name, 0)
+        lent = sum(one.lent.get(name, 0) for one in manifest.models)
         rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent
         parts = [Part(role, known[role]) for role in roles] + [Part("backends' buffers", lent)] * bool(lent)
         parts += [Part("code" if board.region_for("code") == name else "data", rest)] if rest > 0 else []
@@ -84,7 +84,7 @@ def check(size: Size, manifest: Manifest) -> None:
 def error(needs: Sequence[Need], manifest: Manifest, board: Board) -> FitError:
     """Return the error of a board whose memories do not have what is needed."""
     return FitError(
-        f"{manifest.model_file} does not fit {board.name}",
+        f"{', '.join(one.model_file for one in manifest.models)} does not fit {board.name}",
         details=[line(need, manifest) for need in needs],
         hint=advice(manifest, board, {need.memory: need.bytes for need in needs if need.missing_bytes}),
     )

@@ -71,16 +71,17 @@ def measure(elf: Path, manifest: Manifest) -> Size:
 
     Args:
         elf: what the build made; the standalone kind for the sizes of the model alone.
-        manifest: the project's, which names the model's constants and its arena.
+        manifest: of a model of the project, which names the constants and the arenas of all of its models.
 
     Raises:
         BuildError: the file is not an ELF file, or holds no symbols.
     """
     sections, symbols = _read(elf)
     board = manifest.project.board if manifest.project is not None else None
-    constants = set(manifest.constants)
+    constants = {name for model in manifest.models for name in model.constants}
+    arenas = {model.symbols.get("arena") for model in manifest.models}
     flash_const_bytes = _sum(symbols, lambda symbol: symbol.name in constants)
-    arena_bytes = _sum(symbols, lambda symbol: symbol.name == manifest.symbols.get("arena"))
+    arena_bytes = _sum(symbols, lambda symbol: symbol.name in arenas)
     functions = _functions(symbols)
     if board is not None and board.memories:
         stack_bytes = sum(section.bytes for section in sections if section.name == STACK_SECTION)
@@ -89,8 +90,9 @@ def measure(elf: Path, manifest: Manifest) -> Size:
         ram_bytes = sum(section.bytes for section in sections if section.writable)
         ram_static_bytes = ram_bytes - arena_bytes - stack_bytes
     else:
-        own = [symbol for symbol in symbols if symbol.name.startswith(f"{manifest.model}_")]
-        functions = {name: count for name, count in functions.items() if name.startswith(f"{manifest.model}_")}
+        prefixes = (*(f"{model.model}_" for model in manifest.models), *filter(None, arenas))
+        own = [symbol for symbol in symbols if symbol.name.startswith(prefixes)]
+        functions = {name: count for name, count in functions.items() if name.startswith(prefixes)}
         stack_bytes = 0
         flash_code_bytes = sum(functions.values())
         ram_static_bytes = _sum(own, lambda symbol: symbol.writable) - arena_bytes

@@ -19,11 +19,11 @@ from typer.exceptions import TyperException
 
 import mtool
 from mtool import locks
-from mtool.cli import own_project
+from mtool.cli import own_project, several
 from mtool.cli.ending import INTERRUPTED, ReaderGone
 from mtool.cli.grouped import GroupedCommand
 from mtool.cli.output import Output
-from mtool.cli.parameters import Asked, ProjectOptions
+from mtool.cli.parameters import SEVERAL, Asked, FirmwareOptions, ProjectOptions
 from mtool.cli.wrong_usage import usage_error
 from mtool.errors import MtoolError, UsageError, of_os_error
 
@@ -207,7 +207,9 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     """
     first, *own = inspect.signature(command).parameters.values()
     assert first.annotation is Output, f"{command.__name__} must take an Output first"
-    of_a_project = any(parameter.annotation is ProjectOptions for parameter in own)
+    of_a_project = any(parameter.annotation in (ProjectOptions, FirmwareOptions) for parameter in own)
+    key = "models" if any(parameter.name == "models" for parameter in own) else "model"
+    is_repeated = of_a_project and any(parameter.name == "deployment" for parameter in own)
     needs_board = any(parameter.name == "board" and parameter.default is parameter.empty for parameter in own)
     common: dict[str, tuple[Any, Any]] = {
         "context": (typer.Context, inspect.Parameter.empty),
@@ -237,22 +239,32 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             if of_a_project:
                 given, project = own_project.filled(
                     values,
+                    key=key,
                     command=command.__name__,
                     argument=next(
-                        getattr(one, "metavar", "MODEL") for one in context.command.params if one.name == "model"
+                        getattr(one, "metavar", "MODEL") for one in context.command.params if one.name == key
                     ),
                     needs_board=needs_board,
                     is_given=lambda name: _is_given(context, name),
                 )
             folder = given.get("output_dir")
+            paths = given.get(key) or []
+            paths = paths if isinstance(paths, list) else [paths]
             for name, one in asked.items():
                 from mtool.workflow import reading
 
-                given[name] = getattr(reading, one.reader)(**{each: given.pop(each) for each in one.parameters})
+                raw = {each: given.pop(each) for each in one.parameters}
+                given[name] = several.options(raw, paths) if one.of_models else getattr(reading, one.reader)(**raw)
             if project is not None:
                 folder = folder or project.folder_for(given["board"])
-                given["options"] = project.with_program(given["options"], given["board"], folder)
-            command(output, **given)
+                given["options"] = tuple(project.with_program(one, given["board"], folder) for one in given["options"])
+            if key == "models":
+                command(output, **{**given, key: paths})
+            elif len(paths) > 1:
+                several.for_each(command, output, given)
+            else:
+                one_of = {name: given[name][0] for name, one in asked.items() if one.of_models}
+                command(output, **{**given, **({key: paths[0]} if paths else {}), **one_of})
 
         with _boards_known(board_files or ()):
             raise typer.Exit(_end(output, act))
@@ -265,9 +277,13 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             asked[parameter.name] = found[0]
             parameters += _keywords(found[0].parameters)
         else:
-            may_lack = of_a_project and parameter.name in ("model", "board") and parameter.default is parameter.empty
+            may_lack = of_a_project and parameter.name in (key, "board") and parameter.default is parameter.empty
             default = None if may_lack else parameter.default
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default))
+            annotation = (
+                SEVERAL.get(parameter.annotation, parameter.annotation) if is_repeated else parameter.annotation
+            )
+            keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            parameters.append(keyword)
     parameters += _keywords(common)
     # typer reads a command's options from its signature.
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -86,7 +86,7 @@ def bench(
     clocks = workflow.clocks(clock or (), boards.get(board))
     cost = workflow.bench(
         model,
-        board=board,
+        board=workflow.standing_for(boards.get(board), clock or ()),
         number=number,
         repeat=repeat,
         min_repeat_ms=min_repeat_ms,

@@ -7,24 +7,19 @@ from mtool.cli.output import Output
 
 def build(
     out: Output,
-    model: parameters.ModelFile,
+    models: parameters.ModelFiles,
     board: parameters.BoardName = parameters.HOST,
     output_dir: parameters.OutputDir = None,
     *,
-    options: parameters.ProjectOptions,
+    options: parameters.FirmwareOptions,
     list_options: parameters.ListOptions = False,
     dry_run: parameters.DryRun = False,
 ) -> None:
-    """Compile a model and build its firmware."""
+    """Compile a model and build its firmware; of several models one firmware."""
     if list_options:
-        template_options.show(out, board, options.template)
+        template_options.show(out, board, options[0].template)
         return
-    compiled = workflow.compile(
-        model,
-        board=board,
-        options=options,
-        folder=output_dir,
-    )
+    compiled = workflow.compile_models(models, board=board, options=options, folder=output_dir)[0]
     if dry_run:
         lines = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)
         out.result({"commands": lines})

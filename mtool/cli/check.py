@@ -9,8 +9,9 @@ from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.claims import claims_table
 from mtool.cli.output import Output, table
-from mtool.errors import FitError
+from mtool.errors import FitError, UsageError
 from mtool.escaping import short_name
+from mtool.manifest import total_arena_bytes, total_constant_bytes
 from mtool.workflow import formatting
 
 if TYPE_CHECKING:
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from mtool.build.fit import Need
     from mtool.manifest import Manifest, Operator
     from mtool.workflow import Fit, Fits
+    from mtool.workflow.likely_time import LongestOperator
 
 _ALL = "all"  # boards, as if none were named
 
 
 def check(
     out: Output,
-    model: parameters.ModelFile,
+    models: parameters.ModelFiles,
     board: Annotated[
         list[str] | None,
         parameters.boards("May be repeated; default: all of them."),
@@ -57,14 +59,21 @@ def check(
     if board == [_ALL]:
         board = None
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
-    report = workflow.check(model, boards, options, folder=output_dir, hz=workflow.hertz(clock) if clock else 0)
+    if len(models) > 1 and not board:
+        raise UsageError("several models are checked for boards that are named", hint="for instance: --board BOARD")
+    hz = workflow.hertz(clock) if clock else 0
+    report = workflow.check_models(models, boards, options, folder=output_dir, hz=hz)
+    described = report.manifest.models
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),
+            **({"models": [one.model_dump(mode="json") for one in described]} if len(described) > 1 else {}),
             "boards": [fit.as_json() for fit in report.fits],
         }
     )
-    _print_model(out, report.manifest)
+    for one in described:
+        _print_model(out, one)
+    _print_arena(out, described)
     rows = [
         [
             fit.board,
@@ -84,11 +93,13 @@ def check(
     for fit in report.fits:
         if fit.fits and fit.needs:
             floats = [fit.software_float.line()] if fit.software_float else []
-            out.text("", fit.board, *(f"  {line}" for line in [*fit.lines(report.manifest), *floats]))
+            longest = [_longest(one) for one in fit.longest if one.operator]
+            longest += [_wait(fit.longest)] if any(one.pauses for one in described) else []
+            out.text("", fit.board, *(f"  {line}" for line in [*fit.lines(report.manifest), *floats, *longest]))
     lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(
-            f"{model.name} does not fit {', '.join(fit.board for fit in lacking)}",
+            f"{', '.join(model.name for model in models)} does not fit {', '.join(fit.board for fit in lacking)}",
             details=[
                 f"{fit.board}: {line}" if len(lacking) > 1 else line
                 for fit in lacking
@@ -110,6 +121,29 @@ def _time(fit: "Fit") -> str:
     waits = "" if fit.time.flash_is_known else ", and waits for its flash"
     waits += "" if fit.time.flash_is_sure else ", its flash assumed"
     return f"{fit.time.milliseconds:.3g} ms ± {fit.time.error:.0%}{waits}"
+
+
+def _longest(one: "LongestOperator") -> str:
+    """Return the line of a model's longest operator."""
+    time = "" if one.time is None else f", {one.time.milliseconds:.3g} ms ± {one.time.error:.0%}"
+    return f"longest operator of {one.model}: {one.operator}, {one.share:.0%} of an inference{time}"
+
+
+def _wait(models: "Sequence[LongestOperator]") -> str:
+    """Return the line of what the most urgent model waits for."""
+    first, *others = models
+    most = max(others, key=lambda one: (one.stretch.milliseconds if one.stretch else 0, one.stretch_share))
+    time = "" if most.stretch is None else f", {most.stretch.milliseconds:.3g} ms ± {most.stretch.error:.0%}"
+    return f"{first.model} waits for at most {most.stretch_share:.0%} of an inference of {most.model}{time}"
+
+
+def _print_arena(out: Output, models: "Sequence[Manifest]") -> None:
+    """Tell what the models of a firmware share."""
+    if len(models) < 2:
+        return
+    shared = sum(one.shared_constant_bytes for one in models)
+    once = f", constants {total_constant_bytes(models):,} B, of which {shared:,} B of several models are stored once"
+    out.text(f"together   arena {total_arena_bytes(models):,} B{once if shared else ''}", "")
 
 
 def _energy(fit: "Fit") -> str:
@@ -166,7 +200,7 @@ def _looks(operator: "Operator") -> tuple[str, str, str, int]:
 
 def _verdict(report: "Fits", *, named: bool) -> str:
     """Return in a line how it ends: which boards the model fits."""
-    model = short_name(report.manifest.model_file)
+    model = ", ".join(short_name(one.model_file) for one in report.manifest.models)
     fitting = [fit.board for fit in report.fits if fit.fits]
     if named:
         return f"{model} fits {', '.join(fitting)}"

@@ -1,7 +1,6 @@
 """`mtool compile`: a model's C files, without a project."""
 
 import dataclasses
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,14 +8,13 @@ import typer
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.errors import UsageError
 from mtool.option_values import Format
 from mtool.workflow.formatting import kilobytes
 
 
 def compile(
     out: Output,
-    model: parameters.ModelFile,
+    models: parameters.ModelFiles,
     board: parameters.BoardName = parameters.HOST,
     output_dir: parameters.SourceDir = None,
     *,
@@ -31,31 +29,21 @@ def compile(
             show_default=False,
         ),
     ] = None,
-    also: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--also", metavar="MODEL", help="Another model of the same --emit mlf; may be repeated.", show_default=False
-        ),
-    ] = None,
 ) -> None:
-    """Write a model as C, without a project."""
+    """Write a model as C, without a project; of several models the C of a firmware that has them all."""
     from mtool.project import About
     from mtool.project.package import NO_BINARIES
 
     told = About.of(about or ())
-    if also and emit != "mlf":
-        raise UsageError(f"--also is for --emit mlf, and {emit} holds one model")
-    options = dataclasses.replace(options, portable=True)  # who takes the C away compiles it for another core
+    options = [dataclasses.replace(one, portable=True) for one in options]  # to be compiled for another core, perhaps
     if emit in NO_BINARIES:
-        options = dataclasses.replace(options, weights="text")
-    compiled = workflow.compile(
-        model,
-        board=board,
-        options=options,
-        folder=output_dir,
+        options = [dataclasses.replace(one, weights="text") for one in options]
+    compiled, *more = (
+        [workflow.compile(path, board=board, options=own) for path, own in zip(models, options, strict=True)]
+        if emit == "mlf"  # whose modules know nothing of each other
+        else workflow.compile_models(models, board=board, options=options, folder=output_dir)
     )
-    more = [workflow.compile(path, board=board, options=options) for path in also or ()]
-    files = compiled.package(emit, about=told, more=more)
+    files = compiled.package(emit, about=told, more=more if emit == "mlf" else ())
     folder = workflow.write_package(compiled, files, output_dir, form=emit)
     manifest = compiled.manifest
     out.result(
@@ -64,6 +52,7 @@ def compile(
             "format": emit,
             "files": sorted(files),
             "manifest": manifest.model_dump(mode="json"),
+            **({"models": [one.model_dump(mode="json") for one in manifest.models]} if manifest.firmware else {}),
         }
     )
     out.text(f"{folder}/")

@@ -1,6 +1,6 @@
 """`mtool flash`: a model on the board on the desk."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from mtool.cli.output import Output
 
 def flash(
     out: Output,
-    model: parameters.ModelFile,
+    models: parameters.ModelFiles,
     board: parameters.BoardName,
     runner: Annotated[
         str,
@@ -24,11 +24,11 @@ def flash(
         ),
     ] = "",
     *,
-    options: parameters.ProjectOptions,
+    options: parameters.FirmwareOptions,
     deployment: parameters.FlashDeployment,
     dry_run: parameters.DryRun = False,
 ) -> None:
-    """Compile, build and flash a model, and run it once.
+    """Compile, build and flash a model, and run it once; of several models one firmware, and each of them.
 
     Without MODEL, in a project of yours (docs/own-project.md): its program is flashed, which runs by itself.
 
@@ -36,23 +36,24 @@ def flash(
     the board does not answer, 9 if its outputs differ from onnxruntime's. --dry-run needs no board: a port that it
     does not know reads PORT.
     """
-    if options.program is not None and not dry_run:
+    model, chosen = models[0], options[0]
+    if chosen.program is not None and not dry_run:
         from mtool.workflow import own_program
 
-        flashed = own_program.flash_program(model, board=board, runner=runner, options=options, deployment=deployment)
+        flashed = own_program.flash_program(model, board=board, runner=runner, options=chosen, deployment=deployment)
         out.result({"board": board, "folder": str(flashed.prepared.folder), "port": flashed.port or None})
         out.text("flashed: the program runs by itself" + (f", its console is {flashed.port}" if flashed.port else ""))
         return
+    if len(models) > 1:
+        deployment = deployment.with_models(models, board=board, options=options)
     if dry_run:
-        kind = "host_driven" if options.program is None else "standalone"
-        lines = workflow.flash_plan(
-            model, board=board, runner=runner, options=options, deployment=deployment, kind=kind
-        )
+        kind = "host_driven" if chosen.program is None else "standalone"
+        lines = workflow.flash_plan(model, board=board, runner=runner, options=chosen, deployment=deployment, kind=kind)
         out.result({"commands": lines})
         for line in lines:
             out.text(line)
         return
-    ready = workflow.flash_model(model, board=board, runner=runner, options=options, deployment=deployment)
+    ready = workflow.flash_model(model, board=board, runner=runner, options=chosen, deployment=deployment)
     described = ready.prepared.manifest
     assert described.project is not None
     out.result(
@@ -65,11 +66,12 @@ def flash(
             "verified": ready.verified,
             "build_hash": described.project.build_hash,
             "model_hash": described.model_hash,
-            "smoke": {
-                "time": ready.smoke.time,
-                "unit": ready.smoke.unit,
-                "compared_with": ready.smoke.compared_with or None,
-            },
+            "smoke": _smoke(ready.smoke),
+            "models": [{"name": one.model, "smoke": _smoke(one)} for one in ready.smokes],
         }
     )
     out.text(f"ready: mtool run, verify, bench --board {ready.prepared.board.name}")
+
+
+def _smoke(found: "workflow.Smoke") -> dict[str, Any]:
+    return {"time": found.time, "unit": found.unit, "compared_with": found.compared_with or None}

@@ -7,11 +7,11 @@ from mtool.cli.output import Output
 
 def generate(
     out: Output,
-    model: parameters.ModelFile,
+    models: parameters.ModelFiles,
     board: parameters.BoardName = parameters.HOST,
     output_dir: parameters.OutputDir = None,
     *,
-    options: parameters.ProjectOptions,
+    options: parameters.FirmwareOptions,
     list_options: parameters.ListOptions = False,
 ) -> None:
     """Compile a model and write its project; nothing is built.
@@ -19,9 +19,9 @@ def generate(
     Tells the commands that build it, which need no mtool; `mtool run FOLDER` builds and runs it.
     """
     if list_options:
-        template_options.show(out, board, options.template)
+        template_options.show(out, board, options[0].template)
         return
-    compiled = workflow.compile(model, board=board, options=options, folder=output_dir)
+    compiled = workflow.compile_models(models, board=board, options=options, folder=output_dir)[0]
     folder = workflow.write_project(compiled, output_dir)
     commands = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)[1:]
     out.result({"folder": str(folder), "commands": commands})

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mtool.cli.ending import ReaderGone
@@ -81,6 +82,10 @@ class Output:
                 sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
                 sys.stdout.flush()
 
+    def part(self) -> "Part":
+        """Return what takes the result of a part of the command, for `result` of the whole."""
+        return Part(self.command, as_json=self.as_json, verbosity=self.verbosity)
+
     def note(self, line: str) -> None:
         """Write a line of progress."""
         if self.verbosity >= 0:
@@ -123,6 +128,16 @@ class Output:
             logger.removeHandler(handler)
             logger.setLevel(level)
             logger.propagate = propagate
+
+
+class Part(Output):
+    """The consoles of a part of a command, whose result for programs is kept."""
+
+    values: Mapping[str, Any] = MappingProxyType({})
+
+    def result(self, values: Mapping[str, Any]) -> None:
+        """Keep a result for programs."""
+        self.values = values
 
 
 class _LogHandler(logging.Handler):

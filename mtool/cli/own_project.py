@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 
 def filled(
-    values: Mapping[str, Any], *, command: str, argument: str, needs_board: bool, is_given: Callable[[str], bool]
+    values: Mapping[str, Any],
+    *,
+    key: str,
+    command: str,
+    argument: str,
+    needs_board: bool,
+    is_given: Callable[[str], bool],
 ) -> "tuple[dict[str, Any], OwnProject | None]":
     """Return a command's values with those of the project that it is run in, and the project.
 
@@ -19,6 +25,7 @@ def filled(
 
     Args:
         values: the parameters of the command by name.
+        key: the name of the one that has the models.
         command: its name, for messages.
         argument: what it calls the model or what may stand in its place.
         needs_board: it has no board unless one is given.
@@ -30,7 +37,7 @@ def filled(
     result = dict(values)
     if result.get("list_options"):  # of a template, whatever the model is
         return result, None
-    if result["model"] is not None:
+    if result[key]:
         if needs_board and not result["board"]:
             raise UsageError("missing option '--board' / '-b'", hint=f"see: mtool {command} --help")
         return result, None
@@ -43,7 +50,7 @@ def filled(
         )
     found.check_model()
     board = result["board"] if is_given("board") else found.board
-    result |= {"model": found.model, "board": board}
+    result |= {key: [found.model], "board": board}
     for name, value in found.values_for(board).items():
         if name in result and not is_given(name):
             result[name] = value

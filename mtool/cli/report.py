@@ -28,6 +28,8 @@ def report(
 ) -> None:
     """Write a page: the arena over time, time and flash by operator, numeric differences, which boards it fits."""
     page = output or _default()
+    if deployment.models:  # a page each
+        page = page.with_name(f"{page.stem}-{options.name}{page.suffix}")
     files.check_writable(page, [model], makes_folder=True)
     found = workflow.report(
         model,

@@ -9,6 +9,10 @@ from mtool.ops.loop.node import Loop
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
 
+PARAMETER = "arena"
+ARENA_ALIGNMENT = 16
+"""Of MT_ARENA (crt/include/mt_math.h), in bytes."""
+
 IN_PLACE = "/* in place */"
 
 
@@ -39,6 +43,7 @@ class Arena:
 
     Attributes:
         model: the model's name.
+        symbol: what it is called in C.
         bytes: all of it; 0: there is none.
         values: the spot of each value or line buffer that is no alias.
         scratch: the spot of each step's scratch, by the step's number.
@@ -46,12 +51,28 @@ class Arena:
     """
 
     model: str
+    symbol: str
     bytes: int
     values: Mapping[str, Spot]
     scratch: Mapping[int, Spot]
     inputs: tuple[Spot | None, ...]
     outputs: tuple[Spot | None, ...]
     states: tuple[Spot | None, ...]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is that of several models, none of which defines it."""
+        return not self.is_callers and self.symbol != own_arena(self.model)
+
+    @property
+    def is_callers(self) -> bool:
+        """Whether it is the caller's: a parameter of the functions that use it."""
+        return self.symbol == PARAMETER
+
+    @property
+    def declared(self) -> list[str]:
+        """The parameter that it is, if it is one."""
+        return [f"uint8_t *{PARAMETER}"] if self.is_callers else []
 
     def macro(self, spot: Spot) -> str:
         """Return the macro that stands for a spot's offset."""
@@ -62,7 +83,7 @@ class Arena:
 
     def bytes_at(self, spot: Spot) -> str:
         """Return a spot as a C expression, a pointer to bytes."""
-        return f"{self.model}_arena + {self.macro(spot)}"
+        return f"{self.symbol} + {self.macro(spot)}"
 
     def pointer(self, c_type: str, spot: Spot) -> str:
         """Return a spot as a C expression, a pointer to `c_type`."""
@@ -71,7 +92,7 @@ class Arena:
 
     def no_scratch(self, c_type: str) -> str:
         """Return a pointer for a kernel that takes scratch, and needs none of it for its empty tensors."""
-        return f"({c_type} *)(void *){self.model}_arena" if self.bytes else "0"
+        return f"({c_type} *)(void *){self.symbol}" if self.bytes else "0"
 
     def defines(self) -> list[str]:
         """Return the macros."""
@@ -103,8 +124,16 @@ class _Names:
         return spot
 
 
-def arena_of(plan: Plan, interface: Interface) -> Arena:
-    """Return the names of all that lies in the arena: inputs, outputs and states by their own, the rest by operator."""
+def own_arena(model: str) -> str:
+    """Return what the arena is called in C that a model has for itself."""
+    return f"{model}_arena"
+
+
+def arena_of(plan: Plan, interface: Interface, symbol: str = "") -> Arena:
+    """Return the names of all that lies in the arena: inputs, outputs and states by their own, the rest by operator.
+
+    `symbol` is what it is called in C, if it is not the model's own: that of several models, or a parameter.
+    """
     graph, name = plan.graph, _Names()
     values: dict[str, Spot] = {}
     own: dict[str, tuple[Sequence[str], Sequence[Tensor | StateTensor]]] = {
@@ -126,7 +155,7 @@ def arena_of(plan: Plan, interface: Interface) -> Arena:
         if offset is not None
     }
     places_of = (tuple(values.get(value) for value in roots) for roots, _ in own.values())
-    return Arena(graph.name, plan.arena_bytes, values, scratch, *places_of)
+    return Arena(graph.name, symbol or own_arena(graph.name), plan.arena_bytes, values, scratch, *places_of)
 
 
 def written(plan: Plan) -> Iterator[tuple[str, str, int]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.codegen.addresses import address_of
-from mtool.codegen.arena import IN_PLACE, Arena, Interface, Spot
+from mtool.codegen.arena import IN_PLACE, PARAMETER, Arena, Interface, Spot
 from mtool.codegen.call_loops import CallLoop, call_loops, moved
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of, is_failing, told_failure
@@ -32,13 +32,19 @@ class Calls:
 
     Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`. If `can_fail`, a
     call that fails returns the status from the function that it stands in. `memories` are where the values lie that
-    the calls are given: the arena, `inputs`, `outputs`.
+    the calls are given: the arena, `inputs`, `outputs`. `context` is the arena as a parameter, if the caller has it.
     """
 
     pointers: tuple[str, ...]
     operators: tuple[Repeated, ...]
     memories: frozenset[str]
     can_fail: bool
+    context: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """What is passed to a function that makes the calls, by the parameters' names."""
+        return (*self.context, *self.structures)
 
     @property
     def structures(self) -> tuple[str, ...]:
@@ -80,7 +86,8 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
                 steps.append(_wrapped(plan, number, conventions.operators, pointers))
         operators.append(Repeated(loop, tuple(steps)))
     can_fail = conventions.operators in ("values", "packed") or devices_of(plan).can_fail
-    return Calls(tuple(pointers.declarations.values()), tuple(operators), frozenset(memories), can_fail)
+    context = (PARAMETER,) if arena.is_callers else ()
+    return Calls(tuple(pointers.declarations.values()), tuple(operators), frozenset(memories), can_fail, context)
 
 
 class _Pointers:

@@ -20,16 +20,18 @@ class Conventions:
             of pointers, values with pointers to the data, or values with pointers to DLTensors.
         executor: "aot" calls them from C, "graph" lets the graph executor on the device do it, "graph-host" leaves the
             firmware as with "aot" and lets the host call them one by one.
+        context: the caller has the arena, and passes it with each call.
     """
 
     interface: InterfaceApi = "c"
     operators: OperatorsApi = "typed"
     executor: Executor = "aot"
+    context: bool = False
 
     @property
     def name(self) -> str:
         """A C name that conventions have in common if models and their callers can be linked together."""
-        return f"{self.interface}_{self.operators}"
+        return f"{self.interface}_{self.operators}" + "_context" * self.context
 
     @property
     def has_functions(self) -> bool:
@@ -44,7 +46,11 @@ class Conventions:
 
 
 def conventions(
-    interface: InterfaceApi = "c", operators: OperatorsApi | None = None, executor: Executor = "aot"
+    interface: InterfaceApi = "c",
+    operators: OperatorsApi | None = None,
+    executor: Executor = "aot",
+    *,
+    context: bool = False,
 ) -> Conventions:
     """Return the conventions that were asked for; operators are typed unless the executor wants them packed.
 
@@ -67,4 +73,10 @@ def conventions(
             "--interface-api feed computes operators by rows, packed functions and graph executors each as a whole",
             hint="leave --operators-api and --executor out",
         )
-    return Conventions(interface, operators or ("typed" if executor == "aot" else "packed"), executor)
+    chosen = Conventions(interface, operators or ("typed" if executor == "aot" else "packed"), executor, context)
+    if context and (chosen.interface, chosen.operators, chosen.executor) != ("c", "typed", "aot"):
+        raise UsageError(
+            "--arena caller is for --interface-api c, whose entry point takes the arena",
+            hint="leave --interface-api, --operators-api and --executor out",
+        )
+    return chosen

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from mtool.codegen.arena import Arena, Interface, Spot
+from mtool.codegen.arena import PARAMETER, Arena, Interface, Spot
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
@@ -48,8 +48,11 @@ def whole(
     has_hooks = devices_of(plan).have_hooks and conventions.executor != "graph-host"  # there, its wrappers call them
     if has_hooks:
         name = "static int32_t inference"
-    lines = [f"{name}(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
-    start = [*range_test(plan, interface), *(f"    {call}" for call in start_call(plan))]
+    structures = f"const struct {model}_inputs *inputs, const struct {model}_outputs *outputs"
+    lines = [f"{name}({'void *context, ' * conventions.context}{structures})", "{"]
+    lines += [f"    uint8_t *const {PARAMETER} = context;"] * conventions.context
+    starts = [] if conventions.context else start_call(plan)
+    start = [*range_test(plan, interface), *(f"    {call}" for call in starts)]
     before, after = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)
     lines += [*start, *before, *work, *after]
     copied = {"inputs": before, "outputs": after}

@@ -22,11 +22,12 @@ class Use:
 
 @dataclass(slots=True)
 class Function:
-    """One C function: its name, its kernel, and the steps that call it."""
+    """One C function: its name, its kernel, and the steps that call it; `is_borrowed`: another model defines it."""
 
     name: str
     kernel: Kernel
     uses: list[Use] = field(default_factory=list)
+    is_borrowed: bool = False
 
     @property
     def prototype(self) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,25 @@ from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule
 from mtool.plan.sized import sized_control
 
+_FunctionKey = tuple[tuple[Argument, ...], str, str]
+_ConstantKey = tuple[str, tuple[int, ...], bytes, bool, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The functions and constants that models of a firmware define, for those after them to use; grows with each."""
+
+    functions: dict[_FunctionKey, Function] = field(default_factory=dict)
+    constants: dict[_ConstantKey, str] = field(default_factory=dict)
+
 
 @dataclass(frozen=True, slots=True)
 class Functions:
     """All functions, the call of each step, the constants by symbol, and what stands where in them.
 
     `plan` is the model's. The constants of its graph have lost their elements (Graph.without_elements): packed, they
-    are in `constants`, and a large model is not held twice. `in_ram` are the constants that lie in RAM.
+    are in `constants`, and a large model is not held twice. `in_ram` are the constants that lie in RAM. `borrowed` are
+    the constants that another model of the firmware defines, by its symbols.
     """
 
     plan: Plan
@@ -33,26 +45,41 @@ class Functions:
     constants: dict[str, Array]
     layouts: Mapping[str, str]
     in_ram: frozenset[str] = frozenset()
+    borrowed: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def own(self) -> tuple[Function, ...]:
+        """The functions that the model itself defines."""
+        return tuple(one for one in self.functions if not one.is_borrowed)
+
+    @property
+    def read(self) -> dict[str, Array]:
+        """All constants that the model reads, its own and those of other models."""
+        return {**self.constants, **self.borrowed}
 
 
-def emit_functions(plan: Plan) -> Functions:
-    """Emit every step's kernel; equal kernels become one function, equal constants one array."""
-    registry = _Registry(plan.graph.name)
+def emit_functions(plan: Plan, stored: Stored | None = None) -> Functions:
+    """Emit every step's kernel; equal kernels become one function, equal constants one array.
+
+    `stored` are those of models before it in the same firmware, which it uses too.
+    """
+    registry = _Registry(plan.graph.name, stored or Stored())
     emitted = replace(plan, graph=plan.graph.without_elements())
     calls = registry.calls(plan, emitted)
     return Functions(
         emitted, tuple(registry.functions.values()), tuple(calls), registry.constants, registry.layouts,
-        frozenset(registry.in_ram),
+        frozenset(registry.in_ram), registry.borrowed,
     )  # fmt: skip
 
 
 class _Registry:
     """The functions and constants of a model, as they are asked for."""
 
-    def __init__(self, model: str) -> None:
-        self.model = model
-        self.functions: dict[tuple[tuple[Argument, ...], str, str], Function] = {}
+    def __init__(self, model: str, stored: Stored) -> None:
+        self.model, self.stored = model, stored
+        self.functions: dict[_FunctionKey, Function] = {}
         self.constants: dict[str, Array] = {}
+        self.borrowed: dict[str, Array] = {}
         self.layouts: dict[str, str] = {}
         self.in_ram: set[str] = set()
         self._symbols: dict[tuple[str, tuple[int, ...], bytes, bool], str] = {}
@@ -105,16 +132,25 @@ class _Registry:
 
     def _function(self, step: Step, kernel: Kernel) -> Function:
         without = replace(kernel, constants={})  # which are of each step, and held by their symbols alone
-        return self.functions.setdefault(
-            (kernel.arguments, kernel.body, kernel.level), Function(f"{self.model}_{step.node.name}", without)
-        )
+        key = (kernel.arguments, kernel.body, kernel.level)
+        if key not in self.functions:
+            alone = not kernel.can_fail and not kernel.inner and not isinstance(step.node.attrs, Control)
+            known = self.stored.functions.get(key) if alone else None
+            made = Function(known.name if known else f"{self.model}_{step.node.name}", without, is_borrowed=bool(known))
+            self.functions[key] = made
+            if alone and known is None:
+                self.stored.functions[key] = made
+        return self.functions[key]
 
     def _symbol(self, stem: str, data: Array, layout: str, in_ram: bool = False) -> str:
         key = (data.dtype.str, data.shape, _digest(data), in_ram)
         if key not in self._symbols:
-            self._symbols[key] = symbol = f"{self.model}_{stem}"
+            whole = (*key, layout.startswith("aligned"))
+            symbol = self.stored.constants.setdefault(whole, f"{self.model}_{stem}")
+            self._symbols[key] = symbol
             self.in_ram |= {symbol} if in_ram else set()
-            self.constants[symbol] = data
+            own = self.constants if symbol == f"{self.model}_{stem}" else self.borrowed
+            own[symbol] = data
             self.layouts[symbol] = layout
         return self._symbols[key]
 

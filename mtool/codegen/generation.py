@@ -7,14 +7,14 @@ from typing import Any
 
 from mtool.codegen import weights
 from mtool.codegen.addresses import address_of
-from mtool.codegen.arena import Interface, arena_of
+from mtool.codegen.arena import PARAMETER, Interface, arena_of
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of
 from mtool.codegen.external import check_alignment, external_files
 from mtool.codegen.flash import qualified
-from mtool.codegen.functions import Functions, emit_functions
+from mtool.codegen.functions import Functions, Stored, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
 from mtool.codegen.growth import ModelConstants, grown_constants
@@ -23,6 +23,7 @@ from mtool.codegen.header import header
 from mtool.codegen.lent import lent_bytes
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
+from mtool.codegen.place import ALONE, Place
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.sized import dims_of, reshapes_of
 from mtool.codegen.source import level_sources, source
@@ -38,6 +39,7 @@ from mtool.ops.external.node import External
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
+from mtool.plan.interleaved import costs_of
 from mtool.version import __version__
 
 _UNKNOWN = ModelConstants()  # of a plan that was not made of a file
@@ -56,6 +58,7 @@ class Emitted:
         model_hash: its SHA-256.
         read: the model's constants as they were read.
         claims: who computes which operator, if backends were asked for.
+        place: the model's among those of its firmware.
     """
 
     plan: Plan
@@ -66,6 +69,7 @@ class Emitted:
     model_hash: str
     read: ModelConstants
     claims: tuple[Claim, ...] = ()
+    place: Place = ALONE
 
     @functools.cached_property
     def manifest(self) -> Manifest:
@@ -74,12 +78,18 @@ class Emitted:
             self.plan, self.functions, self.interface, self.conventions, self.model_file, self.model_hash, self.read
         )
         grown = grown_constants(self.plan, self.functions, self.read.operators)
-        return manifest.model_copy(update={"grown": grown, "claims": self.claims})
+        symbols = {**manifest.symbols, **({"arena": self.place.arena} if self.place.arena else {})}
+        return manifest.model_copy(update={"grown": grown, "claims": self.claims, "symbols": symbols})
 
     @functools.cached_property
+    def costs(self) -> tuple[float, ...]:
+        """The instructions of each operator, as its schedule estimates them."""
+        return tuple(costs_of(self.plan))
+
+    @property
     def cost(self) -> float:
         """The instructions that the plan's schedules estimate."""
-        return self.plan.cost
+        return sum(self.costs)
 
     @functools.cached_property
     def code(self) -> FileTree:
@@ -88,16 +98,16 @@ class Emitted:
             self.plan, self.functions, self.interface, self.conventions, self._banner
         )  # fmt: skip
         model = plan.graph.name
-        arena = arena_of(plan, interface)
+        arena = arena_of(plan, interface, PARAMETER if chosen.context else self.place.arena)
         calls = calls_of(plan, functions, interface, arena, chosen)
         files = {
             f"{model}.h": header(plan, interface, arena, chosen, banner),
-            f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
+            f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner, self.place),
             f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(
-                banner, model, functions.constants, functions.in_ram, flash_is_apart=plan.target.flash_is_apart
+                banner, model, functions.read, functions.in_ram, flash_is_apart=plan.target.flash_is_apart
             ),
-            f"{model}_rpc.c": descriptor(plan, calls, interface, arena, chosen, banner, self.model_hash),
+            f"{model}_rpc.c": descriptor(plan, calls, interface, arena, chosen, banner, self.model_hash, self.place),
         }
         files |= level_sources(plan, functions, banner)
         if chosen.forms:
@@ -139,6 +149,8 @@ def emit(
     model_hash: str,
     conventions: Conventions | None = None,
     read: ModelConstants = _UNKNOWN,
+    place: Place = ALONE,
+    stored: Stored | None = None,
 ) -> Emitted:
     """Return the operators of a plan as C functions, and what the files and the manifest are made of besides.
 
@@ -148,6 +160,8 @@ def emit(
         model_hash: its SHA-256.
         conventions: how the model and its operators are called.
         read: the model's constants as they were read (mtool.codegen.growth).
+        place: the model's among those of its firmware.
+        stored: the functions and constants of the models before it there.
 
     Raises:
         UsageError: the model and the conventions do not go together.
@@ -155,7 +169,7 @@ def emit(
     chosen = conventions or Conventions()
     check_conventions(plan, chosen)
     check_alignment(plan)
-    functions = emit_functions(plan)
+    functions = emit_functions(plan, stored)
     plan = functions.plan
     graph = plan.graph
     initial = initial_constants(plan)
@@ -177,7 +191,7 @@ def emit(
         tuple(tensors[len(graph.caller_inputs) :]),
         states_of(plan, names[len(labels) :]),
     )
-    return Emitted(plan, functions, interface, chosen, model_file, model_hash, read)
+    return Emitted(plan, functions, interface, chosen, model_file, model_hash, read, place=place)
 
 
 def generate(
@@ -249,7 +263,7 @@ def _manifest(
             macs=step.op.macs(step.node, graph),
             reads=_operands(plan, operands_of(plan, step.node)[0]),
             writes=_operands(plan, operands_of(plan, step.node)[1]),
-            constant_bytes=sum(functions.constants[name].nbytes for name in functions.calls[number].constants.values()),
+            constant_bytes=sum(functions.read[name].nbytes for name in functions.calls[number].constants.values()),
             scratch_offset=plan.scratch[number] or 0,
             scratch_bytes=step.scratch_bytes,
             **_backend(step.node),
@@ -271,8 +285,10 @@ def _manifest(
         parameters=read.parameters,
         arena_bytes=plan.arena_bytes,
         arena_bound_bytes=plan.arena_bound_bytes,
-        constant_bytes=weights.total_bytes(functions.constants),
-        constants=tuple(functions.constants),
+        constant_bytes=weights.total_bytes(functions.read),
+        constants=tuple(functions.read),
+        shared_constant_bytes=weights.total_bytes(functions.borrowed),
+        constant_bytes_in_ram=weights.total_bytes({name: functions.constants[name] for name in functions.in_ram}),
         symbols={
             "run": f"{graph.name}_{'run' if graph.stream is None else 'finish'}",
             "arena": f"{graph.name}_arena",
@@ -282,6 +298,7 @@ def _manifest(
         interface_api=conventions.interface,
         operators_api=conventions.operators,
         executor=conventions.executor,
+        caller_has_arena=conventions.context,
         functions=function_names(plan, conventions),
         graph=f"{graph.name}.json" if conventions.has_functions else "",
         lent=lent_bytes(plan),

@@ -46,7 +46,7 @@ def graph_source(
         *_room(plan),
         *_tensors(plan, interface, arena),
         "static const struct mt_graph_config config = {",
-        *(f"    .{name} = {value}," for name, value in _config(plan, interface).items()),
+        *(f"    .{name} = {value}," for name, value in _config(plan, interface, arena).items()),
         "};",
         "",
         "static struct mt_graph graph;",
@@ -95,7 +95,7 @@ def _tensors(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     return [*lines, ""]
 
 
-def _config(plan: Plan, interface: Interface) -> dict[str, object]:
+def _config(plan: Plan, interface: Interface, arena: Arena) -> dict[str, object]:
     model = plan.graph.name
     room = counts(plan)
     return {
@@ -103,7 +103,7 @@ def _config(plan: Plan, interface: Interface) -> dict[str, object]:
         "json_bytes": "sizeof graph_json - 1",
         "functions": f"{model}_functions",
         "function_count": f"{model.upper()}_FUNCTIONS",
-        "arena": f"{model}_arena" if plan.arena_bytes else "0",
+        "arena": arena.symbol if plan.arena_bytes else "0",
         "arena_bytes": plan.arena_bytes,
         "inputs": "input_tensors",
         "outputs": "output_tensors",

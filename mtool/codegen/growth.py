@@ -82,7 +82,7 @@ def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileCo
     """
     grown, seen = [], set[str]()
     for step, call in zip(plan.steps, functions.calls, strict=True):
-        own = {name: functions.constants[symbol] for name, symbol in call.constants.items()}
+        own = {name: functions.read[symbol] for name, symbol in call.constants.items()}
         origins = [filed[name] for name in step.node.origins if name in filed]
         symbol = call.constants.get("weights", "") if isinstance(step.node.attrs, WeightedSum) else ""
         if not symbol and any(one.dtype is DType.FLOAT16 for one in origins):
@@ -93,7 +93,7 @@ def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileCo
         bytes_in_file, bytes_in_flash = (sum(one.bytes for one in origins), sum(data.nbytes for data in own.values()))
         if bytes_in_flash > MOST * bytes_in_file:
             largest = max(origins, key=lambda one: one.bytes)
-            reason = _reason(step, plan.graph, functions.constants[symbol], largest.dtype)
+            reason = _reason(step, plan.graph, functions.read[symbol], largest.dtype)
             grown.append(
                 GrownConstant(
                     tensor=largest.tensor,

@@ -244,7 +244,7 @@ def _called(plan: Plan, functions: Functions, arena: Arena, site: Site) -> tuple
             if column is not None and move:
                 is_moved = True
                 offset += f" {'-' if move < 0 else '+'} n * {abs(move)}"
-            place_of = f"{plan.graph.name}_arena + {offset}"
+            place_of = f"{arena.symbol} + {offset}"
             c_type = plan.graph.types[value].dtype.c
             arguments.append(place_of if c_type == "uint8_t" else f"({c_type} *)(void *)({place_of})")
     return f"{call.function.name}({', '.join(arguments)});", is_moved

@@ -1,7 +1,7 @@
 """`<model>.h`: the interface of a model."""
 
 from mtool.codegen import linkage, streamed
-from mtool.codegen.arena import Arena, Interface
+from mtool.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of, public_declarations
 from mtool.codegen.state_reset import declared
@@ -30,7 +30,10 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
     ]
     lines += linkage.BEGIN
     lines += [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
-    lines += [f"extern uint8_t {model}_arena[];"] * bool(plan.arena_bytes) + [""]
+    if arena.is_callers:
+        lines += [f"#define {upper}_ARENA_ALIGNMENT {max(plan.alignment, ARENA_ALIGNMENT)}", ""]
+    else:
+        lines += [f"extern uint8_t {arena.symbol}[];{arena_note(arena)}"] * bool(plan.arena_bytes) + [""]
     for tensor in (*interface.inputs, *interface.outputs):
         lines += [*_macros(upper, tensor), ""]
     lines += _struct(plan, "inputs", given(plan, interface))
@@ -41,8 +44,12 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
                 "The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a",
                 "run and nothing is copied; the run may overwrite them.",
             ),
-            f"extern const struct {model}_inputs {model}_arena_inputs;",
-            f"extern const struct {model}_outputs {model}_arena_outputs;",
+            *(
+                f"struct {model}_{kind} {model}_arena_{kind}(void *context);"
+                if arena.is_callers
+                else f"extern const struct {model}_{kind} {model}_arena_{kind};"
+                for kind in ("inputs", "outputs")
+            ),
             "",
         ]
     lines += [*_prototypes(plan, interface, conventions), ""]
@@ -52,12 +59,20 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
     return wrapped("\n".join(lines))
 
 
+def arena_note(arena: Arena) -> str:
+    """Return the comment that tells of an arena which is not the model's alone."""
+    return f" {comment('shared with other models')}" if arena.is_shared else ""
+
+
 def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:
     """Return the entry point's declarations, with what a caller has to know."""
     model = plan.graph.name
     structures = f"(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)"
     copies = "Pointers to other places than the arena's are copied from and to." if plan.io == "arena" else ""
     once = "Not re-entrant: there is one arena."
+    if conventions.context:
+        structures = structures.replace("(", "(void *context, ", 1)
+        once = "What uses another arena may run at the same time."
     ok = "0, or MT_BAD_SIZE" if plan.graph.sizes else "0"
     can_fail = devices_of(plan).can_fail
     device = f", or MT_DEVICE: {model}_failure says what failed" * can_fail
@@ -106,9 +121,15 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
         plan.graph.sizes
     )
     if plan.io == "arena":
-        note = comment(f"One inference. {copies}", f"Returns 0{refused}{device}. {once}")
+        lines = [f"One inference. {copies}", f"Returns 0{refused}{device}. {once}"]
     else:
-        note = comment(f"One inference; leaves the inputs as they are. Returns 0{refused}{device}. {once}")
+        lines = [f"One inference; leaves the inputs as they are. Returns 0{refused}{device}. {once}"]
+    if conventions.context:
+        lines += [
+            f"`context` is the arena, {model.upper()}_ARENA_BYTES of the caller's, whose address is a multiple of",
+            f"{model.upper()}_ARENA_ALIGNMENT: an instance of the model, with its states.",
+        ]
+    note = comment(*lines)
     return [note, f"int32_t {model}_run{structures};"]
 
 

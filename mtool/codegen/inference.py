@@ -1,5 +1,6 @@
 """The calls of one inference, which stand once: the entry point makes all of them, `<model>_operator` one."""
 
+from mtool.codegen.arena import PARAMETER
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
@@ -16,21 +17,27 @@ _UNDEFINED = ["", "#undef OPERATOR", ""]
 
 def operator_prototype(plan: Plan, calls: Calls) -> str:
     """Return the declaration of `<model>_operator`, without a semicolon."""
-    structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
     rows = [rows_declared(plan)] if plan.graph.stream else []
-    return f"int32_t {plan.graph.name}_operator({', '.join(['uint16_t number', *rows, *structures])})"
+    return f"int32_t {plan.graph.name}_operator({', '.join(['uint16_t number', *rows, *_parameters(plan, calls)])})"
 
 
-def operator_call(plan: Plan, calls: Calls, number: str, inputs: str, outputs: str) -> str:
-    """Return the C that calls `<model>_operator`; `inputs` and `outputs` are passed if it wants them."""
-    passed = {"inputs": inputs, "outputs": outputs}
-    return f"{plan.graph.name}_operator({', '.join([number, *(passed[name] for name in calls.structures)])})"
+def _parameters(plan: Plan, calls: Calls) -> list[str]:
+    """Return the declarations of what is passed on to the calls."""
+    structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
+    return [*(f"uint8_t *{name}" for name in calls.context), *structures]
+
+
+def operator_call(plan: Plan, calls: Calls, number: str, inputs: str, outputs: str, arena: str = PARAMETER) -> str:
+    """Return the C that calls `<model>_operator`; `inputs`, `outputs` and `arena` are passed if it wants them."""
+    passed = {"inputs": inputs, "outputs": outputs, PARAMETER: arena}
+    return f"{plan.graph.name}_operator({', '.join([number, *(passed[name] for name in calls.passed)])})"
 
 
 def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> list[str]:
     """Return the C of the calls, and of what makes one of them."""
     body = [f"    {line}".rstrip() for line in (*calls.pointers, "", *calls.numbered())]
-    start = [line for call in start_call(plan) for line in ("    if (number == 0)", f"        {call}")]
+    starts = [] if calls.context else start_call(plan)
+    start = [line for call in starts for line in ("    if (number == 0)", f"        {call}")]
     if conventions.interface == "step":
         head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))"]
         if devices_of(plan).have_hooks:
@@ -38,19 +45,20 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
             call = f"one_operator({', '.join(['number', *calls.structures])})"
             return [*head, "", *one, operator_prototype(plan, calls), "{", *_around(plan, call), "}", ""]
         return [*head, "", operator_prototype(plan, calls), "{", *start, *body, "    return 0;", "}", *_UNDEFINED]
-    structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
-    call = f"{plan.graph.name}_calls({', '.join(['&only', *calls.structures])})"
+    call = f"{plan.graph.name}_calls({', '.join(['&only', *calls.passed])})"
     one = [f"    return {call};"] if calls.can_fail else [f"    {call};", "    return 0;"]
     if devices_of(plan).have_hooks:
         one = _around(plan, call)
     result = "int32_t" if calls.can_fail else "void"
+    parameters = ", ".join(["const volatile int32_t *only", *_parameters(plan, calls)])
     return [
         _NOTE,
         "#define OPERATOR(number) if (only == NULL || *only == (number))",
         "",
-        f"MT_INLINE {result} {plan.graph.name}_calls({', '.join(['const volatile int32_t *only', *structures])})",
+        f"MT_INLINE {result} {plan.graph.name}_calls({parameters})",
         "{",
         *([] if calls.operators else ["    (void)only;"]),
+        *(f"    (void){name};" for name in calls.context),
         *body,
         *(["    return 0;"] if calls.can_fail else []),
         "}",
@@ -95,7 +103,7 @@ def _around(plan: Plan, call: str) -> list[str]:
 
 def all_operators(plan: Plan, calls: Calls) -> list[str]:
     """Return the C that makes all the calls; one that fails ends the function that it stands in."""
-    call = f"{plan.graph.name}_calls({', '.join(['NULL', *calls.structures])})"
+    call = f"{plan.graph.name}_calls({', '.join(['NULL', *calls.passed])})"
     if not calls.can_fail:
         return [f"    {call};"]
     return [f"    const int32_t status = {call};", "    if (status != 0)", "        return status;"]

@@ -1,11 +1,14 @@
 """`<model>_rpc.c`: the model as the runtime's RPC server sees it."""
 
-from mtool.codegen.arena import Arena, Interface
+from dataclasses import replace
+
+from mtool.codegen.arena import ARENA_ALIGNMENT, Arena, Interface, own_arena
 from mtool.codegen.calls import Calls, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.inference import operator_call
 from mtool.codegen.packed import packed_call
+from mtool.codegen.place import ALONE, Place
 from mtool.codegen.streamed import given
 from mtool.codegen.tensor_types import tensor_bytes
 from mtool.codegen.wrap import wrapped
@@ -23,19 +26,28 @@ def descriptor(
     conventions: Conventions,
     banner: str,
     model_hash: str,
+    among: Place = ALONE,
 ) -> str:
-    """Return the definition of `mt_model`; with `--io external` it also has buffers for the tensors."""
+    """Return the definition of `mt_model`, or of another model of a firmware.
+
+    With `--io external` it also has buffers for the tensors.
+    """
     model = plan.graph.name
     is_graph = conventions.executor == "graph"
+    own = replace(arena, symbol=own_arena(model)) if arena.is_callers else arena
     parts = ["", *(["_graph"] if is_graph else []), "_operators", *(["_packed"] if conventions.forms else [])]
     lines = [
         banner,
         *(['#include "mt_functions.h"'] if conventions.has_functions else []),
+        *(['#include "mt_math.h"'] if arena.is_callers else []),
         '#include "mt_model.h"',
         *(['#include "mt_status.h"'] if is_graph else []),
         *(f'#include "{model}{part}.h"' for part in [*parts, "_weights"]),
         "",
     ]
+    if arena.is_callers and plan.arena_bytes:
+        aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
+        lines += [f"{aligned}MT_ARENA uint8_t {own.symbol}[{model.upper()}_ARENA_BYTES];", ""]
     if plan.io == "external":
         both = (("inputs", interface.inputs), ("outputs", interface.outputs))
         for kind, tensors in both:
@@ -52,10 +64,10 @@ def descriptor(
     lines += [
         "static int32_t run(void)",
         "{",
-        *_run(plan, interface, conventions),
+        *_run(plan, interface, conventions, own.symbol if plan.arena_bytes else "0"),
         "}",
         "",
-        *(_graph_step(plan) if is_graph else _step(plan, calls)),
+        *(_graph_step(plan) if is_graph else _step(plan, calls, own.symbol if plan.arena_bytes else "0")),
     ]
     tables = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in tables:
@@ -64,7 +76,7 @@ def descriptor(
             if tensor.stream is not None:
                 lines.append("    {row, sizeof(row)}, /* by rows */")
                 continue
-            place = arena.bytes_at(spot) if spot else _buffer(plan, kind, tensor)
+            place = own.bytes_at(spot) if spot else _buffer(plan, kind, tensor)
             lines.append(f"    {{{place}, {tensor_bytes(model, tensor)}}},")
         lines += ["    {0, 0},"] * (not tensors) + ["};"]
     if conventions.has_functions:
@@ -77,16 +89,19 @@ def descriptor(
         "input_count": len(interface.inputs),
         "output_count": len(interface.outputs),
         "operator_count": len(plan.steps),
-        **({"arena": f"{model}_arena", "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}),
+        **({"arena": own.symbol, "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}),
         "run": "run",
-        "step": "step" if is_graph or calls.structures or plan.graph.stream else f"{model}_operator",
+        "step": "step" if is_graph or calls.passed or plan.graph.stream else f"{model}_operator",
         **({"stream": "&stream"} if plan.graph.stream else {}),
         **({"functions": "&functions"} if conventions.has_functions else {}),
         **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
+        **({"next": f"&{among.next}"} if among.next else {}),
     }
+    others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]
+    lines += [""] * bool(others) + [f"extern const struct mt_model {name};" for name in others]
     lines += [
         "",
-        "const struct mt_model mt_model = {",
+        f"const struct mt_model {among.descriptor} = {{",
         *(f"    .{name} = {value}," for name, value in members.items()),
         "};",
         "",
@@ -94,7 +109,7 @@ def descriptor(
     return wrapped("\n".join(lines))
 
 
-def _run(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:
+def _run(plan: Plan, interface: Interface, conventions: Conventions, arena: str) -> list[str]:
     """Return the body of a function that runs the model through its entry point."""
     model = plan.graph.name
     inputs, outputs = f"{model}_{plan.io}_inputs", f"{model}_{plan.io}_outputs"
@@ -109,7 +124,13 @@ def _run(plan: Plan, interface: Interface, conventions: Conventions) -> list[str
         ]
     if conventions.interface == "feed":
         return [f"    return {model}_finish(&{outputs});"]
-    return [f"    return {model}_run(&{inputs}, &{outputs});"]
+    if conventions.context and plan.io == "arena":
+        return [
+            f"    const struct {model}_inputs inputs = {inputs}({arena});",
+            f"    const struct {model}_outputs outputs = {outputs}({arena});",
+            f"    return {model}_run({arena}, &inputs, &outputs);",
+        ]
+    return [f"    return {model}_run({f'{arena}, ' * conventions.context}&{inputs}, &{outputs});"]
 
 
 def _stream(plan: Plan, interface: Interface) -> list[str]:
@@ -194,15 +215,15 @@ def _functions(plan: Plan, interface: Interface) -> list[str]:
     ]
 
 
-def _step(plan: Plan, calls: Calls) -> list[str]:
+def _step(plan: Plan, calls: Calls, arena: str) -> list[str]:
     """Return the function that runs one operator on the caller's tensors; none: `<model>_operator` does."""
     if plan.graph.stream is not None:
         lines = ["static int32_t step(uint16_t number)", "{", f"    return {plan.graph.name}_operator(number, row);"]
         return [*lines, "}", ""]
-    if not calls.structures:
+    if not calls.passed:
         return []
     model = plan.graph.name
-    call = operator_call(plan, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs")
+    call = operator_call(plan, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs", arena)
     return ["static int32_t step(uint16_t number)", "{", f"    return {call};", "}", ""]
 
 

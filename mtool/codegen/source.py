@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mtool.codegen.arena import Arena, Interface, moves_rows
+from mtool.codegen.arena import ARENA_ALIGNMENT, PARAMETER, Arena, Interface, Spot, moves_rows
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import definitions
@@ -14,6 +14,7 @@ from mtool.codegen.function import Function
 from mtool.codegen.functions import Functions
 from mtool.codegen.head import head_function, head_of
 from mtool.codegen.lent import lent_memories
+from mtool.codegen.place import ALONE, Place
 from mtool.codegen.state_reset import reset_function
 from mtool.codegen.streamed import given
 from mtool.codegen.tidy import tidied
@@ -24,11 +25,9 @@ from mtool.ir.control import Control
 from mtool.ir.node import WithEpilogue
 from mtool.kernels.expressions import has_fixed16, has_halves, has_small_floats
 from mtool.kernels.schedule import schedule_text
+from mtool.manifest import Tensor
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
-
-ARENA_ALIGNMENT = 16
-"""Of MT_ARENA (crt/include/mt_math.h), in bytes."""
 
 
 def source(
@@ -39,13 +38,15 @@ def source(
     arena: Arena,
     conventions: Conventions,
     banner: str,
+    place: Place = ALONE,
 ) -> str:
     """Return the C of the model; with the graph executor, all but the entry point."""
     model = plan.graph.name
-    own = [one for one in functions.functions if not one.kernel.level]
+    own = [one for one in functions.own if not one.kernel.level]
     lines = [
         banner,
         _arena_map(plan),
+        *([] if arena.is_shared or arena.is_callers else place.section_lines()),
         f'#include "{model}.h"',
         "",
         *_includes(plan, own),
@@ -54,9 +55,9 @@ def source(
         f'#include "{model}_weights.h"',
         "",
     ]
-    if plan.arena_bytes:
+    if plan.arena_bytes and not arena.is_shared and not arena.is_callers:
         aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
-        lines += [f"{aligned}MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
+        lines += [f"{aligned}MT_ARENA uint8_t {arena.symbol}[{model.upper()}_ARENA_BYTES];", ""]
     lines += [
         *lent_memories(plan),
         *_shared(own),
@@ -79,8 +80,8 @@ def level_sources(plan: Plan, functions: Functions, banner: str) -> dict[str, st
     A build that knows options of single files (CMake) gives each its level; GCC takes it from the pragma elsewhere.
     """
     model, found = plan.graph.name, {}
-    for level in sorted({function.kernel.level for function in functions.functions} - {""}):
-        own = [one for one in functions.functions if one.kernel.level == level]
+    for level in sorted({function.kernel.level for function in functions.own} - {""}):
+        own = [one for one in functions.own if one.kernel.level == level]
         lines = [
             banner,
             comment(f"These operators are compiled with -{level}."),
@@ -284,9 +285,26 @@ def _arena_pointers(plan: Plan, interface: Interface, arena: Arena) -> list[str]
     spots_of = tuple(spot for tensor, spot in zip(interface.inputs, arena.inputs, strict=True) if tensor in inputs)
     both = (("inputs", inputs, spots_of), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in both:
+        if arena.is_callers:
+            lines += _places(model, kind, tensors, spots, arena)
+            continue
         lines.append(f"const struct {model}_{kind} {model}_arena_{kind} = {{")
         for tensor, spot in zip(tensors, spots, strict=True):
             place = arena.pointer(DType.of(tensor.dtype).c, spot) if spot else "0"
             lines.append(f"    {place}, {comment(tensor.c_name)}")
         lines += ["    0,"] * (not tensors) + ["};", ""]
     return lines
+
+
+def _places(model: str, kind: str, tensors: Sequence[Tensor], spots: Sequence[Spot | None], arena: Arena) -> list[str]:
+    """Return the function that tells where inputs or outputs lie in an arena of the caller's."""
+    lines = [f"struct {model}_{kind} {model}_arena_{kind}(void *context)", "{"]
+    lines += [
+        f"    uint8_t *const {PARAMETER} = context;",
+        f"    struct {model}_{kind} found;",
+        f"    (void){PARAMETER};",
+    ]
+    for tensor, spot in zip(tensors, spots, strict=True):
+        lines.append(f"    found.{tensor.c_name} = {arena.pointer(DType.of(tensor.dtype).c, spot) if spot else '0'};")
+    lines += ["    found.none = 0;"] * (not tensors)
+    return [*lines, "    return found;", "}", ""]

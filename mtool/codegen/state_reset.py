@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mtool.codegen.arena import Arena, Interface
+from mtool.codegen.arena import PARAMETER, Arena, Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.wrap import WIDTH
 from mtool.errors import UsageError
@@ -97,8 +97,10 @@ def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     if not interface.states:
         return []
     model = plan.graph.name
-    lines = [] if starts_as_zeros(plan) else ["static uint8_t is_started; /* the states have their first values */", ""]
-    lines += [f"void {model}_reset(void)", "{"]
+    is_alone = starts_as_zeros(plan) or arena.is_callers
+    lines = [] if is_alone else ["static uint8_t is_started; /* the states have their first values */", ""]
+    lines += [f"void {model}_reset({'void *context' if arena.is_callers else 'void'})", "{"]
+    lines += [f"    uint8_t *const {PARAMETER} = context;", f"    (void){PARAMETER};"] if arena.is_callers else []
     for number, (state, tensor) in enumerate(zip(plan.graph.states, interface.states, strict=True)):
         fill, spot = _fill(state), arena.states[number]
         if not tensor.bytes or spot is None:
@@ -109,7 +111,7 @@ def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
         else:
             count = DType.of(tensor.dtype).c_bytes(math.prod(tensor.shape)).removeprefix("1 * ")
             lines.append(f"    memset({place}, {fill}, {count});")
-    if starts_as_zeros(plan):
+    if is_alone:
         return [*lines, "}", ""]
     start = [f"static void {model}_start(void)", "{", "    if (!is_started)", f"        {model}_reset();", "}", ""]
     return [*lines, "    is_started = 1;", "}", "", *start]
@@ -131,13 +133,21 @@ def declared(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
         place = f" at {arena.macro(spot)}" if spot else ""
         row = f"{short_name(state.output)} -> {short_name(state.input)}: {kind}{place}"
         rows += textwrap.wrap(row, WIDTH, initial_indent="  ", subsequent_indent="      ", break_long_words=False)
+    when = (
+        f"The first run after power-up begins with their initial values. {model}_reset puts these back, to begin",
+        "another sequence; call it between runs.",
+    )
+    if arena.is_callers:
+        when = (
+            f"{model}_reset puts their initial values into an arena: call it before the first run there, and to",
+            "begin another sequence.",
+        )
     return [
         comment(
             "States: what a run leaves in them is what the next one begins with.",
             *rows,
-            f"The first run after power-up begins with their initial values. {model}_reset puts these back, to begin",
-            "another sequence; call it between runs.",
+            *when,
         ),
-        f"void {model}_reset(void);",
+        f"void {model}_reset({'void *context' if arena.is_callers else 'void'});",
         "",
     ]

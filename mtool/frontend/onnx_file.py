@@ -84,7 +84,8 @@ def graph_of(
     bind_dimensions(model, options.dims, title, _trial(model, title, options, separated), options.maxima)
     halves = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in tensors.every(model))
     how = {"natural": options.natural_maxima, "keeps_rounds": options.keeps_rounds}
-    graph = import_graph(model, model_name(stem), options.maxima, budget, separated, sized=options.dims, **how)
+    name = model_name(options.name or stem)
+    graph = import_graph(model, name, options.maxima, budget, separated, sized=options.dims, **how)
     graph = replace(graph, halves=halves and options.hybrid != "float32")
     return bind_states(graph, replace(states, initial={**states.initial, **options.state_values}), title, budget)
 

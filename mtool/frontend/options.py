@@ -31,6 +31,7 @@ class ModelOptions:
     whole: the graph is for backends to recognise operators in, not to be compiled: those of a TFLite model that are
         written out otherwise are one node each.
     limits: what compiling it may take, by the names of mtool/frontend/budget.py, where not the defaults.
+    name: the model's name in C; empty: made of its file's.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class ModelOptions:
     state_values: Mapping[str, Array] = field(default_factory=dict)
     whole: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
+    name: str = ""
 
 
 DEFAULTS = ModelOptions()

@@ -61,7 +61,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
 
 def traits(target: Target) -> Hashable:
     """Return what the passes read of a target, where a graph has no bodies: it decides what they make of a graph."""
-    return target.features, target.has_float
+    return target.features - {"simd"}, target.has_float
 
 
 def run(graph: Graph, target: Target) -> Graph:

@@ -5,7 +5,7 @@ those whose part of the flash is larger than the part of the model's instruction
 a tenth of the time is a bad bargain, a hundredth a good one. "size" takes none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mtool import ops
@@ -18,6 +18,10 @@ from mtool.option_values import Optimize
 
 CODE_BYTES = 64 * 1024
 """Flash that is left to code."""
+
+
+OWN_CODE_BYTES = 2 * 1024
+"""Code that such an operator takes more, with its part of functions that it shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +51,25 @@ class Offers:
             return frozenset()
         if flash_bytes is None:
             return frozenset(one.operator for one in self.offers)
-        left = flash_bytes - CODE_BYTES - self.constant_bytes
-        found = []
-        for one in self.offers:
-            is_worth = optimize == "speed" or one.saved * flash_bytes >= one.bytes
-            if is_worth and one.bytes <= left:
-                found.append(one.operator)
-                left -= one.bytes
-        return frozenset(found)
+        return chosen_offers(self.offers, optimize, flash_bytes, flash_bytes - CODE_BYTES - self.constant_bytes)
+
+
+def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, left: int) -> frozenset[str]:
+    """Return the operators whose offers are taken, those that save most by the byte first.
+
+    Args:
+        offers: the offers.
+        optimize: what the memory is spent on.
+        size: the memory's bytes.
+        left: those that can be spent.
+    """
+    found = []
+    for one in sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator)):
+        is_worth = optimize == "speed" or (optimize == "balanced" and one.saved * size >= one.bytes)
+        if is_worth and one.bytes <= left:
+            found.append(one.operator)
+            left -= one.bytes
+    return frozenset(found)
 
 
 def offers_of(graph: Graph, target: Target) -> Offers:
@@ -73,7 +88,8 @@ def offers_of(graph: Graph, target: Target) -> Offers:
         total += least
         if growing:
             best = min(growing, key=lambda each: each.cost(node, one, target))
-            saved[node.name] = least - one.rounds * best.cost(node, one, target), best.grown_bytes(node, one)
+            grown = best.grown_bytes(node, one) + OWN_CODE_BYTES
+            saved[node.name] = least - one.rounds * best.cost(node, one, target), grown
     offers = [Offer(name, gain / total, size) for name, (gain, size) in saved.items() if gain > 0]
     ordered = sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator))
     return Offers(tuple(ordered), sum(constants.values()))

@@ -13,6 +13,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import const, identity, load
 from mtool.ir.graph import Rewriter
@@ -40,14 +42,28 @@ class _LineBuffer:
     base: int = 0
     top: int = 0
     rows: int = 0  # that it has room for
+    is_turned: bool = False  # its newest row comes first, the others behind it
+    free: int = 0  # rows before the newest one, of a turned buffer
     contents: list[tuple[int, int, str]] = field(default_factory=list)
 
 
 class _RegionBuilder:
-    """Makes the nodes of a region chunk by chunk, in line buffers of so many `rows`."""
+    """Makes the nodes of a region chunk by chunk, in line buffers of so many `rows`.
 
-    def __init__(self, graph: Graph, region: Region, chunk: Mapping[str, int], rows: Mapping[str, int]) -> None:
+    The line buffers of the values `turned` have their newest row first; of None rows are moved as late as possible.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        region: Region,
+        chunk: Mapping[str, int],
+        rows: Mapping[str, int],
+        turned: frozenset[str] | None,
+    ) -> None:
         self.graph, self.region, self.chunk = graph, region, chunk
+        self.is_early = turned is not None
+        self.flipped: dict[str, str] = {}  # weights whose rows are in the order of a turned buffer
         self.rewriter = Rewriter(graph)
         self.addresses: dict[str, tuple[str, int]] = {}
         self.progress = Progress(graph, region)
@@ -63,6 +79,7 @@ class _RegionBuilder:
             row = graph.types[value].count // self.height[value]
             buffer = _LineBuffer(value, self.height[value], row, above, below, fill, -above, -above)
             buffer.rows = rows[value]
+            buffer.is_turned = turned is not None and value in turned
             self.buffers[value] = buffer
 
     def run(self) -> None:
@@ -86,6 +103,8 @@ class _RegionBuilder:
         inputs = list(node.inputs)
         for one, (start, end) in zip(reads, spans, strict=True):
             inputs[one.input] = self.view(node, one, start, end)
+            if node.inputs[one.input] in self.buffers and self.buffers[node.inputs[one.input]].is_turned:
+                inputs = self.with_flipped_weights(inputs, one)
         buffer = self.buffers[out]
         address = (out, first * buffer.row) if out == self.region.result else self.room(buffer, count)
         value = self.chunk_of(buffer, f"{out} rows", first, count, address)
@@ -97,6 +116,37 @@ class _RegionBuilder:
         self.done[node.name] = first + count
         if out == self.region.result:
             self.parts.append(value)
+        if self.is_early:
+            for each in dict.fromkeys((*node.inputs, out)):
+                self.make_way(each)
+
+    def make_way(self, value: str) -> None:
+        """Move the rows of a buffer that are wanted yet out of the place of the next ones, if more have to come."""
+        buffer = self.buffers.get(value)
+        if buffer is None or value == self.region.result or buffer.top < 0 or not buffer.contents:
+            return
+        ends = [
+            one.rows(self.done[reader.name], min(self.chunk[reader.name], left))[1]
+            for reader, one in self.region.readers.get(value, ())
+            if (left := self.height[reader.outputs[0]] - self.done[reader.name]) > 0
+        ]
+        if not ends or min(ends) <= buffer.top:
+            return  # nobody reads on, or somebody can with what is there
+        left = buffer.height - buffer.top
+        count = min(self.chunk[self.producer[value].name], left) if left > 0 else buffer.below
+        keep = min(max(self.progress.wanted(value, buffer.top), buffer.base), buffer.top)
+        if buffer.top - keep + count <= buffer.rows:
+            self.room(buffer, count)
+
+    def with_flipped_weights(self, inputs: list[str], reads: RowReads) -> list[str]:
+        """Return the inputs of a node that reads a turned buffer, in which rows have the other order."""
+        if reads.reach == 1 or len(inputs) < 2 or inputs[1] not in self.rewriter.constants:
+            return inputs
+        weights = inputs[1]
+        if weights not in self.flipped:
+            data = np.ascontiguousarray(self.rewriter.constants[weights][:, ::-1])
+            self.flipped[weights] = self.rewriter.constant(f"{weights} flipped", data)
+        return [inputs[0], self.flipped[weights], *inputs[2:]]
 
     def ensure(self, value: str, end: int) -> None:
         """Make rows of a value until row `end` is reached, padding included; a value from outside is there."""
@@ -113,19 +163,30 @@ class _RegionBuilder:
 
     def room(self, buffer: _LineBuffer, count: int) -> tuple[str, int]:
         """Make room for `count` rows at the end of a buffer; returns their address in it, in elements."""
+        if buffer.is_turned:
+            if buffer.free < count:
+                self.shift(
+                    buffer, min(max(self.progress.wanted(buffer.value, buffer.top), buffer.base), buffer.top), count
+                )
+            return f"line buffer of {buffer.value}", (buffer.free - count) * buffer.row
         if buffer.top + count - buffer.base > buffer.rows:
             self.shift(buffer, min(max(self.progress.wanted(buffer.value, buffer.top), buffer.base), buffer.top))
         return f"line buffer of {buffer.value}", (buffer.top - buffer.base) * buffer.row
 
-    def shift(self, buffer: _LineBuffer, keep: int) -> None:
-        """Move the rows from `keep` on to the beginning of the buffer."""
-        if keep < buffer.top:
-            source = self.rows_of(buffer, keep, buffer.top)
-            address = f"line buffer of {buffer.value}", 0
-            buffer.contents = []
-            kept = self.chunk_of(buffer, f"{buffer.value} kept", keep, buffer.top - keep, address)
-            self.copy(self.producer[buffer.value], "keep", source, kept)
-        buffer.base = keep
+    def shift(self, buffer: _LineBuffer, keep: int, free: int = 0) -> None:
+        """Move the rows from `keep` on to the beginning of the buffer; of a turned one, behind so many free rows.
+
+        There they are moved one by one, the last one first: C libraries are slow where a move overlaps upwards.
+        """
+        name, top, before = f"line buffer of {buffer.value}", buffer.top, len(buffer.contents)
+        for first, end in [(row, row + 1) for row in range(keep, top)] if buffer.is_turned else [(keep, top)]:
+            if first < end:
+                source = self.rows_of(buffer, first, end)
+                place = free + top - end if buffer.is_turned else 0
+                kept = self.chunk_of(buffer, f"{buffer.value} kept", first, end - first, (name, place * buffer.row))
+                self.copy(self.producer[buffer.value], "keep", source, kept)
+        buffer.contents = buffer.contents[before:]
+        buffer.base, buffer.free = keep, free
 
     def pad(self, buffer: _LineBuffer, count: int) -> None:
         """Append padding rows to a buffer."""
@@ -139,8 +200,9 @@ class _RegionBuilder:
         """Add a value of `count` rows from `first` on, and note that the buffer holds it."""
         value = self.rows_value(buffer.value, stem, count, address)
         buffer.contents.append((first, first + count, value))
-        buffer.top = max(buffer.top, first + count)
-        if first >= 0 and first + count <= buffer.height:
+        if first + count > buffer.top:
+            buffer.top, buffer.free = first + count, buffer.free - count
+        if (count == 1 or not buffer.is_turned) and first >= 0 and first + count <= buffer.height:
             self.tell_source(buffer.value, value, first, count)
         return value
 
@@ -194,9 +256,10 @@ class _RegionBuilder:
         """Return a view of rows that a buffer holds."""
         assert buffer.base <= start and end <= buffer.top
         held = [value for first, last, value in buffer.contents if first < end and last > start]
-        address = f"line buffer of {buffer.value}", (start - buffer.base) * buffer.row
+        place = buffer.free + buffer.top - end if buffer.is_turned else start - buffer.base
+        address = f"line buffer of {buffer.value}", place * buffer.row
         view = self.joined(buffer.value, held, end - start, address)
-        if start >= 0 and end <= buffer.height:
+        if (end - start == 1 or not buffer.is_turned) and start >= 0 and end <= buffer.height:
             self.tell_source(buffer.value, view, start, end - start)
         return view
 
@@ -224,7 +287,13 @@ def _element(dtype: DType, rank: int) -> Expr:
     return load(0, dtype, identity(rank))
 
 
-def with_line_buffers(graph: Graph, region: Region, chunk: Mapping[str, int], rows: Mapping[str, int]) -> Graph | None:
+def with_line_buffers(
+    graph: Graph,
+    region: Region,
+    chunk: Mapping[str, int],
+    rows: Mapping[str, int],
+    turned: frozenset[str] | None = None,
+) -> Graph | None:
     """Return a graph that computes a region a few rows at a time; None: rows would begin within a word.
 
     Args:
@@ -232,8 +301,11 @@ def with_line_buffers(graph: Graph, region: Region, chunk: Mapping[str, int], ro
         region: the nodes.
         chunk: how many rows of each node's result are made at a time, by the node's name.
         rows: how many of each value have to be at hand at once (mtool.plan.region).
+        turned: values whose newest row comes first in their line buffer (of all, rows are moved as soon as they can be,
+            so that the place of the newest is free until the next one); None: none, and rows are moved only when they
+            have to be.
     """
-    made = _RegionBuilder(graph, region, chunk, rows)
+    made = _RegionBuilder(graph, region, chunk, rows, turned)
     made.run()
     inside = {node.name for node in region.nodes}
     first = next(number for number, node in enumerate(graph.nodes) if node.name in inside)

@@ -206,7 +206,7 @@ def _made(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: floa
 
     `about` tells apart trials of one graph that have the same number.
     """
-    rows = bound_to(with_line_buffers, plan.graph, trial.region, trial.chunks, trial.memory.rows)
+    rows = bound_to(with_line_buffers, plan.graph, trial.region, trial.chunks, trial.memory.rows, trial.turned)
     graph = chooser.shared.once(plan.graph, ("rows", about, trial.number), rows)
     if graph is None:
         return None
@@ -230,19 +230,23 @@ def plan_of(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: fl
     Returns:
         None: rows would begin within a word, a schedule that is asked for can't do its rows, or it is more.
     """
-    made = _made(plan, trial, most, chooser, limit, id(trial))
+    made = _made(plan, trial, most, chooser, limit, ("stream", trial.turned))
     return None if made is None else chooser.laid_out(made)
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A region, the peak outside it, how many rows at a time, and the memory that takes; `least` bytes are live."""
+    """A region, the peak outside it, how many rows at a time, and the memory that takes; `least` bytes are live.
+
+    `turned` is as for with_line_buffers.
+    """
 
     region: Region
     outer: int
     chunks: Mapping[str, int]
     memory: RegionMemory
     number: int
+    turned: frozenset[str] | None = None
 
     @property
     def least(self) -> int:

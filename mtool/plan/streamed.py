@@ -19,6 +19,7 @@ from mtool.ir.graph import Rewriter
 from mtool.ir.node import View
 from mtool.kernels.row_wise import RowReads
 from mtool.kernels.target import Target
+from mtool.ops.conv2d.node import Conv2d
 from mtool.ops.loop.node import Loop
 from mtool.option_values import Order, Partial
 from mtool.plan.choice import Choices
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 ROWS = (1, 2, 4)  # that operators compute at a time: each so many,
 MOST_ROWS = (2, 4, 5, 8)  # or those of the most rows so many, and the others in step
+TURNED = 2  # of the smallest plans, of which line buffers are turned,
+MOST_TURNED = 4  # and line buffers
 MOST_STEPS = 4000  # of a region
 MOST_COST = 0.08  # of the instructions, that "auto" pays for the smallest arena
 
@@ -56,21 +59,14 @@ def plan_streamed(
         ModelError: the operators that read the input can't be computed row by row; the message names the first.
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
-    first = _planned(graph, target, partial, choices, order, grown)
     split = with_split_pools(graph)
-    plan = (
-        first
-        if split.nodes == graph.nodes
-        else _smaller(first, _planned(split, target, partial, choices, order, grown))
-    )
+    ways = [graph] if split.nodes == graph.nodes else [graph, split]
+    plans = (_planned(way, target, partial, choices, order, grown) for way in ways)
+    plan = min(plans, key=lambda each: each.arena_bytes)
     stream = plan.graph.stream
     assert stream is not None
     log.info("stream: %d rows of %s, computed as they arrive as far as %s", stream.rows, stream.value, stream.until)
     return plan
-
-
-def _smaller(one: Plan, other: Plan) -> Plan:
-    return other if other.arena_bytes < one.arena_bytes else one
 
 
 def _planned(
@@ -139,21 +135,49 @@ def _with_entry(graph: Graph) -> tuple[Graph, str]:
 
 def _smallest(whole: Plan, trials: Sequence[Trial], most: float, chooser: Chooser, partial: Partial) -> Plan | None:
     """Return the plan with the smallest arena of those that trials make, with `partial` execution behind the stream."""
-    best: Plan | None = None
-    for trial in sorted(trials, key=lambda trial: trial.memory.live_bytes):
-        limit = math.inf if best is None else best.arena_bytes
+    found: list[tuple[int, Trial, Plan]] = []
+
+    def attempt(trial: Trial) -> None:
+        limit = min((size for size, *_ in found), default=math.inf)
         if trial.memory.live_bytes >= limit or (partial == "never" and trial.least >= limit):
-            continue
+            return
         plan = plan_of(whole, trial, most, chooser, limit if partial == "never" else math.inf)
-        if plan is None:
-            continue
-        if partial != "never":
-            plan = with_regions(plan, most, chooser)
-        assert plan.graph.stream is not None
-        stream = replace(plan.graph.stream, until=trial.region.nodes[-1].name)
-        plan = replace(plan, graph=replace(plan.graph, stream=stream))
-        best = plan if best is None or plan.arena_bytes < best.arena_bytes else best
-    return best
+        if plan is not None:
+            plan = plan if partial == "never" else with_regions(plan, most, chooser)
+            found.append((plan.arena_bytes, trial, plan))
+
+    for trial in sorted(trials, key=lambda trial: trial.memory.live_bytes):
+        attempt(trial)
+    for _, trial, _ in sorted(found, key=lambda one: one[0])[:TURNED]:
+        for turned in _turned(trial, whole.graph):
+            attempt(replace(trial, turned=turned))
+    if not found:
+        return None
+    _, trial, plan = min(found, key=lambda one: one[0])
+    assert plan.graph.stream is not None
+    stream = replace(plan.graph.stream, until=trial.region.nodes[-1].name)
+    return replace(plan, graph=replace(plan.graph, stream=stream))
+
+
+def _turned(trial: Trial, graph: Graph) -> Iterator[frozenset[str]]:
+    """Yield which line buffers may have their newest row first: where another ends, both have the same place for it."""
+    region, found = trial.region, list[str]()
+    for node in region.nodes[:-1]:
+        value = node.outputs[0]
+        readers = region.readers.get(value, ())
+        alone = trial.chunks[node.name] == 1 and all(trial.chunks[reader.name] == 1 for reader, _ in readers)
+        if alone and trial.memory.rows[value] > 1 and all(_may_turn(reader, reads, graph) for reader, reads in readers):
+            found.append(value)
+    largest = sorted(found, key=lambda value: -graph.types[value].bytes // graph.types[value].shape[1])[:MOST_TURNED]
+    for count in range(len(largest) // 2 + 2):
+        yield from map(frozenset, itertools.combinations(largest, count))
+
+
+def _may_turn(node: Node, reads: RowReads, graph: Graph) -> bool:
+    """Whether a node can read rows in the other order: a window of weights that are turned too, or of no order."""
+    if reads.reach == 1:
+        return True
+    return isinstance(node.attrs, Conv2d) and reads.input == 0 and node.inputs[1] in graph.constants
 
 
 def _trials(plan: Plan, entry: str) -> Iterator[Trial]:

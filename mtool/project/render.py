@@ -33,11 +33,11 @@ def render(
     program: Program | None = None,
     trust: bool = False,
 ) -> tuple[FileTree, Manifest]:
-    """Return the project folder of a compiled model on a board, and the manifest that is its `mtool.json`.
+    """Return the project folder of compiled models on a board, and a manifest of its `mtool.json`.
 
     Args:
         files: what codegen made: `<model>.h`, `<model>.c`, `<model>_rpc.c`, ...
-        manifest: what the compile half says of it, without `project`.
+        manifest: what the compile half says of the model, without `project`; of several, any of them.
         board: the board to build for.
         template: a template's name, or the path of a user's own; default: the board's first.
         options: values of the template's options, as text.
@@ -134,17 +134,27 @@ def _context(
     """Return what a template can use, below the name `cookiecutter`; docs/add-a-template.md lists it."""
     sources = [path for path in model if path.endswith((".c", ".S"))]
     needed = runtime_sources(model, crt)
+    described = [one.for_templates() for one in manifest.models]
+    arenas: dict[str, int] = {}
+    for one in manifest.models:
+        if one.arena_bytes:
+            arenas[one.symbols["arena"]] = max(arenas.get(one.symbols["arena"], 0), one.arena_bytes)
     return {
         "folder": "project",
-        "model": manifest.model,
-        "manifest": manifest.for_templates(),
+        "model": manifest.firmware_name,
+        "manifest": described[0],
+        "models": described,
+        "arenas": arenas,
+        "lent": sorted({name for one in manifest.models for name in one.lent}),
         "board": board.model_dump(mode="json"),
         "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},
         "options": dict(options),
         "sources": {
             "model": [path for path in sources if not path.endswith("_rpc.c")] + needed,
             "rpc": [path for path in sources if path.endswith("_rpc.c")],
-            "levels": levels_of(sources, manifest.model),
+            "levels": {
+                path: option for one in manifest.models for path, option in levels_of(sources, one.model).items()
+            },
             "binaries": [path for path in model if path.endswith(".bin")],
             "crt": [path for path in crt if path.endswith(".c") and path not in needed],
         },

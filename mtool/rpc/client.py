@@ -1,9 +1,11 @@
 """The client: what a device can be asked for, as plain functions."""
 
 import contextlib
+import copy
 import itertools
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from mtool.errors import CommunicationError, DeviceError, MtoolError
 from mtool.rpc import protocol
@@ -16,6 +18,14 @@ from mtool.transport import Transport
 
 HELLO_TIMEOUT_S = 10.0
 _BYE_S = 0.5
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the clients of one session know together: the model that the device was told to use, and how it ends."""
+
+    selected: int = 0
+    is_open: bool = True
 
 
 class Client:
@@ -57,10 +67,28 @@ class Client:
         self._name = transport.name
         session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s, take_over=take_over)
         self._window = Window(transport, session, self.hello, on_fault=on_fault)
-        self._is_open = True
+        self._shared = _Shared()
+        self._model = 0
 
     hello: Hello
     """The device's answer to the handshake."""
+
+    def of_model(
+        self,
+        index: int,
+        *,
+        on_fault: Callable[[Fault], MtoolError],
+        region_of: Callable[[int], str],
+        stream: int | None = None,
+    ) -> "Client":
+        """Return a client of the same session, whose requests are for the `index`-th model of the firmware.
+
+        What a fault or a failed operator is called is that model's, and so is the input that it takes by rows; all else
+        is as in the session's own client.
+        """
+        other = copy.copy(self)
+        other._model, other._on_fault, other._region_of, other._stream = index, on_fault, region_of, stream
+        return other
 
     @property
     def resent(self) -> int:
@@ -194,14 +222,14 @@ class Client:
     def reset(self) -> None:
         """Make the firmware leave its server; the session is over."""
         self._one(Request(Message.MT_RESET))
-        self._is_open = False
+        self._shared.is_open = False
 
     def close(self) -> None:
         """End the session, so that another host may open one. May be called again, and when nobody answers any more."""
-        if self._is_open and self._window.is_intact:
+        if self._shared.is_open and self._window.is_intact:
             with contextlib.suppress(MtoolError):
                 self._window.end(_BYE_S)
-        self._is_open = False
+        self._shared.is_open = False
 
     def _writes(self, inputs: Sequence[bytes]) -> Iterator[Request]:
         for index, data in sorted(enumerate(inputs), key=lambda pair: pair[0] == self._stream):
@@ -218,6 +246,10 @@ class Client:
         return self._all([request])[0].payload
 
     def _all(self, requests: Iterable[Request]) -> list[Reply]:
+        self._window.on_fault = self._on_fault
+        if self._shared.selected != self._model:
+            self._check(self._window.exchange([protocol.select(self._model)])[0])
+            self._shared.selected = self._model
         replies = self._window.exchange(requests)
         for reply in replies:
             self._check(reply)

@@ -76,6 +76,7 @@ class Message(IntEnum):
     MT_TIMER = 0x0B
     MT_LOOKUP = 0x0C
     MT_INVOKE = 0x0D
+    MT_SELECT = 0x0E
     MT_RESEND = 0xF0
     MT_RUNNING = 0xF1
     MT_LOG = 0xF2
@@ -254,6 +255,11 @@ def time(number: int, work_s: float, *, operator: int | None = None) -> Request:
 def timer(*, begin: bool) -> Request:
     """Start or stop the timer."""
     return Request(Message.MT_TIMER, bytes([0 if begin else 1]), reply_bytes=9)
+
+
+def select(index: int) -> Request:
+    """Choose the model that what follows is for."""
+    return Request(Message.MT_SELECT, bytes([index]))
 
 
 def lookup(name: str) -> Request:

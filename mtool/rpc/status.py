@@ -37,7 +37,7 @@ MEANINGS = {
     Status.MT_BAD_FRAME: "a frame is malformed or its checksum is wrong",
     Status.MT_BAD_MESSAGE: "a message is too short or its fields make no sense",
     Status.MT_UNKNOWN_MESSAGE: "the message type is unknown to this firmware",
-    Status.MT_BAD_INDEX: "there is no tensor with that index",
+    Status.MT_BAD_INDEX: "there is no tensor, operator or model with that index",
     Status.MT_BAD_RANGE: "the range lies outside the tensor",
     Status.MT_NO_SESSION: "no session is open",
     Status.MT_TOO_LARGE: "the frame is larger than the receive buffer",

@@ -60,7 +60,7 @@ class Window:
     def __init__(
         self, transport: Transport, session: int, hello: Hello, *, on_fault: Callable[[Fault], MtoolError]
     ) -> None:
-        self._on_fault = on_fault
+        self.on_fault = on_fault
         self._transport = transport
         self._session = session
         self._hello = hello
@@ -243,7 +243,7 @@ class Window:
         elif frame.type == Message.MT_LOG:
             device_log.info("%s", frame.payload.decode(errors="replace"))
         elif frame.type == Message.MT_FAULT:
-            raise self._on_fault(read_fault(frame.payload))
+            raise self.on_fault(read_fault(frame.payload))
         elif frame.type == Message.MT_RESEND:
             if frame.payload[:1] == bytes([Status.MT_NO_SESSION]):
                 raise failures.no_session(self._transport.name, is_open=frame.payload[1:2] == b"\1")

@@ -1,20 +1,21 @@
-"""A device on which a model runs."""
+"""A device on which models run."""
 
 import base64
-import functools
+import copy
 import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mtool.closing import Closing
-from mtool.errors import BoardError, CommunicationError, MtoolError, UsageError
-from mtool.manifest import Manifest
+from mtool.errors import BoardError, CommunicationError, DeviceError, MtoolError, UsageError
+from mtool.manifest import Manifest, Project
+from mtool.manifest import named as named_model
 from mtool.rpc import Client, Expected, protocol
+from mtool.rpc.fault import Fault
 from mtool.session import calibration, faults, functions
 from mtool.session.calibration import Calibration
 from mtool.session.device_info import DeviceInfo
@@ -42,8 +43,11 @@ _EMULATED_S = 20e6 * 1e-9  # an emulated instruction is a nanosecond of the mach
 class Device(Closing):
     """A session with a device that runs a model; use it in a `with` statement. `mtool.session.open` makes one.
 
+    If the firmware has several models, `device["kws"]` is the device as it runs that one, in the same session; `run`
+    and its like are those of a model.
+
     Args:
-        manifest: of the project, with its `project`.
+        manifest: of the project's model, with its `project`; of several, any of them.
         transport: the channel to the firmware; closed with the device.
         timeout_s: how long the firmware may take to start and to answer.
         serial_number: of the board or its probe, on USB; "": it has none.
@@ -55,9 +59,7 @@ class Device(Closing):
         CommunicationError: nothing answers, or another firmware; the transport is closed then.
 
     Attributes:
-        manifest: of the project.
         identity: which device of all, by the board's name and its serial number.
-        client: the session's messages, one by one.
         work_s: seconds that an inference may take unless said otherwise, generously by its multiply-accumulates.
     """
 
@@ -74,11 +76,15 @@ class Device(Closing):
     ) -> None:
         assert manifest.project is not None
         self.identity = f"{manifest.project.board.name} {serial_number}".strip()
-        self.manifest = manifest
+        self._manifest = manifest.models[0].model_copy(
+            update={"project": manifest.project, "firmware": manifest.firmware}
+        )
+        self._root: Device | None = None  # of the device of one of several models: the whole
+        self._session: Client | None = None  # and the session that its own client is of
         self._transport = transport
         self._last_inputs: list[bytes] | None = None
         self._set: dict[str, ArrayLike] = {}
-        self.work_s = max(_LEAST_WORK_S, manifest.macs * _CYCLES_PER_MAC / _SLOWEST_HZ)
+        self.work_s = max(_LEAST_WORK_S, max(one.macs for one in manifest.models) * _CYCLES_PER_MAC / _SLOWEST_HZ)
         self._timeout_s = timeout_s
         self._reopen = reopen
         self._firmware = firmware
@@ -86,28 +92,94 @@ class Device(Closing):
 
     def _open_session(self, *, take_over: bool) -> None:
         start = time.monotonic()
-        project: Any = self.manifest.project
+        described = self._manifest
         try:
-            expected = Expected(self.manifest.model, self.manifest.model_hash, project.build_hash)
-            self.client = Client(
+            expected = Expected(described.model, described.model_hash, self._project.build_hash)
+            self._client = Client(
                 self._transport,
                 expected=expected,
                 timeout_s=self._timeout_s,
-                on_fault=functools.partial(faults.explain, manifest=self.manifest, firmware=self._firmware),
-                region_of=functools.partial(faults.region_of, manifest=self.manifest),
+                on_fault=self._explained,
+                region_of=self._region_of,
                 device_s=self._device_s,
                 take_over=take_over,
-                stream=next((n for n, one in enumerate(self.manifest.inputs) if one.stream is not None), None),
+                stream=described.stream_input,
                 stream_s=self.work_s,
             )
-            self._stopwatch = Stopwatch(
-                self.client, self.manifest, self.unit, self.identity, self.client.info().granularity_ns
-            )
-            self.reset_state()
+            self._granularity_ns = self._client.info().granularity_ns
+            for name in self.models:
+                self[name].reset_state()
         except BaseException:
             self._transport.close()
             raise
-        log.info("open: %.2f s, %s runs %s", time.monotonic() - start, self._transport.name, self.manifest.model)
+        names = ", ".join(self.models)
+        log.info("open: %.2f s, %s runs %s", time.monotonic() - start, self._transport.name, names)
+
+    def __getitem__(self, model: str) -> "Device":
+        """Return the device as it runs the model of that name; it ends with the session.
+
+        Raises:
+            UsageError: the firmware has no such model; the message lists those that it has.
+        """
+        whole = self._root or self
+        described = named_model(whole._manifest.models, model)
+        if len(self.models) == 1:
+            return whole
+        found = copy.copy(whole)
+        found._root, found._session = whole, None
+        found._manifest = described.model_copy(update={"project": self._project, "firmware": whole._manifest.firmware})
+        found._last_inputs, found._set = None, {}
+        return found
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the firmware's models."""
+        return tuple(one.model for one in self._manifest.models)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The model's manifest.
+
+        Raises:
+            UsageError: the firmware has several models, and none was named.
+        """
+        if self._root is None and len(self.models) > 1:
+            raise UsageError(
+                f"the firmware has {len(self.models)} models: {', '.join(self.models)}",
+                hint=f'name the one that is meant: device["{self.models[0]}"]',
+            )
+        return self._manifest
+
+    @property
+    def client(self) -> Client:
+        """The session's messages, one by one."""
+        if self._root is None:
+            return self._client
+        if self._session is not self._root._client:  # which is opened anew, too
+            self._session = self._root._client
+            index = self.models.index(self._manifest.model)
+            self._client = self._session.of_model(
+                index,
+                on_fault=self._explained,
+                region_of=self._region_of,
+                stream=self._manifest.stream_input,
+            )
+        return self._client
+
+    @property
+    def _stopwatch(self) -> Stopwatch:
+        return Stopwatch(self.client, self.manifest, self.unit, self.identity, self._granularity_ns)
+
+    @property
+    def _project(self) -> Project:
+        assert self._manifest.project is not None
+        return self._manifest.project
+
+    def _explained(self, fault: Fault) -> DeviceError:
+        return faults.explain(fault, self._manifest, self._firmware)
+
+    def _region_of(self, number: int) -> str:
+        return faults.region_of(number, self._manifest)
 
     def set_input(self, name: str, array: ArrayLike) -> None:
         """Set one input, for each `run` that is not given it.
@@ -292,7 +364,7 @@ class Device(Closing):
 
     def info(self) -> DeviceInfo:
         """Return what the device says of itself."""
-        return DeviceInfo.of(self.client.hello, self._stopwatch.granularity_ns)
+        return DeviceInfo.of(self.client.hello, self._granularity_ns)
 
     def is_alive(self, *, timeout_s: float = _ALIVE_S) -> bool:
         """Tell whether the device answers within `timeout_s`; if not, the session is over: `reconnect`."""
@@ -318,6 +390,9 @@ class Device(Closing):
             CommunicationError: nothing answers, or another firmware.
             BoardError: the board is not attached any more.
         """
+        if self._root is not None:
+            self._root.reconnect()
+            return
         if self._reopen is None:
             raise UsageError("this device can't be opened again", hint="open it with mtool.open, or mtool.session.open")
         self.close()
@@ -333,9 +408,10 @@ class Device(Closing):
         self._open_session(take_over=False)
 
     def close(self) -> None:
-        """End the session and let go of the device. May be called again."""
-        self.client.close()
-        self._transport.close()
+        """End the session and let go of the device, for all of its models. May be called again."""
+        whole = self._root or self
+        whole._client.close()
+        whole._transport.close()
 
     @property
     def _device_s(self) -> float:
@@ -345,17 +421,16 @@ class Device(Closing):
     @property
     def is_at_port(self) -> bool:
         """Whether it is a board on a serial port or behind TCP, not a process or an emulator of this computer."""
-        return isinstance(self._transport, SerialTransport | TcpTransport)
+        return isinstance((self._root or self)._transport, SerialTransport | TcpTransport)
 
     @property
     def is_process(self) -> bool:
         """Whether the device is a process or an emulator that was started for it, so that there can be several."""
-        project: Any = self.manifest.project
-        return self._transport.is_process and not int(project.options.get("gdbserver", 0))
+        transport = (self._root or self)._transport
+        return transport.is_process and not int(self._project.options.get("gdbserver", 0))
 
     @property
     def unit(self) -> str:
         """The unit of the device's timer: "ns", or "instructions"."""
-        project: Any = self.manifest.project
-        timer = project.board.timer
+        timer = self._project.board.timer
         return "ns" if timer is None else str(timer.unit)

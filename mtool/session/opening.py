@@ -44,6 +44,7 @@ def open(
     emulator_arguments: Sequence[str] = (),
     take_over: bool = False,
     record: IO[str] | None = None,
+    model: str = "",
 ) -> Device:
     """Start the firmware of a built project and open a session with it; use it in a `with` statement.
 
@@ -59,14 +60,15 @@ def open(
             it. On this computer a port has one user at a time, and what a program that crashed has left open is
             taken over anyway.
         record: where each piece that goes over the channel is written down, with its time.
+        model: the name of one of the firmware's models; default: the only one, or all: device["kws"].
 
     Raises:
-        UsageError: the folder is no project, or its firmware is not built.
+        UsageError: the folder is no project, its firmware is not built, or it has no such model.
         BuildError: the board's emulator is not installed.
         BoardError: no such board is attached, or several are.
         CommunicationError: the firmware does not answer, or is another than mtool.json says.
     """
-    described = manifest.load(Path(folder))
+    described = manifest.load(Path(folder), model)
 
     def start() -> tuple[Transport, str]:
         transport, serial_number = _channel(Path(folder), described, port, probe, emulator_arguments)
@@ -85,7 +87,7 @@ def open(
         firmware=Path(folder) / described.project.firmware[_KIND],
     )
     device.work_s = _DEBUGGED_S if waits else device.work_s
-    return device
+    return device[model] if model else device
 
 
 def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:

@@ -124,7 +124,22 @@ class Profile:
 def operator_times(
     client: Client, manifest: Manifest, inputs: Mapping[str, ArrayLike], *, repeat: int, work_s: float
 ) -> tuple[OperatorTime, ...]:
-    """Time each operator of an inference, less what starting and stopping the timer takes.
+    """Time each operator of an inference, as `step_times` does; what is computed in parts is one operator.
+
+    Raises:
+        MtoolError: as `step_times`.
+    """
+    medians = step_times(client, manifest, inputs, repeat=repeat, work_s=work_s)
+    parts: dict[str, list[Operator]] = {}
+    for operator in manifest.operators:
+        parts.setdefault(operator.whole or operator.name, []).append(operator)
+    return tuple(_time_of(of, [medians[part.index] for part in of]) for of in parts.values())
+
+
+def step_times(
+    client: Client, manifest: Manifest, inputs: Mapping[str, ArrayLike], *, repeat: int, work_s: float
+) -> list[float]:
+    """Return the time of each step of an inference, less what starting and stopping the timer takes.
 
     Args:
         client: an open session's.
@@ -145,10 +160,7 @@ def operator_times(
             idle = client.time(0, work_s=work_s, operator=operator.index)
             spent = stepping.run(operator, work_s=work_s)
             times[operator.index].append(max(spent - idle, 0.0))
-    parts: dict[str, list[Operator]] = {}
-    for operator in manifest.operators:
-        parts.setdefault(operator.whole or operator.name, []).append(operator)
-    return tuple(_time_of(of, [statistics.median(times[part.index]) for part in of]) for of in parts.values())
+    return [statistics.median(found) for found in times]
 
 
 def _time_of(parts: Sequence[Operator], medians: Sequence[float]) -> OperatorTime:

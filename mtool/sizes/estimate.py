@@ -18,7 +18,8 @@ from mtool.boards import Board
 from mtool.build.fit import Need, Part
 from mtool.build.overflow import ARRAY_BYTES_AVR
 from mtool.filetree import FileTree
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, total_arena_bytes, total_constant_bytes
+from mtool.option_values import IN_RAM
 from mtool.project.template import Template
 from mtool.sizes.c_source import CSource, read, sources
 from mtool.sizes.cores import core_of
@@ -79,11 +80,12 @@ def estimate(
     for name, memory in board.memories.items():
         shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
         most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
-        lent = manifest.lent.get(name, 0)
+        lent = sum(one.lent.get(name, 0) for one in manifest.models)
         most += (Part("backends' buffers", lent),) * bool(lent)
         if most or memory.holds:
             needs.append(Need(name, memory.size, most))
-    refused = _too_large(files, manifest) if core_of(board)[0] == "avr" else ()
+    too_large = [line for one in manifest.models for line in _too_large(files, one)]
+    refused = tuple(dict.fromkeys(too_large)) if core_of(board)[0] == "avr" else ()
     return Estimate(tuple(needs), refused)
 
 
@@ -107,21 +109,25 @@ def _of_kind(
     factor *= float(entry["optimise"].get(level, _UNOPTIMISED.get(level, 1.0)))
     runtime = runtime_of(kind, board, template)
     served = kind != "standalone"
-    outside = sum(tensor.bytes + 8 for tensor in (*manifest.inputs, *manifest.outputs) if tensor.arena_offset is None)
+    models = manifest.models
+    tensors = [tensor for one in models for tensor in (*one.inputs, *one.outputs)]
+    outside = sum(tensor.outside_bytes + 8 for tensor in tensors if tensor.arena_offset is None)
+    count = sum(len(one.constants) for one in models)
     buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", "uart_ring_bytes")) if served else 0
     parts = [
-        ("weights", Part("weights", manifest.constant_bytes + _OBJECT_ALIGNMENT * len(manifest.constants))),
+        ("weights", Part("weights", total_constant_bytes(models) + _OBJECT_ALIGNMENT * count)),
         ("code", Part("the model's code", round(MARGIN * factor * code_of(c_source, manifest, entry)), estimated=True)),
         ("code", Part("libraries", round(MARGIN * factor * libraries_of(c_source, entry)), estimated=True)),
         ("code", Part("runtime", round(_MARGIN_RUNTIME * factor * runtime["code"]), estimated=True)),
         ("code", Part("tables", c_source.table_bytes, estimated=True)),
-        ("arena", Part("arena", _aligned(manifest.arena_bytes))),
+        ("arena", Part("arena", _aligned(total_arena_bytes(models)))),
         ("data", Part("tensors of the caller", outside)),
         ("data", Part("server's buffers", buffers)),
         (
             "data",
             Part("data", round(_MARGIN_RUNTIME * runtime["data"]) + c_source.data_bytes + _ALIGNMENT, estimated=True),
         ),
+        ("data", Part("weights in RAM", manifest.constant_bytes_in_ram)),
         ("stack", Part("stack", int(options.get("stack_bytes", 0)))),
     ]
     if core == "avr":  # which reads weights in flash by other instructions
@@ -144,19 +150,28 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
     """Return the bytes of the model's functions on a core, at most about."""
     ratios: Mapping[str, float] = entry["bytes_per_token"]
     largest = max(ratio for key, ratio in ratios.items() if not key.endswith(WIDE))
-    schedules = {operator.function: operator.schedule for operator in manifest.operators}
-    for operator in manifest.operators:
+    operators = [operator for one in manifest.models for operator in one.operators]
+    schedules = {operator.function: operator.schedule for operator in operators}
+    for operator in operators:
         schedules |= operator.calls
     total = 0.0
     for name, function in c_source.functions.items():
         schedule, _, knobs = schedules.get(name, "calls").partition(":")
         key = schedule + (WIDE if function.is_wide else "")
         ratio = ratios.get(key, max(largest, ratios.get(schedule, 0), ratios.get(schedule + WIDE, 0)))
-        total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if knobs else 1)
+        total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if {*knobs.split(",")} - {"", IN_RAM} else 1)
     shared: Mapping[str, int] = entry["functions"]
     executors: Mapping[str, int] = entry["executors"]
-    called = sum(shared.get(name, 0) for name in c_source.called)
+    called = sum(_shared_bytes(name, shared) for name in c_source.called)
     return total + called + sum(executors[name] for name in c_source.included if name in executors)
+
+
+def _shared_bytes(name: str, shared: Mapping[str, int]) -> int:
+    """Return the bytes of a function that operators share, of one that was not measured the largest of its kind."""
+    if name in shared or not name.startswith("mt_dsp_"):
+        return shared.get(name, 0)
+    kind = "_".join(name.split("_")[:3])  # behind it are the scaling and the loop
+    return max((size for known, size in shared.items() if f"{known}_".startswith(f"{kind}_")), default=0)
 
 
 def libraries_of(c_source: CSource, entry: Mapping[str, Any]) -> int:

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from mtool.plan import Choice
     from mtool.session.cycles import Clock
     from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of, time_function
-    from mtool.workflow.cycles import clocks, cycle_rows, hertz, mix_rows, part_headings, part_rows
+    from mtool.workflow.cycles import clocks, cycle_rows, hertz, mix_rows, part_headings, part_rows, standing_for
     from mtool.workflow.dataset import Pixels
     from mtool.workflow.deployment import Deployment
     from mtool.workflow.execution import Ran, run
-    from mtool.workflow.fitting import Fit, Fits, check
-    from mtool.workflow.flashing import Ready, flash_model, flash_plan
+    from mtool.workflow.fitting import Fit, Fits, check, check_models
+    from mtool.workflow.flashing import Ready, Smoke, flash_model, flash_plan
     from mtool.workflow.layer_report import Layers
     from mtool.workflow.layers import verify_layers
     from mtool.workflow.partitioning import Parts, partition
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         build_model,
         build_plan,
         compile,
+        compile_models,
         open,
         prepare,
         write_package,
@@ -53,11 +54,11 @@ _EXPORTS = {
         "Clock",
         "clocks",
         "hertz",
-        "hertz",
         "cycle_rows",
         "mix_rows",
         "part_headings",
         "part_rows",
+        "standing_for",
     ),
     "mtool.workflow.dataset": ("Pixels",),
     "mtool.workflow.execution": (
@@ -68,9 +69,11 @@ _EXPORTS = {
         "Fit",
         "Fits",
         "check",
+        "check_models",
     ),
     "mtool.workflow.flashing": (
         "Ready",
+        "Smoke",
         "flash_model",
         "flash_plan",
     ),
@@ -99,6 +102,7 @@ _EXPORTS = {
         "build_model",
         "build_plan",
         "compile",
+        "compile_models",
         "open",
         "prepare",
         "write_package",
@@ -130,14 +134,17 @@ __all__ = [
     "Ready",
     "Report",
     "Scheme",
+    "Smoke",
     "bench",
     "bench_layers",
     "build_model",
     "build_plan",
     "check",
+    "check_models",
     "clocks",
     "comparison",
     "compile",
+    "compile_models",
     "cost_of",
     "cycle_rows",
     "default_tolerance",
@@ -153,6 +160,7 @@ __all__ = [
     "quantize",
     "report",
     "run",
+    "standing_for",
     "time_function",
     "verify",
     "verify_layers",

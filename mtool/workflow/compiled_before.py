@@ -15,7 +15,7 @@ from mtool.cache import File
 from mtool.errors import MtoolError
 from mtool.filetree import FileTree
 from mtool.frontend.budget import LIMITS
-from mtool.manifest import Manifest
+from mtool.manifest import Firmware, Manifest
 from mtool.request import Request
 from mtool.workflow.made_of import made_of
 
@@ -40,7 +40,7 @@ def compiled(path: Path, board: Board, request: Request) -> tuple[FileTree, Mani
     if found and {_TOLD, _RESULT} <= set(found):
         for name, level, message in json.loads(found.pop(_TOLD).data):
             logging.getLogger(name).log(level, "%s", message)
-        described = Manifest.model_validate_json(found.pop(_RESULT).data)
+        (described,) = Firmware.model_validate_json(found.pop(_RESULT).data).manifests()
         return FileTree({name: one.data for name, one in found.items()}), described, True
     with _noted() as told:
         files, described = _compile(path, board, request)

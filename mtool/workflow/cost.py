@@ -149,13 +149,17 @@ def bench(
     model = deployment.compile(path, board=board, options=options)
     prepared = deployment.build(model, kinds=kinds_to_measure(model))
     inputs = filling.filled(prepared.manifest.inputs, fill)[0]
-    with deployment.open(prepared.folder) as device:
+    with deployment.open(prepared) as device:
         cost = cost_of(prepared, device, inputs, readings)
     first = compare_first_run(
         model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
     )
     cost = replace(cost, first_run=first)
-    return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks)) if cycles else cost
+    return (
+        replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks, model=prepared.manifest.model))
+        if cycles
+        else cost
+    )
 
 
 def kinds_to_measure(model: Model) -> tuple[str, ...]:
@@ -193,7 +197,7 @@ def time_function(
     model = deployment.compile(path, board=board, options=options)
     prepared = deployment.build(model)
     inputs = filling.filled(prepared.manifest.inputs, "random")[0]
-    with deployment.open(prepared.folder) as device:
+    with deployment.open(prepared) as device:
         return device.time(**asdict(readings), function=function, inputs=inputs)
 
 

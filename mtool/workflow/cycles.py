@@ -49,6 +49,25 @@ def clocks(names: Sequence[str], target: Board) -> list[Clock]:
     return found
 
 
+def standing_for(target: Board, names: Sequence[str]) -> Board:
+    """Return the board that code is compiled for and counted on, as it stands for the one that estimates are made for.
+
+    Where one board is named, the model is compiled as for its flash and the room in its RAM, which decide about the
+    memory of constants. Else it is `target` as it is.
+    """
+    (clock,) = clocks(names, target) if len(names) == 1 else (None,)
+    weights, data = target.region_for("weights"), target.region_for("data")
+    if clock is None or clock.reads is None or weights is None or data is None:
+        return target
+    ram = boards.get(clock.name.rpartition("@")[0] or clock.name).memory_for("data")
+    reads = clock.reads.model_copy(update={"wait_states": {clock.hz // 1_000_000 + 1: clock.waits}})
+    memories = dict(target.memories)
+    memories[weights] = memories[weights].model_copy(update={"reads": reads})
+    if ram is not None:
+        memories[data] = memories[data].model_copy(update={"size": min(ram.size, memories[data].size)})
+    return target.model_copy(update={"memories": memories})
+
+
 def hertz(clock: str) -> int:
     """Return the hertz of a frequency ("120MHz") or of a board's clock.
 

@@ -1,14 +1,26 @@
 """A deployment of a model: its project folder, and the device that runs it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mtool import boards, files, session
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.session import Device
-from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared, build_project, compile, write_project
+from mtool.workflow.stages import (
+    HOST_DRIVEN,
+    Model,
+    Options,
+    Prepared,
+    build_project,
+    compile,
+    compile_models,
+    write_project,
+)
+
+HOST = "host"
+"""The board of a model, for who names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +33,7 @@ class Deployment:
     probe: the USB serial number of the board or its probe, or the beginning of it; empty: likewise.
     flash: the command that flashes the board, in place of a runner; empty: that of mtool.toml, or a runner.
     power: the command that cycles the board's power; empty: that of mtool.toml or of the board, or none.
+    models: those of a firmware of several, which are compiled; the name in the options says which one is meant.
     """
 
     folder: Path | None = None
@@ -28,6 +41,7 @@ class Deployment:
     probe: str = ""
     flash: str = ""
     power: str = ""
+    models: tuple[Model, ...] = ()
 
     def __post_init__(self) -> None:
         """Read the commands, so that one with a quote too few is told before the work, not when a board hangs.
@@ -84,6 +98,21 @@ class Deployment:
             raise session.nobody_reads_rtt(board)
         ports.require(board, want)
 
+    def with_models(
+        self, paths: Sequence[str | Path], *, board: str | Board, options: Sequence[Options]
+    ) -> "Deployment":
+        """Compile models for one firmware, and return the deployment that has them.
+
+        Raises:
+            BoardError: there is no such board, or the device that is asked for is not attached.
+            MtoolError: as `compile_models`.
+        """
+        target = boards.get(board or HOST) if isinstance(board, str) else board
+        self.check_device(target, options[0])
+        if self.folder is None:
+            files.check_folder(Path("build"))
+        return replace(self, models=compile_models(paths, board=target, options=options, folder=self.folder))
+
     def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
         """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
 
@@ -91,6 +120,9 @@ class Deployment:
             BoardError: there is no such board, or the device that is asked for is not attached.
             MtoolError: as `compile`.
         """
+        if self.models:
+            names = [one.manifest.model for one in self.models]
+            return self.models[names.index(options.name if options else "")]
         target = boards.get(board) if isinstance(board, str) else board
         self.check_device(target, options or Options())
         if self.folder is None:
@@ -106,19 +138,22 @@ class Deployment:
             MtoolError: as `build_model`.
         """
         model.refuse_certain()
-        return self.build_folder(model.board, write_project(model, self.folder), kinds=kinds)
+        folder = write_project(model, self.folder)
+        return self.build_folder(model.board, folder, kinds=kinds, model=model.manifest.model)
 
-    def build_folder(self, board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
-        """Build a project that is written, as `build` does."""
+    def build_folder(
+        self, board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = ""
+    ) -> Prepared:
+        """Build a project that is written, as `build` does; `model` is the one that is meant, empty: the first."""
         from mtool import build as building
 
         if not building.is_up_to_date(folder, kinds):
             session.check(folder, port=self.port, probe=self.probe)
-        return build_project(board, folder, kinds=kinds)
+        return build_project(board, folder, kinds=kinds, model=model)
 
-    def open(self, folder: Path) -> Device:
-        """Open a session with the device, which runs the firmware of the project that was built in `folder`."""
-        return session.open(folder, port=self.port, probe=self.probe)
+    def open(self, prepared: Prepared) -> Device:
+        """Open a session with the device, which runs the firmware of a built project: as it runs its model."""
+        return session.open(prepared.folder, port=self.port, probe=self.probe, model=prepared.manifest.model)
 
 
 DEFAULT = Deployment()

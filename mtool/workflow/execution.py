@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +17,13 @@ from mtool.session.bench import Speed, measure_speed, run_measured
 from mtool.workflow import arrays, dumping, dynamic_outputs, filling, project_cache
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import Cost, cost_at
-from mtool.workflow.deployment import DEFAULT, Deployment
+from mtool.workflow.deployment import DEFAULT, HOST, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import infer_all
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared, write_project
 
 log = logging.getLogger(__name__)
-
-_HOST = "host"  # the board of a model, for who names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +94,12 @@ def run(
         Path(path), board, inputs, options or Options(), deployment, fill=fill, seed=seed, kinds=kinds
     )
     start = time.monotonic()
-    with deployment.open(prepared.folder) as device:
+    with deployment.open(prepared) as device:
         outputs, speed = _inferences(prepared, device, drawn, deployment)
     cost = cost_at(prepared, speed)
     log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board, device), cost.speed())
     if dump is not None:
-        with deployment.open(prepared.folder) as device:
+        with deployment.open(prepared) as device:
             dumping.dump(device, drawn, dump)
     first = compare_first_run(model, prepared, deployment, drawn[0], lambda: outputs[0]) if model is not None else None
     return Ran(prepared, tuple(drawn), tuple(outputs), cost, first)
@@ -129,12 +127,13 @@ def built_with_inputs(
     model: Model | None = None
     if path.is_dir():
         described = project_of(path, board, options, deployment)
-        target, folder, tensors = described.board, path, manifest.load(path).inputs
+        chosen = chosen_model(path, options.name)
+        target, folder, tensors, name = described.board, path, chosen.inputs, chosen.model
     else:
-        board = board or _HOST
-        known = project_cache.load(path, board, options, deployment.folder)
+        board = board or HOST
+        known = None if deployment.models else project_cache.load(path, board, options, deployment.folder)
         model = known[0] if known else deployment.compile(path, board=board, options=options)
-        target, tensors = model.board, model.manifest.inputs
+        target, tensors, name = model.board, model.manifest.inputs, model.manifest.model
     samples: Sequence[Sample]
     if inputs is None:
         samples = filling.filled(tensors, fill, seed=seed)
@@ -144,8 +143,8 @@ def built_with_inputs(
         if known is None:
             model.refuse_certain()
         folder = known[1] if known else write_project(model, deployment.folder)
-    prepared = deployment.build_folder(target, folder, kinds=kinds)
-    if model is not None and known is None:
+    prepared = deployment.build_folder(target, folder, kinds=kinds, model=name)
+    if model is not None and known is None and not deployment.models:
         project_cache.store(model, folder)
     return prepared, samples, model
 
@@ -169,7 +168,7 @@ def project_of(folder: Path, board: str | Board, options: Options | None, deploy
     named = board if isinstance(board, str) else board.name
     if named not in ("", described.board.name):
         raise UsageError(f"{folder} is a project for {described.board.name}, not for {named}", hint="leave --board out")
-    if (options is not None and options != Options()) or deployment.folder is not None:
+    if (options is not None and replace(options, name="") != Options()) or deployment.folder is not None:
         raise UsageError(
             f"{folder} is a project, which is run as it stands",
             details=["options that compile a model anew can't be given with it"],
@@ -178,14 +177,30 @@ def project_of(folder: Path, board: str | Board, options: Options | None, deploy
     return described
 
 
+def chosen_model(folder: Path, name: str) -> manifest.Manifest:
+    """Return the manifest of a project's model: the only one, or that of a name.
+
+    Raises:
+        UsageError: the project has several models, and none is named, or it has none of that name.
+    """
+    found = manifest.load(folder, name)
+    if not name and found.firmware:
+        names = [one.model for one in found.firmware]
+        raise UsageError(
+            f"{folder} is a firmware of {len(names)} models: {', '.join(names)}",
+            hint=f"name the one that is meant: --name {names[0]}",
+        )
+    return found
+
+
 def _inferences(
     prepared: Prepared, device: Device, samples: Sequence[Sample], deployment: Deployment
 ) -> tuple[list[Sample], Speed]:
     """Run each sample, and measure the last inference; one of an executor on this side tells no time."""
     if prepared.manifest.executor == "graph-host":
-        outputs = infer_all(device, prepared.folder, samples, deployment)
+        outputs = infer_all(device, prepared, samples, deployment)
         return outputs, measure_speed(device, samples[-1], Readings(repeat=1))
-    outputs = infer_all(device, prepared.folder, samples[:-1], deployment)
+    outputs = infer_all(device, prepared, samples[:-1], deployment)
     last, speed = run_measured(device, samples[-1])
     return [*outputs, last], speed
 

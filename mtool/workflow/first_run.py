@@ -78,7 +78,7 @@ def compare_first_run(
     from mtool.workflow.verification import judge
 
     def layers(allowed: "Tolerance", some: Sequence[Sample]) -> "Layers":
-        with deployment.open(prepared.folder) as device:
+        with deployment.open(prepared) as device:
             return compare_layers(device, model, some, allowed)
 
     try:
@@ -103,7 +103,8 @@ def _most(difference: Any) -> str:
 
 
 def _stamp(prepared: Prepared) -> Path:
-    return prepared.folder / BUILD_FOLDER / _STAMP
+    own = f"{prepared.manifest.model}-" if prepared.manifest.firmware else ""
+    return prepared.folder / BUILD_FOLDER / f"{own}{_STAMP}"
 
 
 def _identity(prepared: Prepared) -> str:

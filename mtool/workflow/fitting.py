@@ -21,9 +21,9 @@ from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
 from mtool.workflow.growth import warn_of_growth
-from mtool.workflow.likely_time import LikelyTime, likely_time
+from mtool.workflow.likely_time import LikelyTime, LongestOperator, likely_time, longest_operator
 from mtool.workflow.software_float import SoftwareFloat, software_float
-from mtool.workflow.stages import Model, Options, check_options, default_folder, weights_of
+from mtool.workflow.stages import Model, Options, check_options, compiled_together, default_folder, weights_of
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,8 @@ class Fit:
         ram: the memory with the arena, data or the stack that is the fullest.
         refused: what the board's compiler does not take, whatever the room.
         is_built: the figures are those of a firmware that is built; else some are estimated.
-        time: how long an inference is likely to take; None: not known.
+        time: how long an inference is likely to take, of several models one of each; None: not known.
+        longest: the operator of each model that takes the longest.
         software_float: what products of float32 cost without an FPU; None: there are none.
     """
 
@@ -50,6 +51,7 @@ class Fit:
     refused: tuple[str, ...] = ()
     is_built: bool = False
     time: LikelyTime | None = None
+    longest: tuple[LongestOperator, ...] = ()
     software_float: SoftwareFloat | None = None
 
     @property
@@ -94,6 +96,17 @@ class Fit:
                 for need in self.needs
             ],
             "refused": list(self.refused),
+            "longest_operators": [
+                {
+                    "model": one.model,
+                    "operator": one.operator,
+                    "share": one.share,
+                    "milliseconds": one.time and one.time.milliseconds,
+                    "stretch_share": one.stretch_share,
+                    "stretch_milliseconds": one.stretch and one.stretch.milliseconds,
+                }
+                for one in self.longest
+            ],
             "milliseconds": self.time and self.time.milliseconds,
             "milliseconds_error": self.time and self.time.error,
             "milliseconds_have_flash": self.time and self.time.flash_is_known,
@@ -146,10 +159,48 @@ def check(
         manifests.append(emitted.manifest)
         fit = _fit_of_emitted(source, board, chosen, emitted, folder, load)
         time, floats = likely_time(emitted, board, hz), software_float(emitted.manifest, board)
-        fits.append(replace(fit, time=time, software_float=floats))
-    warn_of_growth(manifests[0])
+        longest = (longest_operator(emitted, board, hz),)
+        fits.append(replace(fit, time=time, software_float=floats, longest=longest))
+    if len(asked) < len(known.load_all()):  # else the first board's constants say little of the others'
+        warn_of_growth(manifests[0])
     if folder is not None and not any(fit.is_built for fit in fits):
         log.warning("%s holds no build of this model with these options: its code is estimated", folder)
+    return Fits(manifests[0], tuple(fits))
+
+
+def check_models(
+    paths: Sequence[str | Path],
+    boards: Sequence[Board],
+    options: Sequence[Options],
+    *,
+    folder: Path | None = None,
+    hz: int = 0,
+) -> Fits:
+    """Do the same for models of one firmware; the manifest is that of the first, which knows the others.
+
+    Raises:
+        MtoolError: as `check`, or two of the models have the same name.
+    """
+    sources = [Path(path) for path in paths]
+    if len(sources) == 1:
+        return check(sources[0], boards, options[0], folder=folder, hz=hz)
+    manifests, fits = [], []
+    for board in boards:
+        compiled = compiled_together(sources, board, options)
+        manifests.append(compiled.manifests[0])
+        model = Model(sources[0], board, options[0], compiled.files, compiled.manifests[0])
+        longest = tuple(
+            longest_operator(one, board, hz, described.pauses)
+            for one, described in zip(compiled.emitted, compiled.manifests, strict=True)
+        )
+        times = [likely_time(one, board, hz) for one in compiled.emitted]
+        known = [time for time in times if time is not None]
+        whole = None
+        if known and len(known) == len(times):
+            most = max(time.error for time in known)
+            whole = LikelyTime(sum(time.milliseconds for time in known), most, known[0].flash_is_known)
+        floats = next(filter(None, (software_float(one, board) for one in compiled.manifests)), None)
+        fits.append(replace(fit_of(model, folder=folder), time=whole, longest=longest, software_float=floats))
     return Fits(manifests[0], tuple(fits))
 
 

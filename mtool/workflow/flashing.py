@@ -39,8 +39,9 @@ _HASH_DIGITS = 8
 
 @dataclass(frozen=True, slots=True)
 class Smoke:
-    """One inference on the board: the time by its timer in `unit`, and whether the outputs are the reference's."""
+    """One inference on the board: the model, the time by its timer in `unit`, and whose outputs they were equal to."""
 
+    model: str
     time: float
     unit: str
     compared_with: str
@@ -56,7 +57,7 @@ class Ready:
         runner: which tool flashed it; "": the firmware is a program of this computer.
         seconds: how long that took.
         verified: the tool read the flash back.
-        smoke: the inference that was run.
+        smokes: the inference that was run, of each model.
     """
 
     prepared: Prepared
@@ -64,7 +65,12 @@ class Ready:
     runner: str
     seconds: float
     verified: bool
-    smoke: Smoke
+    smokes: tuple[Smoke, ...]
+
+    @property
+    def smoke(self) -> Smoke:
+        """The inference of the firmware's first model."""
+        return self.smokes[0]
 
 
 @locks.keep_locks()
@@ -102,11 +108,11 @@ def flash_model(
     device = None if emulated else find_device(target, deployment)
     if not emulated:
         chosen.probe_version()  # before all the work
-    model = compile(path, board=target, options=options, folder=deployment.folder)
+    model = _compiled(path, target, options, deployment)
     prepared = build_model(model, deployment.folder, kinds=(KIND,))
     with locks.locked(*((device.probe, device.port) if device else ())):
         if emulated:
-            return _flash_emulator(model, prepared, chosen)
+            return _flash_emulator(model, prepared, chosen, deployment)
         revival = Revival.of(target, deployment.power, device.port if device else "", device.probe if device else "")
 
         def attempt() -> tuple[flash.Flashed, Device]:
@@ -116,8 +122,17 @@ def flash_model(
 
         flashed, opened = revival.until_back(attempt) if revival.power is not None else attempt()
         with opened:
-            smoke = _smoke(opened, model, baud=target.usb.uart if target.usb else None)
-    return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smoke)
+            smokes = _smoke(opened, model, deployment, baud=target.usb.uart if target.usb else None)
+    return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smokes)
+
+
+def _compiled(path: str | Path, board: Board, options: Options | None, deployment: Deployment) -> Model:
+    """Compile a model, or take the first of the firmware's models, which are compiled."""
+    return (
+        deployment.models[0]
+        if deployment.models
+        else compile(path, board=board, options=options, folder=deployment.folder)
+    )
 
 
 def _is_program(board: Board, runner: str) -> bool:
@@ -127,12 +142,12 @@ def _is_program(board: Board, runner: str) -> bool:
 
 def _run_program(path: str | Path, board: Board, options: Options | None, deployment: Deployment) -> Ready:
     """Build the firmware of a board that is this computer, and run one inference in it."""
-    model = compile(path, board=board, options=options, folder=deployment.folder)
+    model = _compiled(path, board, options, deployment)
     prepared = build_model(model, deployment.folder, kinds=(KIND,))
     log.info("  %-9s          %s is a program of this computer: nothing to flash", "flash", board.name)
     with session.open(prepared.folder, timeout_s=_START_S) as opened:
-        smoke = _smoke(opened, model, baud=None)
-    return Ready(prepared, None, "", 0.0, verified=False, smoke=smoke)
+        smokes = _smoke(opened, model, deployment, baud=None)
+    return Ready(prepared, None, "", 0.0, verified=False, smokes=smokes)
 
 
 def runner_of(
@@ -184,7 +199,7 @@ def flash_plan(
     target = boards.get(board) if isinstance(board, str) else board
     deployment.refuse_port(target)
     if _is_program(target, runner):
-        model = compile(path, board=target, options=options, folder=deployment.folder)
+        model = _compiled(path, target, options, deployment)
         tree, described = model.render_project()
         assert described.project is not None
         return [
@@ -194,7 +209,7 @@ def flash_plan(
         ]
     chosen = runner_of(target, runner, template=template_of(target, options), deployment=deployment)
     device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(deployment.port, deployment.probe))
-    model = compile(path, board=target, options=options, folder=deployment.folder)
+    model = _compiled(path, target, options, deployment)
     tree, described = model.render_project()
     folder = deployment.folder or model.default_folder()
     job = flash_job(folder, described, chosen, device, kind=kind)
@@ -276,7 +291,7 @@ def _told_flashed(flashed: flash.Flashed, prepared: Prepared) -> None:
     log.info("  %-9s %4.1f s   %s", "flash", flashed.seconds, note)
 
 
-def _flash_emulator(model: Model, prepared: Prepared, runner: Runner) -> Ready:
+def _flash_emulator(model: Model, prepared: Prepared, runner: Runner, deployment: Deployment) -> Ready:
     """Flash a halted emulator, which then runs the firmware; the session is with that very emulator."""
     emulator = prepared.board.emulator
     assert emulator is not None
@@ -286,8 +301,8 @@ def _flash_emulator(model: Model, prepared: Prepared, runner: Runner) -> Ready:
         stack.callback(transport.close)
         flashed = _flash(prepared, runner, Attached(port, "", "", ""))
         device = stack.enter_context(Device(prepared.manifest, transport, timeout_s=_START_S, firmware=firmware))
-        smoke = _smoke(device, model, baud=None)
-    return Ready(prepared, None, runner.name, flashed.seconds, flashed.verified, smoke)
+        smokes = _smoke(device, model, deployment, baud=None)
+    return Ready(prepared, None, runner.name, flashed.seconds, flashed.verified, smokes)
 
 
 def _channel(described: Manifest) -> Channel:
@@ -295,10 +310,19 @@ def _channel(described: Manifest) -> Channel:
     return "uart" if described.project.transport == "serial" else "semihosting"
 
 
-def _smoke(device: Device, model: Model, *, baud: int | None) -> Smoke:
-    """Tell the hashes of the firmware that answered, and run one inference."""
+def _smoke(device: Device, model: Model, deployment: Deployment, *, baud: int | None) -> tuple[Smoke, ...]:
+    """Tell the hashes of the firmware that answered, and run one inference of each model."""
+    log.info(
+        "  %-9s          %s%s",
+        "hello",
+        _hashes(device[model.manifest.model].manifest),
+        f" at {baud} baud" if baud else "",
+    )
+    return tuple(_smoke_of(device[one.manifest.model], one) for one in deployment.models or (model,))
+
+
+def _smoke_of(device: Device, model: Model) -> Smoke:
     described = device.manifest
-    log.info("  %-9s          %s%s", "hello", _hashes(described), f" at {baud} baud" if baud else "")
     samples = sampling.seeded(described.inputs, count=1, seed=0)
     outputs = [device.run(sample) for sample in samples]
     compared_with = _compare(device, model, samples, outputs)
@@ -310,7 +334,7 @@ def _smoke(device: Device, model: Model, *, baud: int | None) -> Smoke:
         else f"not compared: {reference.name_of(model.path)} can't run it here"
     )
     log.info("  %-9s          %s", "smoke", note)
-    return Smoke(timing.median, timing.unit, compared_with)
+    return Smoke(described.model, timing.median, timing.unit, compared_with)
 
 
 def _compare(

@@ -23,11 +23,11 @@ _TRIED_S = 0.2  # after so long it is known how long a sample takes
 
 def run_samples(prepared: Prepared, inputs: Sequence[Sample], deployment: Deployment = DEFAULT) -> list[Sample]:
     """Run a built project on each sample and return the outputs in the same order."""
-    with deployment.open(prepared.folder) as device:
-        return infer_all(device, prepared.folder, inputs, deployment)
+    with deployment.open(prepared) as device:
+        return infer_all(device, prepared, inputs, deployment)
 
 
-def infer_all(device: Device, folder: Path, samples: Sequence[Sample], deployment: Deployment) -> list[Sample]:
+def infer_all(device: Device, prepared: Prepared, samples: Sequence[Sample], deployment: Deployment) -> list[Sample]:
     """Run samples and return the outputs in the same order.
 
     Where that takes longer than `LONG_S`, the device is a process or an emulator, and nothing goes from one sample to
@@ -35,14 +35,14 @@ def infer_all(device: Device, folder: Path, samples: Sequence[Sample], deploymen
 
     Args:
         device: an open session.
-        folder: the project's.
+        prepared: the project.
         samples: in order; the states of a model go from each to the next.
         deployment: opens more devices of the project.
 
     Raises:
         MtoolError: what went wrong with a sample; of several, the first one's.
     """
-    infer = executor_of(device, folder)
+    infer = executor_of(device, prepared.folder)
     can_part = device.is_process and device.manifest.executor != "graph-host" and not device.manifest.states
     start = time.monotonic()
     outputs: list[Sample] = []
@@ -54,7 +54,7 @@ def infer_all(device: Device, folder: Path, samples: Sequence[Sample], deploymen
     rest = samples[len(outputs) :]
     if rest:
         shared = _Shared(rest)
-        others = [_Other(lambda: deployment.open(folder), shared) for _ in range(min(_processors(), len(rest)) - 1)]
+        others = [_Other(lambda: deployment.open(prepared), shared) for _ in range(min(_processors(), len(rest)) - 1)]
         log.info("  %d samples are left for %d devices at a time", len(rest), len(others) + 1)
         try:
             shared.serve(infer)

@@ -72,7 +72,7 @@ def verify_layers(
         inputs, _ = sampling.golden_of(golden, tensors.inputs, tensors.outputs)
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
-    with deployment.open(build_model(model, deployment.folder).folder) as device:
+    with deployment.open(build_model(model, deployment.folder)) as device:
         return compare_layers(device, model, inputs, tolerance)
 
 

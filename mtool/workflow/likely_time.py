@@ -1,9 +1,12 @@
 """How long an inference is likely to take on a board, before anything is built: from the schedules' estimates."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
+from mtool.option_values import IN_RAM
+from mtool.plan.interleaved import longest_stretch
 from mtool.session.cycles import cores
 from mtool.workflow.software_float import float_operators
 
@@ -50,6 +53,50 @@ def likely_energy(milliseconds: float, error: float, draws: Draw | None, hz: int
     return LikelyEnergy(milliseconds * middle, (1 + error) * high / middle - 1)
 
 
+@dataclass(frozen=True, slots=True)
+class LongestOperator:
+    """The operator of a model that takes the longest: what everything else waits for, where one runs at a time.
+
+    Attributes:
+        model: the model's name.
+        operator: its own.
+        share: of the instructions of an inference, by the schedules' estimates.
+        time: how long it is likely to take; None: not known.
+        stretch: the longest stretch in which no more urgent model may run: of a model that is no task, all of it.
+        stretch_share: that of the instructions of an inference.
+    """
+
+    model: str
+    operator: str
+    share: float
+    time: LikelyTime | None
+    stretch: LikelyTime | None = None
+    stretch_share: float = 1.0
+
+
+def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequence[int] = ()) -> LongestOperator:
+    """Return the longest operator of a model.
+
+    Args:
+        emitted: as of `likely_time`.
+        board: as of `likely_time`.
+        hz: as of `likely_time`.
+        pauses: the operators before which a more urgent model may run.
+    """
+    plan = emitted.plan
+    costs = emitted.costs
+    longest = max(range(len(costs)), key=costs.__getitem__, default=None)
+    share = costs[longest] / emitted.cost if longest is not None and emitted.cost else 0.0
+    time = likely_time(emitted, board, hz)
+    stretch = longest_stretch(costs, pauses) / emitted.cost if emitted.cost else 0.0
+
+    def part(of: float) -> LikelyTime | None:
+        return None if time is None else replace(time, milliseconds=of * time.milliseconds)
+
+    title = "" if longest is None else plan.steps[longest].node.title
+    return LongestOperator(plan.graph.name, title, share, part(share), part(stretch), stretch)
+
+
 def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | None:
     """Return how long an inference is likely to take.
 
@@ -84,6 +131,8 @@ def _waits(emitted: Emitted, reads: Reads, hz: int) -> tuple[float, float]:
     cache_bytes = (reads.data or reads.code).lines * reads.line
     low = high = 0.0
     for operator in emitted.manifest.operators:
+        if IN_RAM in operator.schedule.partition(":")[2].split(","):
+            continue
         once = operator.constant_bytes
         is_held = _HELD * once <= cache_bytes
         low += once if is_held else max(once, _BYTES_A_PRODUCT[0] * operator.macs)

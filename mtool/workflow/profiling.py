@@ -39,7 +39,7 @@ def bench_layers(
     model = deployment.compile(path, board=board, options=options)
     prepared = deployment.build(model)
     inputs = filling.filled(prepared.manifest.inputs, fill)[0]
-    with deployment.open(prepared.folder) as device:
+    with deployment.open(prepared) as device:
         profile = device.profile(inputs, repeat=repeat)
     compare_first_run(model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0])
     return profile

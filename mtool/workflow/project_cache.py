@@ -35,7 +35,7 @@ def load(path: Path, board: str | Board, options: Options, folder: Path | None) 
         return None
     try:
         target = boards.get(board) if isinstance(board, str) else board
-        project = folder or default_folder(model_name(path.stem), target)
+        project = folder or default_folder(model_name(options.name or path.stem), target)
         stamp = _stamp(project)
         if not stamp.is_file() or filetree.interrupted(project):
             return None

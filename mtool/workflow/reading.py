@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,20 @@ import numpy as np
 from mtool.backends.spec import parse
 from mtool.codegen import conventions
 from mtool.errors import UsageError
+from mtool.identifiers import model_name
 from mtool.ir.types import Array
-from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Rounding, Weights
+from mtool.option_values import (
+    Arenas,
+    Executor,
+    Hybrid,
+    InterfaceApi,
+    Io,
+    OperatorsApi,
+    Optimize,
+    Partial,
+    Rounding,
+    Weights,
+)
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
 from mtool.workflow.stages import Options
@@ -20,11 +33,15 @@ from mtool.workflow.stages import Options
 if TYPE_CHECKING:
     from mtool.workflow import Deployment
 
+_SECTION = re.compile(r"[.A-Za-z_][.\w]{0,62}", re.ASCII)
 _DIGITS = 18  # of a size; more are no int64
 
 
 def options(
     *,
+    name: Sequence[str] | None = None,
+    arena: Arenas = "shared",
+    arena_section: str = "",
     io: Io = "arena",
     partial: Partial = "auto",
     optimize: Optimize = "balanced",
@@ -60,7 +77,14 @@ def options(
     """
     if force and keep:
         raise UsageError("--force and --keep do not go together")
+    if name and len(name) > 1:
+        raise UsageError(f"--name stands {len(name)} times", hint="once for each model")
+    if name and model_name(name[0]) != name[0]:
+        raise UsageError(f"--name {name[0]}: no name in C", hint=f"for instance: --name {model_name(name[0])}")
     return Options(
+        name=name[0] if name else "",
+        arenas=arena,
+        arena_section=_section(arena_section, arena),
         io=io,
         partial=partial,
         optimize=optimize,
@@ -74,7 +98,7 @@ def options(
         state_values=first_values(state),
         template=template,
         template_options=_pairs(option, "--option", "opt=-O3"),
-        conventions=conventions(_streamed(interface_api, stream), operators_api, executor),
+        conventions=conventions(_streamed(interface_api, stream), operators_api, executor, context=arena == "caller"),
         stream=stream,
         schedules=schedule_choices(schedule),
         weights=weights,
@@ -100,6 +124,22 @@ def _streamed(interface_api: InterfaceApi, stream: str) -> InterfaceApi:
             hint="leave --interface-api out",
         )
     return "feed" if stream else interface_api
+
+
+def _section(name: str, arena: Arenas) -> str:
+    """Return the name of the arena's section.
+
+    Raises:
+        UsageError: no linker takes it, or the caller has the arena.
+    """
+    if name and not _SECTION.fullmatch(name):
+        raise UsageError(
+            f"--arena-section {name!r}: no name of a section",
+            hint="letters, digits, _ and .: --arena-section .bss.dtcm",
+        )
+    if name and arena == "caller":
+        raise UsageError("--arena-section is for an arena of the model's, and --arena caller leaves it to the caller")
+    return name
 
 
 def given(**values: Any) -> dict[str, Any]:

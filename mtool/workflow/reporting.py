@@ -156,7 +156,7 @@ def report(
     prepared = deployment.build(model, kinds=kinds_to_measure(model))
     manifest = prepared.manifest
     layers, missing = None, ""
-    with deployment.open(prepared.folder) as device:
+    with deployment.open(prepared) as device:
         (inputs,) = sampling.seeded(manifest.inputs, count=1, seed=seed)
         cost = cost_of(prepared, device, inputs, Readings(repeat=repeat))
         profile = device.profile(inputs, repeat=repeat)

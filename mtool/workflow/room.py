@@ -6,7 +6,7 @@ from mtool import project
 from mtool.boards import Board
 from mtool.build import fit
 from mtool.filetree import FileTree
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, total_arena_bytes, total_constant_bytes
 
 
 def refuse_certain(
@@ -29,7 +29,8 @@ def refuse_certain(
         return
     chosen = project.load(name)
     placed = board.placed_by(chosen.name)
-    shares = {"weights": manifest.constant_bytes, "arena": manifest.arena_bytes}
+    models = manifest.models
+    shares = {"weights": total_constant_bytes(models), "arena": total_arena_bytes(models)}
     for region, memory in placed.memories.items():
         if sum(count for role, count in shares.items() if placed.region_for(role) == region) > memory.size:
             from mtool.sizes.estimate import estimate

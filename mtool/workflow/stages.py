@@ -15,7 +15,7 @@ from mtool.errors import UsageError
 from mtool.escaping import short_name
 from mtool.filetree import Edits, FileTree
 from mtool.manifest import Manifest
-from mtool.option_values import Format, Weights
+from mtool.option_values import Arenas, Format, Weights
 from mtool.request import Request
 from mtool.tuned.known import Known
 from mtool.workflow import formatting
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mtool.project import About, Module, Program
     from mtool.project.portable import Core
     from mtool.session import Device
+    from mtool.several import CompiledModels
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Options(Request):
     trust_template: a template that is named by its path may load Python code (`_extensions`).
     tuned: tuning logs, or folders of them, to take schedules from; none: those of mtool.toml.
     program: a user's own program, which is built as the standalone firmware; None: the template's.
+    arenas: of the models of a firmware, if there are several.
     portable: on this computer, loops of plain C as other cores get them, and no vectors: to be read, or compiled
         elsewhere.
     """
@@ -55,6 +57,7 @@ class Options(Request):
     trust_template: bool = False
     tuned: tuple[Path, ...] = ()
     program: "Program | None" = None
+    arenas: Arenas = "shared"
     portable: bool = False
 
     def core_of(self, board: Board) -> Board:
@@ -64,7 +67,10 @@ class Options(Request):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A compiled model: its C files and manifest, for one board."""
+    """A compiled model: its C files and manifest, for one board.
+
+    Of several models of one firmware each has the files of all of them.
+    """
 
     path: Path
     board: Board
@@ -124,8 +130,15 @@ class Model:
         """
         from mtool import project
 
-        if more and form != "mlf":
-            raise UsageError(f"--emit {form} holds one model", hint="several fit into one --emit mlf")
+        if self.manifest.caller_has_arena and form != "c":
+            raise UsageError(
+                f"--emit {form} has programs that call a model with an arena of its own",
+                hint="leave --arena caller out, or --emit",
+            )
+        if (more and form != "mlf") or (self.manifest.firmware and form != "c"):
+            raise UsageError(
+                f"--emit {form} holds one model", hint="several fit into --emit c, which is C for one firmware, and mlf"
+            )
         if form == "zephyr-module" and self.board.cpu != "host" and "zephyr" not in self.board.templates:
             raise UsageError(
                 f"{self.board.name} is no board of Zephyr's, which --emit zephyr-module is for",
@@ -174,7 +187,7 @@ class Model:
 
     def default_folder(self) -> Path:
         """Return where the project goes unless told."""
-        return default_folder(self.manifest.model, self.board)
+        return default_folder(self.manifest.firmware_name, self.board)
 
 
 def default_folder(model: str, board: Board) -> Path:
@@ -219,6 +232,73 @@ def compile(
     known = known_of(target, chosen)
     request = replace(chosen, weights=weights_of(target, chosen), known=known)
     files, described, was_before = compiled_before.compiled(source, chosen.core_of(target), request)
+    _tell(source, described, start, was_before=was_before)
+    return Model(source, target, chosen, files, described)
+
+
+def compile_models(
+    paths: Sequence[str | Path],
+    *,
+    board: str | Board,
+    options: "Options | Sequence[Options] | None" = None,
+    folder: Path | None = None,
+) -> tuple[Model, ...]:
+    """Compile models for one firmware, which has them all; nothing is written.
+
+    Args:
+        paths: the models.
+        board: a board or its name.
+        options: how to compile them, and which template to use; or one for each, alike in what the firmware is.
+        folder: as of `compile`.
+
+    Returns:
+        The models in their order, each with the files of all; write, build or open any one of them.
+
+    Raises:
+        UsageError: two of the models have the same name.
+        MtoolError: as `compile`, for one of them.
+    """
+    start = time.monotonic()
+    target = boards.get(board) if isinstance(board, str) else board
+    each = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
+    sources = [Path(path) for path in paths]
+    if len(sources) == 1:
+        return (compile(sources[0], board=target, options=each[0], folder=folder),)
+    compiled = compiled_together(sources, target, each, folder)
+    for source, described in zip(sources, compiled.manifests, strict=True):
+        _tell(source, described, start)
+    saved = sum(one.shared_constant_bytes for one in compiled.manifests)
+    once = f", {saved:,} B of equal constants stored once" if saved else ""
+    arena_bytes = manifest.total_arena_bytes(compiled.manifests)
+    log.info("  %-9s          arena %s B for all, %s B apart%s", "together", f"{arena_bytes:,}",
+             f"{compiled.apart_bytes:,}", once)  # fmt: skip
+    return tuple(
+        Model(source, target, replace(chosen, name=described.model), compiled.files, described)
+        for source, chosen, described in zip(sources, each, compiled.manifests, strict=True)
+    )
+
+
+def compiled_together(
+    sources: Sequence[Path], board: Board, options: Sequence[Options], folder: Path | None = None
+) -> "CompiledModels":
+    """Return several models as the compile half makes them for one firmware; the arguments as of `compile_models`.
+
+    Raises:
+        MtoolError: as `compile_models`.
+    """
+    from mtool.several import compile_models as compile_several
+
+    requests: list[Request] = []
+    for chosen in options:
+        check_options(board, chosen, folder)
+        known = known_of(board, chosen, tells=not requests)
+        requests.append(replace(chosen, weights=weights_of(board, chosen), known=known))
+    core = options[0].core_of(board)
+    return compile_several(list(zip(sources, requests, strict=True)), core, options[0].arenas)
+
+
+def _tell(source: Path, described: Manifest, start: float, *, was_before: bool = False) -> None:
+    """Log what was compiled: its tensors, its size, its operators and its arena."""
     inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
     outputs = ", ".join(map(formatting.tensor, described.outputs))
     for limits in (tensor.range for tensor in described.sizes):
@@ -238,7 +318,6 @@ def compile(
     arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
     _done("compile", start, f"{note}, {arena}" + (", from the cache" if was_before else ""))
     warn_of_growth(described)
-    return Model(source, target, chosen, files, described)
 
 
 def check_options(board: Board, options: Options, folder: Path | None = None) -> None:
@@ -340,11 +419,13 @@ def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str
         BuildError: a toolchain is missing, or the build failed.
     """
     model.refuse_certain()
-    return build_project(model.board, write_project(model, folder), kinds=kinds)
+    return build_project(model.board, write_project(model, folder), kinds=kinds, model=model.manifest.model)
 
 
-def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
+def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = "") -> Prepared:
     """Build the firmware of the given kinds of a project that is written, unless that is up to date.
+
+    `model` is the name of the one whose manifest is wanted; empty: the first.
 
     Raises:
         FitError: the firmware does not fit the board.
@@ -355,7 +436,11 @@ def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DR
     start = time.monotonic()
     built = building.build(folder, kinds=kinds)
     _done("build", start, built.how + (f", {board.cpu}" if built.rebuilt else ""))
-    return Prepared(built.folder, board, built.manifest, built)
+    described = built.manifest
+    if model:
+        chosen = manifest.named(described.models, model)
+        described = chosen.model_copy(update={"project": described.project, "firmware": described.firmware})
+    return Prepared(built.folder, board, described, built)
 
 
 def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> list[str]:

@@ -96,7 +96,7 @@ def verify(
     found = run_samples(prepared, inputs, deployment)
 
     def layers(allowed: Tolerance, some: Sequence[Sample]) -> Layers:
-        with deployment.open(prepared.folder) as device:
+        with deployment.open(prepared) as device:
             return compare_layers(device, model, some, allowed)
 
     return judge(model, inputs, expected, found, golden=golden, tolerance=tolerance, layers=layers)

@@ -1,16 +1,16 @@
-{# infer(), one inference by an interface other than "c"; wants `name`, `inputs`, `outputs` and `described`, the manifest. #}
+{# infer(), one inference by an interface other than "c"; wants `name`, `inputs`, `outputs` and `described`, the manifest, and with several models `own`, with which names begin. #}
 {% if described.interface_api == "step" %}
 /* Between two operators: what can't wait for a whole inference goes here (a sensor's queue, a button, a watchdog). */
-static void other_work(void)
+static void {{ own | default("") }}other_work(void)
 {
 }
 
-static int32_t infer(void)
+static int32_t {{ own | default("") }}infer(void)
 {
     int32_t status = {{ name }}_begin(&{{ inputs }}, &{{ outputs }});
     while (status == 0 && !{{ name }}_done()) {
         status = {{ name }}_step();
-        other_work();
+        {{ own | default("") }}other_work();
     }
     return status;
 }
@@ -39,7 +39,7 @@ static int32_t infer(void)
 }
 {% else %}
 {% set count = described.inputs | length + described.outputs | length %}
-static int32_t infer(void)
+static int32_t {{ own | default("") }}infer(void)
 {
     DLTensor tensors[] = {
 {% for place, members in [[inputs, described.inputs], [outputs, described.outputs]] %}

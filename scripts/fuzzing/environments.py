@@ -99,6 +99,7 @@ ENVIRONMENTS: dict[str, Callable[[], Environment]] = {
     "m55": lambda: _board("mps3_an547"),
     "m3": lambda: _board("mps2_an385"),
     "riscv32": lambda: _board("qemu_riscv32"),
+    "riscv32_v": lambda: _board("qemu_riscv32_v"),
 }
 
 

@@ -110,7 +110,7 @@ def test_operators_and_memory_are_those_of_the_onnx_file(name: str) -> None:
     assert not [operator.label for operator in found.operators if "transpose" in operator.label]
     kinds = [sorted((o.schedule, o.macs) for o in described.operators) for described in (found, other)]
     assert kinds[0] == kinds[1]
-    assert found.arena_bytes <= 1.03 * other.arena_bytes
+    assert found.arena_bytes <= 1.05 * other.arena_bytes
     assert found.constant_bytes <= other.constant_bytes
 
 

@@ -253,7 +253,7 @@ def test_a_users_own_files_do_not_count_where_they_are_hidden(tmp_path: Path) ->
 def test_a_manifest_of_anothers_names_files_in_its_project_only(path: str, tmp_path: Path) -> None:
     file = write(tmp_path) / "mtool.json"
     file.write_text(file.read_text().replace('"build/standalone"', f'"{path}"'))
-    with pytest.raises(UsageError, match="is not a manifest of schema 1") as caught:
+    with pytest.raises(UsageError, match="is not a manifest of schema 2") as caught:
         build.build(tmp_path, kinds=["standalone"])
     assert "firmware" in caught.value.details[0]
     file.write_text(file.read_text().replace(f'"{path}"', '"build/standalone"', 1))

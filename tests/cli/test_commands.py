@@ -139,9 +139,9 @@ def test_a_mismatch_ends_with_9_and_a_histogram(tmp_path: Path, capsys: Captured
 def test_bench_has_all_figures(board: str, capsys: Captured) -> None:
     document = as_json(["bench", str(DIGITS), "--board", board], capsys)
     assert document["macs"] == 230720
-    assert 0 < document["arena_bound_bytes"] <= document["arena_bytes"] < 4096
+    assert 0 < document["arena_bound_bytes"] <= document["arena_bytes"] < 8192
     assert 0 < document["flash_code_bytes"] < 64 << 10
-    assert 14000 < document["flash_const_bytes"] < 20000
+    assert 14000 < document["flash_const_bytes"] < 60000
     assert document["ram_static_bytes"] >= 0
     if board == "host":
         assert document["instructions"] is None and document["time_ns"] > 0
@@ -215,7 +215,7 @@ def test_rows_at_a_time_can_be_asked_for(capsys: Captured, tmp_path: Path) -> No
     for partial in ("never", "always"):
         folder = tmp_path / partial
         assert app.invoke(["compile", str(DIGITS), "--partial", partial, "-d", str(folder), "--json"]) == 0
-        arenas[partial] = json.loads((folder / "mtool.json").read_text())["arena_bytes"]
+        arenas[partial] = json.loads((folder / "mtool.json").read_text())["models"][0]["arena_bytes"]
     assert arenas["always"] < arenas["never"]
     capsys.readouterr()
     assert app.invoke(["compile", str(DIGITS), "--partial", "always", "--executor", "graph"]) == 2

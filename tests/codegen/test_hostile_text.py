@@ -204,7 +204,7 @@ def test_projects_and_packages_mean_the_same_with_plain_names(text: str, board: 
     for template in found.templates:
         trees = [project.render(*each, found, template=template)[0] for each in made]
         same(*trees)
-        written = json.loads(trees[0]["mtool.json"])
+        written = json.loads(trees[0]["mtool.json"])["models"][0]
         assert [tensor["name"] for tensor in written["inputs"]] == [tensor.name for tensor in made[0][1].inputs]
     for form in project.FORMATS if board == "host" else ():
         trees = [project.package(project.Packed(project.Module(*each)), form) for each in made]

@@ -24,7 +24,7 @@ def test_a_schedule_lies_in_the_folder_of_its_instruction_set(op: str, schedule:
     folder, ending = PLACES["_".join(words[:2])] if "_".join(words[:2]) in PLACES else PLACES[words[0]]
     *package, name = type(schedule).__module__.split(".")
     assert package == ["mtool", "ops", op, folder]
-    assert name.endswith(ending)
+    assert name.endswith(ending) or name == "move"  # of elements of any type
 
 
 def test_the_folders_of_operators_and_of_the_kernel_library_have_the_same_names() -> None:

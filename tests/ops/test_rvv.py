@@ -96,8 +96,11 @@ def checks() -> str:
             weights = rng.integers(-128, 128, (depth, outputs)).astype(np.int8)
             sums = x.astype(np.int32) @ weights.astype(np.int32) + epilogue.bias
             expected = FUNCTIONS[expr.op].meaning(expr, sums, *numbers)
-            call = f"mt_rvv_{{width}}{kind}({table('int8_t', x)}, {vectors}, {depth}, {{packed}}, out, {outputs}, "
-            check(call + f"{outputs}, &{{limits}})", epilogue.packed(weights), how, np.asarray(expected))
+            columns = table("struct mt_rvv_source", np.zeros(0, np.int8))
+            lines[-1] = f"static struct mt_rvv_source {columns};"
+            calls.append(f"    {columns} = mt_rvv_columns({table('int8_t', x)}, {depth});")
+            call = f"mt_rvv_{{width}}{kind}(&{columns}, {vectors}, {{packed}}, out, {outputs}, {outputs}, &{{limits}})"
+            check(call, epilogue.packed(weights), how, np.asarray(expected))
 
             ring = rng.integers(-128, 128, (vectors + 20) * outputs).astype(np.int8)
             ring[rng.random(ring.size) < 0.5] = 0

@@ -1,12 +1,11 @@
 """What a plan says, run in the bytes of its arena, gives what the graph means: nothing is overwritten too early."""
 
-import random
-
 import amount
 import interpreter
 import networks
 import numpy as np
 import pytest
+import stateful
 from graphs import HOST, lowered, model
 from interpreter import Arena
 from onnx import helper
@@ -166,47 +165,10 @@ def test_elements_of_eight_bytes_lie_at_multiples_of_eight(partial: Partial, io:
             assert offset % types[value].dtype.size == plan.offsets[value] % types[value].dtype.size == 0
 
 
-def stateful(seed: int) -> Graph:
-    """Return a network of vectors with some states, that are read, written and moved in any order."""
-    chance = random.Random(seed)
-    kept = chance.randrange(1, 4)
-    values = ["x", *(f"h{n}" for n in range(kept))]
-    constants = {"w": np.linspace(-0.4, 0.4, 16, dtype=F32).reshape(4, 4), "one": np.array([1]), "three": np.array([3])}
-    constants |= {"end": np.array([4]), "axis": np.array([1]), "square": np.array([2, 2]), "flat": np.array([1, 4])}
-    if chance.random() < 0.5:
-        constants["h0"] = F32([[1, -2, 3, 0.5]])
-    nodes = []
-    for number in range(chance.randrange(2, 10)):
-        made, kind = f"v{number}", chance.choice(["Add", "Tanh", "MatMul", "MatMul", "Shift", "Turn", "Sum"])
-        first, second = chance.choice(values), chance.choice(values)
-        if kind == "Shift":
-            nodes.append(helper.make_node("Slice", [first, "one", "end", "axis"], [f"{made}s"]))
-            nodes.append(helper.make_node("Slice", [second, "three", "end", "axis"], [f"{made}t"]))
-            nodes.append(helper.make_node("Concat", [f"{made}s", f"{made}t"], [made], axis=1))
-        elif kind == "Turn":
-            nodes.append(helper.make_node("Reshape", [first, "square"], [f"{made}r"]))
-            nodes.append(helper.make_node("Transpose", [f"{made}r"], [f"{made}t"], perm=[1, 0]))
-            nodes.append(helper.make_node("Reshape", [f"{made}t", "flat"], [made]))
-        elif kind == "Tanh":
-            nodes.append(helper.make_node(kind, [first], [made]))
-        else:
-            nodes.append(helper.make_node(kind, [first, "w" if kind == "MatMul" else second], [made]))
-        values.append(made)
-    late = [value for value in values if value.startswith("v")]
-    nodes.append(helper.make_node("Sum", chance.sample(values, chance.randrange(1, len(values))), ["y"]))
-    for n in range(kept):
-        source = chance.choice(values if chance.random() < 0.3 else late)
-        nodes.append(helper.make_node(chance.choice(["Tanh", "Identity", "Neg"]), [source], [f"o{n}"]))
-    inputs = {value: (F32, (1, 4)) for value in values if not value.startswith("v")}
-    proto = model(nodes, inputs, ["y", *(f"o{n}" for n in range(kept))], constants)
-    options = ModelOptions(states=tuple((f"o{n}", f"h{n}") for n in range(kept)))
-    return passes.run(from_proto(proto, "test", options), HOST)
-
-
 @pytest.mark.parametrize("io", ["arena", "external"])
 def test_states_live_as_long_as_the_firmware(io: Io) -> None:
     for seed in range(amount.of(120, 60)):
-        graph = stateful(seed)
+        graph = stateful.vectors(seed)
         plan = held(graph, make_plan(graph, HOST, io), 4)
         homes = {value: piece for piece, _ in plan.storages for value in piece.values}
         for _, value, output in plan.graph.state_values:

@@ -15,7 +15,7 @@ from mtool.compiler import compile_for, plan_model
 from mtool.kernels.target import Target
 from mtool.option_values import Optimize
 from mtool.plan import Choice, make_plan
-from mtool.plan.flash import CODE_BYTES, Offer, Offers, offers_of
+from mtool.plan.flash import CODE_BYTES, OWN_CODE_BYTES, Offer, Offers, offers_of
 from mtool.request import Request
 
 F = np.float32
@@ -66,7 +66,7 @@ def test_those_that_save_most_by_the_byte_come_first() -> None:
     graph = lowered(network(), DSP)
     offers = offers_of(graph, DSP)
     first, second = offers.offers
-    assert first.saved > 0.2 and second.saved > 0.2 and second.bytes > 10 * first.bytes
+    assert first.saved > 0.2 and second.saved > 0.2 and second.bytes > 8 * first.bytes
     assert first.saved + second.saved < 0.6
     weights = dict[str, dict[str, int]]()  # of each operator by its schedule
     for grown in (None, frozenset[str]()):
@@ -75,7 +75,7 @@ def test_those_that_save_most_by_the_byte_come_first() -> None:
             weights.setdefault(step.node.name, {})[step.schedule.name] = sum(data.nbytes for data in constants)
     for one in offers.offers:
         own = weights[one.operator]
-        assert abs(own["dsp_winograd"] - own["dsp_patch"] - one.bytes) < 0.05 * one.bytes
+        assert abs(own["dsp_winograd"] - own["dsp_patch"] + OWN_CODE_BYTES - one.bytes) < 0.05 * one.bytes
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,20 @@ def test_boards_of_one_core_have_plans_of_their_own(saved: Path) -> None:
     assert sizes[0] is sizes[2] and sizes[0] is not sizes[1]
     found = [sum(step.schedule.name == "dsp_winograd" for step in plan.steps) for plan in sizes]
     assert found == [2, 1, 2]
+
+
+def test_a_board_with_little_memory_has_none(saved: Path) -> None:
+    """They need more working memory; here the model fits without, be it row by row."""
+    large = board(4 << 20)
+    name = large.region_for("arena")
+    assert name is not None
+    least = plan_model(saved, large, Request(optimize="size", partial="always"))[0].arena_bytes
+    memories = {**large.memories, name: large.memories[name].model_copy(update={"size": least})}
+    small = large.model_copy(update={"memories": memories})
+    plan, _ = plan_model(saved, small, Request())
+    ((_, emitted),) = compile_for(saved, [small], Request())
+    assert plan.arena_bytes == emitted.plan.arena_bytes == least
+    assert all(step.schedule.name != "dsp_winograd" for step in plan.steps)
 
 
 def test_a_schedule_that_is_asked_for_is_taken(saved: Path) -> None:

@@ -166,5 +166,5 @@ def test_what_no_registry_takes_is_refused(text: str, says: str) -> None:
 
 
 def test_two_models_in_one_that_holds_one_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.invoke(["compile", str(DIGITS), "--emit", "arduino-lib", "--also", str(DIGITS)]) == 2
-    assert "--also is for --emit mlf" in capsys.readouterr().err
+    assert app.invoke(["compile", str(DIGITS), str(DIGITS), "--emit", "arduino-lib", "--name", "a", "--name", "b"]) == 2
+    assert "--emit arduino-lib holds one model" in capsys.readouterr().err

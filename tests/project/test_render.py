@@ -29,7 +29,8 @@ def test_a_project_is_whole_and_the_same_each_time(board: boards.Board, template
     assert {"mtool.json", "README.md"} <= set(first)
     (build_header,) = [path for path in first if path.endswith("/mt_build.h")]
     assert {"toy.c", "toy.h", "mt_server.c", "mt_port.h"} <= {Path(path).name for path in first}
-    assert manifest.Manifest.model_validate_json(first["mtool.json"]) == described
+    (read,) = manifest.Firmware.model_validate_json(first["mtool.json"]).manifests()
+    assert read == described
     written = described.project
     assert written is not None
     assert written.board.model_dump() == board.placed_by(template).model_dump()

@@ -199,7 +199,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     header = (tmp_path / "c" / "model.h").read_text()
     assert "hn -> h0: float32[1,1,16], 64 bytes at MODEL_STATE_H0_OFFSET" in header
     assert "void model_reset(void);" in header
-    manifest = json.loads((tmp_path / "c" / "mtool.json").read_text())
+    (manifest,) = json.loads((tmp_path / "c" / "mtool.json").read_text())["models"]
     assert [(entry["output"], entry["input"]) for entry in manifest["states"]] == made[1]
     assert manifest["symbols"]["reset"] == "model_reset"
     assert "lstm" in said("bench", "model.onnx", *state, "--layers")

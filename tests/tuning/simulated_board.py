@@ -376,7 +376,7 @@ def ask(port: str, **asked: Any) -> str:
 
 def operators_of(elf: Path) -> list[dict[str, str]]:
     """Return the operators of a project's firmware, as its mtool.json has them."""
-    found = json.loads((elf.parents[1] / "mtool.json").read_text())["operators"]
+    found = json.loads((elf.parents[1] / "mtool.json").read_text())["models"][0]["operators"]
     return [{key: one[key] for key in ("name", "schedule", "label")} for one in found]
 
 

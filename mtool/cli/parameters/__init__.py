@@ -16,6 +16,7 @@ from mtool.cli.parameters.device import (
 )
 from mtool.cli.parameters.groups import (
     Asked,
+    FirmwareOptions,
     FitOptions,
     FlashDeployment,
     GivenOptions,
@@ -29,18 +30,20 @@ from mtool.cli.parameters.groups import (
     TuningOptions,
 )
 from mtool.cli.parameters.inputs import Fill, SampleCount, Seed, output_file, repeat
-from mtool.cli.parameters.model import ModelFile, ModelOrProject
+from mtool.cli.parameters.model import SEVERAL, ModelFile, ModelFiles, ModelOrProject
 from mtool.cli.parameters.project import BuiltDir, Force, Keep, ListOptions, OutputDir, SourceDir, output_dir
 from mtool.cli.parameters.rack import Scheduler, TlsCa, TlsCertificate, TlsKey
 
 __all__ = [
     "HOST",
+    "SEVERAL",
     "Asked",
     "BoardName",
     "BoardOrProjects",
     "BuiltDir",
     "DryRun",
     "Fill",
+    "FirmwareOptions",
     "FitOptions",
     "FlashCommand",
     "FlashDeployment",
@@ -49,6 +52,7 @@ __all__ = [
     "Keep",
     "ListOptions",
     "ModelFile",
+    "ModelFiles",
     "ModelOptions",
     "ModelOrProject",
     "OutputDir",

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Weights
+from mtool.option_values import Arenas, Executor, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Weights
 
 _option = functools.partial(typer.Option, rich_help_panel="The generated C")
 
@@ -20,12 +20,29 @@ PartialExecution = Annotated[
         help="Compute operators a few rows at a time for a smaller arena: where it costs little, never, or always.",
     ),
 ]
+ArenasOfModels = Annotated[
+    Arenas,
+    _option(
+        "--arena",
+        help="With several models: one arena, as one of them runs at a time; one in which each may run between two "
+        "operators of those named after it; or one for each. caller: memory that is passed with each call.",
+    ),
+]
 OptimizeFor = Annotated[
     Optimize,
     _option(
         "--optimize",
-        help="What the board's flash is spent on: larger constants for less time where that is worth it, wherever "
-        "there is room, or nothing.",
+        help="What the board's memory is spent on, larger constants and constants in RAM beside a slow flash: where "
+        "that saves time enough, wherever there is room, or nothing.",
+    ),
+]
+ArenaSection = Annotated[
+    str,
+    _option(
+        "--arena-section",
+        metavar="NAME",
+        help="The section that the arena lies in, for a linker script of yours.",
+        show_default=False,
     ),
 ]
 Interface = Annotated[

@@ -1,12 +1,14 @@
 """Groups of options: several options of the command line that become one argument of a command."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mtool.cli.parameters.device import FlashCommand, Port, PowerCommand, Probe
 from mtool.cli.parameters.generated_c import (
+    ArenaSection,
+    ArenasOfModels,
     Backends,
     ExecutorName,
     Fallback,
@@ -22,7 +24,7 @@ from mtool.cli.parameters.generated_c import (
     TunedLogs,
     WeightsAs,
 )
-from mtool.cli.parameters.model import Constants, Dims, HybridOperators, Limits, Maxima, RoundingMode, States
+from mtool.cli.parameters.model import Constants, Dims, HybridOperators, Limits, Maxima, Names, RoundingMode, States
 from mtool.cli.parameters.project import (
     Force,
     Keep,
@@ -43,10 +45,12 @@ class Asked:
 
     parameters: each option's annotation and default by its name.
     reader: the function of `reading` that makes the argument of their values.
+    of_models: there is one argument for each model that the command is given.
     """
 
     parameters: Mapping[str, tuple[Any, Any]]
     reader: str = "options"
+    of_models: bool = False
 
 
 _OF_A_SHAPE: dict[str, tuple[Any, Any]] = {"dim": (Dims, None), "const": (Constants, None), "limit": (Limits, None)}
@@ -56,6 +60,11 @@ _OF_A_MODEL: dict[str, tuple[Any, Any]] = {
     "rounding": (RoundingMode, "onnx"),
     "hybrid": (HybridOperators, "auto"),
     "maxima": (Maxima, None),
+}
+_OF_MODELS: dict[str, tuple[Any, Any]] = {
+    "name": (Names, None),
+    "arena": (ArenasOfModels, "shared"),
+    "arena_section": (ArenaSection, ""),
 }
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "io": (InputsAndOutputs, "arena"),
@@ -112,17 +121,21 @@ ShapeOptions = Annotated["Options", Asked(_OF_A_SHAPE)]
 """What a model's shapes follow from."""
 ModelOptions = Annotated["Options", Asked(_OF_A_MODEL)]
 """And its numbers and states."""
-SourceOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_FOLDER})]
-"""And how it becomes C, in a folder."""
+SourceOptions = Annotated["Sequence[Options]", Asked({**_OF_MODELS, **_OF_ITS_C, **_OF_A_FOLDER}, of_models=True)]
+"""And how each model becomes C, in a folder."""
 PartitionOptions = Annotated[
     "Options",
     Asked({**_OF_A_MODEL, **{name: _OF_ITS_C[name] for name in ("backend", "tolerance")}, **_OF_A_FOLDER}),
 ]
 """Which model and which backends, in a folder."""
 FitOptions = Annotated[
-    "Options", Asked({**{name: each for name, each in _OF_ITS_C.items() if name != "tuned"}, **_OF_A_TEMPLATE})
+    "Sequence[Options]",
+    Asked(
+        {**_OF_MODELS, **{name: each for name, each in _OF_ITS_C.items() if name != "tuned"}, **_OF_A_TEMPLATE},
+        of_models=True,
+    ),
 ]
-"""How it becomes C and a firmware, on any board; nothing is written, and no compiler asked for its version."""
+"""How each model becomes C and a firmware, on any board; nothing is written, and no compiler asked for its version."""
 TuningOptions = Annotated[
     "Options",
     Asked(
@@ -140,5 +153,8 @@ TuningOptions = Annotated[
 GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_A_PROGRAM, **_OF_A_TEMPLATE}, "given")]
 """Options of a project that are stored, not used: those that differ from their defaults, by their names."""
 
-ProjectOptions = Annotated["Options", Asked({**_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
+_OF_A_PROJECT = Asked({**_OF_MODELS, **_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_A_FOLDER}, of_models=True)
+ProjectOptions = Annotated["Options", _OF_A_PROJECT]
 """And a project, by a template, in a folder."""
+FirmwareOptions = Annotated["Sequence[Options]", _OF_A_PROJECT]
+"""The same, of each model of the firmware."""

@@ -23,12 +23,39 @@ ModelFile = Annotated[
     Path,
     typer.Argument(metavar="MODEL", parser=_model, help="The model, .onnx or .tflite.", show_default=False),
 ]
+ModelFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="MODEL...",
+        parser=_model,
+        help="The model, .onnx or .tflite; several share one firmware.",
+        show_default=False,
+    ),
+]
 ModelOrProject = Annotated[
     Path,
     typer.Argument(
         metavar="MODEL|PROJECT",
         parser=_model,
         help="The model, .onnx or .tflite, or a project's folder.",
+        show_default=False,
+    ),
+]
+ModelsOrProject = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="MODEL...|PROJECT",
+        parser=_model,
+        help="The model, .onnx or .tflite, of which several share one firmware; or a project's folder.",
+        show_default=False,
+    ),
+]
+Names = Annotated[
+    list[str] | None,
+    _option(
+        "--name",
+        metavar="NAME",
+        help="The model's name in C, in place of its file's; with several models once for each, in their order.",
         show_default=False,
     ),
 ]
@@ -89,3 +116,5 @@ HybridOperators = Annotated[
         "float16 too) stored as float32; auto: int8 of a .tflite model.",
     ),
 ]
+SEVERAL = {ModelFile: ModelFiles, ModelOrProject: ModelsOrProject}
+"""What stands for the model of a command that is done for each of several."""

@@ -1,6 +1,6 @@
 """How vectors of sums become int8 on RISC-V, by a multiplier a channel, and what follows. See crt/include/mt_rvv.h."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from mtool.kernels.epilogues.integer import per_channel
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
 from mtool.kernels.expressions import is_identity, operand_names
 from mtool.kernels.scaling import FixedScaling
+from mtool.kernels.schedule import Kernel
 
 _KINDS = ("requantise_fixed", "rescale")
 DOUBLED = 2**30  # a high word below it can be doubled
@@ -119,6 +120,12 @@ class VectorEpilogue(TileEpilogue):
         how: RescalePair = rest.value
         limits = (how.left, how.right, how.offset, how.shift, how.zero_point, how.low, how.high, int(how.even))
         return Pair((texts[0], texts[1]), f"static const struct mt_rvv_pair pair = {{{', '.join(map(str, limits))}}};")
+
+    def whole_kernel(
+        self, node: Node, graph: Graph, body: str, weights: Array, layout: str, headers: tuple[str, ...]
+    ) -> Kernel:
+        """Assemble the function, as `kernel` does, with scratch; the first of its headers has the loops."""
+        return replace(self.kernel(node, graph, body, weights, layout, headers[0], "int8_t"), headers=headers)
 
     @property
     def declared(self) -> str:

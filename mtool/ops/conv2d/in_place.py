@@ -45,7 +45,7 @@ def shrinks_by_rows(conv: Conv, pixels: int) -> bool:
 
 def reads_ahead(conv: Conv, rows: int) -> bool:
     """Whether each row of outputs ends before the input that is not in a ring of so many rows yet."""
-    out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
+    out_row, in_row = conv.out_size[1] * conv.out_channels, conv.size[1] * conv.channels
     return all(
         (y + 1) * out_row <= max(0, min(conv.size[0], y * conv.stride[0] - conv.pad[0] + rows)) * in_row
         for y in range(conv.out_size[0])

@@ -2,7 +2,7 @@
 
 import functools
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict
@@ -112,7 +112,7 @@ class Group(_Record):
 @functools.cache
 def cores() -> tuple[Core, ...]:
     """Return the cores that there are tables for: Cortex-M first, the smaller before the larger."""
-    tables = [Core.model_validate(yaml.safe_load(path.read_text())) for path in sorted(_CORES.glob("*.yaml"))]
+    tables = [Core.model_validate(_read(path)) for path in sorted(_CORES.glob("*.yaml"))]
     return tuple(sorted(tables, key=lambda core: (not core.cpu.startswith("cortex-m"), _order(core.cpu))))
 
 
@@ -120,11 +120,15 @@ def _order(cpu: str) -> tuple[int, str]:
     return (int("".join(filter(str.isdigit, cpu)) or 0), cpu)
 
 
+def _read(path: Path) -> Any:
+    return yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506: both are safe
+
+
 @functools.cache
 def groups() -> dict[str, Group]:
     """Return the groups of instructions by name."""
     files = sorted((_FOLDER / "groups").glob("*.yaml"))
-    entries = {name: entry for path in files for name, entry in yaml.safe_load(path.read_text()).items()}
+    entries = {name: entry for path in files for name, entry in _read(path).items()}
     return {name: Group.model_validate(entry) for name, entry in entries.items()}
 
 

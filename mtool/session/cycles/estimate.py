@@ -99,25 +99,29 @@ def _is_counted(board: Board) -> bool:
     return board.emulator is not None and board.emulator.program != unicorn.PROGRAM
 
 
-def estimate(folder: Path, inputs: Mapping[str, ArrayLike], clocks: Sequence[Clock] = ()) -> Estimate:
+def estimate(
+    folder: Path, inputs: Mapping[str, ArrayLike], clocks: Sequence[Clock] = (), *, model: str = ""
+) -> Estimate:
     """Run one inference of a built project in its board's emulator and estimate its cycles.
 
     Args:
         folder: the project.
         inputs: an array for each input of the model.
         clocks: the boards whose flash is looked at.
+        model: the name of one of the project's models; empty: the only one.
 
     Raises:
         UsageError: the board's core has no table, or the board has no emulator.
         BuildError: a tool is missing: a compiler for this computer, the toolchain's disassembler, the emulator.
     """
-    described = manifest.load(folder)
+    described = manifest.load(folder, model)
     assert described.project is not None
     board = described.project.board
     able = cores_for(board)
     firmware = folder / described.project.firmware["host_driven"]
     listing = Listing(firmware, board.toolchain, helium="mve" in board.features)
-    executed = execute(folder, listing, described.symbols["run"], inputs, flash.arguments(clocks, board))
+    function, flashes = described.symbols["run"], flash.arguments(clocks, board)
+    executed = execute(folder, listing, function, inputs, flashes, model=described.model)
     return summarise(executed, listing, able, described.operators, clocks)
 
 

@@ -50,7 +50,13 @@ class Executed:
 
 
 def execute(
-    folder: Path, listing: Listing, function: str, inputs: Mapping[str, ArrayLike], flashes: Sequence[str] = ()
+    folder: Path,
+    listing: Listing,
+    function: str,
+    inputs: Mapping[str, ArrayLike],
+    flashes: Sequence[str] = (),
+    *,
+    model: str = "",
 ) -> Executed:
     """Run one inference in the board's emulator and return what ran in it.
 
@@ -60,6 +66,7 @@ def execute(
         function: what to count: from its entry until it returns.
         inputs: an array for each input of the model.
         flashes: what the plugin has to know of each flash whose reads are counted; see flash.py.
+        model: the name of one of the project's models; empty: the only one.
 
     Raises:
         BuildError: there is no compiler for this computer, or the emulator can't count.
@@ -69,7 +76,8 @@ def execute(
         out = Path(temporary) / "blocks.txt"
         plugin = build_plugin(Path(temporary))
         try:
-            device = open(folder, emulator_arguments=emulator_arguments(plugin, listing, function, out, flashes))
+            arguments = emulator_arguments(plugin, listing, function, out, flashes)
+            device = open(folder, emulator_arguments=arguments, model=model)
         except CommunicationError as failed:
             raise BuildError(
                 "the emulator does not start with the plugin that counts instructions",

@@ -3,7 +3,7 @@
 The inner loops and the layout of the packed weights: crt/include/mt_rvv_tile_int8.h.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -51,12 +51,12 @@ class Im2col(BaseSchedule):
         return pointwise_in_place(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The tiles', 8 instructions for eight copied registers, 20 a row of a patch, 6 an output with what follows."""
+        """The tiles', 8 instructions for eight copied registers, 28 a row of a patch, 6 an output with what follows."""
         conv, epilogue = Conv.of(node, graph), VectorEpilogue.of(node, graph)
         assert epilogue is not None
         outputs = conv.out_channels // conv.group
         products = self._tile(node, graph).cost(conv.pixels, conv.depth, outputs, epilogue.kind)
-        gathered = conv.depth / VLEN * 8 + (8 if conv.is_pointwise else 20 * conv.kernel[0])
+        gathered = conv.depth / VLEN * 8 + (8 if conv.is_pointwise else 15 + 28 * conv.kernel[0])
         rest = 6 * outputs if epilogue.rest is not None else 0
         return conv.group * (products + conv.pixels * (gathered + rest))
 
@@ -84,8 +84,8 @@ class Im2col(BaseSchedule):
             fill_by="mt_rvv_fill",
         )
         layout = epilogue.layout_of("input") + (", group by group" if conv.group > 1 else "")
-        kernel = epilogue.kernel(node, graph, body, np.concatenate(packed), layout, HEADER, "int8_t")
-        return kernel if pair is None else replace(kernel, headers=(*kernel.headers, "mt_rvv_pair_int8.h"))
+        headers = (HEADER, *(["mt_rvv_pair_int8.h"] if pair is not None else []))
+        return epilogue.whole_kernel(node, graph, body, np.concatenate(packed), layout, headers)
 
 
 SCHEDULE = Im2col()

@@ -3,11 +3,13 @@
 #include <zephyr/init.h>
 
 #include "{{ cookiecutter.model }}.h"
-{% if cookiecutter.manifest.arena_bytes %}
+{% if cookiecutter.arenas %}
 
 static int clear_arena(void)
 {
-    memset({{ cookiecutter.model }}_arena, 0, {{ cookiecutter.model | upper }}_ARENA_BYTES);
+{% for name, bytes in cookiecutter.arenas.items() %}
+    memset({{ name }}, 0, {{ bytes }});
+{% endfor %}
     return 0;
 }
 

@@ -1,0 +1,119 @@
+/* Products of int8 for cores without SIMD, two at a time: a word holds x0 + 65536 * x1, of two pixels, and w times that is
+ * both of its products. Two such words fit 32 bits: with 32768 added, the upper half is the sum of the second pixel's
+ * products, as if the lower one had been 0. Those are added up apart; what is added up whole, less 65536 times that, is the
+ * sum of the first pixel's. Exact, unless two weights beside each other are both -128. */
+#ifndef MT_INT_PAIRS_INT8_H
+#define MT_INT_PAIRS_INT8_H
+
+#include <stdint.h>
+
+#include "mt_math.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MT_PAIR_HALF 32768
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__thumb2__) && !defined(MT_PORTABLE)
+#define MT_PAIRS_ASM 1
+#endif
+
+/* The columns of four pixels: of each element two words. Elements from `count` to `filled` are 0. */
+static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const int8_t *x1, const int8_t *x2,
+                                       const int8_t *x3, int32_t count, int32_t filled)
+{
+    MT_UNROLL(4)
+    for (int32_t k = 0; k < count; ++k, columns += 2) {
+        columns[0] = x0[k] + x1[k] * 65536;
+        columns[1] = x2[k] + x3[k] * 65536;
+    }
+    for (int32_t k = count; k < filled; ++k, columns += 2)
+        columns[0] = columns[1] = 0;
+}
+
+#ifdef MT_PAIRS_ASM
+
+/* Two elements: 8 multiply-accumulates in 11 instructions. */
+#define MT_INT_PAIRS2(first, second)           \
+    "ldmia %[c]!, {r8, r9, r10, r11}\n\t"      \
+    "ldrsb %[u], [%[w], #" first "]\n\t"       \
+    "ldrsb %[v], [%[w], #" second "]\n\t"      \
+    "mla %[r], r8, %[u], %[half]\n\t"          \
+    "mla %[u], r9, %[u], %[half]\n\t"          \
+    "mla %[r], r10, %[v], %[r]\n\t"            \
+    "mla %[u], r11, %[v], %[u]\n\t"            \
+    "add %[t0], %[t0], %[r]\n\t"               \
+    "add %[t1], %[t1], %[u]\n\t"               \
+    "add %[b0], %[b0], %[r], asr #16\n\t"      \
+    "add %[b1], %[b1], %[u], asr #16\n\t"
+#define MT_INT_PAIRS_1 MT_INT_PAIRS2("0", "1")
+#define MT_INT_PAIRS_2 MT_INT_PAIRS_1 MT_INT_PAIRS2("2", "3")
+#define MT_INT_PAIRS_3 MT_INT_PAIRS_2 MT_INT_PAIRS2("4", "5")
+#define MT_INT_PAIRS_4 MT_INT_PAIRS_3 MT_INT_PAIRS2("6", "7")
+#define MT_INT_PAIRS_5 MT_INT_PAIRS_4 MT_INT_PAIRS2("8", "9")
+#define MT_INT_PAIRS_6 MT_INT_PAIRS_5 MT_INT_PAIRS2("10", "11")
+#define MT_INT_PAIRS_7 MT_INT_PAIRS_6 MT_INT_PAIRS2("12", "13")
+#define MT_INT_PAIRS_8 MT_INT_PAIRS_7 MT_INT_PAIRS2("14", "15")
+#define MT_INT_PAIRS_10 MT_INT_PAIRS_8 MT_INT_PAIRS2("16", "17") MT_INT_PAIRS2("18", "19")
+#define MT_INT_PAIRS_TURNS(pairs)                                                                              \
+    __asm__ volatile("1:\n\t" pairs "ldr %[u], %[end]\n\t"                                                     \
+                     "add %[w], %[w], %[step]\n\t"                                                             \
+                     "cmp %[c], %[u]\n\t"                                                                      \
+                     "bne 1b"                                                                                  \
+                     : [t0] "+&r"(t0), [b0] "+&r"(b0), [t1] "+&r"(t1), [b1] "+&r"(b1), [c] "+&r"(columns),     \
+                       [w] "+&r"(weights), [u] "=&r"(u), [v] "=&r"(v), [r] "=&r"(r)                            \
+                     : [half] "r"(MT_PAIR_HALF), [end] "m"(end), [step] "i"(2 * turn)                          \
+                     : "r8", "r9", "r10", "r11", "cc", "memory")
+
+#endif
+
+/* The sums of a channel and four pixels, `bias` with all of them: `depth` elements, 2 * turn of them in each turn of the loop,
+ * turn from 1 to 8, or 10. */
+MT_INLINE void mt_int_pairs(const int32_t *columns, const int32_t *const end, const int8_t *weights, int32_t bias,
+                            int32_t depth, int32_t turn, int32_t sums[4])
+{
+    uint32_t t0 = (uint32_t)bias * 65537u - (uint32_t)depth * (MT_PAIR_HALF / 2), t1 = t0;
+    int32_t b0 = bias, b1 = bias;
+#ifdef MT_PAIRS_ASM
+    int32_t u, v, r;
+    if (turn == 10)
+        MT_INT_PAIRS_TURNS(MT_INT_PAIRS_10);
+    else if (turn == 8)
+        MT_INT_PAIRS_TURNS(MT_INT_PAIRS_8);
+    else if (turn == 7)
+        MT_INT_PAIRS_TURNS(MT_INT_PAIRS_7);
+    else if (turn == 6)
+        MT_INT_PAIRS_TURNS(MT_INT_PAIRS_6);
+    else if (turn == 5)
+        MT_INT_PAIRS_TURNS(MT_INT_PAIRS_5);
+    else if (turn == 4)
+        MT_INT_PAIRS_TURNS(MT_INT_PAIRS_4);
+    else if (turn == 3)
+        MT_INT_PAIRS_TURNS(MT_INT_PAIRS_3);
+    else if (turn == 2)
+        MT_INT_PAIRS_TURNS(MT_INT_PAIRS_2);
+    else
+        MT_INT_PAIRS_TURNS(MT_INT_PAIRS_1);
+#else
+    (void)turn;
+    for (; columns != end; columns += 4, weights += 2) {
+        const int32_t both0 = columns[0] * weights[0] + MT_PAIR_HALF + columns[2] * weights[1];
+        const int32_t both1 = columns[1] * weights[0] + MT_PAIR_HALF + columns[3] * weights[1];
+        t0 += (uint32_t)both0;
+        t1 += (uint32_t)both1;
+        b0 += both0 >> 16;
+        b1 += both1 >> 16;
+    }
+#endif
+    sums[0] = (int32_t)(t0 - (uint32_t)b0 * 65536u);
+    sums[1] = b0;
+    sums[2] = (int32_t)(t1 - (uint32_t)b1 * 65536u);
+    sums[3] = b1;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,100 @@
+"""Commands that are given several models: one firmware has them all."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mtool.cli.output import Output
+from mtool.errors import UsageError
+from mtool.identifiers import model_name
+
+if TYPE_CHECKING:
+    from mtool.workflow import Deployment, Options
+
+_OF = "@"  # NAME@ before the value of an option, which then is that model's alone
+_ONE_MODEL = ("debug",)
+_OF_ONE_MODEL = ("input", "output", "golden", "dump", "function")
+
+
+def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options, ...]":
+    """Return how each model is compiled, from what was given on the command line.
+
+    Args:
+        values: the values of the options. In a list, what begins with a model's name and @ is for that model alone.
+        paths: the models; none: a command that was given none has one all the same.
+
+    Raises:
+        UsageError: there are names for some of the models only, or two are the same; or as `reading.options`.
+    """
+    from mtool.workflow import reading
+
+    names = list(values.get("name") or ())
+    if len(paths) < 2:
+        return (reading.options(**values),)
+    if names and len(names) != len(paths):
+        raise UsageError(
+            f"--name stands {len(names)} times for {len(paths)} models",
+            hint="once for each, in their order: " + " ".join(f"--name {model_name(path.stem)}" for path in paths),
+        )
+    names = names or [model_name(path.stem) for path in paths]
+    return tuple(
+        reading.options(**{**{key: _own(value, name, names) for key, value in values.items()}, "name": [name]})
+        for name in names
+    )
+
+
+def _own(value: Any, name: str, names: Sequence[str]) -> Any:
+    """Return an option's value for the model of a name."""
+    if isinstance(value, str):  # an option that stands once, such as --stream
+        of, mark, rest = value.partition(_OF)
+        return value if not mark or of not in names else rest if of == name else ""
+    if not isinstance(value, list):
+        return value
+    pairs = [one.partition(_OF) if isinstance(one, str) else ("", "", one) for one in value]
+    found = []
+    for text, (of, mark, rest) in zip(value, pairs, strict=True):
+        if not mark or of not in names:
+            found.append(text)
+        elif of == name:
+            found.append(rest)
+    return found
+
+
+def for_each(command: Callable[..., None], output: Output, given: Mapping[str, Any]) -> None:
+    """Compile the models for one firmware, and do a command for each of them on that.
+
+    Raises:
+        UsageError: an option is given that is for one model.
+        MtoolError: as the command.
+    """
+    if command.__name__ in _ONE_MODEL:
+        raise UsageError(f"mtool {command.__name__} takes one model, and there are {len(given['model'])}")
+    for name in _OF_ONE_MODEL:
+        if given.get(name) and (command.__name__, name) != ("report", "output"):  # of which each gets its own page
+            raise UsageError(
+                f"--{name} is for one model, and there are {len(given['model'])}",
+                hint="give one of them; of a firmware that is built: mtool run PROJECT --name MODEL",
+            )
+    deployment = given["deployment"].with_models(given["model"], board=given["board"], options=given["options"])
+    found = []
+    for model in deployment.models:
+        part = output.part()
+        output.text("", f"{model.manifest.model}:")
+        own = {"model": model.path, "options": model.options, "deployment": deployment}
+        command(part, **{**given, **own})
+        found.append({"name": model.manifest.model, **part.values})
+    more = _urgent(output, deployment) if command.__name__ == "bench" else {}
+    output.result({"models": found, **more})
+
+
+def _urgent(output: Output, deployment: "Deployment") -> dict[str, Any]:
+    """Tell the worst latency of the first model, where the others run operator by operator."""
+    from mtool.workflow.cost import kinds_to_measure
+    from mtool.workflow.latency import worst_latency
+
+    model = deployment.models[0]
+    if any(one.options.conventions.interface != "step" for one in deployment.models):
+        return {}
+    found = worst_latency(deployment.build(model, kinds=kinds_to_measure(model)), deployment)
+    output.text("", found.describe())
+    return {"urgent": found.as_json()}

@@ -1,0 +1,93 @@
+"""RAM for time: the operators whose constants lie in RAM, since the board's flash lets the core wait.
+
+A weight is read again for every few pixels, and a flash without a large cache of data answers after several cycles each
+time. Which operators is decided as in mtool.plan.flash: those that save most by the byte first.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from mtool.ir.control import Control
+from mtool.ops.external.node import External
+from mtool.option_values import WEIGHTS, Optimize
+from mtool.plan.built import RAM, built
+from mtool.plan.flash import Offer, chosen_offers
+from mtool.plan.plan import Plan
+from mtool.plan.step import Step
+
+RESERVED_BYTES = 48 * 1024
+"""RAM that is left to the stack, the framework and the application."""
+
+_CYCLES = 1.4  # that an instruction of the kernels takes beside such a flash
+_BYTES_A_PRODUCT = 0.3  # which are read of the constants: a weight serves for some pixels at a time
+_BYTES_A_PRODUCT_GROWN = 0.9  # where they were made larger for fewer products
+_HELD = 2  # times an operator's constants, that a cache has to have to hold them beside what else is read
+
+
+@dataclass(frozen=True, slots=True)
+class SlowFlash:
+    """A board's memories, as far as constants are concerned.
+
+    Attributes:
+        waits: cycles that a read of the flash waits, at the board's clock.
+        width: bytes of a read.
+        cache_bytes: of the cache of data.
+        ram_bytes: of the RAM that constants could lie in.
+        has_arena: the arena lies there too.
+        taken_bytes: what the framework takes of it.
+    """
+
+    waits: int
+    width: int
+    cache_bytes: int
+    ram_bytes: int
+    has_arena: bool
+    taken_bytes: int = 0
+
+
+def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, asked: Collection[str]) -> frozenset[str]:
+    """Return the operators whose constants should lie in RAM, by name.
+
+    Args:
+        plan: the plan.
+        flash: the board's memories.
+        optimize: what memory is spent on.
+        asked: operators whose schedule somebody has asked for: they stay as they are.
+    """
+    if plan.target.flash_is_apart or not flash.waits:
+        return frozenset()
+    waits: dict[str, float] = {}
+    sizes: dict[str, int] = {}
+    for step in plan.steps:
+        if isinstance(step.node.attrs, (Control, External)) or step.node.title in asked:
+            continue
+        size = _constant_bytes(step, plan)
+        if size and _HELD * size > flash.cache_bytes:
+            title = step.node.title
+            sizes[title] = size
+            waits[title] = waits.get(title, 0) + _bytes_read(step, plan, size) / flash.width * flash.waits
+    total = plan.cost * _CYCLES + sum(waits.values())
+    offers = [Offer(title, saved / total, sizes[title]) for title, saved in waits.items()]
+    room = flash.ram_bytes - RESERVED_BYTES - flash.taken_bytes - (plan.arena_bytes if flash.has_arena else 0)
+    return chosen_offers(offers, optimize, flash.ram_bytes, room)
+
+
+def with_constants_in_ram(plan: Plan, operators: Collection[str]) -> Plan:
+    """Return a plan with the constants of operators in RAM."""
+    settings: Mapping[str, str] = {WEIGHTS: RAM}
+    steps = (
+        replace(step, schedule=built(step.schedule, settings)) if step.node.title in operators else step
+        for step in plan.steps
+    )
+    return replace(plan, steps=tuple(steps)) if operators else plan
+
+
+def _constant_bytes(step: Step, plan: Plan) -> int:
+    constants = plan.graph.constants
+    own = sum(constants[value].nbytes for value in step.node.inputs if value in constants)
+    return own + step.schedule.grown_bytes(step.node, plan.graph)
+
+
+def _bytes_read(step: Step, plan: Plan, size: int) -> float:
+    each = _BYTES_A_PRODUCT_GROWN if step.schedule.grown_bytes(step.node, plan.graph) else _BYTES_A_PRODUCT
+    return max(size, each * step.op.macs(step.node, plan.graph))

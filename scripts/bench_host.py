@@ -1,0 +1,210 @@
+"""Measure what models take on this computer, beside onnxruntime, and many samples; write docs/host.md.
+
+    scripts/bench_host.py [--models DIR]
+
+The least of many repetitions: the machine's load shows little in them, its speed does. DIR has the MLPerf Tiny models
+(default: ../shared/models). Needs onnxruntime, and QEMU for Arm.
+"""
+
+import argparse
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from mtool import session, workflow
+from mtool.workflow.inference import infer_all
+from mtool.workflow.samples import Sample, seeded
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "host.md"
+KINDS = ("int8_qdq", "float32")
+SAMPLES = 10_000
+CALLS = 3000
+FORMS: dict[str, dict[str, Any]] = {
+    "mtool": {},
+    "four floats": {"template_options": {"definitions": "MT_SIMD_NARROW"}},
+    "--portable": {"portable": True},
+}
+HEAD = """# This computer as a board
+
+`--board host` (the default) builds a model as a program of this computer. Its convolutions are computed in vectors of
+floats, eight at a time where the processor has AVX, four (SSE, NEON) where not: the program looks as it starts, so that
+it runs on any processor of its kind, and needs no flag of the machine that builds it. What is integer stays exact: sums
+of 8-bit products that stay below 2^24, which nearly all do, are the same in float32, and the bytes are those of every
+other board. Floats are summed in one order whatever the width. The C is
+[`simd_columns` and `simd_taps`](schedules.md), in GCC's and Clang's extension of C for vectors; other compilers get
+loops. Layers that would gain less than 50,000 instructions stay loops that are easier to read.
+
+Who wants to read or debug plain C here, or compile it elsewhere, asks for `--portable` (`Options(portable=True)`);
+`mtool compile` and its packages always give that.
+
+`make bench-host` wrote this page on: {machine}.
+The figures are the least of many repetitions.
+
+## One inference, beside onnxruntime
+
+Microseconds of one inference: onnxruntime {ort} with one thread (CPU time, all its optimisations, its Python call
+included), and the program's own timer. *four floats* is what a processor without AVX does, *--portable* loops of C.
+
+| model | onnxruntime | mtool | times onnxruntime | four floats | --portable |
+|---|--:|--:|--:|--:|--:|
+"""
+CALLS_HEAD = """
+## A call
+
+`device.run` of a model of one addition, from Python to the program and back: **{least:.0f} µs**. Inputs,
+call and outputs go over the pipe in one write.
+
+## Many samples
+
+One process or emulator serves all samples of a command, or of a session: nothing is started again. Where the rest of
+them takes more than two seconds, as many are started as there are processors, and share them; unless the model has
+states, which go from each sample to the next. `mtool verify` looks into the operators of those samples alone whose
+outputs differ from the reference's. CPU time of all processes, of `kws_int8_qdq`:
+
+| what | ms a sample | {samples:,} samples, CPU seconds |
+|---|--:|--:|
+"""
+
+
+def inputs_of(path: Path) -> dict[str, Any]:
+    """Return one sample for onnxruntime."""
+    random = np.random.default_rng(0)
+    found: dict[str, Any] = {}
+    for value in onnx.load(str(path)).graph.input:
+        shape = [dimension.dim_value or 1 for dimension in value.type.tensor_type.shape.dim]
+        is_float = value.type.tensor_type.elem_type == TensorProto.FLOAT
+        found[value.name] = (
+            random.standard_normal(shape).astype(np.float32)
+            if is_float
+            else random.integers(-128, 127, shape, endpoint=True).astype(np.int8)
+        )
+    return found
+
+
+def onnxruntime_us(path: Path) -> float:
+    """Return the CPU time of an inference with one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    runs = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    feeds, least = inputs_of(path), float("inf")
+    for _ in range(100):
+        start = time.process_time()
+        for _ in range(5):
+            runs.run(None, feeds)
+        least = min(least, time.process_time() - start)
+    return least / 5 * 1e6
+
+
+def built(path: Path, board: str, folder: Path, **options: Any) -> Path:
+    """Build a model's project in a folder and return that."""
+    model = workflow.compile(path, board=board, options=workflow.Options(**options))
+    return workflow.build_model(model, folder).folder
+
+
+def mtool_us(project: Path) -> float:
+    """Return the time of an inference by the program's timer."""
+    with session.open(project) as device:
+        sample = seeded(device.manifest.inputs, count=1, seed=0)[0]
+        return min(device.time(number=1, repeat=300, inputs=sample).runs) / 1e3
+
+
+def call_us(project: Path) -> float:
+    """Return the time of a call."""
+    with session.open(project) as device:
+        sample = seeded(device.manifest.inputs, count=1, seed=0)[0]
+        times = []
+        for _ in range(CALLS):
+            start = time.perf_counter()
+            device.run(sample)
+            times.append(time.perf_counter() - start)
+    return min(times) * 1e6
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process, and of those that it has started and that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def batch_seconds(project: Path, count: int) -> float:
+    """Return the CPU seconds of `count` samples."""
+    before = cpu_seconds()
+    deployment = workflow.Deployment(project)
+    with deployment.open(project) as device:
+        samples: list[Sample] = seeded(device.manifest.inputs, count=count, seed=0)
+        infer_all(device, project, samples, deployment)
+    return cpu_seconds() - before
+
+
+def verify_seconds(path: Path, project: Path) -> float:
+    """Return the CPU seconds of `mtool verify` over all samples."""
+    argv = [sys.executable, "-m", "mtool", "-q", "verify", str(path), "--samples", str(SAMPLES), "-d", str(project)]
+    before = cpu_seconds()
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return cpu_seconds() - before
+
+
+def addition(path: Path) -> Path:
+    """Write a model of one addition."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8]) for name in ("x", "y")]
+    one = numpy_helper.from_array(np.ones(8, np.float32), "one")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "one"], ["y"])], "addition", values[:1], values[1:], [one])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return path
+
+
+def machine() -> str:
+    """Return the processor and the compiler."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text().splitlines() if known.exists() else []
+    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    compiler = subprocess.run(["cc", "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
+    return f"{name}, {compiler}, -O2"
+
+
+def main() -> None:
+    """Measure all and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, default=ROOT.parent / "shared" / "models")
+    models: Path = parser.parse_args().models
+    page = HEAD.format(machine=machine(), ort=onnxruntime.__version__)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for kind in KINDS:
+            for model in ("kws", "vww", "ic", "ad"):
+                path = models / model / f"{model}_{kind}.onnx"
+                theirs = onnxruntime_us(path)
+                own = [
+                    mtool_us(built(path, "host", folder / f"{path.stem}{number}", **options))
+                    for number, options in enumerate(FORMS.values())
+                ]
+                figures = (f"{theirs:.0f}", f"{own[0]:.0f}", f"{own[0] / theirs:.2f}", f"{own[1]:.0f}", f"{own[2]:.0f}")
+                row = f"| {path.stem} | {' | '.join(figures)} |"
+                sys.stderr.write(f"{row}\n")
+                page += f"{row}\n"
+        least = call_us(built(addition(folder / "addition.onnx"), "host", folder / "addition"))
+        page += CALLS_HEAD.format(least=least, samples=SAMPLES)
+        path = models / "kws" / "kws_int8_qdq.onnx"
+        for board, count in (("host", SAMPLES), ("mps2_an386", SAMPLES // 10)):
+            each = batch_seconds(built(path, board, folder / board), count) / count
+            page += f"| `run` on {board} | {each * 1e3:.2f} | {each * SAMPLES:.1f} |\n"
+        seconds = verify_seconds(path, folder / "host")
+        page += f"| `verify` on host | {seconds / SAMPLES * 1e3:.2f} | {seconds:.1f} |\n"
+    PAGE.write_text(page)
+    sys.stdout.write(f"{PAGE}\n")
+
+
+if __name__ == "__main__":
+    main()

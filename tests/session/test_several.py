@@ -1,0 +1,127 @@
+"""Several models in one firmware: by name in one session, in one arena, with equal constants stored once."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import stateful
+from graphs import reference
+
+import mtool
+from mtool import manifest
+from mtool.cli import app
+from mtool.errors import DeviceError, UsageError
+from mtool.rpc.status import Status
+from mtool.session import Device
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
+ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")]
+BOARDS = ["host", pytest.param("mps2_an386", marks=pytest.mark.skipif(None in ARM, reason="no Arm toolchain"))]
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module", params=BOARDS)
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any], Any]:
+    """Build a recurrent model twice, which keeps states, and a network."""
+    folder = tmp_path_factory.mktemp("several")
+    proto, pairs = stateful.recurrent("GRU", "torch", 1)
+    onnx.save(proto, folder / "cell.onnx")
+    of_state = [mtool.Options(states=tuple(pairs), name=name) for name in ("left", "right")]
+    models = mtool.compile_models(
+        [folder / "cell.onnx", DIGITS, folder / "cell.onnx"],
+        board=request.param,
+        options=[of_state[0], mtool.Options(), of_state[1]],
+    )
+    from mtool.workflow import build_model
+
+    prepared = build_model(models[0], folder / "project", kinds=("host_driven", "standalone"))
+    return prepared.folder, [proto, pairs], models
+
+
+@pytest.fixture
+def device(built: tuple[Path, list[Any], Any]) -> Iterator[Device]:
+    with mtool.open(built[0]) as opened:
+        yield opened
+
+
+def test_models_run_in_turn_and_keep_their_states(built: tuple[Path, list[Any], Any], device: Device) -> None:
+    proto, pairs = built[1]
+    rng = np.random.default_rng(0)
+    kept = {name: {value: np.zeros((1, 1, stateful.HIDDEN), np.float32) for _, value in pairs} for name in "lr"}
+    names = [output.name for output in proto.graph.output]
+    image = rng.integers(-128, 127, (1, 1, 8, 8), dtype=np.int8)
+    with np.errstate(all="raise"):
+        for name in "lrlrrl":
+            x = rng.standard_normal((1, 1, stateful.SIZE)).astype(np.float32)
+            made = dict(zip(names, reference(proto, {"x": x, **kept[name]}), strict=True))
+            kept[name] = {value: made[output] for output, value in pairs}
+            found = device["left" if name == "l" else "right"].run({"x": x})["y"]
+            np.testing.assert_allclose(found, made["y"], atol=1e-5)
+            scores = device["digits_int8"].run({"image": image})["scores"]
+            np.testing.assert_array_equal(scores, reference(onnx.load(DIGITS), {"image": image})[0])
+
+
+def test_what_the_models_share_is_there_once(built: tuple[Path, list[Any], Any]) -> None:
+    folder, _, models = built
+    left, digits, right = (model.manifest for model in models)
+    assert [one.model for one in manifest.load(folder).models] == ["left", "digits_int8", "right"]
+    assert right.shared_constant_bytes == right.constant_bytes == left.constant_bytes > 0
+    assert {one.function for one in right.operators} <= {one.function for one in left.operators}
+    arena = (folder / "model" / "left_digits_int8_right.c").read_text()
+    assert arena.count("uint8_t left_digits_int8_right_arena[") == 1
+    states = sum(state.bytes for one in (left, right) for state in one.states)
+    alone = mtool.compile(DIGITS, board=models[0].board).manifest.arena_bytes
+    assert manifest.total_arena_bytes((left, digits, right)) <= states + alone + 64
+    from mtool.build import measure
+
+    for firmware in folder.glob("build/*"):
+        if firmware.name.partition(".")[0] in ("host_driven", "standalone") and firmware.suffix in ("", ".elf"):
+            size = measure(firmware, manifest.load(folder))
+            assert size.arena_bytes == manifest.total_arena_bytes((left, digits, right))
+            assert size.flash_const_bytes <= left.constant_bytes + digits.constant_bytes
+
+
+def test_a_device_of_several_wants_a_name(device: Device) -> None:
+    assert device.models == ("left", "digits_int8", "right")
+    with pytest.raises(UsageError, match="the firmware has 3 models") as caught:
+        device.run({})
+    assert 'device["left"]' in caught.value.hint
+    with pytest.raises(UsageError, match="no model 'middle'"):
+        device["middle"]
+    image = {"image": np.zeros((1, 1, 8, 8), np.int8)}
+    assert device["digits_int8"]["left"].manifest.model == "left"
+    device["digits_int8"].run(image)
+    with pytest.raises(DeviceError) as refused:
+        device.client.of_model(3, on_fault=lambda fault: DeviceError("a fault"), region_of=lambda _: "").info()
+    assert Status.MT_BAD_INDEX.name in str(refused.value)
+    device["digits_int8"].run(image)
+    if device.identity == "host":
+        digits = device["digits_int8"]
+        device.reconnect()
+        digits.run(image)
+
+
+def test_commands_take_several_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    twice = [str(DIGITS), str(DIGITS), "--name", "one", "--name", "two"]
+    assert app.invoke(["verify", *twice, "--schedule", "two@conv_0=c99_patch:opt=O3"]) == 0
+    assert capsys.readouterr().out.count("matches onnxruntime") == 2
+    assert app.invoke(["run", "build/one_two-host", "--name", "two"]) == 0
+    assert app.invoke(["run", "build/one_two-host"]) == 2
+    assert "--name one" in capsys.readouterr().err
+    assert app.invoke(["check", *twice, "--board", "mps2_an386"]) == 0
+    shown = capsys.readouterr().out
+    assert "stored once" in shown and shown.count("longest operator of") == 2
+    for wrong, told in (
+        ([str(DIGITS), str(DIGITS)], "have the same name in C: digits_int8"),
+        ([*twice[:2], "--name", "x", "--name", "x_y"], "can make equal symbols: x, x_y"),
+        ([*twice[:2], "--name", "x"], "--name stands 1 times for 2 models"),
+    ):
+        assert app.invoke(["build", *wrong]) == 2
+        assert told in capsys.readouterr().err
