@@ -16,7 +16,8 @@ void mt_schedule_release(struct mt_task *task, uint32_t now, uint32_t deadline_t
 /* Tell whether a task that runs is at a place where a more urgent one may run. */
 static int may_pause(const struct mt_task *task)
 {
-    return task->pauses == NULL || (task->pauses[task->number / 8u] >> (task->number % 8u) & 1u) != 0;
+    const uint8_t bit = (uint8_t)(1u << task->number % 8u);
+    return task->pauses == NULL || (task->pauses[task->number / 8u] & bit) != 0;
 }
 
 /* The task that runs and is the most urgent: those below it wait for it. NULL: none runs. */
