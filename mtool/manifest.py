@@ -123,6 +123,13 @@ class Tensor(Strict):
         """The type that an element is stored as: an integer of 2 or 4 bits takes a byte."""
         return _BYTE_WIDE.get(self.dtype, self.dtype)
 
+    @property
+    def outside_bytes(self) -> int:
+        """The bytes of it that a program has outside of the arena: one row of what is given by rows."""
+        if self.stream is not None:
+            return self.stream.row_bytes
+        return self.bytes if self.arena_offset is None else 0
+
 
 class StateTensor(Strict):
     """A state: an output of the model that feeds an input of its next call, in the arena for the firmware's life.

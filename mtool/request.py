@@ -76,6 +76,7 @@ class Request(ModelOptions):
         reasons = {
             "--backend, which computes its regions as a whole": bool(self.backends),
             "--io external, where all inputs lie in the caller's memory": self.io == "external",
+            "--arena caller": self.conventions.context,
             f"the run-time size {next(iter(open_sizes), '')}, which the rows would follow": bool(open_sizes),
         }
         for reason, is_there in reasons.items():

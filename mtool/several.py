@@ -48,7 +48,8 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
 
     Raises:
         UsageError: two models have the same name, or one that begins with the other's, or other calling conventions;
-            or models are to interleave that do not run operator by operator.
+            or models are to interleave that do not run operator by operator, or to share an arena with one whose
+            input is given by rows.
         MtoolError: as `mtool.compiler.compile_model`, for one of them.
     """
     if any(request.conventions.context for _, request in sources):
@@ -62,6 +63,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     plans = [one.plan for one in models]
     pauses: list[tuple[int, ...]] = [() for _ in models]
     if arenas == "shared":
+        _check_whole(models)
         plans = share_arena(plans)
     elif arenas == "interleaved":
         _check_steps(models)
@@ -99,6 +101,16 @@ def _check_conventions(models: Sequence[Planned]) -> None:
                     for each, how in ((first, own), (one, that))
                 ],
             )
+
+
+def _check_whole(models: Sequence[Planned]) -> None:
+    """Refuse an inference that lasts from its first row to its last in an arena that others use meanwhile."""
+    streamed = [one.plan.graph.name for one in models if one.request.is_streamed]
+    if streamed and len(models) > 1:
+        raise UsageError(
+            f"{streamed[0]} computes with rows as they arrive, and the other models would run over them in its arena",
+            hint="--arena own",
+        )
 
 
 def _check_steps(models: Sequence[Planned]) -> None:

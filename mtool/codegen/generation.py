@@ -39,6 +39,7 @@ from mtool.ops.external.node import External
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
+from mtool.plan.interleaved import costs_of
 from mtool.version import __version__
 
 _UNKNOWN = ModelConstants()  # of a plan that was not made of a file
@@ -81,9 +82,14 @@ class Emitted:
         return manifest.model_copy(update={"grown": grown, "claims": self.claims, "symbols": symbols})
 
     @functools.cached_property
+    def costs(self) -> tuple[float, ...]:
+        """The instructions of each operator, as its schedule estimates them."""
+        return tuple(costs_of(self.plan))
+
+    @property
     def cost(self) -> float:
         """The instructions that the plan's schedules estimate."""
-        return self.plan.cost
+        return sum(self.costs)
 
     @functools.cached_property
     def code(self) -> FileTree:

@@ -20,6 +20,10 @@ CODE_BYTES = 64 * 1024
 """Flash that is left to code."""
 
 
+OWN_CODE_BYTES = 2 * 1024
+"""Code that such an operator takes more, with its part of functions that it shares."""
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What an operator saves, of all instructions of the model, for so many bytes more."""
@@ -84,7 +88,8 @@ def offers_of(graph: Graph, target: Target) -> Offers:
         total += least
         if growing:
             best = min(growing, key=lambda each: each.cost(node, one, target))
-            saved[node.name] = least - one.rounds * best.cost(node, one, target), best.grown_bytes(node, one)
+            grown = best.grown_bytes(node, one) + OWN_CODE_BYTES
+            saved[node.name] = least - one.rounds * best.cost(node, one, target), grown
     offers = [Offer(name, gain / total, size) for name, (gain, size) in saved.items() if gain > 0]
     ordered = sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator))
     return Offers(tuple(ordered), sum(constants.values()))

@@ -111,7 +111,7 @@ def _of_kind(
     served = kind != "standalone"
     models = manifest.models
     tensors = [tensor for one in models for tensor in (*one.inputs, *one.outputs)]
-    outside = sum(tensor.bytes + 8 for tensor in tensors if tensor.arena_offset is None)
+    outside = sum(tensor.outside_bytes + 8 for tensor in tensors if tensor.arena_offset is None)
     count = sum(len(one.constants) for one in models)
     buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", "uart_ring_bytes")) if served else 0
     parts = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
 from mtool.option_values import IN_RAM
-from mtool.plan.interleaved import costs_of, longest_stretch
+from mtool.plan.interleaved import longest_stretch
 from mtool.session.cycles import cores
 from mtool.workflow.software_float import float_operators
 
@@ -84,11 +84,11 @@ def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequen
         pauses: the operators before which a more urgent model may run.
     """
     plan = emitted.plan
-    costs = costs_of(plan)
+    costs = emitted.costs
     longest = max(range(len(costs)), key=costs.__getitem__, default=None)
-    share = costs[longest] / plan.cost if longest is not None and plan.cost else 0.0
+    share = costs[longest] / emitted.cost if longest is not None and emitted.cost else 0.0
     time = likely_time(emitted, board, hz)
-    stretch = longest_stretch(costs, pauses) / plan.cost if plan.cost else 0.0
+    stretch = longest_stretch(costs, pauses) / emitted.cost if emitted.cost else 0.0
 
     def part(of: float) -> LikelyTime | None:
         return None if time is None else replace(time, milliseconds=of * time.milliseconds)

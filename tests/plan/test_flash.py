@@ -15,7 +15,7 @@ from mtool.compiler import compile_for, plan_model
 from mtool.kernels.target import Target
 from mtool.option_values import Optimize
 from mtool.plan import Choice, make_plan
-from mtool.plan.flash import CODE_BYTES, Offer, Offers, offers_of
+from mtool.plan.flash import CODE_BYTES, OWN_CODE_BYTES, Offer, Offers, offers_of
 from mtool.request import Request
 
 F = np.float32
@@ -66,7 +66,7 @@ def test_those_that_save_most_by_the_byte_come_first() -> None:
     graph = lowered(network(), DSP)
     offers = offers_of(graph, DSP)
     first, second = offers.offers
-    assert first.saved > 0.2 and second.saved > 0.2 and second.bytes > 10 * first.bytes
+    assert first.saved > 0.2 and second.saved > 0.2 and second.bytes > 8 * first.bytes
     assert first.saved + second.saved < 0.6
     weights = dict[str, dict[str, int]]()  # of each operator by its schedule
     for grown in (None, frozenset[str]()):
@@ -75,7 +75,7 @@ def test_those_that_save_most_by_the_byte_come_first() -> None:
             weights.setdefault(step.node.name, {})[step.schedule.name] = sum(data.nbytes for data in constants)
     for one in offers.offers:
         own = weights[one.operator]
-        assert abs(own["dsp_winograd"] - own["dsp_patch"] - one.bytes) < 0.05 * one.bytes
+        assert abs(own["dsp_winograd"] - own["dsp_patch"] + OWN_CODE_BYTES - one.bytes) < 0.05 * one.bytes
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_bench_and_verify_feed_a_board(tmp_path: Path, capsys: pytest.CaptureFix
         (["--interface-api", "step", "--stream", "x"], "--interface-api step has none"),
         (["--stream", "x", "--io", "external"], "does not go with --io external"),
         (["--stream", "x", "--executor", "graph"], "computes operators by rows"),
+        (["--stream", "x", "--arena", "caller"], "--arena caller is for --interface-api c"),
         (["--stream", "X2"], "the model has no such input"),
         (["--interface-api", "feed", "--state", "y:x"], "does not go with --state"),
     ],
@@ -89,3 +90,14 @@ def test_what_does_not_go_together(
     folder = tmp_path / "out"
     assert app.invoke(["compile", str(tmp_path / "model.onnx"), *words, "--output-dir", str(folder)]) == 2
     assert said in capsys.readouterr().err and not folder.exists()
+
+
+def test_models_in_one_arena_are_not_streamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A frame is under way for long, and another model would run over its rows."""
+    for name in ("one", "two"):
+        onnx.save(images()[0], tmp_path / f"{name}.onnx")
+    words = ["compile", str(tmp_path / "one.onnx"), str(tmp_path / "two.onnx"), "--interface-api", "feed"]
+    words += ["--output-dir", str(tmp_path / "out")]
+    assert app.invoke(words) == 2
+    assert "--arena own" in capsys.readouterr().err
+    assert app.invoke([*words, "--arena", "own"]) == 0

@@ -4,7 +4,7 @@ A function has the places of MT_EXACT in its instructions. A layer that wants ot
 computed by the function that the model's other layers have: that scales channels without multipliers by floats.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.code_price import price_of_code
 from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.exact_scaling import ExactScaling, Together
+from mtool.kernels.exact_scaling import ALONE, ExactScaling, Together
 from mtool.kernels.scaling import FloatScaling, Scaling
 
 FLOATS_BESIDE = 10  # instructions of a tile by floats that another function costs
@@ -36,7 +36,7 @@ class Layer:
 def shared_scaling(node: Node, graph: Graph, layer_of: Callable[[Node], Layer]) -> tuple[Scaling, Array]:
     """Return what scales a node's sums, and the biases for it, as Int8Epilogue.exact_scaling does."""
     layer = layer_of(node)
-    scaling, bias = _known(node, graph, layer.together)
+    scaling, bias = best_scaling(node, graph, layer.together)
     if not isinstance(scaling, FloatScaling | ExactScaling):
         return scaling, bias
     key = f"places of {node.op} by {layer.together.count}"
@@ -58,13 +58,19 @@ def _most_used(graph: Graph, layer_of: Callable[[Node], Layer], alike: Callable[
     for node in graph.nodes:
         if alike(node):
             layer = layer_of(node)
-            scaling, _ = _known(node, graph, layer.together)
+            scaling, _ = best_scaling(node, graph, layer.together)
             if isinstance(scaling, ExactScaling):
                 tiles[scaling.places] = tiles.get(scaling.places, 0) + layer.tiles
     return max(tiles, key=lambda places: tiles[places], default=None)
 
 
-def _known(node: Node, graph: Graph, together: Together) -> tuple[Scaling, Array]:
+def any_has_floats(nodes: Iterable[Node], graph: Graph) -> bool:
+    """Whether a channel of some nodes has no multiplier, so that their function scales by floats too."""
+    scalings = (best_scaling(node, graph, ALONE)[0] for node in nodes)
+    return any(isinstance(scaling, ExactScaling) and not scaling.has_multiplier.all() for scaling in scalings)
+
+
+def best_scaling(node: Node, graph: Graph, together: Together) -> tuple[Scaling, Array]:
     """Return the scaling that is the best for a node, found once for those that have the same constants."""
     known: dict[tuple[Any, ...], tuple[Scaling, Array]] = graph.memo.setdefault("exact scalings", {})
     constants = tuple(name for name in node.inputs[1:] if name in graph.constants)

@@ -9,8 +9,9 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
+from mtool.kernels.dsp.shared_scaling import any_has_floats, best_scaling
 from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.exact_scaling import ExactScaling
+from mtool.kernels.exact_scaling import ALONE, ExactScaling
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
@@ -121,13 +122,28 @@ class Depthwise3x3(BaseSchedule):
         """See Traversal."""
         return Conv.of(node, graph).channels * self._traversal(node, graph).cost()
 
+    def _alike(self, node: Node, graph: Graph) -> list[Node]:
+        """Return the nodes that have the same function, if they have the same scaling."""
+        if "alike depthwise" not in graph.memo:
+            known: dict[tuple[object, ...], list[Node]] = {}
+            graph.memo["alike depthwise"] = known
+            for one in graph.nodes:
+                if one.op == node.op and Conv.of(one, graph).is_depthwise:
+                    known.setdefault(self._key(one, graph), []).append(one)
+        alike: list[Node] = graph.memo["alike depthwise"][self._key(node, graph)]
+        return alike
+
+    def _key(self, node: Node, graph: Graph) -> tuple[object, ...]:
+        epilogue = Int8Epilogue.of(node, graph)
+        return (Conv.of(node, graph), epilogue and (epilogue.how, epilogue.rest))
+
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         epilogue, traversal = Int8Epilogue.of(node, graph), self._traversal(node, graph)
         assert epilogue is not None
         conv = Conv.of(node, graph)
         taps = stored_weights(node, graph).reshape(conv.channels, 3, 3)
-        scaling, bias = epilogue.exact_scaling(graph.constants[node.inputs[1]].reshape(conv.channels, 9))
+        scaling, bias = best_scaling(node, graph, ALONE)
         packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, bias, scaling)
         body = template(
             "ops/conv2d/dsp/depthwise3x3_int8.c.j2",
@@ -136,6 +152,7 @@ class Depthwise3x3(BaseSchedule):
             how=epilogue.how,
             kind=scaling.kind,
             exact=scaling if isinstance(scaling, ExactScaling) else None,
+            floats=any_has_floats(self._alike(node, graph), graph),
             stream=packed.shape[1],
             offset=weight_offset(node, graph),
         )
