@@ -15,7 +15,10 @@ def build(
     list_options: parameters.ListOptions = False,
     dry_run: parameters.DryRun = False,
 ) -> None:
-    """Compile a model and build its firmware; of several models one firmware."""
+    """Compile a model and build its firmware.
+
+    Several models have one firmware.
+    """
     if list_options:
         template_options.show(out, board, options[0].template)
         return

@@ -11,7 +11,6 @@ from mtool.cli.claims import claims_table
 from mtool.cli.output import Output, table
 from mtool.errors import FitError, UsageError
 from mtool.escaping import short_name
-from mtool.manifest import total_arena_bytes, total_constant_bytes
 from mtool.workflow import formatting
 
 if TYPE_CHECKING:
@@ -139,6 +138,8 @@ def _wait(models: "Sequence[LongestOperator]") -> str:
 
 def _print_arena(out: Output, models: "Sequence[Manifest]") -> None:
     """Tell what the models of a firmware share."""
+    from mtool.manifest import total_arena_bytes, total_constant_bytes
+
     if len(models) < 2:
         return
     shared = sum(one.shared_constant_bytes for one in models)

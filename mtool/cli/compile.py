@@ -30,7 +30,10 @@ def compile(
         ),
     ] = None,
 ) -> None:
-    """Write a model as C, without a project; of several models the C of a firmware that has them all."""
+    """Write a model as C, without a project.
+
+    Of several models it is the C of a firmware that has them all.
+    """
     from mtool.project import About
     from mtool.project.package import NO_BINARIES
 

@@ -28,8 +28,9 @@ def flash(
     deployment: parameters.FlashDeployment,
     dry_run: parameters.DryRun = False,
 ) -> None:
-    """Compile, build and flash a model, and run it once; of several models one firmware, and each of them.
+    """Compile, build and flash a model, and run it once.
 
+    Several models have one firmware, and each of them is run.
     Without MODEL, in a project of yours (docs/own-project.md): its program is flashed, which runs by itself.
 
     Does only what is stale. Ends with exit code 6 if no board is attached or several match, 7 if the flash fails, 8 if

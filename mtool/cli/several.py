@@ -24,13 +24,18 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
         paths: the models; none: a command that was given none has one all the same.
 
     Raises:
-        UsageError: there are names for some of the models only, or two are the same; or as `reading.options`.
+        UsageError: a model is not there, or there are names for some of them only; or as `reading.options`.
     """
     from mtool.workflow import reading
 
     names = list(values.get("name") or ())
     if len(paths) < 2:
         return (reading.options(**values),)
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(
+                f"there is no file {path}", hint="a board stands behind --board, and names with blanks in quotes"
+            )
     if names and len(names) != len(paths):
         raise UsageError(
             f"--name stands {len(names)} times for {len(paths)} models",
