@@ -3,6 +3,7 @@
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Device:
 class Opens(list[Device]):
     """A deployment whose devices are these, one for each time that it is asked."""
 
-    def open(self, folder: Path) -> Device:
+    def open(self, prepared: object) -> Device:
         if not self:
             raise CommunicationError("there is no more memory")
         return self.pop()
@@ -61,7 +62,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outputs(first: Device, others: list[Device]) -> list[int]:
-    found = inference.infer_all(first, Path(), SAMPLES, Opens(others))  # type: ignore[arg-type]
+    found = inference.infer_all(first, SimpleNamespace(folder=Path()), SAMPLES, Opens(others))  # type: ignore[arg-type]
     return [int(sample["y"][0]) for sample in found]
 
 
