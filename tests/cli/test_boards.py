@@ -82,7 +82,7 @@ def test_the_options_of_a_template_are_listed_without_a_model(capsys: Captured) 
     assert json.loads(capsys.readouterr().out)["options"]["uart_ring_bytes"]["default"] == 2048
     assert app.invoke(["build", "-b", "mps2_an386", "--options", "-t", "arduino"]) == 2
     assert app.invoke(["build", "-b", "mps2_an386"]) == 2
-    assert "missing argument 'MODEL'" in capsys.readouterr().err
+    assert "missing argument 'MODEL...'" in capsys.readouterr().err
 
 
 def test_options_are_told_in_groups(capsys: Captured) -> None:

@@ -90,7 +90,7 @@ def test_quiet_leaves_the_error(monkeypatch: pytest.MonkeyPatch, capsys: Capture
     ("arguments", "message"),
     [
         (["frobnicate"], "no such command 'frobnicate'"),
-        (["run"], "missing argument 'MODEL|PROJECT'"),
+        (["run"], "missing argument 'MODEL...|PROJECT'"),
         (["run", "m.onnx", "--frob"], "no such option: --frob"),
         (["run", "m.onnx", "--io", "nowhere"], "invalid value for '--io'"),
         (["verify", "m.onnx", "--samples", "0"], "invalid value for '--samples'"),

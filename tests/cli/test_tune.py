@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from mtool import boards
 from mtool.cli import app
@@ -83,7 +85,10 @@ def test_what_is_wrong_is_told(
 
 def test_a_model_without_a_choice_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.chdir(tmp_path)
-    assert app.invoke(["tune", "--no-builds", DIGITS, "--board", "host"]) == 0
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    onnx.save(helper.make_model(helper.make_graph([relu], "g", [x], [y])), "relu.onnx")
+    assert app.invoke(["tune", "--no-builds", "relu.onnx", "--board", "host"]) == 0
     assert "no operator of the model has a choice" in capsys.readouterr().out
 
 

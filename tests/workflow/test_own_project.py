@@ -107,7 +107,7 @@ def test_outside_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     for words in (["update"], ["test"], ["mlperf", "--data", "x.npz"]):
         assert app.invoke(words) == 2
         assert "lies in no project of yours" in capsys.readouterr().err
-    assert app.invoke(["build"]) == 2 and "missing argument 'MODEL'" in capsys.readouterr().err
+    assert app.invoke(["build"]) == 2 and "missing argument 'MODEL...'" in capsys.readouterr().err
     assert app.invoke(["flash", "x.onnx"]) == 2 and "missing option '--board'" in capsys.readouterr().err
 
 
