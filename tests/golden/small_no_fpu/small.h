@@ -13,7 +13,7 @@ MT_CONVENTION(c_typed);
 extern "C" {
 #endif
 
-#define SMALL_ARENA_BYTES 252
+#define SMALL_ARENA_BYTES 432
 extern uint8_t small_arena[];
 
 #define SMALL_X_SHAPE {1, 2, 6, 6}

@@ -6,14 +6,14 @@
 
 /* What lies where in the arena, in bytes from its start. */
 #define SMALL_IN_X_OFFSET 0
+#define SMALL_POOL_3_OFFSET 0
+#define SMALL_CONV_1_SCRATCH_OFFSET 0
+#define SMALL_DW_2_SCRATCH_OFFSET 0
 #define SMALL_OUT_Y_OFFSET SMALL_DENSE_4_OFFSET /* in place */
-#define SMALL_CONV_1_OFFSET 0
+#define SMALL_DENSE_4_OFFSET 4
+#define SMALL_CONV_1_OFFSET 216
 #define SMALL_DW_2_OFFSET SMALL_CONV_1_OFFSET /* in place */
-#define SMALL_DENSE_4_OFFSET 0
-#define SMALL_TRANSPOSE_0_OFFSET 144
-#define SMALL_POOL_3_OFFSET 144
-#define SMALL_DW_2_SCRATCH_OFFSET 144
-#define SMALL_CONV_1_SCRATCH_OFFSET 216
+#define SMALL_TRANSPOSE_0_OFFSET 360
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +21,7 @@ extern "C" {
 
 void small_transpose_0(const int8_t *input, int8_t *output);
 void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
-        const int32_t *multiplier, const uint8_t *ties, int8_t *scratch);
+        const int32_t *multiplier, const uint8_t *ties, int32_t *scratch);
 void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
         const int8_t *residual, const int32_t *multiplier, const uint8_t *ties, int8_t *scratch);
 void small_pool_3(const int8_t *input, int8_t *output);
