@@ -101,6 +101,7 @@ def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileCo
                     file_bytes=bytes_in_file,
                     flash_bytes=bytes_in_flash,
                     reason=reason,
+                    for_speed=bool(step.schedule.grown_bytes(step.node, plan.graph)),
                 )
             )
     return tuple(sorted(grown, key=lambda one: one.file_bytes - one.flash_bytes))

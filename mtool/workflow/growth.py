@@ -1,4 +1,7 @@
-"""The warning of constants that take more flash than they take in the model's file."""
+"""The warning of constants that take more flash than they take in the model's file.
+
+What was chosen to, where the board has room (mtool.plan.flash), is told to who wants to see more.
+"""
 
 import logging
 
@@ -13,7 +16,11 @@ NAMED = 3
 
 def warn_of_growth(manifest: Manifest) -> None:
     """Tell which constants grew by more than a tenth, the largest by name, and why."""
-    grown = [one for one in manifest.grown if one.flash_bytes - one.file_bytes >= LEAST_BYTES]
+    told = [one for one in manifest.grown if one.flash_bytes - one.file_bytes >= LEAST_BYTES]
+    for one in told:
+        if one.for_speed:
+            log.debug("%s: %s B more of flash: %s", one.operator, f"{one.flash_bytes - one.file_bytes:,}", one.reason)
+    grown = [one for one in told if not one.for_speed]
     if not grown:
         return
     before, after = (sum(getattr(one, kind) for one in grown) for kind in ("file_bytes", "flash_bytes"))
