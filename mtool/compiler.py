@@ -330,6 +330,7 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
     plans: dict[Hashable, tuple[Plan, Mapping[str, Choice]]] = {}
     made: dict[Hashable, Emitted] = {}
     lowered_for: dict[Hashable, Graph] = {}
+    integers: dict[Hashable, bool] = {}
     offers: dict[Hashable, Offers] = {}
     shared = Shared()
 
@@ -342,10 +343,18 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
             lowered_for[passes.traits(target)] = found
         return found
 
+    def alike(board: Board) -> Hashable:
+        target = target_of(board)
+        if request.known != Known():  # a measurement holds for its own core
+            return target
+        passed = passes.traits(target)
+        if passed not in integers:
+            integers[passed] = graph is not None and _has_integers_alone(lower(board, _Notes(constants)))
+        return target.integer_traits if integers[passed] else target.traits
+
     def emitted(board: Board) -> Iterator[Emitted]:
         target = target_of(board)
-        alike = target.traits if request.known == Known() else target  # a measurement holds for its own core
-        of_target = alike, board.name if request.backends else ""
+        of_target = alike(board), board.name if request.backends else ""
         notes = _Notes(constants)
         lowered = None
         if of_target not in offers:
@@ -368,6 +377,12 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
 
     for board in boards:
         yield board, _first(board, ((one.plan, one) for one in emitted(board)))
+
+
+def _has_integers_alone(graph: Graph) -> bool:
+    """Return whether no operator of a graph reads or makes floating-point numbers, constants apart."""
+    kinds = (kind for value, kind in graph.types.items() if value not in graph.constants)
+    return not has_bodies(graph) and not any(kind.dtype.is_float for kind in kinds)
 
 
 def is_short(board: Board, arena_bytes: int) -> bool:

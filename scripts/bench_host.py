@@ -107,22 +107,22 @@ def onnxruntime_us(path: Path) -> float:
     return least / 5 * 1e6
 
 
-def built(path: Path, board: str, folder: Path, **options: Any) -> Path:
-    """Build a model's project in a folder and return that."""
+def built(path: Path, board: str, folder: Path, **options: Any) -> workflow.Prepared:
+    """Build a model's project in a folder and return it."""
     model = workflow.compile(path, board=board, options=workflow.Options(**options))
-    return workflow.build_model(model, folder).folder
+    return workflow.build_model(model, folder)
 
 
-def mtool_us(project: Path) -> float:
+def mtool_us(project: workflow.Prepared) -> float:
     """Return the time of an inference by the program's timer."""
-    with session.open(project) as device:
+    with session.open(project.folder) as device:
         sample = seeded(device.manifest.inputs, count=1, seed=0)[0]
         return min(device.time(number=1, repeat=300, inputs=sample).runs) / 1e3
 
 
-def call_us(project: Path) -> float:
+def call_us(project: workflow.Prepared) -> float:
     """Return the time of a call."""
-    with session.open(project) as device:
+    with session.open(project.folder) as device:
         sample = seeded(device.manifest.inputs, count=1, seed=0)[0]
         times = []
         for _ in range(CALLS):
@@ -138,10 +138,10 @@ def cpu_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def batch_seconds(project: Path, count: int) -> float:
+def batch_seconds(project: workflow.Prepared, count: int) -> float:
     """Return the CPU seconds of `count` samples."""
     before = cpu_seconds()
-    deployment = workflow.Deployment(project)
+    deployment = workflow.Deployment(project.folder)
     with deployment.open(project) as device:
         samples: list[Sample] = seeded(device.manifest.inputs, count=count, seed=0)
         infer_all(device, project, samples, deployment)

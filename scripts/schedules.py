@@ -51,10 +51,10 @@ the default:
 
 | core | instructions | cycles (`bench --cycles`) | flash for constants | arena |
 |---|--:|--:|--:|--:|
-| Cortex-M4 | 11,931,400 to 7,671,160 | 17,625,195 to 11,469,246 | 82,704 to 213,776 | 18,176 to 19,328 |
-| Cortex-M7 | 12,657,800 to 7,818,760 | 10,988,129 to 7,488,532 | 82,704 to 213,776 | 18,080 to 19,328 |
-| Cortex-M3 | 26,144,840 to 16,156,960 | | 81,448 to 212,000 | 16,960 to 19,328 |
-| RV32IMC | 40,459,532 to 25,861,811 | | 81,448 to 212,000 | 16,960 to 19,328 |
+| Cortex-M4 | 11,626,960 to 7,581,280 | 17,318,989 to 11,385,247 | 82,472 to 213,544 | 18,176 to 19,328 |
+| Cortex-M7 | 12,439,880 to 7,765,320 | 10,691,459 to 7,420,192 | 82,472 to 213,544 | 18,304 to 19,328 |
+| Cortex-M3 | 26,052,600 to 16,090,000 | | 81,464 to 212,600 | 17,260 to 19,328 |
+| RV32IMC | 40,459,532 to 25,853,802 | | 81,448 to 212,600 | 16,960 to 19,328 |
 
 The weights take 32 bytes instead of 9 for each pair of channels. `--optimize` says what flash is spent on:
 
@@ -64,9 +64,10 @@ The weights take 32 bytes instead of 9 for each pair of channels. `--optimize` s
 | `speed` | there is room, beside the model's other constants and 64 KB for code |
 | `size` | nowhere |
 
-Operators that save most by the byte come first. The last layer of `ic_int8_qdq` saves 8% of all instructions for 95 KB:
-that is taken on a board with 2 MB of flash, and not on one with 512 KB. `--schedule conv_8=dsp_winograd` takes it
-anyway, and so does what tuning has found. Operators of run-time sizes, and those of Helium, have none.
+Operators that save most by the byte come first; where the arena does not fit with them, none has any. The last layer of
+`ic_int8_qdq` saves 8% of all instructions for 95 KB: that is taken on a board with 2 MB of flash, and not on one with
+512 KB. `--schedule conv_8=dsp_winograd` takes it anyway, and so does what tuning has found. Operators of run-time
+sizes, and those of Helium, have none.
 
 ## What turning them gives
 

@@ -31,6 +31,20 @@ MT_MVE_INLINE int16_t *mt_mve16_fill(int16_t *column, int16_t value, int32_t blo
 
 #ifdef MT_MVE_ASM
 
+/* The biases of two channels into r0 to lr, and their scales into q2, of each channel twice. */
+#define MT_MVE16_BIASES           \
+    "ldrd r0, r2, [%[w]], #8\n\t" \
+    "mov r4, r0\n\t"              \
+    "mov r6, r2\n\t"              \
+    "mov r8, r0\n\t"              \
+    "mov r10, r2\n\t"             \
+    "mov r12, r0\n\t"             \
+    "mov lr, r2\n\t"
+#define MT_MVE16_SCALES   \
+    "vldr d4, [%[w]]\n\t" \
+    "vldr d5, [%[w]]\n\t" \
+    "adds %[w], #8\n\t"
+
 /* A block of 8 steps of k: two channels by four columns. */
 #define MT_MVE16_BLOCK                   \
     "vldrb.s16 q0, [%[w]], #8\n\t"       \

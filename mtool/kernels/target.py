@@ -1,6 +1,6 @@
 """The target: a board's core, as far as the compile half knows it."""
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
 THUMB1 = ("cortex-m0", "cortex-m1", "cortex-m23")
@@ -25,7 +25,15 @@ class Target:
     @property
     def traits(self) -> Hashable:
         """What the compile half reads of a target: those with equal ones get the same files."""
-        own = (one for name, one in vars(Target).items() if isinstance(one, property) and name != "traits")
+        return self._traits(("traits", "integer_traits"))
+
+    @property
+    def integer_traits(self) -> Hashable:
+        """What it reads for a model without float32: those with equal ones get the same files of such models."""
+        return self._traits(("traits", "integer_traits", "fuses_slowly", "has_float_tiles"))
+
+    def _traits(self, without: Collection[str]) -> Hashable:
+        own = (one for name, one in vars(Target).items() if isinstance(one, property) and name not in without)
         return self.features, *(one.fget(self) for one in own if one.fget)
 
     @property

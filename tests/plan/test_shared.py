@@ -11,6 +11,7 @@ from mtool.compiler import compile_for, compile_model, target_of
 from mtool.kernels.target import Target
 
 F = np.float32
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
 
 def _network(path: Path) -> Path:
@@ -53,5 +54,14 @@ def test_targets_of_equal_traits_differ_in_name_alone() -> None:
         by_traits.setdefault(target.traits, set()).add(target.cpu)
     assert {"cortex-m0", "cortex-m0plus"} in by_traits.values()
     assert {"cortex-m55", "cortex-m85"} in by_traits.values()
-    fpu = frozenset({"fpu", "dsp"})
-    assert Target("cortex-m4", fpu).traits != Target("cortex-m33", fpu).traits  # VFMA
+    m4, m33 = (Target(cpu, frozenset({"fpu", "dsp"})) for cpu in ("cortex-m4", "cortex-m33"))
+    assert m4.traits != m33.traits and m4.integer_traits == m33.integer_traits  # VFMA
+
+
+def test_a_model_of_integers_alone_is_planned_once_for_cores_that_differ_in_floats() -> None:
+    asked = [boards.get(name) for name in ("mps2_an386", "qemu_cortex_r5", "frdm_mcxn947", "sim_m4", "sim_m33")]
+    found = list(compile_for(DIGITS, asked))
+    assert [id(emitted) for _, emitted in found].count(id(found[0][1])) == 3
+    for board, emitted in found:
+        alone = compile_model(DIGITS, board).files
+        assert all(alone[name] == data for name, data in emitted.code.files.items()), board.name

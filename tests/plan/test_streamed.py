@@ -64,7 +64,7 @@ def cases(target: Target, *, integer: bool, count: int) -> list[Case]:
 @pytest.mark.parametrize("integer", [True, False], ids=["int8", "float32"])
 def test_rows_are_the_whole(integer: bool, tmp_path: Path) -> None:
     """Paddings, strides, dilations, odd heights, residual sums, joined channels; one row a call, then two, ..."""
-    assert failures(cases(HOST, integer=integer, count=MANY), tmp_path, None) == []
+    assert failures(cases(HOST, integer=integer, count=MANY if integer else MANY // 2), tmp_path, None) == []
 
 
 def test_rows_are_the_whole_in_simd(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outputs(first: Device, others: list[Device]) -> list[int]:
-    found = inference.infer_all(first, SimpleNamespace(folder=Path()), SAMPLES, Opens(others))  # type: ignore[arg-type]
+    prepared = SimpleNamespace(folder=Path())
+    found = inference.infer_all(first, prepared, SAMPLES, Opens(others))  # type: ignore[arg-type]
     return [int(sample["y"][0]) for sample in found]
 
 

@@ -71,9 +71,9 @@ class Lines:
         return cls(axis, steps, max(read, conv.pad[axis] + conv.size[axis]), strips)
 
     def cost(self, conv: Conv) -> float:
-        """29 instructions a step (35 with stride 2), 18 more a channel; 11 a position of two new lines."""
+        """29 instructions a step (35 with stride 2), 25 more a channel; 11 a position of two new lines."""
         step = 29 if conv.stride[0] == 1 else 35
-        each = GROUP * (step * self.steps + 18) + 11 * conv.size[self.axis] + 70
+        each = GROUP * (step * self.steps + 25) + 11 * conv.size[self.axis] + 90
         return conv.channels / GROUP * self.strips * each + 4.0 * self.positions
 
     @classmethod

@@ -1,0 +1,30 @@
+"""Functions that operators share count by their measured size, others as the largest of their kind."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mtool.sizes.c_source import CSource
+from mtool.sizes.estimate import code_of
+
+ENTRY: dict[str, Any] = {
+    "bytes_per_token": {"calls": 1.0},
+    "executors": {},
+    "functions": {
+        "mt_dsp_rows_exact4_16": 500,
+        "mt_dsp_rows_8": 300,
+        "mt_dsp_rows8_exact4_16": 900,
+        "mt_json_read": 70,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("called", "size"),
+    [("mt_dsp_rows_8", 300), ("mt_dsp_rows_once_12", 500), ("mt_dsp_rows8_exact1_32", 900), ("mt_json_write", 0)],
+)
+def test_what_was_not_measured_is_the_largest_of_its_kind(called: str, size: int) -> None:
+    source = CSource({}, frozenset({called}), False, False, 0, 0, frozenset())
+    nothing: Any = SimpleNamespace(models=())
+    assert code_of(source, nothing, ENTRY) == size
