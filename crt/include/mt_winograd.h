@@ -20,7 +20,7 @@ extern "C" {
 #define MT_WINOGRAD_COLUMNS(name, type)                                                                               \
     MT_INLINE void name(int16_t *columns, const type *x, int32_t pitch, int32_t pixel, int32_t channels, int32_t depth) \
     {                                                                                                                 \
-        static const int8_t rows[4][3] = {{1, 2, 1}, {2, 1, -1}, {0, 2, -1}, {1, 3, -1}};                             \
+        static const int8_t rows[4][3] = { {1, 2, 1}, {2, 1, -1}, {0, 2, -1}, {1, 3, -1} };                           \
         for (int32_t i = 0; i < 4; ++i) {                                                                             \
             const type *a = x + rows[i][0] * pitch, *b = x + rows[i][1] * pitch;                                      \
             const int32_t sign = rows[i][2], step = 8 * depth;                                                        \

@@ -22,7 +22,8 @@ from tests.tuning.dense import network
 from tests.tuning.rig import Rig, rig
 
 CANDIDATES = (
-    "dsp_rows", "dsp_rows:unroll=8", "dsp_rows:unroll=4", "int_rows:channels=8,unroll=4",
+    "dsp_rows", "dsp_rows:unroll=8", "dsp_rows:unroll=4", "dsp_rows:outputs=8", "dsp_rows:unroll=8,outputs=8",
+    "dsp_rows:unroll=4,outputs=8", "int_rows:channels=8,unroll=4",
     "int_rows:channels=8,unroll=2", "int_rows:channels=8", "int_rows:channels=4,unroll=4", "c99_rows",
     "int_rows:channels=6,unroll=4", "int_rows:channels=4,unroll=2", "int_rows:channels=6,unroll=2",
     "int_rows:channels=4", "int_rows:channels=6", "int_rows:channels=2,unroll=4", "int_rows:unroll=2", "int_rows",
