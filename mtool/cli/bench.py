@@ -54,7 +54,8 @@ def bench(
         typer.Option(
             "--clock",
             metavar="BOARD|HZ",
-            help="With --cycles: milliseconds on this board, or at this frequency (120MHz); may be repeated.",
+            help="With --cycles: milliseconds on this board, at this frequency (120MHz), or both (BOARD@80MHz); may be "
+            "repeated.",
             show_default=False,
         ),
     ] = None,

@@ -29,7 +29,7 @@ def check(
     models: parameters.ModelFiles,
     board: Annotated[
         list[str] | None,
-        parameters.boards("May be repeated; default: all of them."),
+        parameters.boards("May be repeated; default: all of them. Several models need named ones, not `all`."),
     ] = None,
     output_dir: parameters.BuiltDir = None,
     *,
@@ -38,7 +38,7 @@ def check(
         typer.Option(
             "--clock",
             metavar="BOARD|HZ",
-            help="Estimate times at this frequency (120MHz) or at this board's.",
+            help="Estimate times at this frequency (120MHz), at this board's, or as BOARD@80MHz.",
             show_default=False,
         ),
     ] = "",
@@ -59,15 +59,19 @@ def check(
         board = None
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
     if len(models) > 1 and not board:
-        raise UsageError("several models are checked for boards that are named", hint="for instance: --board BOARD")
+        raise UsageError(
+            "several models need boards that are named, not all of them",
+            hint="name them: --board BOARD, once for each; --board all is for one model",
+        )
     hz = workflow.hertz(clock) if clock else 0
     report = workflow.check_models(models, boards, options, folder=output_dir, hz=hz)
     described = report.manifest.models
+    fits = sorted(report.fits, key=_fastest_first)
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),
             **({"models": [one.model_dump(mode="json") for one in described]} if len(described) > 1 else {}),
-            "boards": [fit.as_json() for fit in report.fits],
+            "boards": [fit.as_json() for fit in fits],
         }
     )
     for one in described:
@@ -83,7 +87,7 @@ def check(
             _time(fit),
             _energy(fit),
         ]
-        for fit in sorted(report.fits, key=_fastest_first)
+        for fit in fits
     ]
     out.text(table(("board", "", "flash", "RAM", "", "an inference, estimated", "its energy"), rows))
     if not board:

@@ -11,6 +11,7 @@ from mtool.workflow.formatting import joules, share
 from mtool.workflow.likely_time import likely_energy
 
 _HZ = 1e6
+_LEAST, _MOST = 1e3, 1e10  # hertz: what a core may have
 
 
 def clocks(names: Sequence[str], target: Board) -> list[Clock]:
@@ -23,29 +24,23 @@ def clocks(names: Sequence[str], target: Board) -> list[Clock]:
 
     Raises:
         BoardError: there is no such board.
-        UsageError: its core has no table, or can't run code for `target`'s core; its clock is not known.
+        UsageError: its core has no table, or can't run code for `target`'s core; its clock is not known, or none.
     """
     able = [core.cpu for core in cores() if target.cpu in core.runs]
     found = []
     for name in names:
-        board_name, _, wanted = name.rpartition("@") if "@" in name else (name, "", "")
-        hz = _frequency(wanted or name)
-        if hz and not wanted:
+        board, hz = _asked(name)
+        if board is None:
             found.append(Clock(f"{hz / _HZ:g} MHz", able[0] if able else target.cpu, hz))
             continue
-        if wanted and not hz:
-            raise UsageError(f"--clock {name}: {wanted!r} is no frequency", hint="such as 120MHz, 64000000 or 1.2GHz")
-        board = boards.get(board_name)
         if board.cpu not in able:
             raise UsageError(
                 f"--clock {name}: no estimate is made for its core",
                 details=[f"its core is {board.cpu}; estimates of code for {target.cpu}: {', '.join(able)}"],
                 hint="choose a board of such a core: mtool boards",
             )
-        if not (hz or board.clock_hz):
-            raise UsageError(f"--clock {name}: its clock is not known", hint=f"give it: --clock {board_name}@100MHz")
         memory = board.memory_for("weights")
-        found.append(Clock(name, board.cpu, hz or board.clock_hz, memory.reads if memory else None, board.draws))
+        found.append(Clock(name, board.cpu, _known(name, board, hz), memory.reads if memory else None, board.draws))
     return found
 
 
@@ -69,20 +64,52 @@ def standing_for(target: Board, names: Sequence[str]) -> Board:
 
 
 def hertz(clock: str) -> int:
-    """Return the hertz of a frequency ("120MHz") or of a board's clock.
+    """Return the hertz of a frequency ("120MHz"), of a board's clock, or of a board at another ("nucleo_l4r5zi@80MHz").
 
     Raises:
-        BoardError: it is neither.
+        BoardError: there is no such board.
+        UsageError: it is no frequency, or the board's clock is not known.
     """
-    return _frequency(clock) or boards.get(clock).clock_hz
+    board, hz = _asked(clock)
+    return hz if board is None else _known(clock, board, hz)
 
 
-def _frequency(text: str) -> int:
-    """Return the hertz of "120MHz", "64e6" or "1.2 GHz"; 0: it is none."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d)?)\s*([kmg]?)(?:hz)?", text.strip(), re.IGNORECASE)
+def _asked(clock: str) -> tuple[Board | None, int]:
+    """Return the board and the frequency that are named; None: no board; 0: no frequency.
+
+    Raises:
+        BoardError: there is no such board.
+        UsageError: what should be a frequency is none.
+    """
+    name, at, wanted = clock.rpartition("@")
+    if at:
+        return boards.get(name), _frequency(clock, wanted)
+    if clock not in boards.load_all() and re.search(r"(^\W*\d|hz$)", clock.strip(), re.IGNORECASE):
+        return None, _frequency(clock, clock)
+    return boards.get(clock), 0
+
+
+def _known(clock: str, board: Board, hz: int) -> int:
+    if not (hz or board.clock_hz):
+        raise UsageError(f"--clock {clock}: its clock is not known", hint=f"give it: --clock {board.name}@100MHz")
+    return hz or board.clock_hz
+
+
+def _frequency(clock: str, text: str) -> int:
+    """Return the hertz of "120MHz", "64e6" or "1.2 GHz".
+
+    Raises:
+        UsageError: it is none, or none that a core has.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([kmg]?)(hz)?", text.strip(), re.IGNORECASE | re.ASCII)
     if match is None:
-        return 0
-    return round(float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2].lower()])
+        raise UsageError(f"--clock {clock}: {text!r} is no frequency", hint="such as 120MHz, 64000000 or 1.2GHz")
+    hz = float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2].lower()]
+    if not match[2] and not match[3] and 0 < hz < _LEAST:
+        raise UsageError(f"--clock {clock}: {hz:g} Hz: give a unit, {hz:g}MHz")
+    if not _LEAST <= hz <= _MOST:
+        raise UsageError(f"--clock {clock}: no core has {hz:g} Hz", hint="such as 120MHz, 64000000 or 1.2GHz")
+    return round(hz)
 
 
 def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[str]]:

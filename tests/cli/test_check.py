@@ -24,7 +24,7 @@ def test_it_lists_operators_sizes_and_boards(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     assert app.invoke(["check", str(DIGITS), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [fit["board"] for fit in document["boards"]] == list(boards.load_all())
+    assert {fit["board"] for fit in document["boards"]} == set(boards.load_all())
     assert [fit["board"] for fit in document["boards"] if not fit["fits"]] == ["arduino_uno"]
     assert document["manifest"]["macs"] == sum(operator["macs"] for operator in document["manifest"]["operators"])
     (disco,) = [fit for fit in document["boards"] if fit["board"] == "stm32f746g_disco"]
@@ -41,6 +41,11 @@ def test_it_lists_operators_sizes_and_boards(tmp_path: Path, monkeypatch: pytest
 def test_all_boards_are_all(capsys: Captured) -> None:
     assert app.invoke(["check", str(DIGITS), "--board", "all"]) == 0  # though it does not fit each of them
     assert f"{len(boards.load_all()) - 1} of {len(boards.load_all())} boards fit" in capsys.readouterr().out
+
+
+def test_several_models_need_named_boards(capsys: Captured) -> None:
+    assert app.invoke(["check", str(DIGITS), str(DIGITS), "-b", "all"]) == 2
+    assert "several models need boards that are named" in capsys.readouterr().err
 
 
 def test_an_operator_by_rows_is_one_row() -> None:

@@ -72,6 +72,8 @@ def test_what_fits_is_sorted_by_time(capsys: pytest.CaptureFixture[str]) -> None
     order = [row[0] for row in rows if row and row[0] in boards.load_all()]
     assert order.index("stm32f746g_disco") < order.index("nucleo_l4r5zi") < order.index("host")
     assert order[-1] == "arduino_uno"  # the one that it does not fit
+    assert app.invoke(["check", str(DIGITS), "--json"]) == 0
+    assert [fit["board"] for fit in json.loads(capsys.readouterr().out)["boards"]] == order
 
 
 def test_floating_point_has_no_estimate(tmp_path: Path) -> None:
@@ -82,3 +84,30 @@ def test_floating_point_has_no_estimate(tmp_path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     (fit,) = workflow.check(path, [boards.get("mps2_an386")]).fits
     assert fit.fits and fit.time is None
+
+
+@pytest.mark.parametrize(
+    ("clock", "said"),
+    [
+        ("host", "its clock is not known"),
+        ("80", "80 Hz: give a unit, 80MHz"),
+        ("nucleo_l4r5zi@80", "give a unit, 80MHz"),
+        ("80Hz", "no core has 80 Hz"),
+        ("0MHz", "no core has 0 Hz"),
+        ("-5MHz", "is no frequency"),
+        ("nanMHz", "is no frequency"),
+        ("1e99MHz", "no core has"),
+        ("nucleo_l4r5zi@", "is no frequency"),
+    ],
+)
+def test_a_clock_that_is_none_is_refused(clock: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["check", "-b", "nucleo_l4r5zi"], ["bench", "-b", "mps2_an386", "--cycles"]):
+        if clock != "host" or command[0] == "check":  # bench has no table for the host's core
+            assert app.invoke([*command, str(DIGITS), "--clock", clock]) == 2
+            assert said in capsys.readouterr().err
+
+
+def test_check_and_bench_read_a_clock_alike() -> None:
+    board = boards.get("mps2_an386")
+    for clock, hz in (("nucleo_l4r5zi@80MHz", 80_000_000), ("nucleo_l4r5zi", 120_000_000), ("64e6", 64_000_000)):
+        assert workflow.hertz(clock) == workflow.clocks([clock], board)[0].hz == hz
