@@ -105,7 +105,7 @@ def _with_entry(graph: Graph) -> tuple[Graph, str]:
     if rows < 2 or value in graph.outputs:
         where = readers.get(value) or readers.get(graph.stream.value) or ()
         raise ModelError(
-            f"{graph.stream.value} can't be given by rows: it is read as {kind}, which has none",
+            f"{graph.stream.value} can't be given by rows: it is read as {kind}, {_why_not(kind.shape)}",
             details=[f"by {node.name}{_origins(node)}" for node in where[:1]],
             hint="leave --interface-api feed and --stream out",
         )
@@ -131,6 +131,15 @@ def _with_entry(graph: Graph) -> tuple[Graph, str]:
         rewriter.nodes.append(replace(node, inputs=inputs))
         is_there = value in node.outputs
     return rewriter.finish(), name
+
+
+def _why_not(shape: Sequence[int]) -> str:
+    """Return in words why a value of this shape is no image whose rows come one after the other."""
+    if len(shape) != 4:
+        return "which has no rows: they are those of [1, height, width, channels]"
+    if shape[0] != 1:
+        return f"a batch of {shape[0]}: rows are those of one image"
+    return "of height 1: one row is the whole input" if shape[1] == 1 else "and is an output as it is"
 
 
 def _smallest(whole: Plan, trials: Sequence[Trial], most: float, chooser: Chooser, partial: Partial) -> Plan | None:

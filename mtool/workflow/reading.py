@@ -52,7 +52,7 @@ def options(
     maxima: Sequence[str] | None = None,
     limit: Sequence[str] | None = None,
     state: Sequence[str] | None = None,
-    interface_api: InterfaceApi = "c",
+    interface_api: InterfaceApi | None = None,
     operators_api: OperatorsApi | None = None,
     executor: Executor = "aot",
     stream: str = "",
@@ -112,18 +112,18 @@ def options(
     )
 
 
-def _streamed(interface_api: InterfaceApi, stream: str) -> InterfaceApi:
-    """Return the interface, which is "feed" where an input is given by rows.
+def _streamed(interface_api: InterfaceApi | None, stream: str) -> InterfaceApi:
+    """Return the interface: by default "c", or "feed" where an input is given by rows.
 
     Raises:
         UsageError: another interface is asked for.
     """
-    if stream and interface_api not in ("c", "feed"):
+    if stream and interface_api not in (None, "feed"):
         raise UsageError(
             f"--stream {stream} gives the model rows by <model>_feed, --interface-api {interface_api} has none",
             hint="leave --interface-api out",
         )
-    return "feed" if stream else interface_api
+    return interface_api or ("feed" if stream else "c")
 
 
 def _section(name: str, arena: Arenas) -> str:

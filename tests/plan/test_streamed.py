@@ -203,6 +203,18 @@ def test_what_reads_all_rows_at_once_is_named() -> None:
     assert "dense_0" in str(found.value)
 
 
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [((2, 3, 8, 8), "a batch of 2: rows are those of one image"), ((1, 3, 1, 9), "of height 1: one row is the whole")],
+)
+def test_an_image_without_rows_is_told_why(shape: tuple[int, ...], said: str) -> None:
+    proto = model(
+        [helper.make_node("Conv", ["x", "w"], ["y"])], {"x": (F, shape)}, ["y"], {"w": np.ones((4, 3, 1, 1), F)}
+    )
+    with pytest.raises(ModelError, match=said):
+        planned(proto)
+
+
 def test_which_input_is_streamed() -> None:
     proto, _ = images(gated=True)
     graph = frontend.from_proto(proto, "test")

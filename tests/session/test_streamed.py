@@ -71,6 +71,7 @@ def test_bench_and_verify_feed_a_board(tmp_path: Path, capsys: pytest.CaptureFix
     ("words", "said"),
     [
         (["--interface-api", "step", "--stream", "x"], "--interface-api step has none"),
+        (["--interface-api", "c", "--stream", "x"], "--interface-api c has none"),
         (["--stream", "x", "--io", "external"], "does not go with --io external"),
         (["--stream", "x", "--executor", "graph"], "computes operators by rows"),
         (["--stream", "x", "--arena", "caller"], "--arena caller is for --interface-api c"),

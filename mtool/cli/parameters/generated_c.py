@@ -46,11 +46,12 @@ ArenaSection = Annotated[
     ),
 ]
 Interface = Annotated[
-    InterfaceApi,
+    InterfaceApi | None,
     _option(
         "--interface-api",
         help="The entry point: a typed C function, a packed one, one call for each operator, or one for each row of an "
-        "input as it arrives.",
+        "input as it arrives; default: c, and with --stream feed.",
+        show_default=False,
     ),
 ]
 StreamedInput = Annotated[

@@ -71,7 +71,7 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "partial": (PartialExecution, "auto"),
     "optimize": (OptimizeFor, "balanced"),
     **_OF_A_MODEL,
-    "interface_api": (Interface, "c"),
+    "interface_api": (Interface, None),
     "operators_api": (Operators, None),
     "executor": (ExecutorName, "aot"),
     "stream": (StreamedInput, ""),
