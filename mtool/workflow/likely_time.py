@@ -7,7 +7,7 @@ from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
 from mtool.option_values import IN_RAM
 from mtool.plan.interleaved import longest_stretch
-from mtool.session.cycles import cores
+from mtool.session.cycles import Core, cores
 from mtool.workflow.software_float import float_operators
 
 # Bytes read from flash a product, in spite of a cache that does not hold an operator's constants: the kernels use a
@@ -15,6 +15,14 @@ from mtool.workflow.software_float import float_operators
 _BYTES_A_PRODUCT = (0.3, 1.0)
 _HELD = 2  # times an operator's constants, that a cache has to have to hold them beside what else is read
 _UNSURE = 2  # times: how far waits may be off where their figures are only likely
+
+# Products: with fewer, what an operator does once for each row and call counts too; but not if most is dense layers.
+_SMALL = 1_000_000
+
+# Waits for code are not counted. They tell where its cache holds less than the loops of a few operators, and these are
+# many or long. The middle of what was measured there, and how far that spreads (docs/cycles.md, "Before a build").
+_LITTLE_CODE = 4096  # bytes
+_FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE = 1.35, 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +126,27 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
     waits = _waits(emitted, weights.reads, clock) if weights and weights.reads else (0.0, 0.0)
     low, high = (instructions * each + wait for each, wait in zip(core.per_instruction, waits, strict=True))
     error = (1 + (high - low) / (high + low)) * (1 + core.schedules_error) - 1
+    factor, least = _left_out(emitted, core, weights.reads if weights else None, clock)
+    error = max(error, least)
     answers_at_once = weights is None or "data" in weights.holds or board.emulator is not None
     known = answers_at_once or (weights is not None and weights.reads is not None)
-    milliseconds = (low + high) / 2 / clock * 1e3
+    milliseconds = factor * (low + high) / 2 / clock * 1e3
     energy = likely_energy(milliseconds, error, board.draws, clock) if known else None
     sure = weights is None or weights.reads is None or weights.reads.is_sure
     return LikelyTime(milliseconds, error, known, sure, energy)
+
+
+def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tuple[float, float]:
+    """Return by which factor an inference takes longer than is counted for it, and how far it is off at least."""
+    operators = emitted.manifest.operators
+    steps = zip(emitted.costs, emitted.plan.steps, strict=True)
+    is_dense = 2 * sum(cost for cost, step in steps if step.node.op == "dense") > emitted.cost
+    is_small = not is_dense and sum(one.macs for one in operators) < _SMALL
+    has_long_loops = any("_winograd" in one.schedule for one in operators)
+    has_little_code = reads is not None and reads.waits(hz) > 0 and reads.code.lines * reads.line < _LITTLE_CODE
+    if has_little_code and (is_small or has_long_loops):
+        return _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE
+    return (core.small_models_factor, core.small_models_error) if is_small else (1.0, 0.0)
 
 
 def _waits(emitted: Emitted, reads: Reads, hz: int) -> tuple[float, float]:

@@ -111,3 +111,14 @@ def test_check_and_bench_read_a_clock_alike() -> None:
     board = boards.get("mps2_an386")
     for clock, hz in (("nucleo_l4r5zi@80MHz", 80_000_000), ("nucleo_l4r5zi", 120_000_000), ("64e6", 64_000_000)):
         assert workflow.hertz(clock) == workflow.clocks([clock], board)[0].hz == hz
+
+
+@pytest.mark.parametrize(
+    ("name", "milliseconds"),
+    [("nucleo_l4r5zi", 2.34), ("nucleo_h743zi", 0.28), ("mps3_an547", 1.76), ("esp32c3_devkitm", 2.82)],
+)
+def test_the_error_covers_what_is_counted_for_a_small_model(name: str, milliseconds: float) -> None:
+    """`bench --cycles --clock` of digits_int8: waits for code count, and what is done once a row."""
+    (fit,) = workflow.check(DIGITS, [boards.get(name)]).fits
+    assert fit.time is not None
+    assert abs(milliseconds - fit.time.milliseconds) <= fit.time.error * fit.time.milliseconds

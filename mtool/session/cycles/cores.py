@@ -68,6 +68,8 @@ class Core(_Record):
             MLPerf Tiny in memory without wait states; empty: not counted.
         schedules_factor: times as many instructions are counted for those models as the schedules estimate.
         schedules_error: how far their estimates, times that factor, are off at most.
+        small_models_factor: times as long as that makes it takes a model with fewer than a million products.
+        small_models_error: how far that is off at least.
         groups: costs by group of instructions; a group that is not named has the default.
     """
 
@@ -89,6 +91,8 @@ class Core(_Record):
     per_instruction: tuple[()] | tuple[float, float] = ()
     schedules_factor: float = 1.0
     schedules_error: float = 0.05
+    small_models_factor: float = 1.0
+    small_models_error: float = 0.35
     groups: dict[str, Cost]
 
     def cost(self, group: str) -> Cost:
