@@ -67,8 +67,8 @@ The weights take 32 bytes instead of 9 for each pair of channels. `--optimize` s
 Operators that save most by the byte come first; where the arena does not fit with them, none has any. The last layer of
 `ic_int8_qdq` saves 8% of all instructions for 95 KB: that is taken on a board with 2 MB of flash, and not on one with
 512 KB. `--schedule conv_8=dsp_winograd` takes it anyway, and so does what tuning has found. Operators of run-time
-sizes have none. On Helium its own schedules are mostly cheaper; what they can't compute, such as uint8 weights that don't
-fit int8 without their zero point, may get `dsp_winograd` or `int_winograd`.
+sizes have none. On Helium its own schedules are mostly cheaper; what they can't compute, such as uint8 weights that
+don't fit int8 without their zero point, may get `dsp_winograd` or `int_winograd`.
 
 ## What turning them gives
 

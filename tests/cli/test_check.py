@@ -94,7 +94,7 @@ def test_a_board_that_was_named_is_told_of_in_full(capsys: Captured) -> None:
     shown = capsys.readouterr().out
     assert "conv2d 3x3" in shown and "231 k MACs" in shown and "of 4 MB" in shown
     flash, ram, longest, _, verdict = shown.splitlines()[-5:]
-    assert re.fullmatch(r"  longest operator of digits_int8: conv_3, \d\d% of an inference, [\d.]+ ms ± 10%", longest)
+    assert re.fullmatch(r"  longest operator of digits_int8: conv_3, \d\d% of an inference, [\d.]+ ms ± 35%", longest)
     assert verdict == "digits_int8.onnx fits mps2_an386"
     assert re.fullmatch(
         r"  ssram1   needs \d+ KB of 4,096 KB, fits     weights \d\d KB, the model's code about [\d,]+ K?B, .*", flash
