@@ -61,7 +61,7 @@ def test_the_manifest_the_c_and_the_estimates_say_so() -> None:
     ]
     assert variables[0] and not variables[1]
     sooner, later = likely_time(emitted, L4), likely_time(without, L4)
-    assert sooner is not None and later is not None and sooner.error < later.error
+    assert sooner is not None and later is not None and sooner.milliseconds < later.milliseconds
     (fit,) = workflow.check(DIGITS, [L4]).fits
     assert fit.ram is not None
     told = {part.what: part.bytes for part in fit.ram.parts}
