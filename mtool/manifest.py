@@ -258,8 +258,8 @@ class Claim(Strict):
 class GrownConstant(Strict):
     """Constants of an operator that take more than a tenth more flash than they take in the model's file, and why.
 
-    `tensor` is the largest of them; `operator` one that reads it in the generated C. Bytes are of all of them. `for_speed`:
-    that was chosen, as `--optimize` has it.
+    `tensor` is the largest of them; `operator` one that reads it in the generated C. Bytes are of all of them.
+    `for_speed`: that was chosen, as `--optimize` has it.
     """
 
     tensor: OfModel

@@ -13,7 +13,7 @@ from mtool.ir.graph import Rewriter
 from mtool.lowerings.lowering import NHWC_OF_NCHW
 from mtool.lowerings.movement import Permutation
 
-_IMAGES = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "BatchNormalization")  # ONNX has their channels second
+_IMAGES = ("Conv", "ConvTranspose", "Pool", "BatchNormalization")  # ONNX has their channels second
 
 
 def with_streamed_input(graph: Graph, name: str) -> Graph:

@@ -97,7 +97,7 @@ def _on_board(model: Model, samples: Sequence[Sample], expected: Sequence[Sample
     kinds = (workflow.HOST_DRIVEN,) if model.board.name == HOST else workflow.ALL_KINDS
     prepared = workflow.build_model(model, folder, kinds=kinds)
     deployment = workflow.Deployment(folder)
-    with deployment.open(folder) as device:
+    with deployment.open(prepared) as device:
         infer = executor_of(device, folder)
         outputs = [infer(sample) for sample in samples[:-1]]
         last, speed = run_measured(device, samples[-1])
@@ -106,7 +106,7 @@ def _on_board(model: Model, samples: Sequence[Sample], expected: Sequence[Sample
         return Found("not compared", missing, len(samples), **figures)
 
     def layers(allowed: Any) -> Layers:
-        with deployment.open(folder) as device:
+        with deployment.open(prepared) as device:
             return compare_layers(device, model, samples, allowed)
 
     try:
