@@ -4,7 +4,8 @@
  *
  * Counting starts where the function at `begin`, of `size` bytes, is entered and stops after the instruction at an `end`
  * (a return) has left it. An inference of several calls has several functions: `begin` and `size` are given for each, and
- * what runs between their calls is not counted. FILE gets three kinds of lines, addresses in hexadecimal:
+ * what runs between their calls is not counted. A function "through=BEGIN:SIZE" that they call counts as theirs: what it
+ * calls, they call. FILE gets three kinds of lines, addresses in hexadecimal:
  *
  *     runs STARTED ENDED                       for each function, in order
  *     call NUMBER ADDRESS                      what the function called, from 1
@@ -114,6 +115,7 @@ struct block {
     uint64_t last;
     uint64_t after; /* the end of its last instruction */
     const struct function *in; /* NULL: none that is counted */
+    bool through;
     bool ends;
     struct tally *newest;
     struct block *older;
@@ -121,6 +123,8 @@ struct block {
 
 static struct function functions[MAX_FUNCTIONS];
 static size_t function_count;
+static struct function through[MAX_FUNCTIONS];
+static size_t through_count;
 static struct function *running; /* the one that is counted now */
 static uint64_t ends[MAX_ENDS];
 static size_t end_count;
@@ -219,6 +223,11 @@ static void on_access(unsigned int cpu, uint32_t info, uint64_t address, void *d
     }
 }
 
+static bool inside(const struct block *block)
+{
+    return block->in == running || block->through;
+}
+
 static void leave(struct block *from, const struct block *to)
 {
     if (to->first == from->last + 2) {
@@ -228,7 +237,7 @@ static void leave(struct block *from, const struct block *to)
     } else if (from->ends && from->in == running) {
         running->ended++;
         running = NULL;
-    } else if (from->in == running && to->in != running) {
+    } else if (inside(from) && !inside(to)) {
         fprintf(out, "call %lu %" PRIx64 "\n", ++calls, to->first);
     }
 }
@@ -248,7 +257,7 @@ static void on_block(unsigned int cpu, void *data)
         }
     }
     if (running != NULL) {
-        unsigned long call = block->in == running ? 0 : calls;
+        unsigned long call = inside(block) ? 0 : calls;
         if (block->newest == NULL || block->newest->call != call) {
             struct tally *tally = zeroed(sizeof *tally);
             tally->call = call;
@@ -259,6 +268,11 @@ static void on_block(unsigned int cpu, void *data)
         before = block;
         fetch(block);
     }
+}
+
+static bool lies_in(const struct block *block, const struct function *function)
+{
+    return block->first >= function->begin && block->first - function->begin < function->size;
 }
 
 static void on_translation(uint64_t id, struct qemu_plugin_tb *tb)
@@ -272,9 +286,12 @@ static void on_translation(uint64_t id, struct qemu_plugin_tb *tb)
         qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_access, 0, READS_AND_WRITES, block);
     }
     for (size_t i = 0; i < function_count; i++) {
-        if (block->first >= functions[i].begin && block->first - functions[i].begin < functions[i].size) {
+        if (lies_in(block, &functions[i])) {
             block->in = &functions[i];
         }
+    }
+    for (size_t i = 0; i < through_count; i++) {
+        block->through = block->through || lies_in(block, &through[i]);
     }
     for (size_t i = 0; i < end_count; i++) {
         block->ends = block->ends || ends[i] == block->last;
@@ -330,6 +347,10 @@ int qemu_plugin_install(uint64_t id, const struct qemu_info *info, int argc, cha
             functions[function_count++].begin = strtoull(argv[i] + 6, NULL, 16);
         } else if (strncmp(argv[i], "size=", 5) == 0 && function_count != 0) {
             functions[function_count - 1].size = strtoull(argv[i] + 5, NULL, 16);
+        } else if (strncmp(argv[i], "through=", 8) == 0 && through_count < MAX_FUNCTIONS &&
+                   sscanf(argv[i] + 8, "%" SCNx64 ":%" SCNx64, &through[through_count].begin,
+                          &through[through_count].size) == 2) {
+            through_count++;
         } else if (strncmp(argv[i], "end=", 4) == 0 && end_count < MAX_ENDS) {
             ends[end_count++] = strtoull(argv[i] + 4, NULL, 16);
         } else if (strncmp(argv[i], "flash=", 6) == 0 && add_flash(argv[i] + 6)) {

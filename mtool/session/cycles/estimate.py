@@ -22,6 +22,7 @@ from mtool.transport import unicorn
 
 log = logging.getLogger(__name__)
 
+_CALLERS = ("operator", "calls", "head_call")  # through which steps and rows call operators
 KINDS = ("load", "store", "multiply-accumulate", "arithmetic", "branch", "other")
 
 
@@ -121,7 +122,9 @@ def estimate(
     firmware = folder / described.project.firmware["host_driven"]
     listing = Listing(firmware, board.toolchain, helium="mve" in board.features)
     flashes = flash.arguments(clocks, board)
-    executed = execute(folder, listing, entry_points(described), inputs, flashes, model=described.model)
+    functions = entry_points(described)
+    through = [f"{described.model}_{name}" for name in _CALLERS] if len(functions) > 1 else []
+    executed = execute(folder, listing, functions, inputs, flashes, through=through, model=described.model)
     return summarise(executed, listing, able, described.operators, clocks)
 
 

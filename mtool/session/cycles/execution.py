@@ -56,6 +56,7 @@ def execute(
     inputs: Mapping[str, ArrayLike],
     flashes: Sequence[str] = (),
     *,
+    through: Sequence[str] = (),
     model: str = "",
 ) -> Executed:
     """Run one inference in the board's emulator and return what ran in it.
@@ -66,6 +67,7 @@ def execute(
         functions: what to count: from the entry of one of them until it returns. The first one begins an inference.
         inputs: an array for each input of the model.
         flashes: what the plugin has to know of each flash whose reads are counted; see flash.py.
+        through: functions that count as those that call them, where the firmware has them: what they call is told.
         model: the name of one of the project's models; empty: the only one.
 
     Raises:
@@ -76,7 +78,7 @@ def execute(
         out = Path(temporary) / "blocks.txt"
         plugin = build_plugin(Path(temporary))
         try:
-            arguments = emulator_arguments(plugin, listing, functions, out, flashes)
+            arguments = emulator_arguments(plugin, listing, functions, out, flashes, through)
             device = open(folder, emulator_arguments=arguments, model=model)
         except CommunicationError as failed:
             raise BuildError(
@@ -103,7 +105,12 @@ def build_plugin(folder: Path) -> Path:
 
 
 def emulator_arguments(
-    plugin: Path, listing: Listing, functions: Sequence[str], out: Path, flashes: Sequence[str] = ()
+    plugin: Path,
+    listing: Listing,
+    functions: Sequence[str],
+    out: Path,
+    flashes: Sequence[str] = (),
+    through: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Return the arguments with which QEMU counts what runs from the entry of some functions until they return.
 
@@ -112,7 +119,7 @@ def emulator_arguments(
         listing: the code of the firmware.
         functions: what to count.
         out: the file that the counts go to when QEMU ends.
-        flashes: as `execute` has them.
+        flashes, through: as `execute` has them.
 
     Raises:
         BuildError: there is no such function, or it does not return.
@@ -120,12 +127,20 @@ def emulator_arguments(
     counted: list[str] = []
     for function in functions:
         body = listing.function(function)
-        start, size = body[0].address, body[-1].address + body[-1].bytes - body[0].address
+        start, size = _extent(body)
         ends = [f"end={instruction.address:x}" for instruction in body if instruction.returns]
         if not ends:
             raise BuildError(f"no return is found in {function}", details=["counting stops at a function's return"])
         counted += [f"begin={start:x}", f"size={size:x}", *ends]
+    for function in filter(listing.has, through):
+        start, size = _extent(listing.function(function))
+        counted.append(f"through={start:x}:{size:x}")
     return ("-plugin", ",".join([str(plugin), *counted, *flashes, f"out={out}"]))
+
+
+def _extent(body: Sequence[Instruction]) -> tuple[int, int]:
+    """Return the address and the bytes of a function."""
+    return body[0].address, body[-1].address + body[-1].bytes - body[0].address
 
 
 def read(out: Path, listing: Listing, functions: Sequence[str]) -> Executed:
