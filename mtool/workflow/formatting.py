@@ -45,10 +45,13 @@ def samples(number: int, *, sequence: bool) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Write a fraction as a percentage; one that is not zero never reads as 0%."""
+    """Write a fraction as a percentage; one that is not zero never reads as 0%, a part never as 100%."""
     if part == 0 or whole == 0:
         return "0%"
-    return f"{max(100 * part / whole, 0.01):.2g}%" if part < whole else "100%"
+    if part >= whole:
+        return "100%"
+    percent = min(max(100 * part / whole, 0.01), 99.9)
+    return f"{percent:.{3 if percent >= 99.5 else 2}g}%"
 
 
 def tensor(described: "Tensor") -> str:

@@ -19,7 +19,7 @@ static int32_t {{ own | default("") }}infer(void)
 {% set type = {"float32": "float", "float64": "double", "bool": "uint8_t"}.get(tensor.dtype, tensor.dtype ~ "_t") %}
 {% set rows = (name ~ "_" ~ tensor.c_name ~ "_ROW") | upper %}
 /* Put the next row of {{ tensor.c_name }} into `line`: what a camera's callback has for each line, say. Until you do, it is zeros. */
-static void read_row(int32_t row, {{ type }} *line)
+static void {{ own | default("") }}read_row(int32_t row, {{ type }} *line)
 {
     (void)row;
     for (int32_t i = 0; i < {{ rows }}_COUNT; ++i) {
@@ -27,12 +27,12 @@ static void read_row(int32_t row, {{ type }} *line)
     }
 }
 
-static int32_t infer(void)
+static int32_t {{ own | default("") }}infer(void)
 {
     static {{ type }} line[{{ rows }}_COUNT];
     int32_t status = {{ name }}_begin({{ "&" ~ inputs if described.inputs | length > 1 }});
     for (int32_t row = 0; status == 0 && row < {{ rows }}S; ++row) {
-        read_row(row, line);
+        {{ own | default("") }}read_row(row, line);
         status = {{ name }}_feed(line, 1);
     }
     return status == 0 ? {{ name }}_finish(&{{ outputs }}) : status;

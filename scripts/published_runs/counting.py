@@ -89,9 +89,9 @@ def count(source: Source, clock: Clock) -> Estimate:
         listing = Listing(elf, TOOLCHAIN)
         plugin = execution.build_plugin(folder)
         flashes = flash.arguments([clock], counted)
-        arguments = execution.emulator_arguments(plugin, listing, "one_inference", out, flashes)
+        arguments = execution.emulator_arguments(plugin, listing, ["one_inference"], out, flashes)
         run(["qemu-system-arm", *_MACHINE.split(), *_SEMIHOSTING, *arguments, "-kernel", str(elf)])
-        executed = execution.read(out, listing, "one_inference")
+        executed = execution.read(out, listing, ["one_inference"])
         able = [core for core in cores() if core.cpu == clock.cpu]
         return summarise(executed, listing, able, [], [clock])
 

@@ -78,12 +78,12 @@ def count_image(image: Image, clock: Clock) -> Estimate:
         flashes = flash.arguments([clock], boards.get(_HAS_FLASH_THERE))
         plugin = execution.build_plugin(folder)
         listing = Listing(unlabelled, TOOLCHAIN)
-        arguments = execution.emulator_arguments(plugin, listing, "one_inference", out, flashes)
+        arguments = execution.emulator_arguments(plugin, listing, ["one_inference"], out, flashes)
         semihosting = ["-semihosting-config", "enable=on,target=native"]
         run(["qemu-system-arm", *_MACHINE.split(), *semihosting, *arguments, "-kernel", str(unlabelled)])
         blocks = {int(line.split()[2], 16) for line in out.read_text().splitlines() if line.startswith("block")}
         listing = Listing(_linked(image, folder, sorted(blocks)), TOOLCHAIN)
-        executed = execution.read(out, listing, "one_inference")
+        executed = execution.read(out, listing, ["one_inference"])
         return summarise(executed, listing, [core for core in cores() if core.cpu == clock.cpu], [], [clock])
 
 

@@ -5,7 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from convolutional import images
 
 from mtool.cli import app
 from tests import models
@@ -58,6 +60,19 @@ def test_the_estimate_is_of_what_the_timer_counts(tmp_path: Path, capsys: Captur
     assert again["cycles"] == {**in_flash, "waits": {}}
     assert 0.02 < in_flash["waits"]["nucleo_l4r5zi"] / in_flash["cycles"]["cortex-m4"] < 0.5
     assert 0 < share < 0.5
+
+
+@needs_arm
+@pytest.mark.parametrize("interface", ["feed", "step"])
+def test_an_inference_of_several_calls_is_counted_whole(interface: str, tmp_path: Path, capsys: Captured) -> None:
+    onnx.save(images(height=12)[0], tmp_path / "net.onnx")
+    document = bench(capsys, tmp_path / "net.onnx", "-b", "mps2_an386", "--cycles", "--interface-api", interface)
+    cycles = document["cycles"]
+    assert cycles["instructions"] == pytest.approx(document["instructions"], rel=0.02)
+    ran = {part["name"] for part in cycles["functions"]}
+    assert {"net_begin", f"net_{interface}", {"feed": "net_finish", "step": "net_done"}[interface]} <= ran
+    assert sum(part["instructions"] for part in cycles["operators"]) == cycles["instructions"]
+    assert max(part["instructions"] for part in cycles["operators"]) < 0.8 * cycles["instructions"], "told apart"
 
 
 @needs_arm

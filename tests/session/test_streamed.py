@@ -1,6 +1,7 @@
 """A model whose input is streamed, on a device: the frame comes by WRITE, row by row, and is nowhere whole."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,17 @@ def test_what_does_not_go_together(
     folder = tmp_path / "out"
     assert app.invoke(["compile", str(tmp_path / "model.onnx"), *words, "--output-dir", str(folder)]) == 2
     assert said in capsys.readouterr().err and not folder.exists()
+
+
+@pytest.mark.parametrize("interface", ["feed", "step", "packed"])
+def test_a_standalone_program_calls_each_of_its_models(interface: str, tmp_path: Path) -> None:
+    """What one model has for its own interface, the next one has by another name."""
+    for name in ("one", "two"):
+        onnx.save(images()[0], tmp_path / f"{name}.onnx")
+    words = ["build", str(tmp_path / "one.onnx"), str(tmp_path / "two.onnx"), "--board", "host", "--arena", "own"]
+    words += ["--interface-api", interface, "--output-dir", str(tmp_path / "project")]
+    assert app.invoke(words) == 0
+    subprocess.run([tmp_path / "project" / "build" / "standalone"], check=True, timeout=20)
 
 
 def test_models_in_one_arena_are_not_streamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

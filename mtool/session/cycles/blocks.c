@@ -3,9 +3,11 @@
  *     -plugin blocks.so,begin=HEX,size=HEX,end=HEX,end=HEX,...,out=FILE
  *
  * Counting starts where the function at `begin`, of `size` bytes, is entered and stops after the instruction at an `end`
- * (a return) has left it. FILE gets three kinds of lines, addresses in hexadecimal:
+ * (a return) has left it. An inference of several calls has several functions: `begin` and `size` are given for each, and
+ * what runs between their calls is not counted. A function "through=BEGIN:SIZE" that they call counts as theirs: what it
+ * calls, they call. FILE gets three kinds of lines, addresses in hexadecimal:
  *
- *     runs STARTED ENDED
+ *     runs STARTED ENDED                       for each function, in order
  *     call NUMBER ADDRESS                      what the function called, from 1
  *     block CALL FIRST LAST COUNT PLUS2 PLUS4 UNALIGNED
  *                                              what ran in a call (0: in the function itself): its first and last
@@ -34,6 +36,7 @@
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
+#define MAX_FUNCTIONS 4
 #define MAX_ENDS 32
 #define MAX_FLASHES 8
 #define MAX_LINES 2048
@@ -99,28 +102,37 @@ struct tally {
     struct tally *older;
 };
 
+/* A function that is counted. */
+struct function {
+    uint64_t begin;
+    uint64_t size;
+    unsigned long started;
+    unsigned long ended;
+};
+
 struct block {
     uint64_t first;
     uint64_t last;
     uint64_t after; /* the end of its last instruction */
-    bool inside; /* the function at `begin` */
+    const struct function *in; /* NULL: none that is counted */
+    bool through;
     bool ends;
     struct tally *newest;
     struct block *older;
 };
 
-static uint64_t begin;
-static uint64_t size;
+static struct function functions[MAX_FUNCTIONS];
+static size_t function_count;
+static struct function through[MAX_FUNCTIONS];
+static size_t through_count;
+static struct function *running; /* the one that is counted now */
 static uint64_t ends[MAX_ENDS];
 static size_t end_count;
 static const char *out_path;
 static FILE *out;
 static struct block *blocks;
 static struct block *before;
-static bool active;
 static unsigned long calls;
-static unsigned long started;
-static unsigned long ended;
 static struct flash *flashes[MAX_FLASHES];
 static size_t flash_count;
 static uint64_t now;
@@ -195,7 +207,7 @@ static void on_access(unsigned int cpu, uint32_t info, uint64_t address, void *d
 {
     struct block *block = data;
     (void)cpu;
-    if (!active || block->newest == NULL) {
+    if (running == NULL || block->newest == NULL) {
         return;
     }
     unsigned int shift = qemu_plugin_mem_size_shift(info);
@@ -211,16 +223,21 @@ static void on_access(unsigned int cpu, uint32_t info, uint64_t address, void *d
     }
 }
 
+static bool inside(const struct block *block)
+{
+    return block->in == running || block->through;
+}
+
 static void leave(struct block *from, const struct block *to)
 {
     if (to->first == from->last + 2) {
         from->newest->after_2++;
     } else if (to->first == from->last + 4) {
         from->newest->after_4++;
-    } else if (from->ends) {
-        active = false;
-        ended++;
-    } else if (from->inside && !to->inside) {
+    } else if (from->ends && from->in == running) {
+        running->ended++;
+        running = NULL;
+    } else if (inside(from) && !inside(to)) {
         fprintf(out, "call %lu %" PRIx64 "\n", ++calls, to->first);
     }
 }
@@ -233,12 +250,14 @@ static void on_block(unsigned int cpu, void *data)
         leave(before, block);
     }
     before = NULL;
-    if (!active && block->first == begin) {
-        active = true;
-        started++;
+    for (size_t i = 0; running == NULL && i < function_count; i++) {
+        if (block->first == functions[i].begin) {
+            running = &functions[i];
+            running->started++;
+        }
     }
-    if (active) {
-        unsigned long call = block->inside ? 0 : calls;
+    if (running != NULL) {
+        unsigned long call = inside(block) ? 0 : calls;
         if (block->newest == NULL || block->newest->call != call) {
             struct tally *tally = zeroed(sizeof *tally);
             tally->call = call;
@@ -251,6 +270,11 @@ static void on_block(unsigned int cpu, void *data)
     }
 }
 
+static bool lies_in(const struct block *block, const struct function *function)
+{
+    return block->first >= function->begin && block->first - function->begin < function->size;
+}
+
 static void on_translation(uint64_t id, struct qemu_plugin_tb *tb)
 {
     struct block *block = zeroed(sizeof *block);
@@ -261,7 +285,14 @@ static void on_translation(uint64_t id, struct qemu_plugin_tb *tb)
     for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
         qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_access, 0, READS_AND_WRITES, block);
     }
-    block->inside = block->first >= begin && block->first < begin + size;
+    for (size_t i = 0; i < function_count; i++) {
+        if (lies_in(block, &functions[i])) {
+            block->in = &functions[i];
+        }
+    }
+    for (size_t i = 0; i < through_count; i++) {
+        block->through = block->through || lies_in(block, &through[i]);
+    }
     for (size_t i = 0; i < end_count; i++) {
         block->ends = block->ends || ends[i] == block->last;
     }
@@ -274,7 +305,9 @@ static void on_exit_of_qemu(uint64_t id, void *data)
 {
     (void)id;
     (void)data;
-    fprintf(out, "runs %lu %lu\n", started, ended);
+    for (size_t i = 0; i < function_count; i++) {
+        fprintf(out, "runs %lu %lu\n", functions[i].started, functions[i].ended);
+    }
     for (const struct block *block = blocks; block != NULL; block = block->older) {
         for (const struct tally *tally = block->newest; tally != NULL; tally = tally->older) {
             fprintf(out, "block %lu %" PRIx64 " %" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, tally->call,
@@ -310,10 +343,14 @@ int qemu_plugin_install(uint64_t id, const struct qemu_info *info, int argc, cha
 {
     (void)info;
     for (int i = 0; i < argc; i++) {
-        if (strncmp(argv[i], "begin=", 6) == 0) {
-            begin = strtoull(argv[i] + 6, NULL, 16);
-        } else if (strncmp(argv[i], "size=", 5) == 0) {
-            size = strtoull(argv[i] + 5, NULL, 16);
+        if (strncmp(argv[i], "begin=", 6) == 0 && function_count < MAX_FUNCTIONS) {
+            functions[function_count++].begin = strtoull(argv[i] + 6, NULL, 16);
+        } else if (strncmp(argv[i], "size=", 5) == 0 && function_count != 0) {
+            functions[function_count - 1].size = strtoull(argv[i] + 5, NULL, 16);
+        } else if (strncmp(argv[i], "through=", 8) == 0 && through_count < MAX_FUNCTIONS &&
+                   sscanf(argv[i] + 8, "%" SCNx64 ":%" SCNx64, &through[through_count].begin,
+                          &through[through_count].size) == 2) {
+            through_count++;
         } else if (strncmp(argv[i], "end=", 4) == 0 && end_count < MAX_ENDS) {
             ends[end_count++] = strtoull(argv[i] + 4, NULL, 16);
         } else if (strncmp(argv[i], "flash=", 6) == 0 && add_flash(argv[i] + 6)) {
@@ -325,7 +362,7 @@ int qemu_plugin_install(uint64_t id, const struct qemu_info *info, int argc, cha
             return 1;
         }
     }
-    if (out_path == NULL || end_count == 0 || size == 0) {
+    if (out_path == NULL || end_count == 0 || function_count == 0 || functions[function_count - 1].size == 0) {
         fprintf(stderr, "blocks: begin, size, end and out are needed\n");
         return 1;
     }

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from mtool import manifest
 from mtool.boards import Board, load_all
 from mtool.errors import UsageError
-from mtool.manifest import Operator
+from mtool.manifest import Manifest, Operator
 from mtool.session.cycles import flash, pipelines
 from mtool.session.cycles.cores import Core, cores
 from mtool.session.cycles.execution import Executed, execute
@@ -22,6 +22,7 @@ from mtool.transport import unicorn
 
 log = logging.getLogger(__name__)
 
+_CALLERS = ("operator", "calls", "head_call")  # through which steps and rows call operators
 KINDS = ("load", "store", "multiply-accumulate", "arithmetic", "branch", "other")
 
 
@@ -120,9 +121,21 @@ def estimate(
     able = cores_for(board)
     firmware = folder / described.project.firmware["host_driven"]
     listing = Listing(firmware, board.toolchain, helium="mve" in board.features)
-    function, flashes = described.symbols["run"], flash.arguments(clocks, board)
-    executed = execute(folder, listing, function, inputs, flashes, model=described.model)
+    flashes = flash.arguments(clocks, board)
+    functions = entry_points(described)
+    through = [f"{described.model}_{name}" for name in _CALLERS] if len(functions) > 1 else []
+    executed = execute(folder, listing, functions, inputs, flashes, through=through, model=described.model)
     return summarise(executed, listing, able, described.operators, clocks)
+
+
+def entry_points(described: Manifest) -> tuple[str, ...]:
+    """Return the functions that an inference calls, the one that begins it first."""
+    name = described.model
+    if described.interface_api == "feed":
+        return f"{name}_begin", f"{name}_feed", f"{name}_finish"
+    if described.interface_api == "step":
+        return f"{name}_begin", f"{name}_step", f"{name}_done"
+    return (described.symbols["run"],)
 
 
 def summarise(
@@ -190,13 +203,14 @@ def _straddles(target: int | None, listing: Listing) -> bool:
 
 
 def _names(executed: Executed, operators: Sequence[Operator]) -> list[str]:
-    """Return what the function itself and each of its calls is shown as: an operator's name, or the callee's."""
+    """Return what the functions themselves and each of their calls are called: an operator's name, or the callee's."""
+    itself = ", ".join(executed.functions)
     callees = {operator.function for operator in operators}
     called = [name for name in executed.calls if name in callees]
     if called != [operator.function for operator in operators]:
-        return [executed.function, *executed.calls]
+        return [itself, *executed.calls]
     own = iter(operators)
-    return [executed.function, *(next(own).name if name in callees else name for name in executed.calls)]
+    return [itself, *(next(own).name if name in callees else name for name in executed.calls)]
 
 
 class _Sums:

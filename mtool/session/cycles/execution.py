@@ -24,7 +24,7 @@ class Block:
     """Code that ran from its first instruction to its last.
 
     Attributes:
-        call: which call of the function that was counted it ran in, from 1; 0: in the function itself.
+        call: which call of the functions that were counted it ran in, from 1; 0: in such a function itself.
         body: its instructions.
         count: how often it ran.
         jumps: how often something else came after it than the instruction that follows it in memory.
@@ -42,9 +42,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """The executed code: the function that was counted, the functions that it called, in order, and the blocks."""
+    """The executed code: the functions that were counted, those that they called, in order, and the blocks."""
 
-    function: str
+    functions: tuple[str, ...]
     calls: tuple[str, ...]
     blocks: tuple[Block, ...]
 
@@ -52,10 +52,11 @@ class Executed:
 def execute(
     folder: Path,
     listing: Listing,
-    function: str,
+    functions: Sequence[str],
     inputs: Mapping[str, ArrayLike],
     flashes: Sequence[str] = (),
     *,
+    through: Sequence[str] = (),
     model: str = "",
 ) -> Executed:
     """Run one inference in the board's emulator and return what ran in it.
@@ -63,9 +64,10 @@ def execute(
     Args:
         folder: a project that is built.
         listing: the code of its firmware.
-        function: what to count: from its entry until it returns.
+        functions: what to count: from the entry of one of them until it returns. The first one begins an inference.
         inputs: an array for each input of the model.
         flashes: what the plugin has to know of each flash whose reads are counted; see flash.py.
+        through: functions that count as those that call them, where the firmware has them: what they call is told.
         model: the name of one of the project's models; empty: the only one.
 
     Raises:
@@ -76,7 +78,7 @@ def execute(
         out = Path(temporary) / "blocks.txt"
         plugin = build_plugin(Path(temporary))
         try:
-            arguments = emulator_arguments(plugin, listing, function, out, flashes)
+            arguments = emulator_arguments(plugin, listing, functions, out, flashes, through)
             device = open(folder, emulator_arguments=arguments, model=model)
         except CommunicationError as failed:
             raise BuildError(
@@ -86,7 +88,7 @@ def execute(
             ) from None
         with device:
             device.run(inputs, in_steps=False)
-        return read(out, listing, function)
+        return read(out, listing, functions)
 
 
 def build_plugin(folder: Path) -> Path:
@@ -103,41 +105,57 @@ def build_plugin(folder: Path) -> Path:
 
 
 def emulator_arguments(
-    plugin: Path, listing: Listing, function: str, out: Path, flashes: Sequence[str] = ()
+    plugin: Path,
+    listing: Listing,
+    functions: Sequence[str],
+    out: Path,
+    flashes: Sequence[str] = (),
+    through: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Return the arguments with which QEMU counts what runs from the entry of a function until it returns.
+    """Return the arguments with which QEMU counts what runs from the entry of some functions until they return.
 
     Args:
         plugin: the plugin, built.
         listing: the code of the firmware.
-        function: what to count.
+        functions: what to count.
         out: the file that the counts go to when QEMU ends.
-        flashes: as `execute` has them.
+        flashes, through: as `execute` has them.
 
     Raises:
         BuildError: there is no such function, or it does not return.
     """
-    body = listing.function(function)
-    start, size = body[0].address, body[-1].address + body[-1].bytes - body[0].address
-    ends = [f"end={instruction.address:x}" for instruction in body if instruction.returns]
-    if not ends:
-        raise BuildError(f"no return is found in {function}", details=["counting stops at a function's return"])
-    return ("-plugin", ",".join([str(plugin), f"begin={start:x}", f"size={size:x}", *ends, *flashes, f"out={out}"]))
+    counted: list[str] = []
+    for function in functions:
+        body = listing.function(function)
+        start, size = _extent(body)
+        ends = [f"end={instruction.address:x}" for instruction in body if instruction.returns]
+        if not ends:
+            raise BuildError(f"no return is found in {function}", details=["counting stops at a function's return"])
+        counted += [f"begin={start:x}", f"size={size:x}", *ends]
+    for function in filter(listing.has, through):
+        start, size = _extent(listing.function(function))
+        counted.append(f"through={start:x}:{size:x}")
+    return ("-plugin", ",".join([str(plugin), *counted, *flashes, f"out={out}"]))
 
 
-def read(out: Path, listing: Listing, function: str) -> Executed:
+def _extent(body: Sequence[Instruction]) -> tuple[int, int]:
+    """Return the address and the bytes of a function."""
+    return body[0].address, body[-1].address + body[-1].bytes - body[0].address
+
+
+def read(out: Path, listing: Listing, functions: Sequence[str]) -> Executed:
     """Return what QEMU has counted.
 
     Raises:
-        BuildError: it counted nothing, or the function did not run once, from its entry to a return.
+        BuildError: it counted nothing, or a function did not run from its entry to a return, the first one once.
     """
     if not out.is_file():
         raise BuildError("the emulator counted nothing", details=[f"it left no {out.name}"])
     calls, blocks = [], []
-    started, ended = "0", "0"
+    runs: list[tuple[int, int]] = []
     for kind, *fields in map(str.split, out.read_text().splitlines()):
         if kind == "runs":
-            started, ended = fields
+            runs.append((int(fields[0]), int(fields[1])))
         elif kind == "call":
             calls.append(listing.function_at(int(fields[1], 16)))
         else:
@@ -147,8 +165,9 @@ def read(out: Path, listing: Listing, function: str) -> Executed:
             jumps = count - (after_2 if body[-1].bytes == 2 else after_4)
             of_flashes = tuple(zip(*[iter(reads)] * 3, strict=True))
             blocks.append(Block(int(call), tuple(body), count, jumps, unaligned, of_flashes))
-    if (started, ended) != ("1", "1"):
-        raise BuildError(
-            f"{function} can't be followed", details=[f"it was entered {started} times and returned {ended} times"]
-        )
-    return Executed(function, tuple(calls), tuple(blocks))
+    for function, (started, ended) in zip(functions, runs, strict=True):
+        if started != ended or not started or (started > 1 and function == functions[0]):
+            raise BuildError(
+                f"{function} can't be followed", details=[f"it was entered {started} times and returned {ended} times"]
+            )
+    return Executed(tuple(functions), tuple(calls), tuple(blocks))

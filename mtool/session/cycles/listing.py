@@ -56,6 +56,10 @@ class Listing:
         end = self._labels[index][0] if index < len(self._labels) else self._addresses[-1] + 1
         return self.between(starts[0], end)
 
+    def has(self, name: str) -> bool:
+        """Tell whether the firmware has a function of that name."""
+        return any(label == name for _, label in self._labels)
+
     def function_at(self, address: int) -> str:
         """Return the function that an address lies in, without GCC's ".constprop.0"; empty before the first."""
         index = bisect.bisect_right(self._labels, (address, chr(0x10FFFF)))
