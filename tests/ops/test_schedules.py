@@ -28,7 +28,7 @@ from mtool.plan import Plan, make_plan
 pytestmark = pytest.mark.long
 
 F = np.float32
-CASES = amount.of(24, 3)  # of each schedule
+CASES = amount.of(24, 2)  # of each schedule
 SETTINGS = amount.of(3, 1)  # of each setting of a knob
 SEEN = 60  # attempts after which a kind of model that never took what is still wanted is left out
 BY_FLOATS = ("mve_columns", "mve_pixels", "mve_squares")  # which do not round as TFLite does
