@@ -115,11 +115,11 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
 
     Returns:
         None: it isn't known: there is no table for the core or no clock, or the model computes in floating point, which
-        the figures don't hold for.
+        the figures don't hold for; or it has nothing to compute.
     """
     core = next((core for core in cores() if core.cpu == board.cpu and core.per_instruction), None)
     clock = hz or board.clock_hz
-    if core is None or not clock or float_operators(emitted.manifest.operators):
+    if core is None or not clock or not emitted.cost or float_operators(emitted.manifest.operators):
         return None
     weights = board.memory_for("weights")
     instructions = emitted.cost * core.schedules_factor

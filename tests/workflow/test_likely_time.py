@@ -76,6 +76,14 @@ def test_what_fits_is_sorted_by_time(capsys: pytest.CaptureFixture[str]) -> None
     assert [fit["board"] for fit in json.loads(capsys.readouterr().out)["boards"]] == order
 
 
+def test_nothing_to_compute_has_no_estimate(tmp_path: Path) -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.INT8, [0, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    report = workflow.check(tmp_path / "m.onnx", [boards.get("nucleo_l4r5zi")])
+    assert report.fits[0].fits and report.fits[0].time is None
+
+
 def test_floating_point_has_no_estimate(tmp_path: Path) -> None:
     weights = numpy_helper.from_array(np.ones((4, 8), np.float32), "w")
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name, size in (("x", 4), ("y", 8)))
