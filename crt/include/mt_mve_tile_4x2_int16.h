@@ -63,18 +63,6 @@ MT_MVE_INLINE int16_t *mt_mve16_fill(int16_t *column, int16_t value, int32_t blo
     "vmladava.s16 lr, q1, q3\n\t"
 #define MT_MVE16_TWO MT_MVE16_BLOCK MT_MVE16_BLOCK
 #define MT_MVE16_FOUR MT_MVE16_TWO MT_MVE16_TWO
-#define MT_MVE16_BIASES            \
-    "ldrd r0, r2, [%[w]], #8\n\t"  \
-    "mov r4, r0\n\t"               \
-    "mov r6, r2\n\t"               \
-    "mov r8, r0\n\t"               \
-    "mov r10, r2\n\t"              \
-    "mov r12, r0\n\t"              \
-    "mov lr, r2\n\t"
-#define MT_MVE16_SCALES   \
-    "vldr d4, [%[w]]\n\t" \
-    "vldr d5, [%[w]]\n\t" \
-    "adds %[w], #8\n\t"
 #define MT_MVE16_SUM4(blocks)                                                                                         \
     __asm__ volatile(MT_MVE16_BIASES "1:\n\t" blocks "cmp %[c], %[end]\n\t"                                         \
                      "bne 1b\n\t"                                                                                     \
