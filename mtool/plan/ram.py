@@ -18,10 +18,14 @@ from mtool.plan.step import Step
 RESERVED_BYTES = 48 * 1024
 """RAM that is left to the stack, the framework and the application."""
 
+BYTES_A_PRODUCT = 0.3
+"""Which are read of the constants at least: a weight serves for some pixels at a time."""
+
+HELD = 2
+"""Times an operator's constants, that a cache has to have to hold them beside what else is read."""
+
 _CYCLES = 1.4  # that an instruction of the kernels takes beside such a flash
-_BYTES_A_PRODUCT = 0.3  # which are read of the constants: a weight serves for some pixels at a time
 _BYTES_A_PRODUCT_GROWN = 0.9  # where they were made larger for fewer products
-_HELD = 2  # times an operator's constants, that a cache has to have to hold them beside what else is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, asked: Collection[s
         if isinstance(step.node.attrs, (Control, External)) or step.node.title in asked:
             continue
         size = _constant_bytes(step, plan)
-        if size and _HELD * size > flash.cache_bytes:
+        if size and HELD * size > flash.cache_bytes:
             title = step.node.title
             sizes[title] = size
             waits[title] = waits.get(title, 0) + _bytes_read(step, plan, size) / flash.width * flash.waits
@@ -89,5 +93,5 @@ def _constant_bytes(step: Step, plan: Plan) -> int:
 
 
 def _bytes_read(step: Step, plan: Plan, size: int) -> float:
-    each = _BYTES_A_PRODUCT_GROWN if step.schedule.grown_bytes(step.node, plan.graph) else _BYTES_A_PRODUCT
+    each = _BYTES_A_PRODUCT_GROWN if step.schedule.grown_bytes(step.node, plan.graph) else BYTES_A_PRODUCT
     return max(size, each * step.op.macs(step.node, plan.graph))

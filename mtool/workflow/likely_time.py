@@ -7,13 +7,13 @@ from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
 from mtool.option_values import IN_RAM
 from mtool.plan.interleaved import longest_stretch
+from mtool.plan.ram import BYTES_A_PRODUCT, HELD
 from mtool.session.cycles import Core, cores
 from mtool.workflow.software_float import float_operators
 
 # Bytes read from flash a product, in spite of a cache that does not hold an operator's constants: the kernels use a
 # weight for one to three pixels at a time. No less than all constants once, of which dense layers are the case.
-_BYTES_A_PRODUCT = (0.3, 1.0)
-_HELD = 2  # times an operator's constants, that a cache has to have to hold them beside what else is read
+_MOST_BYTES_A_PRODUCT = 1.0
 _UNSURE = 2  # times: how far waits may be off where their figures are only likely
 
 # Products: with fewer, what an operator does once for each row and call counts too; but not if most is dense layers.
@@ -157,9 +157,9 @@ def _waits(emitted: Emitted, reads: Reads, hz: int) -> tuple[float, float]:
         if IN_RAM in operator.schedule.partition(":")[2].split(","):
             continue
         once = operator.constant_bytes
-        is_held = _HELD * once <= cache_bytes
-        low += once if is_held else max(once, _BYTES_A_PRODUCT[0] * operator.macs)
-        high += once if is_held else max(once, _BYTES_A_PRODUCT[1] * operator.macs)
+        is_held = HELD * once <= cache_bytes
+        low += once if is_held else max(once, BYTES_A_PRODUCT * operator.macs)
+        high += once if is_held else max(once, _MOST_BYTES_A_PRODUCT * operator.macs)
     each = reads.waits(hz) / reads.width
     unsure = 1 if reads.is_sure else _UNSURE
     return low * each / unsure, high * each * unsure
