@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -51,18 +52,28 @@ def definition(name: str, of: object, level: str) -> list[str]:
     ]
 
 
+def public_members(of: type) -> dict[str, Any]:
+    """Return the public members of a class by name, those of its bases first; dataclasses leave it their fields."""
+    members: dict[str, Any] = {}
+    for one in reversed(of.__mro__):
+        if one.__module__.startswith("mtool.") and (one is of or not dataclasses.is_dataclass(one)):
+            own = {name: value for name, value in vars(one).items() if not name.startswith("_")}
+            members = {name: value for name, value in members.items() if name not in own} | own
+    return members
+
+
 def of_class(name: str, of: type) -> list[str]:
-    """Return a class with its public methods and properties."""
+    """Return a class with its public properties and methods, those that it inherits first."""
     lines = definition(name, of, "###")
     for base in of.__mro__[1:]:
         if dataclasses.is_dataclass(base):
             lines += [*docstrings.markdown(base), ""]
-    for member, value in vars(of).items():
-        if member.startswith("_"):
-            continue
+    members = public_members(of)
+    for member, value in members.items():
         if isinstance(value, property) and inspect.getdoc(value):
             lines += [f"- `{member}`: {next(docstrings.paragraphs(value))}", ""]
-        elif inspect.isfunction(value):
+    for member, value in members.items():
+        if inspect.isfunction(value):
             lines += definition(f"{of.__name__}.{member}", value, "####")
     return lines
 

@@ -14,6 +14,8 @@ from mtool.manifest import Manifest
 from mtool.session import Device, Readings
 from mtool.workflow import arrays, reference
 from mtool.workflow import samples as sampling
+from mtool.workflow.building import Prepared, build_model
+from mtool.workflow.compiling import Model
 from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
 from mtool.workflow.flashing import find_device, open_flashed, runner_of, template_of
 from mtool.workflow.inference import executor_of
@@ -21,7 +23,6 @@ from mtool.workflow.layers import compare_layers
 from mtool.workflow.own_project import OwnProject
 from mtool.workflow.revival import Revival
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Model, Prepared, build_model
 from mtool.workflow.verification import judge
 
 _LABELS = "labels"

@@ -12,7 +12,7 @@ from mtool.tuning.measuring import Measuring, Outcome
 from mtool.tuning.meter import BoardMeter
 from mtool.tuning.trial import Names, Share
 from mtool.workflow import samples as sampling
-from mtool.workflow.stages import Prepared
+from mtool.workflow.building import Prepared
 
 
 @dataclass(slots=True)

@@ -15,9 +15,11 @@ from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.meter import BoardMeter
 from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of
 from mtool.workflow import flashing
+from mtool.workflow.building import Prepared, build_model
+from mtool.workflow.compiling import Model
 from mtool.workflow.deployment import Deployment
+from mtool.workflow.options import Options, weights_of
 from mtool.workflow.revival import LOST, Revival
-from mtool.workflow.stages import Model, Options, Prepared, build_model, weights_of
 
 _RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator; half of a small memory
 _RUNTIME_DATA = 600  # bytes of data, beside the buffers and the stack

@@ -33,7 +33,7 @@ from mtool.tuning.search import Goal, Search
 from mtool.tuning.whole import Measured, Whole, best_whole
 from mtool.version import __version__
 from mtool.workflow.deployment import DEFAULT, Deployment
-from mtool.workflow.stages import Options, check_options
+from mtool.workflow.options import Options, check_options
 from mtool.workflow.tuned import options_of, target_and_setup
 
 log = logging.getLogger(__name__)

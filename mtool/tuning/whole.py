@@ -18,8 +18,10 @@ from mtool.tuning.firmware import Place
 from mtool.tuning.other_plans import Wanted, other_plans
 from mtool.tuning.progress import Progress, Row
 from mtool.tuning.whole_run import Runs, run_on
+from mtool.workflow.building import HOST_DRIVEN, build_model
+from mtool.workflow.compiling import Model
+from mtool.workflow.options import Options, weights_of
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import HOST_DRIVEN, Model, Options, build_model, weights_of
 
 log = logging.getLogger(__name__)
 

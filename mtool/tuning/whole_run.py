@@ -8,8 +8,8 @@ from mtool.errors import CommunicationError, DeviceError
 from mtool.session import Device
 from mtool.tuned.record import Unit
 from mtool.workflow import samples as sampling
+from mtool.workflow.building import Prepared
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Prepared
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mtool.plan import Choice
     from mtool.session.cycles import Clock
+    from mtool.workflow.building import HOST_DRIVEN, Prepared, build_model, build_plan, open, prepare
+    from mtool.workflow.compiling import Model, compile, compile_models
     from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of, time_function
     from mtool.workflow.cycles import clocks, cycle_rows, hertz, mix_rows, part_headings, part_rows, standing_for
     from mtool.workflow.dataset import Pixels
@@ -18,30 +20,30 @@ if TYPE_CHECKING:
     from mtool.workflow.flashing import Ready, Smoke, flash_model, flash_plan
     from mtool.workflow.layer_report import Layers
     from mtool.workflow.layers import verify_layers
+    from mtool.workflow.options import Options
     from mtool.workflow.partitioning import Parts, partition
     from mtool.workflow.profiling import bench_layers
     from mtool.workflow.quantisation import Quantised, Scheme, quantize
     from mtool.workflow.reporting import Report, report
-    from mtool.workflow.stages import (
-        HOST_DRIVEN,
-        Model,
-        Options,
-        Prepared,
-        build_model,
-        build_plan,
-        compile,
-        compile_models,
-        open,
-        prepare,
-        write_package,
-        write_project,
-        write_sources,
-    )
     from mtool.workflow.tolerance import default_tolerance
     from mtool.workflow.verification import verify
+    from mtool.workflow.writing import write_package, write_project, write_sources
 
 _EXPORTS = {
     "mtool.plan": ("Choice",),
+    "mtool.workflow.building": (
+        "HOST_DRIVEN",
+        "Prepared",
+        "build_model",
+        "build_plan",
+        "open",
+        "prepare",
+    ),
+    "mtool.workflow.compiling": (
+        "Model",
+        "compile",
+        "compile_models",
+    ),
     "mtool.workflow.cost": (
         "ALL_KINDS",
         "Cost",
@@ -80,6 +82,7 @@ _EXPORTS = {
     "mtool.workflow.layer_report": ("Layers",),
     "mtool.workflow.layers": ("verify_layers",),
     "mtool.workflow.deployment": ("Deployment",),
+    "mtool.workflow.options": ("Options",),
     "mtool.workflow.partitioning": (
         "Parts",
         "partition",
@@ -94,23 +97,13 @@ _EXPORTS = {
         "Report",
         "report",
     ),
-    "mtool.workflow.stages": (
-        "HOST_DRIVEN",
-        "Model",
-        "Options",
-        "Prepared",
-        "build_model",
-        "build_plan",
-        "compile",
-        "compile_models",
-        "open",
-        "prepare",
+    "mtool.workflow.tolerance": ("default_tolerance",),
+    "mtool.workflow.verification": ("verify",),
+    "mtool.workflow.writing": (
         "write_package",
         "write_project",
         "write_sources",
     ),
-    "mtool.workflow.tolerance": ("default_tolerance",),
-    "mtool.workflow.verification": ("verify",),
 }
 _MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
 

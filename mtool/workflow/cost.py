@@ -12,12 +12,14 @@ from mtool.session import Device, Readings, Timing
 from mtool.session import cycles as counting
 from mtool.session.bench import Speed, measure_speed
 from mtool.workflow import filling
+from mtool.workflow.building import HOST_DRIVEN, Prepared
+from mtool.workflow.compiling import Model
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.formatting import amount, kilobytes
 from mtool.workflow.inference import run_samples
+from mtool.workflow.options import Options
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared
 
 STANDALONE = "standalone"
 ALL_KINDS = (HOST_DRIVEN, STANDALONE)

@@ -9,10 +9,12 @@ from mtool.errors import UsageError
 from mtool.flash import flashing, gdb_servers, ports
 from mtool.transport.emulator import free_port
 from mtool.workflow import debugging
+from mtool.workflow.building import HOST_DRIVEN, rendered_plan
+from mtool.workflow.compiling import compile
 from mtool.workflow.debugging import Plan
 from mtool.workflow.deployment import Deployment
 from mtool.workflow.execution import project_of
-from mtool.workflow.stages import HOST_DRIVEN, Options, compile, rendered_plan
+from mtool.workflow.options import Options
 
 
 def is_cabled(path: Path, board: str | Board, options: Options) -> bool:

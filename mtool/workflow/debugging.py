@@ -20,9 +20,9 @@ from mtool.manifest import Manifest, Operator
 from mtool.session import Device
 from mtool.transport import ProcessTransport, Recorder
 from mtool.transport.emulator import Channel, command, free_port
+from mtool.workflow.building import HOST_DRIVEN, Prepared
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import HOST_DRIVEN, Prepared
 
 _FAULT_HANDLER = "platform_fault"  # of a firmware without an operating system
 _PATIENCE_S = 86_400.0  # of who drives a board while somebody debugs it

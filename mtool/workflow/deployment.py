@@ -8,16 +8,10 @@ from mtool import boards, files, session
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.session import Device
-from mtool.workflow.stages import (
-    HOST_DRIVEN,
-    Model,
-    Options,
-    Prepared,
-    build_project,
-    compile,
-    compile_models,
-    write_project,
-)
+from mtool.workflow.building import HOST_DRIVEN, Prepared, build_project
+from mtool.workflow.compiling import Model, compile, compile_models
+from mtool.workflow.options import Options
+from mtool.workflow.writing import write_project
 
 HOST = "host"
 """The board of a model, for who names none."""

@@ -16,12 +16,15 @@ from mtool.session import Device, Readings
 from mtool.session.bench import Speed, measure_speed, run_measured
 from mtool.workflow import arrays, dumping, dynamic_outputs, filling, project_cache
 from mtool.workflow import samples as sampling
+from mtool.workflow.building import HOST_DRIVEN, Prepared
+from mtool.workflow.compiling import Model
 from mtool.workflow.cost import Cost, cost_at
 from mtool.workflow.deployment import DEFAULT, HOST, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import infer_all
+from mtool.workflow.options import Options
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared, write_project
+from mtool.workflow.writing import write_project
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from mtool import files
 from mtool.build.build import BUILD_FOLDER
 from mtool.errors import MtoolError, UsageError
+from mtool.workflow.building import HOST_DRIVEN, Prepared
+from mtool.workflow.compiling import Model
 from mtool.workflow.deployment import Deployment
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import HOST_DRIVEN, Model, Prepared
 
 if TYPE_CHECKING:
     from mtool.session.verify import Report, Tolerance

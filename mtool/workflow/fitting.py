@@ -20,10 +20,11 @@ from mtool.filetree import FileTree
 from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
+from mtool.workflow.compiling import Model, compiled_together, default_folder
 from mtool.workflow.growth import warn_of_growth
 from mtool.workflow.likely_time import LikelyTime, LongestOperator, likely_time, longest_operator
+from mtool.workflow.options import Options, check_options, weights_of
 from mtool.workflow.software_float import SoftwareFloat, software_float
-from mtool.workflow.stages import Model, Options, check_options, compiled_together, default_folder, weights_of
 
 log = logging.getLogger(__name__)
 

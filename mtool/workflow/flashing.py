@@ -24,10 +24,12 @@ from mtool.session import Device
 from mtool.transport.emulator import Channel
 from mtool.workflow import formatting, reference
 from mtool.workflow import samples as sampling
+from mtool.workflow.building import Prepared, build_model, rendered_plan
+from mtool.workflow.compiling import Model, compile
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.layers import compare_layers
+from mtool.workflow.options import Options
 from mtool.workflow.revival import Revival
-from mtool.workflow.stages import Model, Options, Prepared, build_model, compile, rendered_plan
 from mtool.workflow.verification import judge
 
 log = logging.getLogger(__name__)

@@ -8,9 +8,10 @@ from typing import Any
 from mtool.build import measure
 from mtool.errors import BuildError, FitError, UsageError
 from mtool.workflow import formatting
+from mtool.workflow.building import build_model
+from mtool.workflow.compiling import Model
 from mtool.workflow.cost import STANDALONE
 from mtool.workflow.fitting import fit_of
-from mtool.workflow.stages import Model, build_model
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mtool.session import Device
+from mtool.workflow.building import Prepared
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Prepared
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,9 @@ from mtool.manifest import Operand, Operator
 from mtool.session import Device
 from mtool.session.verify import Tolerance
 from mtool.workflow import reference
+from mtool.workflow.building import build_model
+from mtool.workflow.compiling import Model, compile
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Model, build_model, compile
 from mtool.workflow.taken_path import CONTROL, NotWritten, captured
 from mtool.workflow.taken_path import Path as TakenPath
 

@@ -8,8 +8,8 @@ from mtool.manifest import Manifest
 from mtool.plan.interleaved import longest_stretch
 from mtool.session.profile import step_times
 from mtool.workflow import filling
+from mtool.workflow.building import Prepared
 from mtool.workflow.deployment import Deployment
-from mtool.workflow.stages import Prepared
 
 
 @dataclass(frozen=True, slots=True)

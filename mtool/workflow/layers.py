@@ -17,14 +17,16 @@ from mtool.session.layers import intermediates
 from mtool.session.verify import Tolerance
 from mtool.workflow import arrays, reference
 from mtool.workflow import samples as sampling
+from mtool.workflow.building import build_model
+from mtool.workflow.compiling import Model
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
 from mtool.workflow.inside_bodies import Seen, look_inside
 from mtool.workflow.layer_report import Layer, Layers
 from mtool.workflow.layer_results import Found, layer_of
+from mtool.workflow.options import Options
 from mtool.workflow.rounding_ties import RoundingTies
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Model, Options, build_model
 from mtool.workflow.tolerance import default_tolerance, of_float16
 from mtool.workflow.translation import Mistranslation, checked
 

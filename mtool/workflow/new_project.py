@@ -25,9 +25,9 @@ from mtool.option_values import ProjectType
 from mtool.project.own import own_files
 from mtool.version import __version__
 from mtool.workflow import reading
+from mtool.workflow.compiling import Model, compile
 from mtool.workflow.fitting import fit_of
 from mtool.workflow.own_project import GENERATED, PROGRAM, OwnProject, require
-from mtool.workflow.stages import Model, compile
 
 log = logging.getLogger(__name__)
 

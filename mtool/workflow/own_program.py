@@ -12,10 +12,11 @@ from mtool.boards import Board
 from mtool.errors import BoardError, CommunicationError, NoAnswerError
 from mtool.session import opening
 from mtool.transport.base import Transport
+from mtool.workflow.building import Prepared, build_model
 from mtool.workflow.cost import STANDALONE
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.flashing import find_device, flash_job, runner_of, template_of
-from mtool.workflow.stages import Options, Prepared, build_model
+from mtool.workflow.options import Options
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from mtool.identifiers import model_name
 from mtool.option_values import ProjectType
 from mtool.workflow import reading
 from mtool.workflow.deployment import Deployment
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 GENERATED = "generated"
 """The folder of a project that is mtool's."""

@@ -9,7 +9,8 @@ from mtool.compiler import division
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.manifest import Claim
-from mtool.workflow.stages import Options, default_folder
+from mtool.workflow.compiling import default_folder
+from mtool.workflow.options import Options
 
 
 @dataclass(frozen=True, slots=True)

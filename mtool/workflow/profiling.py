@@ -9,7 +9,7 @@ from mtool.workflow import filling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import compare_first_run
 from mtool.workflow.inference import run_samples
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 
 @locks.keep_locks()

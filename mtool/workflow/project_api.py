@@ -22,7 +22,8 @@ from mtool.errors import UsageError
 from mtool.flash import Flashed, ports
 from mtool.project.template import Option
 from mtool.transport import Transport
-from mtool.workflow.stages import Model, write_project
+from mtool.workflow.compiling import Model
+from mtool.workflow.writing import write_project
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from mtool.build.build import BUILD_FOLDER
 from mtool.errors import MtoolError
 from mtool.filetree import FileTree
 from mtool.identifiers import model_name
+from mtool.workflow.compiling import Model, default_folder
 from mtool.workflow.made_of import made_of
-from mtool.workflow.stages import Model, Options, default_folder, known_of
+from mtool.workflow.options import Options, known_of
 
 _STAMP = "compiled.key"
 

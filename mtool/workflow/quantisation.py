@@ -23,12 +23,13 @@ from mtool.option_values import Integer, Method
 from mtool.oracles import ort, process
 from mtool.oracles.quantiser import INSTALL
 from mtool.workflow import dataset, formatting, loss, reference
+from mtool.workflow.compiling import compile
 from mtool.workflow.dataset import Data, Pixels
 from mtool.workflow.footprint import Footprint, footprint_of
 from mtool.workflow.integer_io import make_integer_io
 from mtool.workflow.loss import Classes, LayerLoss, OutputLoss
+from mtool.workflow.options import Options
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Options, compile
 
 log = logging.getLogger(__name__)
 

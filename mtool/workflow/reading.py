@@ -28,7 +28,7 @@ from mtool.option_values import (
 )
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 if TYPE_CHECKING:
     from mtool.workflow import Deployment

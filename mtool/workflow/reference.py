@@ -24,8 +24,8 @@ from mtool.frontend.tflite.repair import litert_can_read
 from mtool.frontend.tflite.schema import read as tflite_file
 from mtool.oracles import litert, ort, process
 from mtool.workflow.cut_network import computed_name, cut
+from mtool.workflow.options import Options
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Options
 
 
 def name_of(model: Path) -> str:

@@ -24,7 +24,7 @@ from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.fitting import Fit, check
 from mtool.workflow.layer_report import Layers
 from mtool.workflow.layers import compare_layers
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
 

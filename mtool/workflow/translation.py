@@ -12,10 +12,10 @@ import onnx
 
 from mtool.errors import ModelError
 from mtool.workflow import reference
+from mtool.workflow.compiling import Model
 from mtool.workflow.cut_network import computed_name, cut, operator_of
 from mtool.workflow.hybrid_bounds import HybridBounds
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Model
 
 STEPS = {8: 4, 16: 64}
 """How far LiteRT's reference kernels are from the rounded result, by the bits of a grid, by tables and shifts."""

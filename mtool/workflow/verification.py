@@ -16,13 +16,14 @@ from mtool.oracles import ort
 from mtool.session.verify import Report, Tolerance, compare
 from mtool.workflow import arrays, dynamic_outputs, reference
 from mtool.workflow import samples as sampling
+from mtool.workflow.compiling import Model
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
 from mtool.workflow.inference import run_samples
 from mtool.workflow.layer_report import Layers
 from mtool.workflow.layers import compare_layers
+from mtool.workflow.options import Options
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Model, Options
 from mtool.workflow.tolerance import default_tolerance, of_float16
 
 log = logging.getLogger(__name__)

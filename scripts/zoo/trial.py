@@ -12,12 +12,14 @@ from mtool.option_values import Rounding
 from mtool.session.bench import run_measured
 from mtool.session.verify import Report
 from mtool.workflow import reading, reference
+from mtool.workflow.building import Prepared
+from mtool.workflow.compiling import Model
 from mtool.workflow.cost import Cost, cost_at
 from mtool.workflow.inference import executor_of
 from mtool.workflow.layer_report import Layers
 from mtool.workflow.layers import compare_layers
+from mtool.workflow.options import Options
 from mtool.workflow.samples import Sample, seeded
-from mtool.workflow.stages import Model, Options, Prepared
 from mtool.workflow.verification import judge
 from scripts.zoo.results import Found, Row
 

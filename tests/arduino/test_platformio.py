@@ -33,7 +33,7 @@ def test_the_sketch_builds_with_platformio_and_runs(tmp_path: Path, monkeypatch:
         board=board.model_copy(update={"port": {**board.port, "platform": platform}}),
         options=Options(template_options={"builder": "platformio"}),
     )
-    folder = workflow.stages.write_project(model, tmp_path / "p")
+    folder = workflow.write_project(model, tmp_path / "p")
     built = build.build(folder, kinds=["host_driven", "standalone"])
     assert not built.up_to_date and {path.suffix for path in built.firmware.values()} == {".elf"}
     with simavr.open_device(built) as device:

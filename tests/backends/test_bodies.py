@@ -12,7 +12,8 @@ import mtool
 from mtool import codegen, workflow
 from mtool.backends import BackendSpec
 from mtool.errors import DeviceError
-from mtool.workflow.stages import Model, Options
+from mtool.workflow.compiling import Model
+from mtool.workflow.options import Options
 
 SOURCE = """
 #include "npu.h"

@@ -16,7 +16,8 @@ import mtool
 from mtool import boards, workflow
 from mtool.backends import BackendSpec
 from mtool.backends.cmsis_nn import arithmetic
-from mtool.workflow.stages import Options, build_project
+from mtool.workflow.building import build_project
+from mtool.workflow.options import Options
 
 library = pytest.mark.skipif("CMSIS_NN_DIR" not in os.environ, reason="CMSIS_NN_DIR does not say where CMSIS-NN is")
 BOARDS = {"host": "cc", "mps2_an386": "qemu-system-arm", "mps3_an547": "qemu-system-arm"}

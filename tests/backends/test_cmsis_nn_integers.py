@@ -13,7 +13,7 @@ from mtool import frontend
 from mtool.backends import BackendSpec
 from mtool.backends.reading import operations_of
 from mtool.backends.view import aligned
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 library = pytest.mark.skipif("CMSIS_NN_DIR" not in os.environ, reason="CMSIS_NN_DIR does not say where CMSIS-NN is")
 R = np.random.default_rng(11)

@@ -8,7 +8,7 @@ import pytest
 
 import mtool
 from mtool.backends import BackendSpec
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 BACKEND = """
 from mtool.backends import Backend, Product

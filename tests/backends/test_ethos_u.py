@@ -29,7 +29,8 @@ from mtool.ir.types import Quant
 from mtool.kernels.target import Target
 from mtool.oracles import litert
 from mtool.request import Request
-from mtool.workflow.stages import Options, write_sources
+from mtool.workflow.options import Options
+from mtool.workflow.writing import write_sources
 
 HOST = Target("host", frozenset())
 DRIVER = Path(__file__).parent / "ethos_u_driver"

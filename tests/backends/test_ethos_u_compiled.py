@@ -21,7 +21,8 @@ from mtool.backends.reading import operations_of
 from mtool.errors import ModelError, MtoolError
 from mtool.oracles import litert
 from mtool.request import Request
-from mtool.workflow.stages import Options, write_sources
+from mtool.workflow.options import Options
+from mtool.workflow.writing import write_sources
 
 DRIVER = Path(__file__).parent / "ethos_u_driver"
 BACKEND = BackendSpec("ethos_u")

@@ -17,7 +17,8 @@ from mtool.option_values import Format
 from mtool.project import CORES
 from mtool.project.package import FORMATS
 from mtool.workflow import Model, build_model
-from mtool.workflow.stages import Options, write_sources
+from mtool.workflow.options import Options
+from mtool.workflow.writing import write_sources
 
 BACKEND = """
 from mtool.backends import Backend, Pattern, Product

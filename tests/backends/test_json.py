@@ -23,8 +23,9 @@ from mtool.backends.json.command import filled, words_of
 from mtool.backends.spec import parse
 from mtool.cli import app
 from mtool.errors import MtoolError, UsageError
+from mtool.workflow.compiling import Model
 from mtool.workflow.deployment import Deployment
-from mtool.workflow.stages import Model, Options
+from mtool.workflow.options import Options
 
 DEVICE = """
 name = "npu"

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 import mtool
 from mtool.backends import BackendSpec
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 BACKEND = """
 from mtool.backends import Backend, Pattern, Product

@@ -14,7 +14,8 @@ from mtool.backends import BackendSpec
 from mtool.build import placement
 from mtool.errors import BuildError, MtoolError
 from mtool.manifest import Manifest
-from mtool.workflow.stages import Model, Options
+from mtool.workflow.compiling import Model
+from mtool.workflow.options import Options
 
 # A device behind a cache: what the core wrote it sees when that is cleaned, and the core sees its results when what
 # it knew of them is invalidated. It refuses what lies outside of its memory.

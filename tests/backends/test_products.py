@@ -14,7 +14,9 @@ from mtool.backends import BackendError, BackendSpec
 from mtool.backends.chosen import choose
 from mtool.cli import app
 from mtool.errors import MtoolError, UsageError
-from mtool.workflow.stages import Model, Options, write_project
+from mtool.workflow.compiling import Model
+from mtool.workflow.options import Options
+from mtool.workflow.writing import write_project
 
 everything = pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
 BACKEND = """

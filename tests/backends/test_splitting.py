@@ -12,7 +12,8 @@ from tflite_models import Op, T, model
 
 import mtool
 from mtool.backends import BackendError, BackendSpec
-from mtool.workflow.stages import Model, Options
+from mtool.workflow.compiling import Model
+from mtool.workflow.options import Options
 
 BACKEND = """
 from mtool.backends import Backend, OperationsRefused, Pattern, Product

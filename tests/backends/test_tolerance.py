@@ -13,7 +13,7 @@ from mtool.backends import BackendSpec
 from mtool.errors import MismatchError
 from mtool.workflow import build_model
 from mtool.workflow.layers import compare_layers
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 pytest.importorskip("onnxruntime")
 

@@ -13,7 +13,7 @@ from mtool import boards, filetree, workflow
 from mtool.cli import app
 from mtool.cli.check import operator_rows
 from mtool.codegen import binary, generation
-from mtool.workflow import fitting, stages
+from mtool.workflow import fitting
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
@@ -49,7 +49,7 @@ def test_several_models_need_named_boards(capsys: Captured) -> None:
 
 
 def test_an_operator_by_rows_is_one_row() -> None:
-    manifest = workflow.compile(DIGITS, board="host", options=stages.Options(partial="always")).manifest
+    manifest = workflow.compile(DIGITS, board="host", options=workflow.Options(partial="always")).manifest
     rows = operator_rows(manifest.operators)
     assert len(rows) < len(manifest.operators) and any(" parts" in label for _, label, *_ in rows)
     assert len({one.whole or one.name for one in manifest.operators}) >= len(rows)
@@ -83,7 +83,7 @@ def test_a_build_is_compared_with_the_files_that_it_was_made_of(
     compared = []
     monkeypatch.setattr(fitting, "firmware_of", lambda folder, tree: compared.append(tree))
     for name in ("mps2_an386", "arduino_due"):
-        written = filetree.from_folder(stages.write_project(workflow.compile(DIGITS, board=name), tmp_path / name))
+        written = filetree.from_folder(workflow.write_project(workflow.compile(DIGITS, board=name), tmp_path / name))
         workflow.check(DIGITS, [boards.get(name)], folder=tmp_path / name)
         assert compared.pop().files.items() <= written.files.items()
         assert any(path.endswith(".bin") for path in written) == (name == "mps2_an386")

@@ -27,7 +27,7 @@ from mtool.backends import BackendError, BackendSpec
 from mtool.manifest import Manifest
 from mtool.session.verify import Tolerance
 from mtool.workflow.deployment import Deployment
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 EMULATOR = "qemu-system-arm"
 MODELS = [f"{name}/{name}_{kind}" for name in ("kws", "vww", "ic", "ad") for kind in ("int8_qdq", "float32")]

@@ -12,7 +12,7 @@ from onnx import helper
 import mtool
 from mtool.backends import BackendSpec
 from mtool.workflow.deployment import Deployment
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = Options(backends=(BackendSpec(str(ROOT / "examples" / "own_kernel" / "kernel.py")),))

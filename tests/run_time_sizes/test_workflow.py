@@ -16,7 +16,7 @@ from mtool.errors import UsageError
 from mtool.manifest import load
 from mtool.session.device import Device
 from mtool.workflow import samples
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 pytest.importorskip("onnxruntime")
 Captured = pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ import pytest
 from mtool import build, workflow
 from mtool.boards import Board
 from mtool.manifest import Manifest
-from mtool.workflow import Options, stages
+from mtool.workflow import Options
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 NAMED = 'operator 2, conv2d 3x3 "conv2" (schedule '
@@ -101,7 +101,7 @@ def make(board: Board, folder: Path, *, template: str = "", replace: dict[str, s
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     model = workflow.compile(DIGITS, board=board, options=Options(template=template))
-    stages.write_project(model, folder)
+    workflow.write_project(model, folder)
     source = folder / "model" / "digits_int8.c"
     text = source.read_text()
     text = _after(text, r"^#include \"digits_int8_weights\.h\"\n", _BEFORE)

@@ -186,7 +186,7 @@ def test_a_model_that_fails(device: Device) -> None:
 
 
 def test_a_killed_process(device: Device) -> None:
-    transport = device._transport
+    transport = device._connection.transport
     assert isinstance(transport, ProcessTransport)
     os.kill(transport._process.pid, signal.SIGKILL)
     with pytest.raises(CommunicationError, match="the process host_driven was killed by signal 9"):

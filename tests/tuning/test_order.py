@@ -21,7 +21,7 @@ from mtool.tuning.progress import Progress
 from mtool.tuning.whole import best_whole
 from mtool.tuning.whole_run import WholeRun, run_on
 from mtool.workflow import Deployment, Options
-from mtool.workflow.stages import Prepared
+from mtool.workflow.building import Prepared
 
 BOARD = boards.get("mps2_an386")
 needs_arm = pytest.mark.skipif(

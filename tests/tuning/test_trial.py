@@ -7,7 +7,7 @@ from mtool.compiler import plan_model, target_of
 from mtool.tuned.tasks import tasks_of
 from mtool.tuning.candidates import space_of
 from mtool.tuning.trial import Share, trial_of
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 

@@ -26,7 +26,7 @@ from mtool.tuning import Tuned
 from mtool.tuning.search import Search
 from mtool.tuning.whole import Measured, Whole
 from mtool.workflow.deployment import Deployment
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 pytestmark = pytest.mark.skipif(
     any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "cmake", "ninja", "qemu-system-arm")),

@@ -12,7 +12,7 @@ from mtool import boards, workflow
 from mtool.cli import app
 from mtool.compiler import compile_for
 from mtool.workflow.likely_time import likely_time
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.onnx"

@@ -8,7 +8,7 @@ from pathlib import Path
 from mtool import files, manifest
 from mtool.build import Built
 from mtool.errors import UsageError
-from mtool.workflow.stages import HOST_DRIVEN, Prepared
+from mtool.workflow.building import HOST_DRIVEN, Prepared
 
 _SUFFIXES = (".hex", ".bin", ".uf2")
 _MOST_BYTES = 1 << 28  # of one file

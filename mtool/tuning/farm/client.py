@@ -22,7 +22,7 @@ from mtool.tuning.farm.asks import ANY, BUILD, Answer, Slice, board_of, resource
 from mtool.tuning.farm.bundle import Bundle
 from mtool.tuning.farm.events import Built, Ended, Refused
 from mtool.tuning.farm.security import DASKS, Tls
-from mtool.workflow.stages import Model
+from mtool.workflow.compiling import Model
 
 log = logging.getLogger(__name__)
 

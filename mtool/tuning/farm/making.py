@@ -7,7 +7,7 @@ from typing import Protocol
 from mtool.tuning.farm.bundle import Bundle, pack
 from mtool.tuning.firmware import Place, made
 from mtool.tuning.trial import Names, Share
-from mtool.workflow.stages import Model
+from mtool.workflow.compiling import Model
 
 
 class Maker(Protocol):

@@ -19,8 +19,9 @@ from mtool.tuning.firmware import Place
 from mtool.tuning.measuring import Outcome
 from mtool.tuning.meter import BoardMeter
 from mtool.tuning.whole_run import WholeRun, run_on
+from mtool.workflow.building import Prepared
 from mtool.workflow.deployment import Deployment
-from mtool.workflow.stages import Options, Prepared
+from mtool.workflow.options import Options
 
 log = logging.getLogger(__name__)
 

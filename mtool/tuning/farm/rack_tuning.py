@@ -16,7 +16,7 @@ from mtool.tuning.farm.whole import BoardLost, WholeRuns
 from mtool.tuning.firmware import Place
 from mtool.tuning.progress import Progress
 from mtool.tuning.whole import Whole, best_whole
-from mtool.workflow.stages import Options
+from mtool.workflow.options import Options
 
 log = logging.getLogger(__name__)
 

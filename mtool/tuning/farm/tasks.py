@@ -13,7 +13,8 @@ from mtool.tuning.farm.asks import Answer, Slice, SliceEnd
 from mtool.tuning.farm.bundle import Bundle, pack
 from mtool.tuning.farm.rack import Rack
 from mtool.tuning.whole_run import WholeRun
-from mtool.workflow.stages import Model, build_model
+from mtool.workflow.building import build_model
+from mtool.workflow.compiling import Model
 
 PLUGIN = "mtool-rack"
 

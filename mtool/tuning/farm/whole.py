@@ -7,7 +7,7 @@ from mtool.tuned.record import Unit
 from mtool.tuning.farm.bundle import pack
 from mtool.tuning.farm.client import Farm
 from mtool.tuning.whole_run import WholeRun
-from mtool.workflow.stages import Prepared
+from mtool.workflow.building import Prepared
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,38 @@
+"""`mtool.json`: the only thing that the device half knows of compiled models and their project.
+
+Schema 2: a list of the firmware's models, of which there mostly is one, and the project. The compile half writes a
+model's manifest without `project`; the project stage adds it. Keys that are not described here are refused, so that a
+stale or foreign file is told at once.
+"""
+
+from mtool.manifest.fields import Strict
+from mtool.manifest.firmware import Firmware, Manifest, Project, total_arena_bytes, total_constant_bytes
+from mtool.manifest.operators import Claim, GrownConstant, InnerRegion, Operand, Operator, Refusal, Source
+from mtool.manifest.reading import FILE_NAME, firmware_of, is_project, load, named, own_hint
+from mtool.manifest.tensors import RowStream, SizeRange, StateTensor, Tensor
+
+__all__ = [
+    "FILE_NAME",
+    "Claim",
+    "Firmware",
+    "GrownConstant",
+    "InnerRegion",
+    "Manifest",
+    "Operand",
+    "Operator",
+    "Project",
+    "Refusal",
+    "RowStream",
+    "SizeRange",
+    "Source",
+    "StateTensor",
+    "Strict",
+    "Tensor",
+    "firmware_of",
+    "is_project",
+    "load",
+    "named",
+    "own_hint",
+    "total_arena_bytes",
+    "total_constant_bytes",
+]

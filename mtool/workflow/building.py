@@ -1,0 +1,133 @@
+"""From a model to a built project and a session with it, and the commands that a build runs."""
+
+import logging
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtool import locks, manifest
+from mtool.boards import Board
+from mtool.filetree import FileTree
+from mtool.manifest import Manifest
+from mtool.workflow.compiling import Model, compile
+from mtool.workflow.options import Options
+from mtool.workflow.writing import write_project
+
+if TYPE_CHECKING:
+    from mtool.build import Built
+    from mtool.session import Device
+
+log = logging.getLogger(__name__)
+
+HOST_DRIVEN = "host_driven"
+"""The firmware kind that a session drives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A project that is built: its folder, what `mtool.json` in it says, and what the build made."""
+
+    folder: Path
+    board: Board
+    manifest: Manifest
+    built: "Built"
+
+
+@locks.keep_locks()
+def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
+    """Write a compiled model's project and build its firmware of the given kinds, unless that is up to date.
+
+    Raises:
+        UsageError: the folder holds something else, or a template or an option is unknown.
+        FitError: the firmware does not fit the board; what is certain is told before anything is written.
+        BuildError: a toolchain is missing, or the build failed.
+    """
+    model.refuse_certain()
+    return build_project(model.board, write_project(model, folder), kinds=kinds, model=model.manifest.model)
+
+
+def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = "") -> Prepared:
+    """Build the firmware of the given kinds of a project that is written, unless that is up to date.
+
+    `model` is the name of the one whose manifest is wanted; empty: the first.
+
+    Raises:
+        FitError: the firmware does not fit the board.
+        BuildError: a toolchain is missing, or the build failed.
+    """
+    from mtool import build as building
+
+    start = time.monotonic()
+    built = building.build(folder, kinds=kinds)
+    note = built.how + (f", {board.cpu}" if built.rebuilt else "")
+    log.info("  %-9s %4.1f s   %s", "build", time.monotonic() - start, note)
+    described = built.manifest
+    if model:
+        chosen = manifest.named(described.models, model)
+        described = chosen.model_copy(update={"project": described.project, "firmware": described.firmware})
+    return Prepared(built.folder, board, described, built)
+
+
+def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> list[str]:
+    """Return the commands of a first build, as a shell would take them; nothing is written or run.
+
+    Lines that start with # tell what mtool itself does.
+    """
+    return rendered_plan(model, *model.render_project(), folder, kinds=kinds)
+
+
+def rendered_plan(
+    model: Model, tree: FileTree, described: Manifest, folder: Path | None = None, *, kinds: Sequence[str]
+) -> list[str]:
+    """Return the same, of a project that is rendered already."""
+    from mtool import build as building
+
+    assert described.project is not None
+    project_folder = folder or model.default_folder()
+    return [
+        f"# compile {model.path.name}, write the project {project_folder} ({len([*tree])} files)",
+        f"cd {shlex.quote(str(project_folder))}",
+        *building.plan(described.project, kinds),
+    ]
+
+
+def prepare(
+    path: str | Path,
+    *,
+    board: str | Board,
+    folder: Path | None = None,
+    options: Options | None = None,
+    kinds: Sequence[str] = (HOST_DRIVEN,),
+) -> Prepared:
+    """Compile a model, write its project and build the firmware; does again only what is stale.
+
+    Args:
+        path: the ONNX or TFLite model.
+        board: a board or its name.
+        folder: the project folder; default: build/<model>-<board>.
+        options: how to compile and which template to use.
+        kinds: the firmware kinds to build: "host_driven" is what a session drives, "standalone" runs by itself.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    return build_model(compile(path, board=board, options=options, folder=folder), folder, kinds=kinds)
+
+
+def open(what: "str | Path | Model | Prepared") -> "Device":
+    """Start a session with a project's firmware; use it in a `with` statement.
+
+    Args:
+        what: a project folder that is built, or what `mtool.compile` or `mtool.prepare` returned.
+
+    Raises:
+        MtoolError: the build failed, or the firmware does not answer.
+    """
+    from mtool import session
+
+    if isinstance(what, Model):
+        return session.open(build_model(what).folder)
+    return session.open(what.folder if isinstance(what, Prepared) else Path(what))

@@ -1,0 +1,87 @@
+"""The options of a model, what they mean for a board, and what is wrong with them whatever the model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtool import filetree
+from mtool.boards import Board
+from mtool.filetree import Edits
+from mtool.option_values import Arenas, Weights
+from mtool.request import Request
+from mtool.tuned.known import Known
+from mtool.workflow.tuned import known_for
+
+if TYPE_CHECKING:
+    from mtool.project import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Request):
+    """The options of a model, of its compilation and of its project.
+
+    template: a template's name or folder; empty: the board's first.
+    template_options: values of the template's options, as text.
+    edits: what to do about files in the project folder that are not as mtool wrote them: "stop", "force" overwrites
+        them, "keep" leaves them.
+    trust_template: a template that is named by its path may load Python code (`_extensions`).
+    tuned: tuning logs, or folders of them, to take schedules from; none: those of mtool.toml.
+    program: a user's own program, which is built as the standalone firmware; None: the template's.
+    arenas: of the models of a firmware, if there are several.
+    portable: on this computer, loops of plain C as other cores get them, and no vectors: to be read, or compiled
+        elsewhere.
+    """
+
+    template: str = ""
+    template_options: Mapping[str, str] = field(default_factory=dict)
+    edits: Edits = "stop"
+    trust_template: bool = False
+    tuned: tuple[Path, ...] = ()
+    program: "Program | None" = None
+    arenas: Arenas = "shared"
+    portable: bool = False
+
+    def core_of(self, board: Board) -> Board:
+        """Return the board as the compile half is to see it: without vectors, if the C has to be portable."""
+        return board.model_copy(update={"features": board.features - {"simd"}}) if self.portable else board
+
+
+def check_options(board: Board, options: Options, folder: Path | None = None) -> None:
+    """Say now what is wrong whatever the model: a project's template, the options of that, its folder, schedules.
+
+    Raises:
+        UsageError: the template, an option of it or a schedule is unknown, or the folder holds something else or can't
+            be written to.
+    """
+    from mtool import project
+    from mtool.plan.choice import check_schedules
+
+    if options.template or board.templates:
+        project.choose(board, options.template, options.template_options)
+    if options.schedules:
+        check_schedules(options.schedules)
+    if folder is not None:
+        filetree.check_folder(folder, edits=options.edits)
+
+
+def known_of(board: Board, options: Options, *, tells: bool = True) -> Known:
+    """Return what tuning has found: what the options know already, else what their logs do, or those of mtool.toml.
+
+    `tells`: that the logs know nothing for the board is told.
+
+    Raises:
+        UsageError: a log is missing or malformed.
+        BuildError: there are logs, and the compiler that they are looked up for is not installed.
+    """
+    if options.known != Known():
+        return options.known
+    return known_for(board, options.tuned, options.template, options.template_options, tells=tells)
+
+
+def weights_of(board: Board, options: Options) -> Weights:
+    """Return how constants are written: as text where the project's builder compiles C and C++ alone, as Arduino's."""
+    from mtool import project
+
+    template = options.template or next(iter(board.templates), "")
+    return "text" if template and project.load(template).builder == "arduino" else options.weights
