@@ -3,6 +3,7 @@
 #define MT_DSP_WINDOW_INT8_H
 
 #include "mt_dsp.h"
+#include "mt_window_int8.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -76,13 +77,7 @@ MT_DSP_INLINE void mt_dsp_max(const int8_t *x, int8_t *output, int32_t rows, int
         }
         memcpy(output, &most, 4);
     }
-    for (; channels > 0; --channels, ++x, ++output) {
-        int8_t most = *x;
-        for (int32_t i = 0; i < rows; ++i)
-            for (int32_t j = 0; j < columns; ++j)
-                most = x[i * row_step + j * column_step] > most ? x[i * row_step + j * column_step] : most;
-        *output = most;
-    }
+    mt_window_max(x, output, rows, columns, row_step, column_step, channels);
 }
 
 /* The sum of each channel: at most 255 columns. */
@@ -108,13 +103,7 @@ MT_DSP_INLINE void mt_dsp_sum(const int8_t *x, int32_t *output, int32_t rows, in
         }
         memcpy(output, sums, 16);
     }
-    for (; channels > 0; --channels, ++x, ++output) {
-        int32_t sum = 0;
-        for (int32_t i = 0; i < rows; ++i)
-            for (int32_t j = 0; j < columns; ++j)
-                sum += x[i * row_step + j * column_step];
-        *output = sum;
-    }
+    mt_window_sum(x, output, rows, columns, row_step, column_step, channels);
 }
 
 #ifdef __cplusplus

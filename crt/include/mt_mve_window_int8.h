@@ -3,6 +3,7 @@
 #define MT_MVE_WINDOW_INT8_H
 
 #include "mt_mve.h"
+#include "mt_window_int8.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,24 +50,13 @@ MT_MVE_INLINE void mt_mve_sum(const int8_t *x, int32_t *output, int32_t rows, in
 MT_MVE_INLINE void mt_mve_max(const int8_t *x, int8_t *output, int32_t rows, int32_t columns, int32_t row_step,
                               int32_t column_step, int32_t channels)
 {
-    for (; channels; --channels, ++x, ++output) {
-        int8_t most = *x;
-        for (int32_t i = 0; i < rows; ++i)
-            for (int32_t j = 0; j < columns; ++j)
-                most = x[i * row_step + j * column_step] > most ? x[i * row_step + j * column_step] : most;
-        *output = most;
-    }
+    mt_window_max(x, output, rows, columns, row_step, column_step, channels);
 }
 
 MT_MVE_INLINE void mt_mve_sum(const int8_t *x, int32_t *output, int32_t rows, int32_t columns, int32_t row_step,
                               int32_t column_step, int32_t channels)
 {
-    for (; channels; --channels, ++x, ++output) {
-        *output = 0;
-        for (int32_t i = 0; i < rows; ++i)
-            for (int32_t j = 0; j < columns; ++j)
-                *output += x[i * row_step + j * column_step];
-    }
+    mt_window_sum(x, output, rows, columns, row_step, column_step, channels);
 }
 
 #endif

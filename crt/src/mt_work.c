@@ -38,7 +38,7 @@ int32_t mt_work_run(const struct mt_model *model, uint8_t *stack_low, struct mt_
 {
     const volatile uint8_t top = 0;
     begin(work, stack_low);
-    work->result = model->run();
+    work->result = model->run(model);
     work->stack_bytes = larger(mt_stack_used(stack_low, &top), model->stream != NULL ? work->fed_stack : 0);
     note_device(model, work);
     return work->result == 0 ? MT_OK : MT_MODEL;
@@ -54,7 +54,7 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
     begin(work, stack_low);
     for (uint16_t i = 0; i < model->operator_count && status == MT_OK; ++i) {
         running = i;
-        work->result = model->step(i);
+        work->result = model->step(model, i);
         if (work->result != 0 || !mt_stack_is_intact(stack_low)) {
             work->where = i;
             note_device(model, work);
@@ -73,7 +73,7 @@ static int32_t run_again(const struct mt_model *model)
     for (uint16_t i = 0; model->stream != NULL && i < model->stream->rows && result == 0; ++i) {
         result = model->stream->feed();
     }
-    return result == 0 ? model->run() : result;
+    return result == 0 ? model->run(model) : result;
 }
 
 static int32_t run_timed(const struct mt_model *model, uint16_t number, uint32_t count, struct mt_work *work)
@@ -83,7 +83,7 @@ static int32_t run_timed(const struct mt_model *model, uint16_t number, uint32_t
         return status;
     }
     for (uint32_t i = 0; i < count && work->result == 0; ++i) {
-        work->result = number != MT_NO_OPERATOR ? model->step(number) : i == 0 ? model->run() : run_again(model);
+        work->result = number != MT_NO_OPERATOR ? model->step(model, number) : i == 0 ? model->run(model) : run_again(model);
     }
     status = mt_port_timer_stop(&work->elapsed_ns);
     if (model->stream != NULL && number == MT_NO_OPERATOR && status == MT_OK) {
