@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtool import files
+from mtool import boards, files
 from mtool.boards import Board
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError, of_os_error
@@ -69,10 +69,12 @@ def make_module(
 
     if not 0 <= counter <= _MOST_COUNTER:
         raise UsageError(f"--counter {counter} is out of range", details=[f"expected 0 to {_MOST_COUNTER}"])
+    target = boards.get(board) if isinstance(board, str) else board
+    module_image.check_board(target)
     signer = _signer(key)
     start = time.monotonic()
     chosen = _for_a_module(options or Options())
-    model = compile(path, board=board, options=chosen)
+    model = compile(path, board=target, options=chosen)
     described = model.manifest
     check_name(described)
     sources = model.sources().merged(_own_sources(entry.source(described)))
