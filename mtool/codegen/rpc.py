@@ -118,6 +118,17 @@ def _run(plan: Plan, interface: Interface, conventions: Conventions, arena: str)
     inputs, outputs = f"{model}_{plan.io}_inputs", f"{model}_{plan.io}_outputs"
     if conventions.interface == "packed":
         return packed_call(plan, interface, f"{model}_run", f"{inputs}.", f"{outputs}.")
+    if conventions.interface == "pointers":
+        lines = []
+        for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+            names = [
+                f"{inputs if kind == 'inputs' else outputs}.{tensor.c_name}"
+                if plan.io == "arena"
+                else _buffer(plan, kind, tensor)
+                for tensor in tensors
+            ]
+            lines.append(f"    void *{kind}[] = {{{', '.join(names) or 0}}};")
+        return [*lines, f"    return {model}_run(inputs, outputs, 0);"]
     if conventions.interface == "step":
         return [
             f"    int32_t status = {model}_begin(&{inputs}, &{outputs});",
@@ -170,7 +181,8 @@ def _stream(plan: Plan, interface: Interface) -> list[str]:
 def _graph_step(plan: Plan) -> list[str]:
     model = plan.graph.name
     if devices_of(plan).have_hooks:
-        begin = f"number == 0 ? {begin_call(plan, is_new=True)} : {begin_call(plan, is_new=False)}"
+        calls = [begin_call(plan, is_new=is_new, resource="0") for is_new in (True, False)]
+        begin, end = f"number == 0 ? {calls[0]} : {calls[1]}", end_call(plan, "status", "0")
         return [
             _STEP,
             "{",
@@ -180,7 +192,7 @@ def _graph_step(plan: Plan) -> list[str]:
             f"        status = {begin};",
             "    if (status == MT_OK)",
             f"        status = {model}_graph_step(number);",
-            f"    return status != MT_OK || number == {len(plan.steps) - 1} ? {end_call(plan, 'status')} : status;",
+            f"    return status != MT_OK || number == {len(plan.steps) - 1} ? {end} : status;",
             "}",
             "",
         ]

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from mtool import invalid
 from mtool.errors import UsageError
-from mtool.manifest import OfModel, Strict, Tensor
+from mtool.manifest import Strict, Tensor
+from mtool.manifest.fields import OfModel
 
 MAGIC: Final = b"MTM1"
 VERSION: Final = 1

@@ -36,6 +36,7 @@ class Status(IntEnum):
     MT_WRONG_MACHINE = 27
     MT_NO_MEMORY = 28
     MT_MISSING_IMPORT = 29
+    MT_BAD_DELTA = 30
 
 
 MEANINGS = {
@@ -69,6 +70,7 @@ MEANINGS = {
     Status.MT_WRONG_MACHINE: "a module is for another machine, or of a kind that the firmware does not run",
     Status.MT_NO_MEMORY: "there is not enough memory, or it is not aligned",
     Status.MT_MISSING_IMPORT: "a module calls a function that the firmware does not have",
+    Status.MT_BAD_DELTA: "a delta is malformed, of other bytes than are there, or too large",
 }
 
 
