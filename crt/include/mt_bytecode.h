@@ -48,8 +48,9 @@ struct mt_bytecode_kernel {
 #define MT_BYTECODE_MORE UINT32_C(0x8000) /* of a call: bit 15 */
 
 /* Check a module of `bytes` bytes, aligned to 4, against a library, and open it. Nothing of it has run.
- * Returns 0; or the reason: MT_BYTECODE_MALFORMED, or the number of the first call, from 1 on, that is refused. */
+ * Returns 0; or the reason: one of the two below, or the number of the first call, from 1 on, that is refused. */
 #define MT_BYTECODE_MALFORMED (-1)
+#define MT_BYTECODE_NO_KERNEL (-2) /* the library has no kernel of a number that is called */
 int32_t mt_bytecode_open(struct mt_bytecode *opened, const void *module, uint32_t bytes,
                          const struct mt_bytecode_kernel *const *library, uint32_t kernels);
 

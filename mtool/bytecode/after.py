@@ -43,9 +43,7 @@ class With:
         return Value(self.results.name, offset)
 
 
-def with_rest(
-    node: Node, graph: Graph, calls: tuple[Call, ...], after: With, over: tuple[int, ...] = ()
-) -> Method:
+def with_rest(node: Node, graph: Graph, calls: tuple[Call, ...], after: With, over: tuple[int, ...] = ()) -> Method:
     """Return a kernel's calls, and the one of what follows.
 
     Raises:
@@ -76,8 +74,10 @@ def pair_of(expr: Expr, node: Node, graph: Graph, acc: Address | None) -> Call |
             return None
         if arg.op == "acc" and acc is not None:
             places.append(acc)
-        elif arg.op == "load" and node.inputs[arg.value] not in graph.constants and is_identity(
-            arg, out.shape, graph.types[node.inputs[arg.value]].shape
+        elif (
+            arg.op == "load"
+            and node.inputs[arg.value] not in graph.constants
+            and is_identity(arg, out.shape, graph.types[node.inputs[arg.value]].shape)
         ):
             places.append(Value(node.inputs[arg.value]))
         else:

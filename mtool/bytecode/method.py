@@ -26,10 +26,11 @@ class Method(BaseSchedule):
         over: the numbers of the inputs whose storage the output may take.
     """
 
+    name = "calls"
+
     calls: tuple[Call, ...]
     scratch: int = 0
     over: tuple[int, ...] = ()
-    name: str = "calls"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """It was made for its node."""

@@ -55,7 +55,9 @@ def _copy(node: Node, graph: Graph) -> Call | None:
     size, first = kind.dtype.size, index.first * kind.dtype.size
     data = graph.constants.get(value)
     at: Address = Value(value, first) if data is None else Constant(data, first)
-    return copy_call(at, Value(node.outputs[0]), size, counts, [size * one for one in starts], [size * one for one in ends])
+    return copy_call(
+        at, Value(node.outputs[0]), size, counts, [size * one for one in starts], [size * one for one in ends]
+    )
 
 
 def _joined(counts: list[int], starts: list[int], ends: list[int]) -> tuple[list[int], list[int], list[int]]:

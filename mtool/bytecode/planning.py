@@ -31,7 +31,9 @@ METHODS: Mapping[str, Callable[[Node, Graph], Method]] = {
 }
 """By the kind of node."""
 
-PAGE = "docs/bytecode.md lists what the library has; a native module has all operators (mtool module without --bytecode)"
+PAGE = (
+    "docs/bytecode.md lists what the library has; a native module has all operators (mtool module without --bytecode)"
+)
 
 
 def plan_bytecode(graph: Graph) -> Plan:

@@ -58,10 +58,11 @@ def affine(expr: Expr) -> Affine | None:
         return Affine(expr.value, {})
     if expr.op == "axis":
         return Affine(0, {expr.value: 1})
-    parts = [affine(arg) for arg in expr.args] if expr.op in ("add", "sub", "mul") else []
-    if len(parts) != 2 or parts[0] is None or parts[1] is None:
+    if expr.op not in ("add", "sub", "mul"):
         return None
-    left, right = parts
+    left, right = (affine(arg) for arg in expr.args)
+    if left is None or right is None:
+        return None
     if expr.op != "mul":
         return left.plus(right, 1 if expr.op == "add" else -1)
     for factor, other in ((left, right), (right, left)):

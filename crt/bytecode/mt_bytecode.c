@@ -60,7 +60,9 @@ int32_t mt_bytecode_open(struct mt_bytecode *opened, const void *module, uint32_
     for (uint32_t at = 0, number = 1; at < opened->call_words; ++number) {
         const uint32_t call = opened->calls[at++], count = call >> 16;
         const struct mt_bytecode_kernel *const kernel = kernel_of(opened, call);
-        if (!kernel || count < kernel->operands || count > opened->call_words - at ||
+        if (!kernel)
+            return MT_BYTECODE_NO_KERNEL;
+        if (count < kernel->operands || count > opened->call_words - at ||
             !kernel->fits(opened, opened->calls + at, count))
             return (int32_t)number;
         at += count;
