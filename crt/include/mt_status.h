@@ -31,7 +31,8 @@
     X(MT_BAD_GRAPH,         20, "the graph's JSON is malformed, or of another model")  \
     X(MT_BAD_SIZE,          21, "a size is smaller or larger than the model takes")    \
     X(MT_DEVICE,            22, "a device that computes a part of the model failed")   \
-    X(MT_BAD_ORDER,         23, "an inference has not begun, or rows of it are missing")
+    X(MT_BAD_ORDER,         23, "an inference has not begun, or rows of it are missing")     \
+    X(MT_STOPPED,           32, "the model was stopped at a fault, and the firmware goes on")
 /* clang-format on */
 
 enum {

@@ -30,6 +30,7 @@ class Status(IntEnum):
     MT_BAD_SIZE = 21
     MT_DEVICE = 22
     MT_BAD_ORDER = 23
+    MT_STOPPED = 32
 
 
 MEANINGS = {
@@ -57,6 +58,7 @@ MEANINGS = {
     Status.MT_BAD_SIZE: "a size is smaller or larger than the model takes",
     Status.MT_DEVICE: "a device that computes a part of the model failed",
     Status.MT_BAD_ORDER: "an inference has not begun, or rows of it are missing",
+    Status.MT_STOPPED: "the model was stopped at a fault, and the firmware goes on",
 }
 
 
