@@ -22,9 +22,9 @@ __attribute__((noreturn)) void protect_leave(int32_t result, const struct protec
 
 /* End the model with `result`, or with the fault `found`; return what the exception is to return to. */
 uint32_t protect_leave(uint32_t exc_return, int32_t result, const struct protect_fault *found);
-{% endif %}
 
 /* Let the firmware have all memories of the board again, as without a fence (guard.c). */
 void guard_allow_memories(void);
+{% endif %}
 
 #endif
