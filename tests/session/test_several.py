@@ -105,6 +105,38 @@ def test_a_device_of_several_wants_a_name(device: Device) -> None:
         digits.run(image)
 
 
+def test_files_of_one_model_are_named_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    twice = [str(DIGITS), str(DIGITS), "--name", "one", "--name", "two"]
+    rng = np.random.default_rng(1)
+    images = {name: rng.integers(-128, 127, (1, 1, 8, 8), dtype=np.int8) for name in ("one", "two")}
+    for name, image in images.items():
+        np.savez(f"{name}.npz", image=image)
+        np.savez(f"{name}_golden.npz", x0=image, y0=reference(onnx.load(DIGITS), {"image": image})[0])
+    given = [part for name in images for part in ("--input", f"{name}@{name}.npz")]
+    assert app.invoke(["run", *twice, *given, "--output", "y.npz", "--dump", "all"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count(" for all models, ") == 2  # the RAM is the firmware's
+    for name, image in images.items():
+        scores = reference(onnx.load(DIGITS), {"image": image})[0]
+        np.testing.assert_array_equal(np.load(f"y-{name}.npz")["scores"], scores)
+        assert (tmp_path / f"all-{name}" / "index.json").exists()
+    assert app.invoke(["verify", *twice, "--golden", "two@two_golden.npz"]) == 0
+    shown = capsys.readouterr().out
+    assert "matches onnxruntime" in shown and "matches two_golden.npz" in shown
+    for wrong, told in (
+        (["run", *twice, "--input", "one.npz"], "say which: --input one@one.npz"),
+        (["run", *twice, "--input", "six@one.npz"], "say which: --input one@six@one.npz"),
+        (["run", *twice, "-i", "one@one.npz", "-i", "one@two.npz"], "--input one@ stands 2 times"),
+        (["run", str(DIGITS), "-i", "one.npz", "-i", "two.npz"], "--input stands 2 times for one model"),
+        (["debug", *twice], "mtool debug PROJECT --name one"),
+    ):
+        assert app.invoke(wrong) == 2
+        assert told in capsys.readouterr().err, wrong
+
+
 def test_commands_take_several_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
