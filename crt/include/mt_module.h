@@ -90,6 +90,10 @@ struct mt_export {
     void (*address)(void);
 };
 
+/* The C library's functions that modules may import (crt/modules/mt_module_exports.c). */
+extern const struct mt_export mt_module_exports[];
+extern const uint32_t mt_module_export_count;
+
 /* What a kind of module needs: firmware has one for each kind that it runs. */
 struct mt_module_kind {
     uint32_t kind;      /* MT_MODULE_NATIVE or MT_MODULE_BYTECODE */

@@ -38,6 +38,8 @@ COMMANDS: Mapping[str, str] = {
     "new": "Begin a project of your own: a program around a model, its tests and its CI.",
     "update": "Renew the generated folder of the project that you are in.",
     "build": "Compile a model and build its firmware.",
+    "key": "Make a pair of keys (Ed25519) for modules: one signs them, firmware is built with the other.",
+    "module": "Make a module of a model: a file that firmware built with --modules takes at run time.",
     "flash": "Compile, build and flash a model, and run it once.",
     "run": "Run a model on a board and show its outputs.",
     "verify": "Compare a model's outputs with a reference.",
