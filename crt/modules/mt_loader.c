@@ -8,7 +8,7 @@
 #include "mt_protocol.h"
 #include "mt_status.h"
 
-#define HASH_BYTES 8u /* of a model's hash, in MODELS */
+#define LEAST_ALIGNMENT 32u /* of a module's RAM */
 
 enum { FLASH, RAM, MODULES }; /* indices of `modules` */
 
@@ -21,7 +21,8 @@ static struct mt_module_host host_of(const struct mt_loader *loader, uint8_t whi
                                      const uint8_t *file)
 {
     struct mt_module_host host = loader->host;
-    const uintptr_t alignment = mt_get_u32(head + MT_MODULE_AT_ARENA_ALIGNMENT);
+    const uint32_t wanted = mt_get_u32(head + MT_MODULE_AT_ARENA_ALIGNMENT);
+    const uintptr_t alignment = wanted > LEAST_ALIGNMENT ? wanted : LEAST_ALIGNMENT;
     const uintptr_t end = file != NULL ? (uintptr_t)file : (uintptr_t)host.ram + host.ram_bytes;
     uintptr_t begin = (uintptr_t)host.ram;
     if (which == RAM && loader->is_open[FLASH]) {
@@ -152,6 +153,12 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
     return status;
 }
 
+/* Tell the host that the frame has come; unlike mt_requests_begin_work it leaves the reply to LOAD alone. */
+static int32_t tell(struct mt_requests *state, const struct mt_frame *request)
+{
+    return mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
+}
+
 static int32_t on_data(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request)
 {
     if (request->count < 4) {
@@ -160,7 +167,9 @@ static int32_t on_data(struct mt_loader *loader, struct mt_requests *state, cons
     const uint32_t offset = mt_get_u32(request->payload);
     const uint32_t count = (uint32_t)(request->count - 4u);
     if (loader->where == MT_IN_FLASH) {
-        const int32_t status = mt_requests_begin_work(state, request); /* a sector may have to be erased */
+        const uint32_t sector = loader->storage->sector_bytes;
+        const int is_long = offset % sector == 0 || offset % sector + count > sector; /* one has to be erased */
+        const int32_t status = is_long ? tell(state, request) : MT_OK;
         return status != MT_OK ? status : mt_slots_write(&loader->slots, offset, request->payload + 4, count);
     }
     if (loader->where != MT_IN_RAM || offset != loader->there) {
@@ -198,7 +207,7 @@ static int32_t commit(struct mt_loader *loader)
 static int32_t on_commit(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request)
 {
     const uint8_t where = loader->where;
-    int32_t status = mt_requests_begin_work(state, request);
+    int32_t status = tell(state, request);
     if (status != MT_OK) {
         return status;
     }
@@ -246,11 +255,6 @@ static const struct mt_module *module_of(const struct mt_loader *loader, const s
     return NULL;
 }
 
-static uint8_t digit(char c)
-{
-    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-}
-
 static int32_t on_models(const struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request,
                          struct mt_reply *reply)
 {
@@ -263,17 +267,14 @@ static int32_t on_models(const struct mt_loader *loader, struct mt_requests *sta
         uint8_t *const entry = reply->bytes + reply->count;
         size_t length = strlen(model->name);
         length = length < MT_NAME_BYTES ? length : MT_NAME_BYTES;
-        if (reply->count + 2u + HASH_BYTES + length > capacity) {
+        if (reply->count + 2u + MT_HASH_DIGITS + length > capacity) {
             break;
         }
         (void)module_of(loader, model, entry);
-        for (size_t j = 0; j < HASH_BYTES; ++j) {
-            const char *const digits = model->model_hash + 2u * j;
-            entry[1u + j] = (uint8_t)(digit(digits[0]) << 4 | digit(digits[1]));
-        }
-        entry[1u + HASH_BYTES] = (uint8_t)length;
-        memcpy(entry + 2u + HASH_BYTES, model->name, length);
-        reply->count += 2u + HASH_BYTES + length;
+        memcpy(entry + 1, model->model_hash, MT_HASH_DIGITS);
+        entry[1u + MT_HASH_DIGITS] = (uint8_t)length;
+        memcpy(entry + 2u + MT_HASH_DIGITS, model->name, length);
+        reply->count += 2u + MT_HASH_DIGITS + length;
     }
     return MT_OK;
 }
