@@ -12,7 +12,7 @@ import amount
 import numpy as np
 import pytest
 
-from mtool.delta import MOST_BYTES, delta
+from mtool.delta import MOST_BYTES, delta, delta_by_parts
 from mtool.errors import UsageError
 from mtool.rpc.status import Status
 from tests.crt.deltas import decode
@@ -159,6 +159,16 @@ def test_random_streams_are_held_within_bounds() -> None:
     for status, new in decode(cases, piece=3, room=600):
         assert status in (Status.MT_OK, Status.MT_BAD_DELTA)
         assert len(new) <= 600
+
+
+def test_what_each_part_costs() -> None:
+    random = np.random.default_rng(10)
+    old = weights(random, 4000)
+    new = old[:1000] + moved(random, old[1000:3000], 1.0) + old[3000:]
+    made, parts = delta_by_parts(old, new, (1000, 3000, 3500))
+    assert made == delta(old, new) and sum(parts) == len(made)
+    assert HEADER <= parts[0] < HEADER + 30 and 480 < parts[1] < 640 and parts[2] < 30 and parts[3] < 10
+    assert delta_by_parts(old, new, (4000,)) == (made, (len(made) - 4, 4))
 
 
 def test_a_delta_is_the_same_each_time_and_not_of_files_too_large() -> None:

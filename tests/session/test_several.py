@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from graphs import reference
 import mtool
 from mtool import manifest
 from mtool.cli import app
+from mtool.codegen import conventions
 from mtool.errors import DeviceError, UsageError
 from mtool.rpc.status import Status
 from mtool.session import Device
@@ -135,6 +137,24 @@ def test_files_of_one_model_are_named_with_it(
     ):
         assert app.invoke(wrong) == 2
         assert told in capsys.readouterr().err, wrong
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "told"),
+    [
+        (mtool.Options(conventions=conventions("step")), mtool.Options(), "right has --interface-api c --operators"),
+        (mtool.Options(), mtool.Options(conventions=conventions(context=True)), "typed --arena caller"),
+        (mtool.Options(), mtool.Options(arena_section=".bss.x"), "right has --arena-section .bss.x"),
+        (mtool.Options(), mtool.Options(arenas="own"), "have the same arenas"),
+        (mtool.Options(template="host"), mtool.Options(), "have the same template"),
+    ],
+)
+def test_what_is_the_firmwares_is_the_same_for_all(first: mtool.Options, other: mtool.Options, told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        mtool.compile_models(
+            [DIGITS, DIGITS], board="host", options=[replace(first, name="left"), replace(other, name="right")]
+        )
+    assert told in str(refused.value)
 
 
 def test_commands_take_several_models(
