@@ -68,7 +68,7 @@ def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules 
         raise UsageError(
             "firmware that takes modules needs the public key of those who sign them",
             details=[] if not digits else [f"expected 64 hexadecimal digits, found {digits[:80]!r}"],
-            hint="make a pair with mtool key FILE, and name its public half: --module-key FILE.pub",
+            hint="make a pair with mtool key FILE, and name its public half: --modules --module-key FILE.pub",
         )
     memory = _memory(board)
     default = _default(board.memories[memory].size) if memory else _LEAST_DEFAULT

@@ -143,6 +143,11 @@ class Connection(Closing):
             )
         return self._clients[described.model]
 
+    @property
+    def session(self) -> Client:
+        """The session's own client, whose requests are for no model, or for the firmware's first."""
+        return self._session
+
     def load(self, module: bytes, place: loading.Place, progress: Callable[[int, int], None]) -> int:
         """Load a module's file, as `mtool.rpc.loading.load`; its model is one of `models` then.
 
