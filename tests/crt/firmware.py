@@ -19,7 +19,6 @@ STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedanti
 
 # What of the runtime a test program needs; those that are not here need all of it.
 PARTS = {
-    "mt_test_delta.c": ("mt_delta", "mt_crc32"),
     "mt_test_framing.c": ("mt_cobs", "mt_crc32", "mt_link"),
     "mt_test_graph.c": ("mt_graph", "mt_json"),
     "mt_test_packed.c": (),
