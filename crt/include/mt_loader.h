@@ -35,4 +35,7 @@ struct mt_loader {
  * MT_OK also where there is none; another status is that of what would not open, and the firmware goes on without. */
 int32_t mt_loader_start(struct mt_loader *loader);
 
+/* The firmware's own, by its options: start its loader, for the configuration of its server. */
+struct mt_extension *mt_port_modules(void);
+
 #endif

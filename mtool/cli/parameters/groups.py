@@ -29,10 +29,13 @@ from mtool.cli.parameters.model import Constants, Dims, HybridOperators, Limits,
 from mtool.cli.parameters.project import (
     Force,
     Keep,
+    ModuleKey,
     OutputDir,
+    TakesModules,
     TemplateName,
     TemplateOptions,
     TrustTemplate,
+    UnsignedModules,
     output_dir,
 )
 
@@ -89,6 +92,11 @@ _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "template": (TemplateName, ""),
     "option": (TemplateOptions, None),
     "trust_template": (TrustTemplate, False),
+}
+_OF_MODULES: dict[str, tuple[Any, Any]] = {
+    "modules": (TakesModules, False),
+    "module_key": (ModuleKey, None),
+    "unsigned_modules": (UnsignedModules, False),
 }
 _OF_A_DEPLOYMENT: dict[str, tuple[Any, Any]] = {
     "output_dir": (OutputDir, None),
@@ -168,7 +176,7 @@ ModuleOptions = Annotated[
 ]
 """How a model becomes the C of a module."""
 
-_OF_A_PROJECT = Asked({**_OF_MODELS, **_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_A_FOLDER}, of_models=True)
+_OF_A_PROJECT = Asked({**_OF_MODELS, **_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_MODULES, **_OF_A_FOLDER}, of_models=True)
 ProjectOptions = Annotated["Options", _OF_A_PROJECT]
 """And a project, by a template, in a folder."""
 FirmwareOptions = Annotated["Sequence[Options]", _OF_A_PROJECT]
