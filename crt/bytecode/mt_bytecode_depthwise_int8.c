@@ -27,7 +27,7 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     const uint32_t inputs = (uint32_t)call->channels, kernel_rows = (uint32_t)call->kernel_rows;
     const uint32_t pitch = (uint32_t)call->pitch, steps = (uint32_t)call->steps;
     const uint32_t row = HEAD + (kernel_rows * steps * 2 + 3) / 4, taps = kernel_rows * steps * 4;
-    uint32_t plane_rows, channels, read, written;
+    uint32_t plane_rows, plane, channels, read, written;
     const uint32_t *words;
     (void)count;
     if (!mt_bytecode_are_sizes(&call->rows, 2) || !mt_bytecode_are_sizes(&call->channels, 4) ||
@@ -46,10 +46,9 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     written = mt_bytecode_plus(mt_bytecode_times((uint32_t)call->out_rows - 1, (uint32_t)call->out_row_step),
                                mt_bytecode_span((uint32_t)call->out_columns, (uint32_t)call->out_column_step, channels));
     words = mt_bytecode_constants(module, call->weights, mt_bytecode_times(channels, 4 * row));
-    if (!words || !mt_bytecode_are_elements(module, &call->out_rows, 2, channels) || !mt_bytecode_reads(module, call->input, read, 1) ||
-        !mt_bytecode_writes(module, call->output, written, 1) ||
-        !mt_bytecode_writes(module, call->scratch,
-                            mt_bytecode_times(2, mt_bytecode_plus(mt_bytecode_times(plane_rows, pitch), taps)), 4))
+    plane = mt_bytecode_times(2, mt_bytecode_plus(mt_bytecode_times(plane_rows, pitch), taps));
+    if (!words || !mt_bytecode_are_elements(module, &call->out_rows, 2, channels) ||
+        !mt_bytecode_is_scratch(module, call->scratch, plane, call->input, read, call->output, written))
         return 0;
     for (uint32_t c = 0; c < channels; ++c, words += row) {
         /* no sum leaves 32 bits: a product has 14, and there are 2^14 taps at the most */
