@@ -12,7 +12,7 @@ SHARED = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 that run bytecode compute the same."""
 
 
-class NoKernel(Exception):  # noqa: N818 (it is no fault: the node is told with all others that have none)
+class NoKernel(Exception):
     """No kernel of the library computes a node; the text says why."""
 
 

@@ -21,7 +21,6 @@ OPTIONAL = {
     ("mt_functions",): 2 * 1024,
     ("mt_graph", "mt_json"): 8 * 1024,
     ("mt_schedule",): 1024,
-    ("mt_delta",): 2560,
 }  # bytes of flash at most
 MOST_FLASH_BYTES = 6 * 1024
 WIDER = {"x86-64": 7680, "avr": 8704}  # unwind tables; 8-bit instructions
@@ -68,12 +67,3 @@ def test_a_header_stands_alone(path: Path, tmp_path: Path) -> None:
     source.write_text(f'#include "{path.name}"\n#include "{path.name}"\n')
     flags = [flag for flag in firmware.STRICT if flag != "-Wpedantic"]  # a file without a declaration
     subprocess.run(["gcc", *flags, "-fsyntax-only", str(source)], check=True)
-
-
-def test_the_decoder_of_deltas_is_within_what_is_documented(tmp_path: Path) -> None:
-    flash_bytes, _ = compiled("cortex-m4", tmp_path, ("mt_delta",))
-    assert flash_bytes <= 1024
-    size = "sizeof(struct mt_delta) - MT_DELTA_PIECE <= 256u"
-    lines = f'#include "mt_delta.h"\ntypedef char fits[{size} ? 1 : -1];\n'
-    command = [*CORES["cortex-m4"], *firmware.STRICT, "-fsyntax-only", "-xc", "-"]
-    subprocess.run(command, input=lines, text=True, check=True)

@@ -8,8 +8,8 @@ import amount
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 from one_firmware import LINKER, STRICT, emulated
+from onnx import TensorProto, helper, numpy_helper
 
 import mtool
 from mtool.boards import Board, get

@@ -18,6 +18,7 @@ from mtool.cli.parameters.generated_c import (
     OptimizeFor,
     PartialExecution,
     Portable,
+    Protect,
     Schedules,
     Steps,
     StreamedInput,
@@ -82,7 +83,7 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "tolerance": (Steps, 0),
     "backend_fallback": (Fallback, False),
 }
-_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "portable": (Portable, False)}
+_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "portable": (Portable, False), "protect": (Protect, False)}
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "template": (TemplateName, ""),

@@ -67,7 +67,7 @@ int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage)
     slots->log_bytes = (LEAST_RECORDS * RECORD + sector - 1u) / sector * sector;
     slots->capacity = slots->slot_bytes - slots->log_bytes;
     if (sector % CHUNK != 0 || slots->slot_bytes % sector != 0 || slots->slot_bytes <= slots->log_bytes) {
-        return MT_TOO_LARGE;
+        return MT_NO_MEMORY;
     }
     /* So many sectors that the log has room for a LOAD of all of them, and COMMITs. */
     const uint32_t loads = slots->log_bytes / RECORD - COMMITS;
@@ -161,7 +161,7 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
     const uint8_t target = target_of(slots);
     *there = 0;
     if (bytes == 0 || bytes > slots->capacity) {
-        return MT_TOO_LARGE;
+        return MT_NO_MEMORY;
     }
     if (slots->active != MT_SLOTS_NONE && is_of(slots->records + slots->active, identity, bytes)) {
         *there = bytes;
@@ -194,7 +194,7 @@ static int32_t put(struct mt_slots *slots)
     const uint32_t at = (slots->load.there - 1u) / CHUNK * CHUNK;
     const uint32_t offset = target_of(slots) * slots->slot_bytes + at;
     int32_t status = MT_OK;
-    memset(slots->chunk + (slots->load.there - at), 0xFF, CHUNK - (slots->load.there - at));
+    memset(slots->chunk + (slots->load.there - at), 0xFF, (size_t)(CHUNK - (slots->load.there - at)));
     if (at % slots->storage->sector_bytes == 0) {
         status = slots->storage->erase(offset);
     }
