@@ -70,8 +70,8 @@ int32_t mt_bytecode_open(struct mt_bytecode *opened, const void *module, uint32_
         const struct mt_bytecode_kernel *const kernel = kernel_of(opened, call);
         if (!kernel)
             return MT_BYTECODE_NO_KERNEL;
-        if (count < kernel->operands || count > opened->call_words - at ||
-            !kernel->fits(opened, opened->calls + at, count))
+        if (count < kernel->operands || (count > kernel->operands && !kernel->takes_more) ||
+            count > opened->call_words - at || !kernel->fits(opened, opened->calls + at, count))
             return (int32_t)number;
         at += count;
     }

@@ -335,4 +335,4 @@ static void run(const struct mt_bytecode *module, uint8_t *arena, const uint32_t
                         element(module, arena, operands, at, values);
 }
 
-MT_BYTECODE_KERNEL(map);
+MT_BYTECODE_KERNEL_OF(map, 1);

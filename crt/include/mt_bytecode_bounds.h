@@ -105,9 +105,10 @@ static inline const void *mt_bytecode_at(const struct mt_bytecode *module, const
 
 /* The operands of a call as the kernel's struct: words all. */
 #define MT_BYTECODE_CALL(name, operands) const struct mt_bytecode_##name *const call = (const void *)(operands)
-#define MT_BYTECODE_KERNEL(name)                                                                          \
-    const struct mt_bytecode_kernel mt_bytecode_##name = {                                                \
-        MT_BYTECODE_##name, sizeof(struct mt_bytecode_##name) / sizeof(uint32_t), fits, run}
+#define MT_BYTECODE_KERNEL(name) MT_BYTECODE_KERNEL_OF(name, 0)
+#define MT_BYTECODE_KERNEL_OF(name, takes_more)            \
+    const struct mt_bytecode_kernel mt_bytecode_##name = { \
+        MT_BYTECODE_##name, sizeof(struct mt_bytecode_##name) / sizeof(uint32_t), takes_more, fits, run}
 
 enum {
 #define MT_BYTECODE_NUMBER(number, name) MT_BYTECODE_##name = number,

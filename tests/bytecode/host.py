@@ -37,7 +37,15 @@ class _Opened(ctypes.Structure):
 def _code() -> ctypes.CDLL:
     folder = tempfile.mkdtemp()
     made = Path(folder) / "bytecode.so"
-    options = [*FLAGS, "-O1", *sanitized.UNDEFINED, "-shared", "-fPIC", f"-I{CRT / 'include'}", *sanitized.LINKER]
+    options = [
+        *FLAGS,
+        sanitized.LEVEL,
+        *sanitized.UNDEFINED,
+        "-shared",
+        "-fPIC",
+        f"-I{CRT / 'include'}",
+        *sanitized.LINKER,
+    ]
     subprocess.run(["gcc", *options, *SOURCES, "-o", made, "-lm"], check=True)
     return ctypes.CDLL(str(made))
 

@@ -11,10 +11,10 @@ import sanitized
 from networks import imported
 
 from mtool import passes
+from mtool.bytecode.call import KERNELS
 from mtool.bytecode.image import encode
 from mtool.bytecode.method import SHARED
 from mtool.bytecode.planning import plan_bytecode
-from mtool.bytecode.call import KERNELS
 from tests.bytecode import host, small
 
 CASES = amount.of(100_000, 6_000)
