@@ -54,4 +54,7 @@ int32_t mt_loader_start(struct mt_loader *loader);
  * MT_BAD_ORDER: those before are missing. MT_BAD_RANGE: the file has not so many. */
 int32_t mt_loader_store(struct mt_loader *loader, uint32_t offset, const uint8_t *bytes, uint32_t count);
 
+/* The firmware's own, by its options: start its loader, for the configuration of its server. */
+struct mt_extension *mt_port_modules(void);
+
 #endif

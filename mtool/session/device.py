@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mtool.closing import Closing
-from mtool.errors import UsageError
+from mtool.errors import UsageError, of_os_error
 from mtool.manifest import Manifest, named
+from mtool.rpc.loading import Place
 from mtool.session import calibration
 from mtool.session.calibration import Calibration
 from mtool.session.connection import Connection
@@ -75,8 +76,43 @@ class Device(ModelOnDevice, Closing):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names of the firmware's models."""
+        """The names of the device's models: the firmware's own, and those of modules."""
         return tuple(one.model for one in self._connection.models)
+
+    def load(
+        self,
+        module: str | Path | bytes,
+        *,
+        ram: bool = False,
+        progress: Callable[[int, int], None] = lambda there, whole: None,
+    ) -> "Device":
+        """Give the device a module (`mtool module`): its model is one of `models` then, and stays after a reset.
+
+        Where a load broke off, the same one goes on. A model of the same name is hidden by it.
+
+        Args:
+            module: the file, or its bytes.
+            ram: put it into RAM, where the next reset forgets it.
+            progress: is told how many of all bytes are on their way or there.
+
+        Returns:
+            The device as it runs that model.
+
+        Raises:
+            UsageError: the file can't be read, is no module, or the firmware takes none.
+            DeviceError: the device refuses it; what it had before stays.
+            CommunicationError: the device stopped answering.
+        """
+        from mtool.modules.format import unpack
+
+        what = "the module" if isinstance(module, bytes) else str(module)
+        try:
+            data = module if isinstance(module, bytes) else Path(module).read_bytes()
+        except OSError as failed:
+            raise of_os_error(failed, f"{what} can't be read") from None
+        name = unpack(data, what).name
+        self._connection.load(data, Place.RAM if ram else Place.FLASH, progress)
+        return self[name]
 
     def calibrate(self, seconds: float = 10.0) -> Calibration:
         """Measure the device's timer against this computer's clock; `mtool.session.calibration.store` keeps it.
