@@ -33,6 +33,7 @@ class Request(ModelOptions):
     known: what tuning has found for the board; `schedules` come before it.
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
         crt/include/mt_math.h.
+    protect: the model runs inside a fence of the core's memory protection (crt/include/mt_protect.h).
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
 
@@ -45,6 +46,7 @@ class Request(ModelOptions):
     schedules: Mapping[str, Choice] = field(default_factory=dict)
     weights: Weights = "auto"
     arena_section: str = ""
+    protect: bool = False
     known: Known = field(default_factory=Known)
     backends: tuple[BackendSpec, ...] = ()
     tolerance: int = 0

@@ -7,6 +7,7 @@
 
 struct mt_device_failure; /* mt_device.h */
 struct mt_functions; /* mt_functions.h */
+struct mt_protect_area; /* mt_protect.h */
 
 struct mt_tensor {
     void *data;
@@ -41,6 +42,8 @@ struct mt_model {
     const struct mt_device_failure *failure;    /* what failed where `run` or `step` returns MT_DEVICE; NULL: they
                                                  * do not */
     const struct mt_stream *stream;     /* NULL: all inputs are whole */
+    const struct mt_protect_area *areas;    /* what it may have while it runs, in a firmware with a fence */
+    uint8_t area_count;
     const struct mt_model *next;        /* another model of the same firmware; NULL: there is none */
 };
 

@@ -105,6 +105,7 @@ struct mt_module_kind {
 };
 
 extern const struct mt_module_kind mt_module_native;
+extern const struct mt_module_kind mt_module_bytecode;
 
 /* What the firmware has, and what the device has kept. */
 struct mt_module_host {

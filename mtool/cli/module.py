@@ -38,6 +38,13 @@ def module(
     counter: Annotated[
         int, typer.Option("--counter", help="Its age: firmware refuses a module with a lower one than it has.")
     ] = 0,
+    bytecode: Annotated[
+        bool,
+        typer.Option(
+            "--bytecode",
+            help="Calls of kernels that the firmware has, checked before they run, in place of code; for any board.",
+        ),
+    ] = False,
     show: Annotated[bool, typer.Option("--show", help="Tell what is in a module; nothing is made.")] = False,
     options: parameters.ModuleOptions,
 ) -> None:
@@ -53,7 +60,12 @@ def module(
         trust = _trust(found, data, key)
         _tell(out, found, data, trust, path=model)
         return
-    made = modules.make_module(model, board=board, options=options, key=key, counter=counter)
+    if bytecode:
+        from mtool.workflow.bytecode import make_bytecode
+
+        made = make_bytecode(model, options=options, key=key, counter=counter)
+    else:
+        made = modules.make_module(model, board=board, options=options, key=key, counter=counter)
     target = output or Path(f"{made.module.name}.mtm")
     modules.write_module(made, target)
     trust = "signed" if made.module.is_signed else "not signed"

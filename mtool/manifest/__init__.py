@@ -8,11 +8,13 @@ stale or foreign file is told at once.
 from mtool.manifest.fields import Strict
 from mtool.manifest.firmware import Firmware, Manifest, Project, total_arena_bytes, total_constant_bytes
 from mtool.manifest.operators import Claim, GrownConstant, InnerRegion, Operand, Operator, Refusal, Source
+from mtool.manifest.protection import Area, Protection
 from mtool.manifest.reading import FILE_NAME, firmware_of, is_project, load, named, own_hint
 from mtool.manifest.tensors import RowStream, SizeRange, StateTensor, Tensor
 
 __all__ = [
     "FILE_NAME",
+    "Area",
     "Claim",
     "Firmware",
     "GrownConstant",
@@ -21,6 +23,7 @@ __all__ = [
     "Operand",
     "Operator",
     "Project",
+    "Protection",
     "Refusal",
     "RowStream",
     "SizeRange",

@@ -14,6 +14,7 @@ MODULES: Final = "modules"
 KEY: Final = "module_key"
 SLOT_BYTES: Final = "module_slot_bytes"
 RAM_BYTES: Final = "module_ram_bytes"
+KINDS: Final = "module_kinds"
 """Names of a template's options."""
 
 NONE: Final = "none"
@@ -21,7 +22,7 @@ SIGNED: Final = "signed"
 UNSIGNED: Final = "unsigned"
 """What the option `modules` may be: it takes none, those that one key has signed, or also those that none has."""
 
-COMPILED: Final = "crt/modules/"
+COMPILED: Final = ("crt/modules/", "crt/bytecode/")
 """Where a project has the sources that are compiled for modules."""
 
 _KEY_BYTES = 32
@@ -37,6 +38,7 @@ class TakenModules:
 
     Attributes:
         public_keys: the keys of those whose modules it takes, each as 32 numbers.
+        kinds: that it runs: "native", "bytecode" or both.
         takes_unsigned: modules that nobody has signed, too.
         slot_bytes: of each of the two places for a module that survives a reset.
         ram_bytes: for the memory of modules, and the file of one that is loaded into RAM.
@@ -44,6 +46,7 @@ class TakenModules:
     """
 
     public_keys: tuple[tuple[int, ...], ...]
+    kinds: tuple[str, ...]
     takes_unsigned: bool
     slot_bytes: int
     ram_bytes: int
@@ -68,7 +71,7 @@ def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules 
         raise UsageError(
             "firmware that takes modules needs the public key of those who sign them",
             details=[] if not digits else [f"expected 64 hexadecimal digits, found {digits[:80]!r}"],
-            hint="make a pair with mtool key FILE, and name its public half: --module-key FILE.pub",
+            hint="make a pair with mtool key FILE, and name its public half: --modules --module-key FILE.pub",
         )
     memory = _memory(board)
     default = _default(board.memories[memory].size) if memory else _LEAST_DEFAULT
@@ -76,7 +79,8 @@ def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules 
     for name, size in sizes.items():
         if size % _UNIT:
             raise UsageError(f"{name} is no multiple of {_UNIT}", details=[f"found {size}"])
-    return TakenModules((tuple(raw),) if raw else (), unsigned, sizes[SLOT_BYTES], sizes[RAM_BYTES], memory)
+    kinds = ("native", "bytecode") if options[KINDS] == "both" else (str(options[KINDS]),)
+    return TakenModules((tuple(raw),) if raw else (), kinds, unsigned, sizes[SLOT_BYTES], sizes[RAM_BYTES], memory)
 
 
 def _memory(board: Board) -> str:
@@ -93,9 +97,12 @@ def _default(whole: int) -> int:
     return size
 
 
-def sources(runtime: str) -> FileTree:
+def sources(runtime: str, taken: TakenModules) -> FileTree:
     """Return what a project has of the runtime for modules, beside the folder of the runtime's other sources."""
     crt = resources.path("crt")
     beside = PurePosixPath(runtime).parent
-    tree = FileTree().merged(from_folder(crt / "modules"), str(beside / "modules"))
-    return tree.merged(from_folder(crt / "third_party"), str(beside / "third_party"))
+    folders = ["modules", "third_party", *["bytecode"] * ("bytecode" in taken.kinds)]
+    tree = FileTree()
+    for name in folders:
+        tree = tree.merged(from_folder(crt / name), str(beside / name))
+    return tree

@@ -78,6 +78,7 @@ class Connection(Closing):
                 expected=Expected(first.model, first.model_hash, self._project.build_hash),
                 timeout_s=self._timeout_s,
                 on_fault=functools.partial(faults.explain, manifest=first, firmware=self._firmware),
+                on_stopped=functools.partial(states.reset, manifest=first),
                 region_of=functools.partial(faults.region_of, manifest=first),
                 device_s=_EMULATED_S if self.unit == "instructions" else 1.0,
                 take_over=take_over,
@@ -138,10 +139,16 @@ class Connection(Closing):
             self._clients[described.model] = self._session.of_model(
                 number,
                 on_fault=functools.partial(faults.explain, manifest=described, firmware=self._firmware),
+                on_stopped=functools.partial(states.reset, manifest=described),
                 region_of=functools.partial(faults.region_of, manifest=described),
                 stream=described.stream_input,
             )
         return self._clients[described.model]
+
+    @property
+    def session(self) -> Client:
+        """The session's own client, whose requests are for no model, or for the firmware's first."""
+        return self._session
 
     def load(self, module: bytes, place: loading.Place, progress: Callable[[int, int], None]) -> int:
         """Load a module's file, as `mtool.rpc.loading.load`; its model is one of `models` then.

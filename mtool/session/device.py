@@ -6,6 +6,7 @@ from pathlib import Path
 from mtool.closing import Closing
 from mtool.errors import UsageError, of_os_error
 from mtool.manifest import Manifest, named
+from mtool.rpc import Client
 from mtool.rpc.loading import Place
 from mtool.session import calibration
 from mtool.session.calibration import Calibration
@@ -71,8 +72,12 @@ class Device(ModelOnDevice, Closing):
         Raises:
             UsageError: the firmware has no such model; the message lists those that it has.
         """
-        named(self._connection.models, model)
-        return self if len(self.models) == 1 else self._other(model)
+        described = named(self._connection.models, model)
+        if len(self.models) == 1:
+            return self
+        found = self._other(model)
+        found.work_s = max(self.work_s, generous_s([described]))
+        return found
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -113,6 +118,11 @@ class Device(ModelOnDevice, Closing):
         name = unpack(data, what).name
         self._connection.load(data, Place.RAM if ram else Place.FLASH, progress)
         return self[name]
+
+    @property
+    def session(self) -> Client:
+        """The session's own messages, whichever model is meant otherwise."""
+        return self._connection.session
 
     def calibrate(self, seconds: float = 10.0) -> Calibration:
         """Measure the device's timer against this computer's clock; `mtool.session.calibration.store` keeps it.

@@ -67,14 +67,13 @@ def make_module(
     from mtool.modules import entry
     from mtool.modules.exports import EXPORTS
 
-    if not 0 <= counter <= _MOST_COUNTER:
-        raise UsageError(f"--counter {counter} is out of range", details=[f"expected 0 to {_MOST_COUNTER}"])
-    signer = _signer(key)
+    check_counter(counter)
+    signer = signer_of(key)
     start = time.monotonic()
     chosen = _for_a_module(options or Options())
     model = compile(path, board=board, options=chosen)
     described = model.manifest
-    check_name(described)
+    check_name(described.model)
     sources = model.sources().merged(_own_sources(entry.source(described)))
     image = module_image.link(sources, model.board, _levels(model), _level(model))
     module = Module(
@@ -145,21 +144,36 @@ def description_of(manifest: Manifest) -> Description:
     )
 
 
-def check_name(manifest: Manifest) -> None:
-    """Refuse a name that has no place in a module.
+def check_name(name: str) -> None:
+    """Refuse a model's name that has no place in a module.
 
     Raises:
         UsageError: it is too long.
     """
-    if len(manifest.model) > _NAME_BYTES:
+    if len(name) > _NAME_BYTES:
         raise UsageError(
-            f"the model's name is too long for a module: {manifest.model}",
-            details=[f"expected at most {_NAME_BYTES} characters, found {len(manifest.model)}"],
+            f"the model's name is too long for a module: {name}",
+            details=[f"expected at most {_NAME_BYTES} characters, found {len(name)}"],
             hint="give it another: --name NAME",
         )
 
 
-def _signer(key: Path | None) -> "PrivateKey | None":
+def check_counter(counter: int) -> None:
+    """Refuse a counter that has no place in a module.
+
+    Raises:
+        UsageError: it is negative or too large.
+    """
+    if not 0 <= counter <= _MOST_COUNTER:
+        raise UsageError(f"--counter {counter} is out of range", details=[f"expected 0 to {_MOST_COUNTER}"])
+
+
+def signer_of(key: Path | None) -> "PrivateKey | None":
+    """Return the private key of a file, or None of none.
+
+    Raises:
+        UsageError: it is no such key.
+    """
     if key is None:
         return None
     from mtool.modules.keys import read_private

@@ -12,7 +12,8 @@ static const uint8_t keys[][32] = {
 };
 
 {% endif %}
-static const struct mt_module_kind *const kinds[] = {&mt_module_native, NULL};
+static const struct mt_module_kind *const kinds[] = {
+{%- for kind in cookiecutter.modules.kinds %}&mt_module_{{ kind }}, {% endfor %}NULL};
 
 /* Nothing in it is anything after a reset. */
 static uint8_t ram[{{ cookiecutter.modules.ram_bytes }}]

@@ -123,3 +123,11 @@ Portable = Annotated[
     bool,
     _option("--portable", help="On this computer, loops of plain C in place of vectors, as `mtool compile` writes."),
 ]
+Protect = Annotated[
+    bool,
+    _option(
+        "--protect",
+        help="While a model runs, let it have its own memory alone, by the core's memory protection "
+        "(docs/protect.md); a wild write ends the model, and the firmware goes on.",
+    ),
+]
