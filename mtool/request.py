@@ -97,8 +97,8 @@ class Request(ModelOptions):
             raise UsageError(
                 "--partial always computes operators a few rows at a time, packed functions and graph executors each "
                 "as a whole",
-                hint="leave --partial out, or choose --interface-api c or step, --operators-api typed and --executor "
-                "aot",
+                hint="leave --partial out, or choose --interface-api c, pointers or step, --operators-api typed and "
+                "--executor aot",
             )
         return "never"
 

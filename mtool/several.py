@@ -49,7 +49,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     Raises:
         UsageError: two models have the same name, or one that begins with the other's, or other calling conventions;
             or models are to interleave that do not run operator by operator, or to share an arena with one whose
-            input is given by rows.
+            input is given by rows or that wants it in another section.
         MtoolError: as `mtool.compiler.compile_model`, for one of them.
     """
     if any(request.conventions.context for _, request in sources):
@@ -63,6 +63,8 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     plans = [one.plan for one in models]
     pauses: list[tuple[int, ...]] = [() for _ in models]
     unit = unit_for(board, models[0].request)
+    if arenas in ("shared", "interleaved"):
+        _check_sections(models)
     if arenas == "shared":
         _check_whole(models)
         plans = share_arena(plans, unit)
@@ -102,8 +104,24 @@ def _check_conventions(models: Sequence[Planned]) -> None:
                 "the models of a firmware have the same calling conventions",
                 details=[
                     f"{each.plan.graph.name} has --interface-api {how.interface} --operators-api {how.operators}"
+                    + " --arena caller" * how.context
                     for each, how in ((first, own), (one, that))
                 ],
+            )
+
+
+def _check_sections(models: Sequence[Planned]) -> None:
+    """Refuse two sections for one arena."""
+    first, *others = models
+    for one in others:
+        if one.request.arena_section != first.request.arena_section:
+            raise UsageError(
+                "an arena that models share lies in one section",
+                details=[
+                    f"{each.plan.graph.name} has --arena-section {each.request.arena_section or 'of the runtime'}"
+                    for each in (first, one)
+                ],
+                hint="--arena own gives each an arena of its own",
             )
 
 

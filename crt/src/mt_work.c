@@ -16,25 +16,25 @@ static volatile uint16_t running = MT_NO_OPERATOR;
 static int32_t stopped; /* MT_OK, or why a call into the model did not come to its end */
 
 /* Call one of the model's functions inside the fence. */
-static int32_t fenced(const struct mt_model *model, mt_protect_function *function, uintptr_t argument)
+static int32_t fenced(const struct mt_model *model, mt_protect_function *function, uintptr_t first, uintptr_t second)
 {
     int32_t result = 0;
-    const int32_t status = mt_protect_call(model->areas, model->area_count, function, argument, 0, &result);
+    const int32_t status = mt_protect_call(model->areas, model->area_count, function, first, second, &result);
     stopped = status;
     return status == MT_OK ? result : status;
 }
 
 /* The status where the model did not return 0. */
 #define FAILED (stopped != MT_OK ? stopped : MT_MODEL)
-#define CALL(model, function, argument) fenced((model), (mt_protect_function *)(function), (argument))
-#define RUN(model) CALL(model, (model)->run, 0)
-#define STEP(model, number) CALL(model, (model)->step, number)
-#define BEGIN(model) CALL(model, (model)->stream->begin, 0)
-#define FEED(model) CALL(model, (model)->stream->feed, 0)
+#define CALL(model, function, first, second) fenced((model), (mt_protect_function *)(function), (first), (second))
+#define RUN(model) CALL(model, (model)->run, (uintptr_t)(model), 0)
+#define STEP(model, number) CALL(model, (model)->step, (uintptr_t)(model), number)
+#define BEGIN(model) CALL(model, (model)->stream->begin, 0, 0)
+#define FEED(model) CALL(model, (model)->stream->feed, 0, 0)
 #else
 #define FAILED MT_MODEL
-#define RUN(model) (model)->run()
-#define STEP(model, number) (model)->step(number)
+#define RUN(model) (model)->run(model)
+#define STEP(model, number) (model)->step(model, number)
 #define BEGIN(model) (model)->stream->begin()
 #define FEED(model) (model)->stream->feed()
 #endif

@@ -184,6 +184,13 @@ def emit(
     table = {} if head is None else {f"{graph.name}_head": head.table}
     layouts |= dict.fromkeys(table, "the calls that rows of the input make possible: which one, offsets in the arena")
     functions = replace(functions, constants={**functions.constants, **initial, **table}, layouts=layouts)
+    interface = interface_of(plan)
+    return Emitted(plan, functions, interface, chosen, model_file, model_hash, read, place=place)
+
+
+def interface_of(plan: Plan) -> Interface:
+    """Return the inputs, outputs and states of a model whose plan is made."""
+    graph = plan.graph
     labels = [*graph.caller_inputs, *graph.output_names[: len(graph.caller_outputs)]]
     names = tensor_names([*labels, *(state.input for state in graph.states)])
     tensors = [
@@ -192,12 +199,11 @@ def emit(
             [*graph.caller_inputs, *graph.caller_outputs], labels, names[: len(labels)], strict=True
         )
     ]
-    interface = Interface(
+    return Interface(
         tuple(tensors[: len(graph.caller_inputs)]),
         tuple(tensors[len(graph.caller_inputs) :]),
         states_of(plan, names[len(labels) :]),
     )
-    return Emitted(plan, functions, interface, chosen, model_file, model_hash, read, place=place)
 
 
 def generate(

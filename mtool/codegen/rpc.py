@@ -18,6 +18,8 @@ from mtool.ir import DType
 from mtool.manifest import Protection, Tensor
 from mtool.plan import Plan
 
+_STEP = "static int32_t step(const struct mt_model *model, uint16_t number)"
+
 
 def descriptor(
     plan: Plan,
@@ -69,8 +71,9 @@ def descriptor(
     if plan.graph.stream is not None:
         lines += _stream(plan, interface, "MT_PROTECT_INPUTS " if protection is not None else "")
     lines += [
-        "static int32_t run(void)",
+        "static int32_t run(const struct mt_model *model)",
         "{",
+        "    (void)model;",
         *_run(plan, interface, conventions, own.symbol if plan.arena_bytes else "0"),
         "}",
         "",
@@ -98,7 +101,7 @@ def descriptor(
         "operator_count": len(plan.steps),
         **({"arena": own.symbol, "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}),
         "run": "run",
-        "step": "step" if is_graph or calls.passed or plan.graph.stream else f"{model}_operator",
+        "step": "step",
         **({"stream": "&stream"} if plan.graph.stream else {}),
         **({"functions": "&functions"} if conventions.has_functions else {}),
         **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
@@ -125,6 +128,17 @@ def _run(plan: Plan, interface: Interface, conventions: Conventions, arena: str)
     inputs, outputs = f"{model}_{plan.io}_inputs", f"{model}_{plan.io}_outputs"
     if conventions.interface == "packed":
         return packed_call(plan, interface, f"{model}_run", f"{inputs}.", f"{outputs}.")
+    if conventions.interface == "pointers":
+        lines = []
+        for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+            names = [
+                f"{inputs if kind == 'inputs' else outputs}.{tensor.c_name}"
+                if plan.io == "arena"
+                else _buffer(plan, kind, tensor)
+                for tensor in tensors
+            ]
+            lines.append(f"    void *{kind}[] = {{{', '.join(names) or 0}}};")
+        return [*lines, f"    return {model}_run(inputs, outputs, 0);"]
     if conventions.interface == "step":
         return [
             f"    int32_t status = {model}_begin(&{inputs}, &{outputs});",
@@ -177,22 +191,25 @@ def _stream(plan: Plan, interface: Interface, only_read: str) -> list[str]:
 def _graph_step(plan: Plan) -> list[str]:
     model = plan.graph.name
     if devices_of(plan).have_hooks:
-        begin = f"number == 0 ? {begin_call(plan, is_new=True)} : {begin_call(plan, is_new=False)}"
+        calls = [begin_call(plan, is_new=is_new, resource="0") for is_new in (True, False)]
+        begin, end = f"number == 0 ? {calls[0]} : {calls[1]}", end_call(plan, "status", "0")
         return [
-            "static int32_t step(uint16_t number)",
+            _STEP,
             "{",
+            "    (void)model;",
             f"    int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
             "    if (status == MT_OK)",
             f"        status = {begin};",
             "    if (status == MT_OK)",
             f"        status = {model}_graph_step(number);",
-            f"    return status != MT_OK || number == {len(plan.steps) - 1} ? {end_call(plan, 'status')} : status;",
+            f"    return status != MT_OK || number == {len(plan.steps) - 1} ? {end} : status;",
             "}",
             "",
         ]
     return [
-        "static int32_t step(uint16_t number)",
+        _STEP,
         "{",
+        "    (void)model;",
         f"    const int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
         f"    return status == MT_OK ? {model}_graph_step(number) : status;",
         "}",
@@ -226,15 +243,13 @@ def _functions(plan: Plan, interface: Interface) -> list[str]:
 
 
 def _step(plan: Plan, calls: Calls, arena: str) -> list[str]:
-    """Return the function that runs one operator on the caller's tensors; none: `<model>_operator` does."""
-    if plan.graph.stream is not None:
-        lines = ["static int32_t step(uint16_t number)", "{", f"    return {plan.graph.name}_operator(number, row);"]
-        return [*lines, "}", ""]
-    if not calls.passed:
-        return []
+    """Return the function that runs one operator."""
     model = plan.graph.name
-    call = operator_call(plan, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs", arena)
-    return ["static int32_t step(uint16_t number)", "{", f"    return {call};", "}", ""]
+    if plan.graph.stream is not None:
+        call = f"{model}_operator(number, row)"
+    else:
+        call = operator_call(plan, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs", arena)
+    return [_STEP, "{", "    (void)model;", f"    return {call};", "}", ""]
 
 
 def _buffer(plan: Plan, kind: str, tensor: Tensor) -> str:

@@ -62,7 +62,7 @@ def source(
     lines += [
         *lent_memories(plan),
         *_shared(own),
-        *definitions(plan),
+        *definitions(plan, takes_resource=conventions.takes_resource),
         *map(_function, own),
         *_arena_pointers(plan, interface, arena),
         *reset_function(plan, interface, arena),

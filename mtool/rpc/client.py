@@ -223,6 +223,19 @@ class Client:
         """
         return protocol.read_invoke(self._one(protocol.invoke(index, arguments, work_s)))
 
+    def ask(self, requests: Iterable[Request]) -> list[Reply]:
+        """Exchange messages that this class has no function for; mtool.rpc.loading has those of modules.
+
+        Raises:
+            DeviceError: the device refused one.
+            CommunicationError: the device stopped answering.
+        """
+        return self._all(requests)
+
+    def pieces(self, total: int) -> Iterator[tuple[int, int]]:
+        """Cut `total` bytes into pieces of the size that suits the link at that time: (offset, length)."""
+        return data_frames(self._window, total)
+
     def reset(self) -> None:
         """Make the firmware leave its server; the session is over."""
         self._one(Request(Message.MT_RESET))

@@ -49,8 +49,9 @@ Interface = Annotated[
     InterfaceApi | None,
     _option(
         "--interface-api",
-        help="The entry point: a typed C function, a packed one, one call for each operator, or one for each row of an "
-        "input as it arrives; default: c, and with --stream feed.",
+        help="The entry point: a typed C function, one of arrays of pointers and a resource for devices, a packed "
+        "one, one call for each operator, or one for each row of an input as it arrives; default: c, and with --stream "
+        "feed.",
         show_default=False,
     ),
 ]

@@ -154,6 +154,20 @@ TuningOptions = Annotated[
 GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_A_PROGRAM, **_OF_A_TEMPLATE}, "given")]
 """Options of a project that are stored, not used: those that differ from their defaults, by their names."""
 
+ModuleOptions = Annotated[
+    "Options",
+    Asked(
+        {
+            "name": _OF_MODELS["name"],
+            **{name: _OF_ITS_C[name] for name in ("partial", "optimize")},
+            **_OF_A_MODEL,
+            **{name: _OF_ITS_C[name] for name in ("schedule", "tuned")},
+            **_OF_A_TEMPLATE,
+        }
+    ),
+]
+"""How a model becomes the C of a module."""
+
 _OF_A_PROJECT = Asked({**_OF_MODELS, **_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_A_FOLDER}, of_models=True)
 ProjectOptions = Annotated["Options", _OF_A_PROJECT]
 """And a project, by a template, in a folder."""
