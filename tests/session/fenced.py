@@ -28,8 +28,9 @@ static volatile int32_t wanted;
 """
 
 _FAULTS = """
-    volatile uint8_t *const places[] = {0, mt_server_bytes, (uint8_t *)((uintptr_t)mt_stack_top - 8u), (uint8_t *)VECTORS, cell_digits_int8_arena,
-                                        (uint8_t *)(uintptr_t)input, (uint8_t *)TIMER, (uint8_t *)0x70000000u};
+    volatile uint8_t *const places[] = {
+        0, mt_server_bytes, (uint8_t *)((uintptr_t)mt_stack_top - 8u), (uint8_t *)VECTORS, cell_digits_int8_arena,
+        (uint8_t *)(uintptr_t)input, (uint8_t *)TIMER, (uint8_t *)0x70000000u};
     if (wanted > 0 && wanted < 8)
         *places[wanted] = 1;
     if (wanted < 0)
@@ -42,8 +43,9 @@ _FAULTS = """
         __builtin_trap();
     if (wanted == 23)
         __asm__ volatile(RAISE);
-    while (wanted == 24) {
-    }
+    while (wanted == 24)
+        for (;;) /* no memory: an emulator is slow where a page has several regions */
+            __asm__ volatile("");
 """
 
 _ARM = {

@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 import stateful
+from amount import IS_ALL
 from graphs import reference
 
-from amount import IS_ALL
 from mtool import session
 from mtool.errors import DeviceError
 from mtool.session import Device
