@@ -63,6 +63,7 @@ def options(
     tolerance: int = 0,
     backend_fallback: bool = False,
     portable: bool = False,
+    single_file: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -109,6 +110,7 @@ def options(
         tolerance=tolerance,
         backend_fallback=backend_fallback,
         portable=portable,
+        single_file=single_file,
     )
 
 

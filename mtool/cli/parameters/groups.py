@@ -19,6 +19,7 @@ from mtool.cli.parameters.generated_c import (
     PartialExecution,
     Portable,
     Schedules,
+    SingleFile,
     Steps,
     StreamedInput,
     TunedLogs,
@@ -82,7 +83,8 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "tolerance": (Steps, 0),
     "backend_fallback": (Fallback, False),
 }
-_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "portable": (Portable, False)}
+_OF_ITS_FILES: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "single_file": (SingleFile, False)}
+_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_FILES, "portable": (Portable, False)}
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "template": (TemplateName, ""),
@@ -121,7 +123,7 @@ ShapeOptions = Annotated["Options", Asked(_OF_A_SHAPE)]
 """What a model's shapes follow from."""
 ModelOptions = Annotated["Options", Asked(_OF_A_MODEL)]
 """And its numbers and states."""
-SourceOptions = Annotated["Sequence[Options]", Asked({**_OF_MODELS, **_OF_ITS_C, **_OF_A_FOLDER}, of_models=True)]
+SourceOptions = Annotated["Sequence[Options]", Asked({**_OF_MODELS, **_OF_ITS_FILES, **_OF_A_FOLDER}, of_models=True)]
 """And how each model becomes C, in a folder."""
 PartitionOptions = Annotated[
     "Options",
