@@ -42,6 +42,16 @@ def load(
     probe: parameters.Probe = "",
     *,
     ram: Annotated[bool, typer.Option("--ram", help="Into RAM, where the next reset forgets it.")] = False,
+    since: Annotated[
+        Path | None,
+        typer.Option(
+            "--since",
+            metavar="OLD.mtm",
+            help="The module that is in flash: its difference from the new one is sent; default: the same, where that "
+            "module was loaded from here.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Give a device a module: its model is one of the device's from then on, with no new firmware.
 
@@ -52,7 +62,9 @@ def load(
     from mtool.workflow import loading
 
     with _bar(out) as progress:
-        done = loading.load_module(module, project, port=port, probe=probe, board=board, ram=ram, progress=progress)
+        done = loading.load_module(
+            module, project, port=port, probe=probe, board=board, ram=ram, since=since, progress=progress
+        )
     names = [one.name for one in done.models]
     out.result(
         {
@@ -63,14 +75,16 @@ def load(
             "place": done.place.name.lower(),
             "bytes": done.file_bytes,
             "there_bytes": done.there_bytes,
+            "delta_bytes": done.delta_bytes,
             "seconds": round(done.seconds, 3),
             "models": [
                 {"name": one.name, "place": one.place.name.lower(), "model_hash": one.model_hash} for one in done.models
             ],
         }
     )
+    delta = f", sent as a delta of {done.delta_bytes:,} B" if done.delta_bytes else ""
     before = f", {done.there_bytes:,} of them there before" if done.there_bytes else ""
-    out.text(f"{done.module.name} is in {done.place.name.lower()}: {done.file_bytes:,} B{before}")
+    out.text(f"{done.module.name} is in {done.place.name.lower()}: {done.file_bytes:,} B{before}{delta}")
     out.text(f"the device has: {', '.join(names)}")
 
 

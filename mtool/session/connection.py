@@ -10,7 +10,7 @@ from mtool.closing import Closing
 from mtool.errors import BoardError, CommunicationError, MtoolError, UsageError
 from mtool.manifest import Manifest, named
 from mtool.rpc import Client, Expected, loading
-from mtool.session import faults, loaded, states
+from mtool.session import faults, loaded, renewal, states
 from mtool.transport import SerialTransport, Transport
 from mtool.transport.tcp import TcpTransport
 
@@ -151,8 +151,10 @@ class Connection(Closing):
         """The session's own client, whose requests are for no model, or for the firmware's first."""
         return self._session
 
-    def load(self, module: bytes, place: loading.Place, progress: Callable[[int, int], None]) -> int:
-        """Load a module's file, as `mtool.rpc.loading.load`; its model is one of `models` then.
+    def load(
+        self, module: bytes, place: loading.Place, progress: Callable[[int, int], None], since: bytes = b""
+    ) -> renewal.Sent:
+        """Load a module's file, as `mtool.session.renewal.send`; its model is one of `models` then.
 
         Raises:
             UsageError: the firmware takes no modules.
@@ -161,7 +163,7 @@ class Connection(Closing):
         """
         loaded.require_modules(self._project)
         try:
-            return loading.load(self._session, module, place, progress=progress)
+            return renewal.send(self._session, module, place, since=since, progress=progress)
         finally:
             if self._session.is_intact:
                 self.find_models()

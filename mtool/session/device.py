@@ -89,6 +89,7 @@ class Device(ModelOnDevice, Closing):
         module: str | Path | bytes,
         *,
         ram: bool = False,
+        since: str | Path | bytes = b"",
         progress: Callable[[int, int], None] = lambda there, whole: None,
     ) -> "Device":
         """Give the device a module (`mtool module`): its model is one of `models` then, and stays after a reset.
@@ -98,25 +99,21 @@ class Device(ModelOnDevice, Closing):
         Args:
             module: the file, or its bytes.
             ram: put it into RAM, where the next reset forgets it.
-            progress: is told how many of all bytes are on their way or there.
+            since: the file, or its bytes, of the module that is in flash, so that the difference is sent alone; empty:
+                one that was loaded from here before, if that is what is there.
+            progress: is told how many bytes are on their way or there, of all that are sent.
 
         Returns:
             The device as it runs that model.
 
         Raises:
-            UsageError: the file can't be read, is no module, or the firmware takes none.
+            UsageError: the file can't be read, is no module, or the firmware takes none; or it has another than `since`.
             DeviceError: the device refuses it; what it had before stays.
             CommunicationError: the device stopped answering.
         """
-        from mtool.modules.format import unpack
-
-        what = "the module" if isinstance(module, bytes) else str(module)
-        try:
-            data = module if isinstance(module, bytes) else Path(module).read_bytes()
-        except OSError as failed:
-            raise of_os_error(failed, f"{what} can't be read") from None
-        name = unpack(data, what).name
-        self._connection.load(data, Place.RAM if ram else Place.FLASH, progress)
+        data, name = _module(module)
+        old = _module(since)[0] if since else b""
+        self._connection.load(data, Place.RAM if ram else Place.FLASH, progress, old)
         return self[name]
 
     @property
@@ -183,3 +180,15 @@ class Device(ModelOnDevice, Closing):
     def unit(self) -> str:
         """The unit of the device's timer: "ns", or "instructions"."""
         return self._connection.unit
+
+
+def _module(file: str | Path | bytes) -> tuple[bytes, str]:
+    """Return the bytes of a module's file, and its model's name."""
+    from mtool.modules.format import unpack
+
+    what = "the module" if isinstance(file, bytes) else str(file)
+    try:
+        data = file if isinstance(file, bytes) else Path(file).read_bytes()
+    except OSError as failed:
+        raise of_os_error(failed, f"{what} can't be read") from None
+    return data, unpack(data, what).name

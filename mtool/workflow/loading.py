@@ -14,6 +14,7 @@ from mtool.modules.format import Module
 from mtool.rpc import Client, loading
 from mtool.rpc.loading import Listed, Place, Room
 from mtool.rpc.status import Status
+from mtool.session import renewal
 from mtool.session.loaded import require_modules
 from mtool.transport import open_port
 from mtool.workflow.modules import read_module
@@ -36,6 +37,7 @@ class Loaded:
         there_bytes: of them, those that the device had already.
         seconds: that it took.
         models: all of the device's, in the order of their numbers.
+        delta_bytes: what was sent, where that was the difference from the module that was there; 0: the file was.
     """
 
     module: Module
@@ -44,6 +46,7 @@ class Loaded:
     there_bytes: int
     seconds: float
     models: tuple[Listed, ...]
+    delta_bytes: int = 0
 
 
 def load_module(
@@ -54,6 +57,7 @@ def load_module(
     probe: str = "",
     board: str = "",
     ram: bool = False,
+    since: Path | None = None,
     progress: Progress = lambda there, whole: None,
 ) -> Loaded:
     """Load a module; where an earlier load of the same one broke off, it goes on.
@@ -65,7 +69,8 @@ def load_module(
         probe: as of `session.open`.
         board: without a project, whose baud rate the port has; empty: 115200.
         ram: put it into RAM, where the next reset forgets it.
-        progress: is told how many of all bytes are on their way or there.
+        since: the file of the module that is in flash: the difference is sent; None: the same, if it was loaded from here.
+        progress: is told how many bytes are on their way or there, of all that are sent.
 
     Raises:
         UsageError: the file is no module, there is no device to load it into, or the firmware takes none of its kind.
@@ -74,11 +79,12 @@ def load_module(
         CommunicationError: the device stopped answering.
     """
     module, data = read_module(path)
+    old = read_module(since)[1] if since is not None else b""
     place = Place.RAM if ram else Place.FLASH
     if project is not None:
         _check_project(project, board)
         with session.open(project, port=port, probe=probe) as device:
-            return _load(device.session, module, data, place, progress)
+            return _load(device.session, module, data, old, place, progress)
     if not port:
         raise UsageError(
             "there is no device to load the module into",
@@ -88,7 +94,7 @@ def load_module(
     with open_port(port, baud=usb.uart if usb else _DEFAULT_BAUD, probe=probe) as transport:
         client = Client(transport, timeout_s=_TIMEOUT_S)
         try:
-            return _load(client, module, data, place, progress)
+            return _load(client, module, data, old, place, progress)
         finally:
             client.close()
 
@@ -102,16 +108,18 @@ def _check_project(folder: Path, board: str) -> None:
     require_modules(described)
 
 
-def _load(client: Client, module: Module, data: bytes, place: Place, progress: Progress) -> Loaded:
+def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place, progress: Progress) -> Loaded:
     start = time.monotonic()
     _check(module, len(data), place, _room(client))
     try:
-        there = loading.load(client, data, place, progress=progress)
+        sent = renewal.send(client, data, place, since=old, progress=progress)
     except DeviceError as refused:
         raise _explained(refused, module) from None
     seconds = time.monotonic() - start
-    log.info("  %-9s %4.1f s   %s B, %s there before", "load", seconds, f"{len(data):,}", f"{there:,}")
-    return Loaded(module, place, len(data), there, seconds, tuple(loading.models(client)))
+    how = f"as a delta of {sent.delta_bytes:,} B" if sent.delta_bytes else f"{sent.there_bytes:,} there before"
+    log.info("  %-9s %4.1f s   %s B, %s", "load", seconds, f"{len(data):,}", how)
+    models = tuple(loading.models(client))
+    return Loaded(module, place, len(data), sent.there_bytes, seconds, models, sent.delta_bytes)
 
 
 def _room(client: Client) -> Room:
