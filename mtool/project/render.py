@@ -138,19 +138,14 @@ def _fence(
         return None
     check_fence(template, board)
     unit = needed_unit(board.cpu)
+    fences = [one.protection for one in manifest.models if one.protection is not None]
     stack_bytes = int(options.get("stack_bytes", 0))
+    constants = [area for fence in fences for area in fence.areas if area.name == "constants"]
     return {
         "unit": unit.label,
         "stack_granule": unit.stack_granule(stack_bytes),
         "stack_window": unit.window(stack_bytes),
-        "least_window": unit.window(1),
-        "constants_granule": max(
-            area.granule
-            for one in manifest.models
-            if one.protection is not None
-            for area in one.protection.areas
-            if area.name == "constants"
-        ),
+        "constants": max(constants, key=lambda area: area.alignment).model_dump(),
     }
 
 

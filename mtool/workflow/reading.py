@@ -64,6 +64,7 @@ def options(
     backend_fallback: bool = False,
     portable: bool = False,
     protect: bool = False,
+    single_file: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -117,6 +118,7 @@ def options(
         backend_fallback=backend_fallback,
         portable=portable,
         protect=protect,
+        single_file=single_file,
     )
 
 

@@ -26,33 +26,42 @@
 
 extern uint8_t mt_stack_low[];
 
-/* What unprivileged code may do with a region. */
-enum access { READ = MT_PROTECT_READ, READ_WRITE = MT_PROTECT_WRITE, READ_EXECUTE };
-
-/* Memories of code and constants alone, from the board's entry. */
-static const struct {
-    uint32_t base;
-    uint32_t bytes;
-    enum access access;
-} memories[] = {
+{% if cookiecutter.protect.unit == "pmsav7" %}
+/* Code and constants: the whole memories, as regions are powers of two. */
+static const struct mt_protect_area flash[] = {
 {% for name, memory in cookiecutter.board.memories.items() %}
 {% if memory.holds and memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
-    {{ "{0x%08Xu, 0x%Xu, %s}," % (memory.base, memory.size, "READ_EXECUTE" if "code" in memory.holds else "READ") }} /* {{ name }} */
+{% set access = "EXECUTE" if "code" in memory.holds else "READ" %}
+    {{ "{(void *)0x%08Xu, (void *)0x%08Xu, MT_PROTECT_%s}," % (memory.base, memory.base + memory.size, access) }} /* {{ name }} */
 {% endif %}
 {% endfor %}
 };
+{% else %}
+{% include "protect/flash.c" %}
+{% endif %}
 
 static uint32_t regions;  /* in use */
 static uint32_t *volatile context; /* what enter() has saved; NULL: nothing runs inside the fence */
 static struct protect_fault fault;
 static volatile int32_t outcome;
 
+/* Those behind the last one that the processor has are counted alone. */
+static void set_region(uint32_t base, uint32_t attributes)
+{
+    if (regions < (MPU_TYPE >> 8 & 0xFFu)) {
+        MPU_RNR = regions;
+        MPU_RBAR = base;
+        MPU_ATTRIBUTES = attributes;
+    }
+    ++regions;
+}
+
 {% if cookiecutter.protect.unit == "pmsav7" %}
 #define LEAST 32u /* an eighth of the smallest region that has eighths */
 
 /* Cover what is from `start` to before `end`, multiples of LEAST: a region is a power of two, at a multiple of it, in
  * eighths that can be left out. The one that reaches furthest is taken, until all is covered. */
-static void allow(uint32_t start, uint32_t end, enum access access)
+static void allow(uint32_t start, uint32_t end, uint32_t access)
 {
     static const uint32_t attributes[] = {
         (1u << 28) | (2u << 24) | (1u << 19) | (3u << 16), /* read only, not executed; normal memory, write-back */
@@ -76,9 +85,8 @@ static void allow(uint32_t start, uint32_t end, enum access access)
         const uint32_t eighth = order - 3u;
         const uint32_t first = start >> eighth & 7u, last = (reach - 1u) >> eighth & 7u;
         const uint32_t used = (0xFFu << first) & (0xFFu >> (7u - last));
-        MPU_RNR = regions++;
-        MPU_RBAR = order < 32u ? start >> order << order : 0u;
-        MPU_ATTRIBUTES = attributes[access] | (~used & 0xFFu) << 8 | (order - 1u) << 1 | 1u;
+        set_region(order < 32u ? start >> order << order : 0u,
+                   attributes[access] | (~used & 0xFFu) << 8 | (order - 1u) << 1 | 1u);
         start = reach;
     }
 }
@@ -86,35 +94,36 @@ static void allow(uint32_t start, uint32_t end, enum access access)
 #define LEAST 32u
 #define MPU_MAIR0 REGISTER(0xE000EDC0u)
 
-static void allow(uint32_t start, uint32_t end, enum access access)
+static void allow(uint32_t start, uint32_t end, uint32_t access)
 {
     static const uint32_t attributes[] = {7u, 3u, 6u}; /* read only, not executed; and written; read and executed */
     if (start < end) {
         MPU_MAIR0 = 0x04FFu; /* 0: normal memory, write-back; 1: device, for guard.c */
-        MPU_RNR = regions++;
-        MPU_RBAR = start | attributes[access];
-        MPU_ATTRIBUTES = (end - LEAST) | 1u;
+        set_region(start | attributes[access], (end - LEAST) | 1u);
     }
 }
 {% endif %}
 
-/* Set the regions up. Those behind the last one that the processor has write over each other, and are counted. */
+static void allow_areas(const struct mt_protect_area *areas, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; ++i) {
+        if (areas[i].start != areas[i].end) {
+            const uint32_t end = (uint32_t)areas[i].end + LEAST - 1u;
+            allow((uint32_t)areas[i].start & ~(LEAST - 1u), end & ~(LEAST - 1u), areas[i].access);
+        }
+    }
+}
+
+/* Set the regions up; the MPU stays off where there are too few. */
 static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
 {
     const uint32_t most = MPU_TYPE >> 8 & 0xFFu;
     __asm__ volatile("dmb" ::: "memory");
     MPU_CTRL = 0;
     regions = 0;
-    for (uint32_t i = 0; i < sizeof memories / sizeof memories[0]; ++i) {
-        allow(memories[i].base, memories[i].base + memories[i].bytes, memories[i].access);
-    }
-    allow((uint32_t)mt_stack_low, stack_end, READ_WRITE);
-    for (uint8_t i = 0; i < count; ++i) {
-        if (areas[i].start != areas[i].end) {
-            const uint32_t end = (uint32_t)areas[i].end + LEAST - 1u;
-            allow((uint32_t)areas[i].start & ~(LEAST - 1u), end & ~(LEAST - 1u), (enum access)areas[i].access);
-        }
-    }
+    allow_areas(flash, sizeof flash / sizeof flash[0]);
+    allow((uint32_t)mt_stack_low, stack_end, MT_PROTECT_WRITE);
+    allow_areas(areas, count);
     if (regions > most) {
         return MT_NOT_SUPPORTED;
     }

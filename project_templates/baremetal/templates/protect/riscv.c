@@ -29,6 +29,8 @@ __asm__(".option arch, +zicsr"); /* see startup.c */
 
 extern uint8_t mt_stack_low[];
 
+{% include "protect/flash.c" %}
+
 static uint32_t addresses[ENTRIES];
 static uint8_t modes[ENTRIES];
 static uint32_t used;              /* of them, or more: there are too few */
@@ -47,8 +49,9 @@ static void add(uint32_t address, uint8_t mode)
 }
 
 /* An area that follows the one before it needs one entry, another two. */
-static void allow(uint32_t start, uint32_t end, uint32_t mode)
+static void allow(uint32_t start, uint32_t end, uint32_t access)
 {
+    static const uint8_t accesses[] = {MAY_READ, MAY_READ | MAY_WRITE, MAY_READ | MAY_EXECUTE};
     if (start == end) {
         return;
     }
@@ -56,7 +59,14 @@ static void allow(uint32_t start, uint32_t end, uint32_t mode)
         addresses[used - 1u] != start >> 2) {
         add(start >> 2, OFF);
     }
-    add(end >> 2, (uint8_t)(TO_HERE | mode));
+    add(end >> 2, (uint8_t)(TO_HERE | accesses[access]));
+}
+
+static void allow_areas(const struct mt_protect_area *areas, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; ++i) {
+        allow((uint32_t)areas[i].start & ~3u, ((uint32_t)areas[i].end + 3u) & ~3u, areas[i].access);
+    }
 }
 
 static void write_entries(void)
@@ -74,21 +84,13 @@ static void write_entries(void)
 {% endfor %}
 }
 
-/* Memories of code and constants alone, from the board's entry; the stack; the areas; and nothing else. */
+/* Code and constants; the stack; the areas; and nothing else. */
 static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
 {
     used = 0;
-{% for name, memory in cookiecutter.board.memories.items() %}
-{% if memory.holds and memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
-{% set mode = "MAY_READ | MAY_EXECUTE" if "code" in memory.holds else "MAY_READ" %}
-    allow({{ "0x%08Xu, 0x%08Xu" % (memory.base, memory.base + memory.size) }}, {{ mode }}); /* {{ name }} */
-{% endif %}
-{% endfor %}
-    allow((uint32_t)mt_stack_low, stack_end, MAY_READ | MAY_WRITE);
-    for (uint8_t i = 0; i < count; ++i) {
-        const uint32_t mode = areas[i].access == MT_PROTECT_WRITE ? MAY_READ | MAY_WRITE : MAY_READ;
-        allow((uint32_t)areas[i].start & ~3u, ((uint32_t)areas[i].end + 3u) & ~3u, mode);
-    }
+    allow_areas(flash, sizeof flash / sizeof flash[0]);
+    allow((uint32_t)mt_stack_low, stack_end, MT_PROTECT_WRITE);
+    allow_areas(areas, count);
     add(UINT32_MAX, NAPOT);
     if (used > ENTRIES) {
         return MT_NOT_SUPPORTED;

@@ -1,0 +1,13 @@
+/* Code and constants, by the linker script. */
+{% if cookiecutter.regions.weights == cookiecutter.regions.code %}
+extern uint8_t mt_weights_start[], mt_text_end[];
+static const struct mt_protect_area flash[] = {
+    {mt_weights_start, mt_text_end, MT_PROTECT_EXECUTE},
+};
+{% else %}
+extern uint8_t mt_weights_start[], mt_weights_end[], mt_text_start[], mt_text_end[];
+static const struct mt_protect_area flash[] = {
+    {mt_text_start, mt_text_end, MT_PROTECT_EXECUTE},
+    {mt_weights_start, mt_weights_end, MT_PROTECT_READ},
+};
+{% endif %}
