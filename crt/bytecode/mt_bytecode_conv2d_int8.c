@@ -44,7 +44,7 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     const uint32_t depth = (uint32_t)call->depth, channels = (uint32_t)call->out_channels;
     const uint32_t pairs = (channels + 1) / 2, row = depth / 2 + 6;
     const uint32_t *words;
-    uint32_t pixels, staged, results;
+    uint32_t pixels, staged, results, read, written;
     if (!mt_bytecode_are_sizes(&call->height, 12) || !mt_bytecode_are_sizes(&call->stride_y, 2) ||
         !mt_bytecode_are_sizes(&call->dilation_y, 3) || !mt_bytecode_is_pad(call->top) ||
         !mt_bytecode_is_pad(call->left) || !mt_bytecode_is_int8(call->pad_value) || !mt_bytecode_is_range(&call->range))
@@ -56,12 +56,11 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     results = channels % 2 ? 3 * (channels + 1) : pixels % PIXELS ? channels : 0;
     staged = is_pointwise(call) || results > depth ? results : depth;
     words = mt_bytecode_constants(module, call->weights, mt_bytecode_times(pairs, 4 * row));
-    if (!words ||
-        !mt_bytecode_reads(module, call->input,
-                           mt_bytecode_span((uint32_t)call->height * (uint32_t)call->width, (uint32_t)call->pixel_step,
-                                            (uint32_t)call->channels), 1) ||
-        !mt_bytecode_writes(module, call->output, mt_bytecode_span(pixels, (uint32_t)call->out_step, channels), 1) ||
-        !mt_bytecode_writes(module, call->scratch, 6 * depth + staged, 4))
+    read = mt_bytecode_span((uint32_t)call->height * (uint32_t)call->width, (uint32_t)call->pixel_step,
+                            (uint32_t)call->channels);
+    written = mt_bytecode_span(pixels, (uint32_t)call->out_step, channels);
+    if (!words || !mt_bytecode_is_scratch(module, call->scratch, 6 * depth + staged, call->input, read, call->output,
+                                          written))
         return 0;
     (void)count;
     for (uint32_t pair = 0; pair < pairs; ++pair, words += row)

@@ -51,15 +51,23 @@ extern "C" {
 #endif
 #define MT_OPERATOR static MT_ALONE
 
-/* A statement of assembly that uses s31, or q7, which it is a part of. There a module (docs/modules.md) has the address of
- * what it imports, and the compiler, which must not use the register, does not keep it either. */
-#if defined(MT_KEPT_FPU_REGISTER)
-#define MT_KEPT(...)                                          \
-    do {                                                      \
-        uint32_t mt_kept;                                     \
-        __asm__ volatile("vmov %0, s31" : "=r"(mt_kept));     \
-        __VA_ARGS__;                                          \
-        __asm__ volatile("vmov s31, %0" : : "r"(mt_kept));    \
+/* A statement of assembly that uses a register in which a module (docs/modules.md) has the address of what it imports: s31,
+ * which is a part of q7, where there is an FPU, and r9 elsewhere. The compiler, which must not use it, does not keep it
+ * for such a statement either. */
+#if defined(MT_KEPT_S31)
+#define MT_KEPT_READ "vmov %0, s31"
+#define MT_KEPT_WRITE "vmov s31, %0"
+#elif defined(MT_KEPT_R9)
+#define MT_KEPT_READ "mov %0, r9"
+#define MT_KEPT_WRITE "mov r9, %0"
+#endif
+#ifdef MT_KEPT_READ
+#define MT_KEPT(...)                                     \
+    do {                                                 \
+        uint32_t mt_kept;                                \
+        __asm__ volatile(MT_KEPT_READ : "=r"(mt_kept));  \
+        __VA_ARGS__;                                     \
+        __asm__ volatile(MT_KEPT_WRITE : : "r"(mt_kept)); \
     } while (0)
 #else
 #define MT_KEPT(...) __VA_ARGS__

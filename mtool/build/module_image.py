@@ -91,12 +91,7 @@ def link(files: FileTree, board: Board, levels: Mapping[str, str], level: str) -
         BuildError: the compiler is missing or fails, or the code can't be a module: it has variables, addresses, or
             calls what firmware has not.
     """
-    if _GCC.fullmatch(board.toolchain) is None:
-        raise UsageError(
-            f"there are no native modules for {board.name}",
-            details=[f"they are made by GCC for Arm and RISC-V, and its toolchain is {board.toolchain or 'none'}"],
-        )
-    toolchains.require(board.toolchain)
+    check_board(board)
     with tempfile.TemporaryDirectory(prefix="mtool-module-") as place:
         folder = Path(place)
         build = _Build(folder, board)
@@ -109,6 +104,21 @@ def link(files: FileTree, board: Board, levels: Mapping[str, str], level: str) -
             )
         write(files, folder / "src", edits="force")
         return build.image(files, base, levels, level)
+
+
+def check_board(board: Board) -> None:
+    """Refuse a board that native modules are not made for.
+
+    Raises:
+        UsageError: its compiler is not GCC for Arm or RISC-V.
+        BuildError: that is not installed.
+    """
+    if _GCC.fullmatch(board.toolchain) is None:
+        raise UsageError(
+            f"there are no native modules for {board.name}",
+            details=[f"they are made by GCC for Arm and RISC-V, and its toolchain is {board.toolchain or 'none'}"],
+        )
+    toolchains.require(board.toolchain)
 
 
 class _Build:

@@ -30,14 +30,14 @@ class Base:
 
 _FPU = Base(
     "s31",
-    ("-ffixed-s31", "-DMT_KEPT_FPU_REGISTER"),
+    ("-ffixed-s31", "-DMT_KEPT_S31"),
     ("push {r4, lr}", "vmov r4, s31", "vmov s31, r2", f"bl {CALLED}", "vmov s31, r4", "pop {r4, pc}"),
     ("vmov ip, s31", "ldr.w pc, [ip, #{offset}]"),
     1024,
 )
 _CORE = Base(
     "r9",
-    ("-ffixed-r9",),
+    ("-ffixed-r9", "-DMT_KEPT_R9"),
     ("push.w {r9, lr}", "mov r9, r2", f"bl {CALLED}", "pop.w {r9, pc}"),
     ("ldr.w pc, [r9, #{offset}]",),
     1024,

@@ -16,6 +16,7 @@ from mtool.boards.protection import needed_unit
 from mtool.errors import UsageError, of_os_error
 from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project
+from mtool.project import loaded_modules
 from mtool.project.levels import levels_of
 from mtool.project.program import Program
 from mtool.project.runtime import runtime_headers, runtime_sources
@@ -58,6 +59,13 @@ def render(
     model = FileTree().merged(files, folders.model)
     extra = _extra_files(chosen, values)
     context = _context(manifest, board, values, model, crt)
+    taken = loaded_modules.read(values, board)
+    if taken is not None:
+        crt = crt.merged(loaded_modules.sources(folders.sources, taken))
+        context["modules"] = asdict(taken)
+        context["sources"]["modules"] = [
+            path for path in crt if path.endswith(".c") and path.startswith(loaded_modules.COMPILED)
+        ]
     context["protect"] = _fence(manifest, chosen, board, values)
     context["sources"]["extra"] = [path for path in extra if path.endswith((".c", ".S"))]
     context["program"] = None if program is None else asdict(program)
@@ -182,6 +190,7 @@ def _context(
         "arenas": arenas,
         "lent": sorted({name for one in manifest.models for name in one.lent}),
         "board": board.model_dump(mode="json"),
+        "modules": None,
         "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},
         "options": dict(options),
         "sources": {

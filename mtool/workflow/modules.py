@@ -6,13 +6,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtool import files
+from mtool import boards, files
 from mtool.boards import Board
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError, of_os_error
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest
-from mtool.modules.format import SIGNED_BYTES, Description, Kind, Module, OperatorNote, pack, signed, unpack
+from mtool.modules.format import (
+    HEAD_BYTES,
+    SIGNED_BYTES,
+    Description,
+    Kind,
+    Module,
+    OperatorNote,
+    pack,
+    signed,
+    size_in,
+    unpack,
+)
 from mtool.version import __version__
 from mtool.workflow.compiling import Model, compile
 from mtool.workflow.options import Options
@@ -25,7 +36,6 @@ log = logging.getLogger(__name__)
 _MOST_COUNTER = (1 << 32) - 1
 _LEAST_ALIGNMENT = 16
 _NAME_BYTES = 31
-_MOST_FILE_BYTES = 1 << 30
 _OPT = "opt"
 
 
@@ -68,10 +78,12 @@ def make_module(
     from mtool.modules.exports import EXPORTS
 
     check_counter(counter)
+    target = boards.get(board) if isinstance(board, str) else board
+    module_image.check_board(target)
     signer = signer_of(key)
     start = time.monotonic()
     chosen = _for_a_module(options or Options())
-    model = compile(path, board=board, options=chosen)
+    model = compile(path, board=target, options=chosen)
     described = model.manifest
     check_name(described.model)
     sources = model.sources().merged(_own_sources(entry.source(described)))
@@ -119,9 +131,9 @@ def read_module(path: Path) -> tuple[Module, bytes]:
         UsageError: there is no such file, or it is no module.
     """
     try:
-        if path.stat().st_size > _MOST_FILE_BYTES:
-            raise UsageError(f"{path} is no module: it is larger than any", details=[f"{path.stat().st_size:,} bytes"])
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(HEAD_BYTES)
+            data += file.read(max(0, size_in(data) - len(data)) + 1)  # one more, if there is one: it is told
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
     return unpack(data, str(path)), data
