@@ -136,7 +136,7 @@ def _longest(one: "LongestOperator") -> str:
 def _wait(models: "Sequence[LongestOperator]") -> str:
     """Return the line of what the most urgent model waits for."""
     first, *others = models
-    most = max(others, key=lambda one: one.stretch_instructions)  # a time is not known of each, and a share is of its own
+    most = max(others, key=lambda one: one.stretch_instructions)  # times are not known of each
     time = "" if most.stretch is None else f", {most.stretch.milliseconds:.3g} ms ± {most.stretch.error:.0%}"
     return f"{first.model} waits for at most {most.stretch_share:.0%} of an inference of {most.model}{time}"
 

@@ -173,6 +173,12 @@ def test_models_may_be_called_what_is_done_with_them(interface: Any, tmp_path: P
     subprocess.run(["cc", *flags, *includes, "-fsyntax-only", *sources], check=True)
 
 
+def test_models_without_options_of_their_own_are_refused() -> None:
+    for paths, options in (([], None), ([DIGITS], []), ([DIGITS, DIGITS], [mtool.Options()])):
+        with pytest.raises(UsageError, match=f"there are {len(paths)} models to compile, and options for"):
+            mtool.compile_models(paths, board="host", options=options)
+
+
 def test_commands_take_several_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,7 +195,10 @@ def test_commands_take_several_models(
     for wrong, told in (
         ([str(DIGITS), str(DIGITS)], "have the same name in C: digits_int8"),
         ([*twice[:2], "--name", "x", "--name", "x_y"], "can make equal symbols: x, x_y"),
-        ([*twice[:2], "--name", "x"], "--name stands 1 times for 2 models"),
+        ([*twice, "--schedule", "other@conv_0=c99_patch"], "there is no model other\n  models: one, two\n"),
+        ([*twice, "--max", "tow@n=3"], "--max tow@n=3: there is no model tow"),
+        ([*twice, "--state", "two@a@b:c"], "no output 'a@b'"),
+        ([*twice[:2], "--name", "x"], "--name stands 1 time for 2 models"),
     ):
         assert app.invoke(["build", *wrong]) == 2
         assert told in capsys.readouterr().err
