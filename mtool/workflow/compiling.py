@@ -239,7 +239,8 @@ def compile_models(
         The models in their order, each with the files of all; write, build or open any one of them.
 
     Raises:
-        UsageError: two of the models have the same name, or options differ that are the firmware's.
+        UsageError: two of the models have the same name, or options differ that are the firmware's; or there are no
+            models, or options for some of them only.
         MtoolError: as `compile`, for one of them.
     """
     from mtool.workflow import compiled_before
@@ -248,6 +249,8 @@ def compile_models(
     target = boards.get(board) if isinstance(board, str) else board
     each = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
     sources = [Path(path) for path in paths]
+    if not sources or len(each) != len(sources):
+        raise UsageError(f"there are {len(sources)} models to compile, and options for {len(each)}")
     if len(sources) == 1:
         return (compile(sources[0], board=target, options=each[0], folder=folder),)
     requests = _requests(target, each, folder)
