@@ -32,7 +32,8 @@ class Calls:
 
     Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`. If `can_fail`, a
     call that fails returns the status from the function that it stands in. `memories` are where the values lie that
-    the calls are given: the arena, `inputs`, `outputs`. `context` is the arena as a parameter, if the caller has it.
+    the calls are given: the arena, `inputs`, `outputs`. `context` is the arena as a parameter, if the caller has it,
+    and `context_declared` its declaration.
     """
 
     pointers: tuple[str, ...]
@@ -40,6 +41,7 @@ class Calls:
     memories: frozenset[str]
     can_fail: bool
     context: tuple[str, ...] = ()
+    context_declared: tuple[str, ...] = ()
 
     @property
     def passed(self) -> tuple[str, ...]:
@@ -87,7 +89,8 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
         operators.append(Repeated(loop, tuple(steps)))
     can_fail = conventions.operators in ("values", "packed") or devices_of(plan).can_fail
     context = (PARAMETER,) if arena.is_callers else ()
-    return Calls(tuple(pointers.declarations.values()), tuple(operators), frozenset(memories), can_fail, context)
+    declarations, declared = tuple(pointers.declarations.values()), tuple(arena.declared)
+    return Calls(declarations, tuple(operators), frozenset(memories), can_fail, context, declared)
 
 
 class _Pointers:

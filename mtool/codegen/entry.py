@@ -50,7 +50,7 @@ def whole(
         name = "static int32_t inference"
     structures = f"const struct {model}_inputs *inputs, const struct {model}_outputs *outputs"
     lines = [f"{name}({'void *context, ' * conventions.context}{structures})", "{"]
-    lines += [f"    uint8_t *const {PARAMETER} = context;"] * conventions.context
+    lines += [f"    {arena.parameter_type} *const {PARAMETER} = context;"] * conventions.context
     starts = [] if conventions.context else start_call(plan)
     start = [*range_test(plan, interface), *(f"    {call}" for call in starts)]
     before, after = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)

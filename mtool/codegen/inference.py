@@ -24,7 +24,7 @@ def operator_prototype(plan: Plan, calls: Calls) -> str:
 def _parameters(plan: Plan, calls: Calls) -> list[str]:
     """Return the declarations of what is passed on to the calls."""
     structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
-    return [*(f"uint8_t *{name}" for name in calls.context), *structures]
+    return [*calls.context_declared, *structures]
 
 
 def operator_call(plan: Plan, calls: Calls, number: str, inputs: str, outputs: str, arena: str = PARAMETER) -> str:

@@ -72,7 +72,7 @@ def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, asked: Collection[s
             waits[title] = waits.get(title, 0) + _bytes_read(step, plan, size) / flash.width * flash.waits
     total = plan.cost * _CYCLES + sum(waits.values())
     offers = [Offer(title, saved / total, sizes[title]) for title, saved in waits.items()]
-    room = flash.ram_bytes - RESERVED_BYTES - flash.taken_bytes - (plan.arena_bytes if flash.has_arena else 0)
+    room = flash.ram_bytes - RESERVED_BYTES - flash.taken_bytes - (plan.bytes_of_arena if flash.has_arena else 0)
     return chosen_offers(offers, optimize, flash.ram_bytes, room)
 
 
