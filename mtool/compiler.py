@@ -27,7 +27,7 @@ from mtool.plan import Choice, Plan, make_plan
 from mtool.plan.board_pools import asked_pools, lent_pools
 from mtool.plan.flash import Offers, offers_of
 from mtool.plan.in_memory import first_in_pools, first_that_fits
-from mtool.plan.ram import SlowFlash, in_ram, with_constants_in_ram
+from mtool.plan.ram import SlowFlash, constant_reads, in_ram, with_constants_in_ram
 from mtool.plan.shared import Shared
 from mtool.request import DEFAULTS, Request
 from mtool.tuned.known import Known
@@ -243,20 +243,35 @@ def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str, *, 
     )
     attempts = ((None, plan) for plan in plans)
     _, plan = _settled(graph.name, board, request, attempts, is_alone=is_alone)
-    return with_constants_in_ram(plan, _in_ram(plan, board, request, schedules))
+    plan = with_constants_in_ram(plan, _in_ram(plan, board, request, schedules))
+    return _with_offers(plan, board, request, schedules)
+
+
+def _with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> Plan:
+    """Return a plan that says which constants may have copies in the pools that a user asks for."""
+    flash = _slow_flash(board) if request.pools else None
+    chosen = request.conventions
+    if flash is None or chosen.context or chosen.has_functions or request.optimize == "size":
+        return plan
+    return replace(plan, offers=constant_reads(plan, flash, schedules))
 
 
 def _in_ram(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> frozenset[str]:
     """Return the operators whose constants lie in RAM, since the board's flash lets its core wait."""
+    flash = None if request.pools else _slow_flash(board)
+    return frozenset() if flash is None else in_ram(plan, flash, request.optimize, schedules)
+
+
+def _slow_flash(board: Board) -> SlowFlash | None:
+    """Return what a board says of a memory of constants that lets the core wait; None: there is none."""
     memory, ram = board.memory_for("weights"), board.memory_for("data")
     if memory is None or memory.reads is None or ram is None or "data" in memory.holds:
-        return frozenset()
+        return None
     reads, cache = memory.reads, memory.reads.data or memory.reads.code
     taken = max((of_template.data for of_template in board.takes.values()), default=0)
-    slow = SlowFlash(
+    return SlowFlash(
         reads.waits(board.clock_hz), reads.width, cache.lines * reads.line, ram.size, "arena" in ram.holds, taken
     )
-    return in_ram(plan, slow, request.optimize, schedules)
 
 
 def _attempts(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Partial, frozenset[str]]]:
@@ -384,9 +399,9 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
         notes = _Notes(constants)
         key, plan = _settled(path.stem, board, request, attempts_for(board, notes))
         moved = _in_ram(plan, board, request, plans[key][1])
-        about = key, moved, plan.pools
+        about = key, moved, plan.pools, board.name if request.pools else ""
         if about not in made:
-            plan = with_constants_in_ram(plan, moved)
+            plan = _with_offers(with_constants_in_ram(plan, moved), board, request, plans[key][1])
             place = Place(section=request.arena_section)
             written = emit(plan, path.name, model_hash, request.conventions, notes.constants, place)
             made[about] = replace(written, claims=notes.claims)

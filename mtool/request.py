@@ -98,6 +98,8 @@ class Request(ModelOptions):
             UsageError: graph executors, backends, or a section for an arena in one.
         """
         reasons = [*self._against_pools(), *(["--arena-section: name each pool's"] if self.arena_section else [])]
+        if self.conventions.context and any(pool.use == "weights" for pool in self.pools):
+            reasons.append("--arena caller where it is for=weights, which each instance would have a copy of")
         if self.pools and reasons:
             raise UsageError(
                 f"--pool does not go with {reasons[0]}",

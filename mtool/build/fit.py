@@ -61,10 +61,10 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     for name, memory in board.memories.items():
         roles = [role for role in known if board.region_for(role) == name and known[role]]
         lent = sum(one.lent.get(name, 0) for one in manifest.models)
-        tensors = beside.get(name, 0)
-        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent - tensors
+        pools = beside.get(name, 0)
+        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent - pools
         parts = [Part(role, known[role]) for role in roles] + [Part("backends' buffers", lent)] * bool(lent)
-        parts += [Part("tensors", tensors)] * bool(tensors)
+        parts += [Part("pools", pools)] * bool(pools)
         parts += [Part("code" if board.region_for("code") == name else "data", rest)] if rest > 0 else []
         parts += [Part("stack", unreserved)] if unreserved and board.region_for("stack") == name else []
         if parts or memory.holds:

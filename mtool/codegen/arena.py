@@ -1,8 +1,9 @@
 """Names of what lies in the arena: an offset as a macro and a pointer, called after the tensor or the operator."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from mtool.codegen.copied import Copied
 from mtool.ir import Node
 from mtool.manifest import StateTensor, Tensor
 from mtool.ops.loop.node import Loop
@@ -41,6 +42,15 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """The copy of a constant in a pool: its place, its bytes, and the C type of its elements."""
+
+    spot: Spot
+    bytes: int
+    c_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Arena:
     """The contents of a model's arena.
 
@@ -52,6 +62,7 @@ class Arena:
         scratch: the spot of each step's scratch, by the step's number.
         inputs, outputs, states: those of the interface's tensors, in their order; None: the caller keeps it.
         pools: the memories that it lies in; none: it is in one piece.
+        copies: those of constants in pools, by the constants' symbols.
     """
 
     model: str
@@ -63,6 +74,7 @@ class Arena:
     outputs: tuple[Spot | None, ...]
     states: tuple[Spot | None, ...]
     pools: tuple[PlacedPool, ...] = ()
+    copies: Mapping[str, Copy] = field(default_factory=dict)
 
     @property
     def is_shared(self) -> bool:
@@ -107,6 +119,11 @@ class Arena:
         place = self.bytes_at(spot)
         return place if c_type == "uint8_t" else f"({c_type} *)(void *)({place})"
 
+    def constant(self, symbol: str) -> str:
+        """Return a constant as a C expression: where it is, or its copy in a pool."""
+        copy = self.copies.get(symbol)
+        return symbol if copy is None else self.pointer(f"const {copy.c_type}", copy.spot)
+
     def no_scratch(self, c_type: str) -> str:
         """Return a pointer for a kernel that takes scratch, and needs none of it for its empty tensors."""
         first = next((number for number, one in enumerate(self.pools) if one.bytes), 0)
@@ -114,7 +131,9 @@ class Arena:
 
     def defines(self) -> list[str]:
         """Return the macros."""
-        spots = dict.fromkeys((*self.values.values(), *self.scratch.values()))
+        spots = dict.fromkeys(
+            (*self.values.values(), *self.scratch.values(), *(copy.spot for copy in self.copies.values()))
+        )
         if not spots:
             return []
         lines = []
@@ -158,10 +177,11 @@ def own_arena(model: str) -> str:
     return f"{model}_arena"
 
 
-def arena_of(plan: Plan, interface: Interface, symbol: str = "") -> Arena:
+def arena_of(plan: Plan, interface: Interface, symbol: str = "", copied: Mapping[str, Copied] | None = None) -> Arena:
     """Return the names of all that lies in the arena: inputs, outputs and states by their own, the rest by operator.
 
-    `symbol` is what it is called in C, if it is not the model's own: that of several models, or a parameter.
+    `symbol` is what it is called in C, if it is not the model's own: that of several models, or a parameter. `copied`
+    are the constants with copies in pools, by their symbols.
     """
     graph, name = plan.graph, _Names(plan)
     values: dict[str, Spot] = {}
@@ -185,7 +205,15 @@ def arena_of(plan: Plan, interface: Interface, symbol: str = "") -> Arena:
     }
     inputs, outputs, states = (tuple(values.get(value) for value in roots) for roots, _ in own.values())
     named = symbol or own_arena(graph.name)
-    return Arena(graph.name, named, plan.arena_bytes, values, scratch, inputs, outputs, states, plan.pools)
+    copies = {
+        constant: Copy(
+            name(constant.removeprefix(f"{graph.name}_"), plan.pools[one.pool].begin + one.offset),
+            one.bytes,
+            one.c_type,
+        )
+        for constant, one in (copied or {}).items()
+    }
+    return Arena(graph.name, named, plan.arena_bytes, values, scratch, inputs, outputs, states, plan.pools, copies)
 
 
 def written(plan: Plan) -> Iterator[tuple[str, str, int]]:

@@ -118,6 +118,11 @@ class _Pointers:
         spot = self.arena.scratch.get(number)
         return self._declared(c_type, spot) if spot else self.arena.no_scratch(c_type)
 
+    def constant(self, symbol: str) -> str:
+        """Return a constant, or the pointer to its copy in a pool."""
+        copy = self.arena.copies.get(symbol)
+        return symbol if copy is None else self._declared(f"const {copy.c_type}", copy.spot)
+
     def _declared(self, c_type: str, spot: Spot) -> str:
         name = spot.name
         if self.names.setdefault(name, c_type) != c_type:
@@ -138,7 +143,7 @@ def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...
 
 def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequence[int], of: str) -> tuple[str, ...]:
     """Return the lines that call a function; `of` is the operator's number in C."""
-    arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch)
+    arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch, pointers.constant)
     if moves:
         arguments = moved(arguments, moves)
     text = f"{call.function.name}({', '.join(arguments)});"

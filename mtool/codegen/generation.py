@@ -14,7 +14,7 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of
 from mtool.codegen.external import check_alignment, external_files
 from mtool.codegen.flash import qualified
-from mtool.codegen.functions import Functions, Stored, emit_functions
+from mtool.codegen.functions import Functions, Stored, emit_functions, with_copies_in_pools
 from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
 from mtool.codegen.growth import ModelConstants, grown_constants
@@ -110,7 +110,8 @@ class Emitted:
             self.plan, self.functions, self.interface, self.conventions, self._banner
         )  # fmt: skip
         model = plan.graph.name
-        arena = arena_of(plan, interface, PARAMETER if chosen.context else self.place.arena)
+        symbol = PARAMETER if chosen.context else self.place.arena
+        arena = arena_of(plan, interface, symbol, functions.copied)
         calls = calls_of(plan, functions, interface, arena, chosen)
         files = {
             f"{model}.h": header(plan, interface, arena, chosen, banner),
@@ -181,7 +182,7 @@ def emit(
     chosen = conventions or Conventions()
     check_conventions(plan, chosen)
     check_alignment(plan)
-    functions = emit_functions(plan, stored)
+    functions = with_copies_in_pools(emit_functions(plan, stored))
     plan = functions.plan
     graph = plan.graph
     initial = initial_constants(plan)
@@ -279,6 +280,7 @@ def _manifest(
             constant_bytes=sum(functions.read[name].nbytes for name in functions.calls[number].constants.values()),
             scratch_offset=plan.place(plan.scratch[number] or 0)[1],
             scratch_pool=plan.place(plan.scratch[number] or 0)[0],
+            constants_in=_memory_of_constants(functions, number),
             scratch_bytes=step.scratch_bytes,
             **_backend(step.node),
         )
@@ -321,12 +323,21 @@ def _manifest(
     )
 
 
+def _memory_of_constants(functions: Functions, number: int) -> str:
+    """Return the pool that holds copies of all constants of a step; empty: there are none."""
+    symbols = {*functions.calls[number].constants.values()}
+    if not symbols or not symbols <= {*functions.copied}:
+        return ""
+    return functions.plan.pools[functions.copied[min(symbols)].pool].pool.name
+
+
 def _pool(model: str, placed: PlacedPool) -> PoolOfArena:
     pool = placed.pool
     return PoolOfArena(
         name=pool.name,
         symbol=pool_symbol(model, pool.name),
         bytes=placed.bytes,
+        constant_bytes=placed.constant_bytes,
         limit_bytes=pool.bytes,
         alignment=placed.alignment,
         waits=pool.speed,

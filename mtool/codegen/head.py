@@ -235,7 +235,7 @@ def _called(plan: Plan, functions: Functions, arena: Arena, site: Site) -> tuple
             spot = arena.scratch.get(site.step)
             arguments.append(arena.pointer(argument.c_type, spot) if spot else arena.no_scratch(argument.c_type))
         elif value is None:
-            arguments.append(call.constants[str(argument.source[1])])
+            arguments.append(arena.constant(call.constants[str(argument.source[1])]))
         elif (address := address_of(plan, value)).memory != "arena":
             arguments.append("rows")
         else:

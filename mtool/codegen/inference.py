@@ -5,6 +5,7 @@ from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.head import head_steps, rows_declared
+from mtool.codegen.pools import load_call
 from mtool.codegen.state_reset import start_call
 from mtool.plan import Plan
 
@@ -37,7 +38,8 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
     """Return the C of the calls, and of what makes one of them."""
     body = [f"    {line}".rstrip() for line in (*calls.pointers, "", *calls.numbered())]
     starts = [] if calls.context else start_call(plan)
-    start = [line for call in starts for line in ("    if (number == 0)", f"        {call}")]
+    start = [f"    {call}" for call in load_call(plan)]
+    start += [line for call in starts for line in ("    if (number == 0)", f"        {call}")]
     if conventions.interface == "step":
         head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))"]
         if devices_of(plan).have_hooks:

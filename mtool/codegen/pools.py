@@ -63,6 +63,32 @@ def instance(plan: Plan) -> list[str]:
     return [*definitions(plan), f"static struct {model}_pools {PARAMETER} = {{{', '.join(pointers)}}};", ""]
 
 
+def load_call(plan: Plan) -> list[str]:
+    """Return what has to be called before an operator that reads a copy of constants; nothing: there are none."""
+    return [f"{plan.graph.name}_load();"] if any(placed.constant_bytes for placed in plan.pools) else []
+
+
+def load_function(plan: Plan, arena: Arena) -> list[str]:
+    """Return the function that copies constants into pools, once."""
+    if not arena.copies:
+        return []
+    copies = (
+        f"    memcpy({arena.bytes_at(copy.spot)}, {symbol}, sizeof({symbol}));" for symbol, copy in arena.copies.items()
+    )
+    return [
+        comment("Constants that are read sooner in a pool than where they are; they are copied before the first run."),
+        f"static void {plan.graph.name}_load(void)",
+        "{",
+        "    static uint8_t is_loaded;",
+        "    if (is_loaded)",
+        "        return;",
+        "    is_loaded = 1;",
+        *copies,
+        "}",
+        "",
+    ]
+
+
 def told(placed: PlacedPool) -> str:
     """Return what the map says of a pool: "dtcm, 1,024 bytes of 65,536"."""
     return f"{placed.pool.name}, {placed.bytes:,} bytes {_told(placed)}"
@@ -71,4 +97,5 @@ def told(placed: PlacedPool) -> str:
 def _told(placed: PlacedPool) -> str:
     waits = placed.pool.speed
     slow = f", about {waits:g} cycles an access" if waits else ""
-    return f"of {placed.pool.bytes:,}{slow}"
+    copies = f", the last {placed.constant_bytes:,} of copies of constants" if placed.constant_bytes else ""
+    return f"of {placed.pool.bytes:,}{copies}{slow}"

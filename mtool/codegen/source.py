@@ -46,7 +46,7 @@ def source(
     own = [one for one in functions.own if not one.kernel.level]
     lines = [
         banner,
-        _arena_map(plan),
+        _arena_map(plan, arena),
         *([] if arena.is_shared or arena.is_callers else place.section_lines()),
         f'#include "{model}.h"',
         "",
@@ -68,6 +68,7 @@ def source(
         *definitions(plan),
         *map(_function, own),
         *_arena_pointers(plan, interface, arena),
+        *pools.load_function(plan, arena),
         *reset_function(plan, interface, arena),
     ]
     head = head_of(plan, functions)
@@ -127,7 +128,7 @@ def _shared(functions: Sequence[Function]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _arena_map(plan: Plan) -> str:
+def _arena_map(plan: Plan, arena: Arena) -> str:
     """Return the comment that says what lies where, when."""
     names = [step.node.title for step in plan.steps]
 
@@ -151,6 +152,9 @@ def _arena_map(plan: Plan) -> str:
         most = max(step.scratch_bytes for step in steps)
         pool, inside = plan.place(offset)
         rows.append((pool, f"{inside:,}", f"{most:,}", "scratch", steps[0].node.title, steps[-1].node.title))
+    for symbol, copy in arena.copies.items():
+        what = f"copy of {symbol.removeprefix(f'{plan.graph.name}_')}"
+        rows.append((copy.spot.pool, f"{copy.spot.offset:,}", f"{copy.bytes:,}", what, "the first run", "on"))
     lines = [f"Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", ""]
     if not plan.pools:
         lines += _table([row[1:] for row in rows])

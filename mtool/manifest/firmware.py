@@ -39,14 +39,16 @@ class PoolOfArena(Strict):
     """A memory that a part of a model's arena lies in.
 
     `name` is the board's of the memory, or any with a `section` of the object file; `symbol` is the array's C name.
-    `bytes` are used of the `limit_bytes` that may be. Its address is a multiple of `alignment`. `waits` are the cycles
-    that an access waits, about. `is_arena`: it lies where the board's arena does, which is cleared before `main`.
+    `bytes` are used of the `limit_bytes` that may be, `constant_bytes` of them by copies of constants. Its address is a
+    multiple of `alignment`. `waits` are the cycles that an access waits, about. `is_arena`: it lies where the board's
+    arena does, which is cleared before `main`.
     """
 
     name: str
     symbol: str
     bytes: int
     limit_bytes: int
+    constant_bytes: int = 0
     alignment: int
     waits: float = 0.0
     section: str = ""
@@ -71,7 +73,8 @@ class Manifest(Strict):
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
     point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
     memories, by name, that regions of backends have besides the arena; `pools` are the memories that the arena lies in,
-    if it is not in one piece: then `arena_bytes` are those of all. `inner_regions` stand in branches and loops.
+    if it is not in one piece: then `arena_bytes` are those of the tensors in all. `inner_regions` stand in branches and
+    loops.
     `caller_has_arena`: the entry point takes the arena as its first argument; a firmware of mtool's gives it one.
     `pauses` are the operators before which a model that stands before this one in the firmware may run.
     `graph` is the file with the graph's JSON, empty if there is none. `project` and `firmware` stand in the file once,

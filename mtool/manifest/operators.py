@@ -55,7 +55,8 @@ class Operator(Strict):
     the ONNX nodes that went into it, `macs` its multiply-accumulates. `reads` and `writes` are its tensors in the
     order of its arguments. `calls` are the functions that a branch or a loop calls, with the schedule of each.
     `constant_bytes` is the size of its constants, which operators may share; `scratch_offset`
-    and `scratch_bytes` are its working memory in the arena, or in its pool of number `scratch_pool`. Of a region that
+    and `scratch_bytes` are its working memory in the arena, or in its pool of number `scratch_pool`; `constants_in` is
+    the name of the pool that has a copy of its constants, which are read there. Of a region that
     a backend computes, `backend` is its name, and `device_cycles` its estimate of the accelerator's cycles, 0 if
     there is none.
     """
@@ -76,6 +77,7 @@ class Operator(Strict):
     scratch_offset: int = 0
     scratch_bytes: int = 0
     scratch_pool: int = 0
+    constants_in: str = ""
     backend: str = ""
     device_cycles: float = 0.0
 

@@ -38,17 +38,24 @@ def asked_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
             found.append(_elsewhere(board, pool, is_first=not found))
             continue
         _check(board, pool, memory)
-        waits = memory.pool.waits if memory.pool is not None else 0.0
-        found.append(
-            replace(
-                pool,
-                bytes=pool.bytes or _free(memory),
-                waits=waits if pool.waits is None else pool.waits,
-                alignment=max(pool.alignment, LEAST_ALIGNMENT),
-                is_arena=not pool.section and board.region_for("arena") == pool.name,
-            )
-        )
+        found.append(_of_board(board, pool, memory))
+    arena = board.region_for("arena")
+    if found and all(pool.use == "weights" for pool in found):
+        if arena is None or any(pool.name == arena for pool in found):
+            raise UsageError("no pool is for tensors", hint="--pool NAME=BYTES,for=all")
+        found.append(_of_board(board, Pool(arena, use="tensors"), board.memories[arena]))
     return tuple(found)
+
+
+def _of_board(board: Board, pool: Pool, memory: Memory) -> Pool:
+    waits = memory.pool.waits if memory.pool is not None else 0.0
+    return replace(
+        pool,
+        bytes=pool.bytes or _free(memory),
+        waits=waits if pool.waits is None else pool.waits,
+        alignment=max(pool.alignment, LEAST_ALIGNMENT),
+        is_arena=not pool.section and board.region_for("arena") == pool.name,
+    )
 
 
 def lent_pools(board: Board) -> tuple[Pool, ...]:

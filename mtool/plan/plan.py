@@ -7,7 +7,7 @@ from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.option_values import Io
 from mtool.plan.memory import ALIGNMENT, Storage
-from mtool.plan.pool import PlacedPool
+from mtool.plan.pool import ConstantReads, PlacedPool
 from mtool.plan.step import Step
 
 
@@ -18,7 +18,8 @@ class Plan:
     `offsets` has the arena offset in bytes of every value that lies there; `scratch` those of the
     steps' scratch (None: the step has none). `storages` are the pieces of the arena, for its map. `in_states` has the
     values that lie in a state which the caller keeps: its number, and at which byte. With `pools` the arena lies in
-    several memories, and all offsets count through them, one behind the other.
+    several memories, and all offsets count through them, one behind the other; `offers` are the constants that could
+    have copies there, by operator.
     """
 
     graph: Graph
@@ -32,6 +33,7 @@ class Plan:
     arena_bound_bytes: int
     in_states: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     pools: tuple[PlacedPool, ...] = ()
+    offers: tuple[ConstantReads, ...] = ()
 
     @property
     def cost(self) -> float:

@@ -44,9 +44,20 @@ class PlacedPool:
     """A pool of a plan: its memory, where it begins among the plan's offsets, and the bytes that are used of it.
 
     alignment: what its address has to be a multiple of, for all that lies there.
+    constant_bytes: those of `bytes` behind the tensors, where copies of constants lie.
     """
 
     pool: Pool
     begin: int
     bytes: int
     alignment: int
+    constant_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantReads:
+    """What an operator's constants cost where they are: bytes that an inference reads, and cycles that it waits."""
+
+    operator: str
+    bytes: float
+    cycles: float

@@ -83,7 +83,7 @@ def estimate(
         most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
         lent = sum(one.lent.get(name, 0) for one in manifest.models)
         most += (Part("backends' buffers", lent),) * bool(lent)
-        most += (Part("tensors", beside.get(name, 0)),) * (name in beside)
+        most += (Part("pools", beside.get(name, 0)),) * (name in beside)
         if most or memory.holds:
             needs.append(Need(name, memory.size, most))
     too_large = [line for one in manifest.models for line in _too_large(files, one)]

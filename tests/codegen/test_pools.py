@@ -20,6 +20,7 @@ from mtool.boards.schema import Lending
 from mtool.cli import app
 from mtool.codegen import conventions
 from mtool.errors import UsageError
+from mtool.option_values import InterfaceApi
 from mtool.plan.pool import Pool
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
@@ -27,8 +28,10 @@ ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-a
 Array = np.ndarray[Any, Any]
 
 
-def library(path: Path, options: mtool.Options, folder: Path) -> tuple[ctypes.CDLL, mtool.workflow.Model]:
-    made = mtool.compile(path, board="host", options=options)
+def library(
+    path: Path, options: mtool.Options, folder: Path, board: str | boards.Board = "host"
+) -> tuple[ctypes.CDLL, mtool.workflow.Model]:
+    made = mtool.compile(path, board=board, options=options)
     folder.mkdir()
     for name in made.files:
         (folder / name).write_bytes(made.files[name])
@@ -115,6 +118,57 @@ def test_zephyr_puts_a_pool_into_the_memory_of_its_node() -> None:
     code = files.text("model/digits_int8.c")
     assert "MT_LENT(dtcm, 16) uint8_t digits_int8_pool_dtcm[" in code and "Pool dtcm, 1,0" in code
     assert "MT_ARENA uint8_t digits_int8_pool_axi_sram[" in code and described.pools[1].is_arena
+
+
+def slow_flash() -> boards.Board:
+    """Return this computer with the memories of a board whose flash lets the core wait."""
+    host, board = boards.get("host"), boards.get("nucleo_l4r5zi")
+    fast = board.memories["sram"].model_copy(update={"base": 0x10000000, "size": 64 << 10, "holds": ()})
+    memories = {**board.memories, "fast": fast}
+    return host.model_copy(update={"memories": memories, "clock_hz": board.clock_hz, "features": frozenset({"fpu"})})
+
+
+@pytest.mark.parametrize("interface", ["c", "step", "feed"])
+def test_constants_are_read_from_their_copies(interface: InterfaceApi, tmp_path: Path) -> None:
+    both = (Pool("fast", 32 << 10, use="weights", waits=0), Pool("sram", 32 << 10, use="tensors", waits=0))
+    options = mtool.Options(pools=both, conventions=conventions(interface))
+    code, made = library(DIGITS, options, tmp_path / "c", slow_flash())
+    pool, other = made.manifest.pools
+    assert 0 < pool.constant_bytes == pool.bytes <= 32 << 10 and not other.constant_bytes and other.bytes
+    inside = [one.name for one in made.manifest.operators if one.constants_in == "fast"]
+    assert inside and made.manifest.arena_bytes == other.bytes
+    assert f", the last {pool.constant_bytes:,} of copies of constants" in made.files.text("digits_int8.c")
+    rng = np.random.default_rng(0)
+    wanted = onnx.load(DIGITS)
+    for _ in range(2):
+        x, y = rng.integers(-128, 128, (1, 1, 8, 8)).astype(np.int8), np.zeros((1, 10), np.int8)
+        inputs, outputs = ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data)
+        if interface == "c":
+            assert code.digits_int8_run(ctypes.byref(inputs), ctypes.byref(outputs)) == 0
+        elif interface == "step":
+            code.digits_int8_begin(ctypes.byref(inputs), ctypes.byref(outputs))
+            while not code.digits_int8_done():
+                assert code.digits_int8_step() == 0
+        else:
+            assert code.digits_int8_begin() == code.digits_int8_feed(inputs, 8) == 0
+            assert code.digits_int8_finish(ctypes.byref(outputs)) == 0
+        np.testing.assert_array_equal(y, reference(wanted, {"image": x})[0])
+
+
+def test_constants_stay_in_flash_where_a_copy_saves_nothing() -> None:
+    slow, all_of_it = Pool("fast", 64 << 10, waits=9), Pool("fast", 64 << 10, waits=0)
+    for pool, options in (
+        (slow, mtool.Options()),
+        (all_of_it, mtool.Options(optimize="size")),
+        (replace(all_of_it, use="tensors"), mtool.Options()),
+        (all_of_it, mtool.Options(conventions=conventions("packed", "packed"))),
+        (all_of_it, mtool.Options(conventions=conventions(context=True), arenas="caller")),
+    ):
+        made = mtool.compile(DIGITS, board=slow_flash(), options=replace(options, pools=(pool,))).manifest
+        assert not any(one.constant_bytes for one in made.pools) and not any(one.constants_in for one in made.operators)
+    with pytest.raises(UsageError, match="which each instance would have a copy of"):
+        callers = mtool.Options(conventions=conventions(context=True), arenas="caller")
+        mtool.compile(DIGITS, board=slow_flash(), options=replace(callers, pools=(replace(all_of_it, use="weights"),)))
 
 
 @pytest.mark.skipif(None in ARM, reason="the Arm toolchain or QEMU is not installed")

@@ -163,7 +163,7 @@ def test_an_arena_that_is_too_large_for_one_memory_lies_in_two() -> None:
     assert [pool.name for pool in split.pools if pool.bytes] == ["ssram23", "psram"]
     (fit,) = mtool.check(DIGITS, [board], never).fits
     (psram,) = [need for need in fit.needs if need.memory == "psram"]
-    assert [(part.what, part.bytes) for part in psram.parts] == [("tensors", split.pools[1].bytes)]
+    assert [(part.what, part.bytes) for part in psram.parts] == [("pools", split.pools[1].bytes)]
     assert not mtool.compile(DIGITS, board=small_board(size, 8192), options=never).manifest.pools
     assert not mtool.compile(DIGITS, board=small_board(400, 400), options=never).manifest.pools  # a build says so
     for other in (replace(never, arena_section=".bss.mine"), replace(never, conventions=conventions(context=True))):
