@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mtool import allocator, frontend, passes
 from mtool.boards import Board
+from mtool.boards.protection import Unit, needed_unit
 from mtool.codegen.functions import Stored
 from mtool.codegen.generation import Emitted, emit
 from mtool.codegen.growth import ModelConstants, constants_of
@@ -53,6 +54,15 @@ class Compiled:
     manifest: Manifest
 
 
+def unit_for(board: Board, request: Request) -> Unit | None:
+    """Return the memory protection that is to be the fence around a model; None: it is to have none.
+
+    Raises:
+        UsageError: it is to have one, and the board's core has no such unit.
+    """
+    return needed_unit(board.cpu) if request.protect else None
+
+
 def target_of(board: Board) -> Target:
     """Return what the compile half knows of a board."""
     return Target(board.cpu, board.features)
@@ -72,7 +82,8 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     # found to be one within the limits, before it is hashed.
     emitted = emit(
         _plan_for(_lowered(path, board, request, notes), board, request, model_hash := file_hash(path)),
-        path.name, model_hash, request.conventions, notes.constants, Place(section=request.arena_section),
+        path.name, model_hash, request.conventions, notes.constants,
+        Place(section=request.arena_section, unit=unit_for(board, request)),
     )  # fmt: skip
     _drop_cycles(emitted.functions.constants)
     emitted = replace(emitted, claims=notes.claims)

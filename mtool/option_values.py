@@ -21,8 +21,9 @@ Rounding = Literal["onnx", "tflite"]
 Hybrid = Literal["auto", "int8", "float", "float32"]
 """How float activations meet int8 weights: in integers, in float as they are read, or stored as float32."""
 
-InterfaceApi = Literal["c", "packed", "step", "feed"]
-"""The entry point of a model: a typed C function, a packed function, or one call an operator."""
+InterfaceApi = Literal["c", "pointers", "packed", "step", "feed"]
+"""The entry point of a model: a typed C function, one of arrays of pointers and a resource, a packed function, one call
+an operator, or one for rows of an input."""
 
 OperatorsApi = Literal["typed", "pointers", "values", "packed"]
 """The calling convention of the operators."""

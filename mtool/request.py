@@ -35,6 +35,7 @@ class Request(ModelOptions):
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
         crt/include/mt_math.h.
     pools: the memories that tensors lie in (mtool.plan.pools); none: in one arena.
+    protect: the model runs inside a fence of the core's memory protection (crt/include/mt_protect.h).
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
 
@@ -48,6 +49,7 @@ class Request(ModelOptions):
     weights: Weights = "auto"
     arena_section: str = ""
     pools: tuple[Pool, ...] = ()
+    protect: bool = False
     known: Known = field(default_factory=Known)
     backends: tuple[BackendSpec, ...] = ()
     tolerance: int = 0
@@ -110,6 +112,7 @@ class Request(ModelOptions):
         reasons = {
             f"--executor {self.conventions.executor}, which knows one arena": self.conventions.executor != "aot",
             "--backend, whose devices may not reach every memory": bool(self.backends),
+            "--protect, whose fence is around one arena": self.protect,
         }
         return [reason for reason, is_there in reasons.items() if is_there]
 
@@ -125,8 +128,8 @@ class Request(ModelOptions):
             raise UsageError(
                 "--partial always computes operators a few rows at a time, packed functions and graph executors each "
                 "as a whole",
-                hint="leave --partial out, or choose --interface-api c or step, --operators-api typed and --executor "
-                "aot",
+                hint="leave --partial out, or choose --interface-api c, pointers or step, --operators-api typed and "
+                "--executor aot",
             )
         return "never"
 

@@ -12,6 +12,10 @@
  *     close       at <model>_close
  *     deactivate  after that
  *
+ * Functions of a backend that says so are of type `int32_t f(void *resource)`, and its regions know `resource` too: what
+ * the model's caller gave (--interface-api pointers, packed functions), NULL where it has none to give. What is opened
+ * stays open when another resource is given: <model>_close first, if that is another device.
+ *
  * Regions that name the same function for the same occasion share one call. An activate or open that failed is called
  * again by the next inference. <model>_close lets go of the devices; the next inference activates them again. */
 #ifndef MT_DEVICE_H

@@ -51,6 +51,20 @@ extern "C" {
 #endif
 #define MT_OPERATOR static MT_ALONE
 
+/* A statement of assembly that uses s31, or q7, which it is a part of. There a module (docs/modules.md) has the address of
+ * what it imports, and the compiler, which must not use the register, does not keep it either. */
+#if defined(MT_KEPT_FPU_REGISTER)
+#define MT_KEPT(...)                                          \
+    do {                                                      \
+        uint32_t mt_kept;                                     \
+        __asm__ volatile("vmov %0, s31" : "=r"(mt_kept));     \
+        __VA_ARGS__;                                          \
+        __asm__ volatile("vmov s31, %0" : : "r"(mt_kept));    \
+    } while (0)
+#else
+#define MT_KEPT(...) __VA_ARGS__
+#endif
+
 /* What is hardly ever so, and a function that is hardly ever called. */
 #if defined(__GNUC__)
 #define MT_SELDOM(condition) __builtin_expect((condition), 0)

@@ -7,6 +7,7 @@
 
 struct mt_device_failure; /* mt_device.h */
 struct mt_functions; /* mt_functions.h */
+struct mt_protect_area; /* mt_protect.h */
 
 struct mt_tensor {
     void *data;
@@ -33,14 +34,16 @@ struct mt_model {
     uint16_t operator_count;
     uint8_t *arena;                     /* NULL: the model has none */
     uint32_t arena_bytes;
-    int32_t (*run)(void);               /* one inference: reads the inputs, writes the outputs; 0 on success.
-                                         * It may overwrite the inputs. With a stream, the rest of one, behind the last
-                                         * row; MT_BAD_ORDER: rows are missing. */
-    int32_t (*step)(uint16_t number);   /* the same in steps: runs one operator, from 0 in order */
+    /* One inference of this model: reads the inputs, writes the outputs; 0 on success. It may overwrite the inputs. With
+     * a stream, the rest of one, behind the last row; MT_BAD_ORDER: rows are missing. */
+    int32_t (*run)(const struct mt_model *model);
+    int32_t (*step)(const struct mt_model *model, uint16_t number); /* the same in steps: one operator, from 0 in order */
     const struct mt_functions *functions;   /* what a host can call by name; NULL: nothing */
     const struct mt_device_failure *failure;    /* what failed where `run` or `step` returns MT_DEVICE; NULL: they
                                                  * do not */
     const struct mt_stream *stream;     /* NULL: all inputs are whole */
+    const struct mt_protect_area *areas;    /* what it may have while it runs, in a firmware with a fence */
+    uint8_t area_count;
     const struct mt_model *next;        /* another model of the same firmware; NULL: there is none */
     const struct mt_tensor *pools;      /* an arena in several memories: those after the first */
     uint8_t pool_count;                 /* how many */

@@ -119,9 +119,9 @@ static inline void *mt_packed_data(const union mt_value *argument)
     return (uint8_t *)tensor->data + (size_t)tensor->byte_offset;
 }
 
-/* Call a function with tensors alone; `values` and `codes` are room for `count` of them. */
-MT_PACKED_ONCE int32_t mt_packed_call(mt_packed *function, DLTensor *tensors, union mt_value *values, int32_t *codes,
-                                      int32_t count)
+/* Call a function with tensors alone, and a resource; `values` and `codes` are room for `count` of them. */
+MT_PACKED_ONCE int32_t mt_packed_call_with(mt_packed *function, DLTensor *tensors, union mt_value *values,
+                                           int32_t *codes, int32_t count, void *resource)
 {
     union mt_value result;
     int32_t result_code = MT_ARG_NULL;
@@ -130,7 +130,14 @@ MT_PACKED_ONCE int32_t mt_packed_call(mt_packed *function, DLTensor *tensors, un
         values[i].v_handle = &tensors[i];
         codes[i] = MT_ARG_TENSOR;
     }
-    return function(values, codes, count, &result, &result_code, NULL);
+    return function(values, codes, count, &result, &result_code, resource);
+}
+
+/* The same without a resource. */
+static inline int32_t mt_packed_call(mt_packed *function, DLTensor *tensors, union mt_value *values, int32_t *codes,
+                                     int32_t count)
+{
+    return mt_packed_call_with(function, tensors, values, codes, count, NULL);
 }
 
 #endif

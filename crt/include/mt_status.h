@@ -31,7 +31,15 @@
     X(MT_BAD_GRAPH,         20, "the graph's JSON is malformed, or of another model")  \
     X(MT_BAD_SIZE,          21, "a size is smaller or larger than the model takes")    \
     X(MT_DEVICE,            22, "a device that computes a part of the model failed")   \
-    X(MT_BAD_ORDER,         23, "an inference has not begun, or rows of it are missing")
+    X(MT_BAD_ORDER,         23, "an inference has not begun, or rows of it are missing") \
+    X(MT_BAD_MODULE,        24, "a module is malformed, or not whole") \
+    X(MT_BAD_SIGNATURE,     25, "a module is not signed by a key that the firmware knows") \
+    X(MT_OLD_MODULE,        26, "a module is older than the least that the device takes") \
+    X(MT_WRONG_MACHINE,     27, "a module is for another machine, or of a kind that the firmware does not run") \
+    X(MT_NO_MEMORY,         28, "there is not enough memory, or it is not aligned") \
+    X(MT_MISSING_IMPORT,    29, "a module calls a function that the firmware does not have") \
+    X(MT_BAD_DELTA,         30, "a delta is malformed, of other bytes than are there, or too large") \
+    X(MT_STOPPED,           31, "the model was stopped at a fault, and the firmware goes on")
 /* clang-format on */
 
 enum {

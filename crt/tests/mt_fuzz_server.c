@@ -44,15 +44,17 @@ static uint32_t output[10];
 static const struct mt_tensor inputs[] = {{input, sizeof input}};
 static const struct mt_tensor outputs[] = {{output, sizeof output}, {NULL, 0}};
 
-static int32_t run(void)
+static int32_t run(const struct mt_model *model)
 {
+    (void)model;
     output[0] += input[0];
     memset(input, 0x11, sizeof input);
     return ++runs % MOST_RUNS == 0; /* fails now and then, so that a TIME of 4 billion runs ends */
 }
 
-static int32_t step(uint16_t number)
+static int32_t step(const struct mt_model *model, uint16_t number)
 {
+    (void)model;
     CHECK(number < 3);
     arena[number] = input[number];
     return ++runs % MOST_RUNS == 0;

@@ -57,13 +57,15 @@ static int32_t fail(union mt_value *arguments, int32_t *type_codes, int32_t coun
     return MT_BAD_SHAPE;
 }
 
-static int32_t run(void)
+static int32_t run(const struct mt_model *model)
 {
+    (void)model;
     return 0;
 }
 
-static int32_t step(uint16_t number)
+static int32_t step(const struct mt_model *model, uint16_t number)
 {
+    (void)model;
     return number == 0 ? 0 : -1;
 }
 

@@ -43,8 +43,9 @@ static int32_t go_deep(void)
     return bytes[999] == 0;
 }
 
-static int32_t run(void)
+static int32_t run(const struct mt_model *model)
 {
+    (void)model;
     ++y2[0];
     if (x0[0] == FAIL) {
         return 42;
@@ -76,9 +77,9 @@ static int32_t run(void)
     return 0;
 }
 
-static int32_t step(uint16_t number)
+static int32_t step(const struct mt_model *model, uint16_t number)
 {
-    return number == 0 ? run() : -1;
+    return number == 0 ? run(model) : -1;
 }
 
 const struct mt_model mt_model = {

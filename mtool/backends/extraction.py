@@ -88,6 +88,7 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
             lent=placed(product, region),
             prepare=product.prepare,
             finish=product.finish,
+            resource=product.resource,
             **cache_care(product),
         )
         inputs = (*(one.value for one in region.inputs), *constants)

@@ -126,6 +126,9 @@ class Product:
     hooks: C functions of type `int32_t f(void)`, declared in the headers, that are called around the device's work:
         "activate", "open", "before", "after", "close", "deactivate"; mt_device.h says when. Equal ones of several
         regions are called once.
+    resource: the three texts also know `resource`, a `void *` that the caller of the model gave it, and the hooks are
+        of type `int32_t f(void *resource)`. It is NULL where the caller has none to give (--interface-api pointers
+        and packed functions have), as in all firmware that mtool makes.
     buffers: memories of the board, by name: "input0", "output0", …, "scratch", which then lie there while the region
         is computed, tensors being copied there before and back afterwards; any other name is working memory, which
         the three texts know as a `uint8_t *`.
@@ -155,6 +158,7 @@ class Product:
     finish: str = ""
     device: Mapping[str, str] = field(default_factory=dict)
     caches: Mapping[str, str] = field(default_factory=dict)
+    resource: bool = False
 
 
 class Backend:

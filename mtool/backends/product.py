@@ -18,7 +18,7 @@ from mtool.reserved import KEYWORDS, is_macro
 
 MOST_ALIGNMENT = 4096
 """Of a region's memory, in bytes."""
-_RESERVED = re.compile(r"input\d+|output\d+|scratch")
+_RESERVED = re.compile(r"input\d+|output\d+|scratch|resource")
 
 
 def checked(product: Product, backend: str, region: Region) -> Product:
@@ -131,6 +131,8 @@ def _of_failures(product: Product) -> str:
     fields: Any = product
     if not isinstance(fields.can_fail, bool):
         return f"can_fail is {fields.can_fail!r}; expected True or False"
+    if not isinstance(fields.resource, bool):
+        return f"resource is {fields.resource!r}; expected True or False"
     if fields.can_fail and not re.search(r"\breturn\b", fields.body):
         return "can_fail is True, and the body returns no status"
     for when, name in fields.hooks.items():

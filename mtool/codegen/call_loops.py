@@ -62,6 +62,8 @@ def _call(plan: Plan, call: Call, number: int) -> _Call:
             value = node.outputs[0]
         elif source == "scratch":
             same.append(plan.scratch[number])
+        elif source == "resource":
+            pass
         elif source[0] == "constant":
             same.append(call.constants[str(source[1])])
         else:

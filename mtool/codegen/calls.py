@@ -14,6 +14,7 @@ from mtool.codegen.head import head_steps
 from mtool.codegen.tensor_types import type_name
 from mtool.escaping import comment
 from mtool.ir import Node
+from mtool.kernels.schedule import RESOURCE
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
 
@@ -33,7 +34,8 @@ class Calls:
     Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`. If `can_fail`, a
     call that fails returns the status from the function that it stands in. `memories` are where the values lie that
     the calls are given: the arena, `inputs`, `outputs`. `context` is the arena as a parameter, if the caller has it,
-    and `context_declared` its declaration.
+    and `context_declared` its declaration. `resource` is the parameter that is handed on to devices, if one is given
+    it.
     """
 
     pointers: tuple[str, ...]
@@ -42,11 +44,12 @@ class Calls:
     can_fail: bool
     context: tuple[str, ...] = ()
     context_declared: tuple[str, ...] = ()
+    resource: tuple[str, ...] = ()
 
     @property
     def passed(self) -> tuple[str, ...]:
         """What is passed to a function that makes the calls, by the parameters' names."""
-        return (*self.context, *self.structures)
+        return (*self.context, *self.structures, *self.resource)
 
     @property
     def structures(self) -> tuple[str, ...]:
@@ -85,12 +88,13 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
                 repeats = f" + {loop.length} * n" if loop.times > 1 else ""
                 steps.append(_typed(plan, number, call, pointers, moves, f"{number}{repeats}"))
             else:
-                steps.append(_wrapped(plan, number, conventions.operators, pointers))
+                steps.append(_wrapped(plan, number, call, conventions.operators, pointers))
         operators.append(Repeated(loop, tuple(steps)))
-    can_fail = conventions.operators in ("values", "packed") or devices_of(plan).can_fail
-    context = (PARAMETER,) if arena.is_callers else ()
-    declarations, declared = tuple(pointers.declarations.values()), tuple(arena.declared)
-    return Calls(declarations, tuple(operators), frozenset(memories), can_fail, context, declared)
+    devices = devices_of(plan)
+    can_fail = conventions.operators in ("values", "packed") or devices.can_fail
+    context, resource = (PARAMETER,) * arena.is_callers, (RESOURCE.name,) * devices.take_resource
+    declared = tuple(pointers.declarations.values())
+    return Calls(declared, tuple(operators), frozenset(memories), can_fail, context, tuple(arena.declared), resource)
 
 
 class _Pointers:
@@ -174,15 +178,15 @@ def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:
     return found
 
 
-def _wrapped(plan: Plan, number: int, form: str, pointers: _Pointers) -> tuple[str, ...]:
+def _wrapped(plan: Plan, number: int, call: Call, form: str, pointers: _Pointers) -> tuple[str, ...]:
     """Return a block that lays the operator's tensors out as its wrapper wants them, and calls that."""
     model, node = plan.graph.name, plan.steps[number].node
     function = f"{model}_{node.name}_{form}"
     values = [value for operands in operands_of(plan, node) for value in operands]
-    count = len(values)
+    count, resource = len(values), [RESOURCE.name] * (RESOURCE in call.function.kernel.arguments)
     if form == "pointers":
         listed = ", ".join(_unqualified(pointers.value(value)) for value in values)
-        called = f"{function}(arguments);"
+        called = f"{function}({', '.join(['arguments', *resource])});"
         checked = [called]
         if is_failing(plan, number):  # the wrapper has noted what failed
             checked = [f"const int32_t status = {called}", "if (status != 0)", "    return status;"]
@@ -191,7 +195,7 @@ def _wrapped(plan: Plan, number: int, form: str, pointers: _Pointers) -> tuple[s
         listed = ", ".join(f"mt_pointer_value({pointers.value(value)})" for value in values)
         codes = ", ".join(["MT_ARG_HANDLE"] * count)
         declared = [f"union mt_value values[] = {{{listed}}};", f"int32_t codes[] = {{{codes}}};"]
-        call = f"{function}(values, codes, {count}, 0, 0, 0)"
+        result = f"{function}(values, codes, {count}, 0, 0, {', '.join(resource) or 0})"
     else:
         types = [type_name(model, plan.graph.types[value]) for value in values]
         tensors = [f"mt_tensor_of({pointers.value(value)}, &{name})" for value, name in zip(values, types, strict=True)]
@@ -202,8 +206,9 @@ def _wrapped(plan: Plan, number: int, form: str, pointers: _Pointers) -> tuple[s
             f"union mt_value values[{count}];",
             f"int32_t codes[{count}];",
         ]
-        call = f"mt_packed_call({function}, tensors, values, codes, {count})"
-    lines = [*declared, f"const int32_t status = {call};", "if (status != 0)", "    return status;"]
+        with_one = "_with" * len(resource)
+        result = f"mt_packed_call{with_one}({', '.join([function, 'tensors, values, codes', str(count), *resource])})"
+    lines = [*declared, f"const int32_t status = {result};", "if (status != 0)", "    return status;"]
     return ("{", *(f"    {line}" for line in lines), "}")
 
 

@@ -20,7 +20,7 @@ from mtool.escaping import comment
 from mtool.ir import Graph, Node
 from mtool.ir.control import Branches, Rounds
 from mtool.ir.types import Array, TensorType
-from mtool.kernels.schedule import Argument, Kernel
+from mtool.kernels.schedule import RESOURCE, Argument, Kernel
 from mtool.ops.external.node import External
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
@@ -49,10 +49,12 @@ def control_kernel(node: Node, graph: Graph, bodies: Sequence[Body], symbol: Sym
     """
     names = _Names(node, graph)
     lines = _branches(names, bodies) if isinstance(node.attrs, Branches) else _rounds(names, bodies[0], symbol)
-    can_fail = any(call.function.kernel.can_fail for body in bodies for call in body.calls)
+    called = [call.function.kernel for body in bodies for call in body.calls]
+    can_fail = any(kernel.can_fail for kernel in called)
+    handed = [RESOURCE] if any(RESOURCE in kernel.arguments for kernel in called) else []
     lines += ["return 0;"] * can_fail
     text = "\n".join(f"    {line}" if line else "" for line in lines)
-    return Kernel(tuple(names.arguments()), text, can_fail=can_fail)
+    return Kernel((*names.arguments(), *handed), text, can_fail=can_fail)
 
 
 class _Names:

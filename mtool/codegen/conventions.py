@@ -14,8 +14,8 @@ class Conventions:
     """The calling conventions of a model, and of its operators.
 
     Attributes:
-        interface: the entry point: a typed C function, a packed function, one call an operator, or one call for some
-            rows of an input.
+        interface: the entry point: a typed C function, one of arrays of pointers with a handle for devices, a packed
+            function, one call an operator, or one call for some rows of an input.
         operators: how the entry point calls the operators: typed C functions; or wrappers of them that take an array
             of pointers, values with pointers to the data, or values with pointers to DLTensors.
         executor: "aot" calls them from C, "graph" lets the graph executor on the device do it, "graph-host" leaves the
@@ -32,6 +32,11 @@ class Conventions:
     def name(self) -> str:
         """A C name that conventions have in common if models and their callers can be linked together."""
         return f"{self.interface}_{self.operators}" + "_context" * self.context
+
+    @property
+    def takes_resource(self) -> bool:
+        """Whether the entry point is given a handle for devices."""
+        return self.interface in ("pointers", "packed")
 
     @property
     def has_functions(self) -> bool:
@@ -66,6 +71,11 @@ def conventions(
     if executor == "graph" and interface == "step":
         raise UsageError(
             "--interface-api step runs the operators from C, --executor graph from the graph's JSON",
+            hint="choose one of them",
+        )
+    if executor == "graph" and interface == "pointers":
+        raise UsageError(
+            "--interface-api pointers hands a resource on to the operators, --executor graph has none to hand on",
             hint="choose one of them",
         )
     if interface == "feed" and (executor != "aot" or operators not in (None, "typed")):

@@ -25,11 +25,15 @@ class Devices:
     bases: the first keys of graphs inside of branches and loops, by their names in C.
     hooks: for each occasion its functions, in the order in which they are called, and the key of the first region that
         each is for.
+    handed: those of these functions that are given the caller's resource.
+    take_resource: a region is given it.
     """
 
     regions: tuple[tuple[int, int, Node], ...]
     bases: dict[str, int]
     hooks: dict[str, dict[str, int]]
+    handed: frozenset[str] = frozenset()
+    take_resource: bool = False
 
     @property
     def can_fail(self) -> bool:
@@ -44,7 +48,7 @@ class Devices:
 
 def devices_of(plan: Plan) -> Devices:
     """Return the devices of a plan; keys of regions are the operators' numbers, and in bodies those behind."""
-    regions = []
+    regions, handed = [], set[str]()
     bases: dict[str, int] = {}
     hooks: dict[str, dict[str, int]] = {when: {} for when in HOOKS}
     end = len(plan.steps)
@@ -60,11 +64,12 @@ def devices_of(plan: Plan) -> Devices:
                 attrs = one.node.attrs
                 if not isinstance(attrs, External):
                     continue
+                handed |= {function for _, function in attrs.hooks if attrs.resource}
                 if attrs.can_fail or attrs.hooks:
                     regions.append((key, number, one.node))
                 for when, function in attrs.hooks:
                     hooks[when].setdefault(function, key)
-    return Devices(tuple(regions), bases, hooks)
+    return Devices(tuple(regions), bases, hooks, frozenset(handed), any(map(takes_resource, plan.steps)))
 
 
 def _bodies(step: Step) -> Iterator[tuple[str, Plan]]:
@@ -99,6 +104,13 @@ def has_hooks(step: Step) -> bool:
     return isinstance(step.node.attrs, External) and bool(step.node.attrs.hooks)
 
 
+def takes_resource(step: Step) -> bool:
+    """Return whether a step is a region that is given the caller's resource, or has one inside."""
+    if isinstance(step.schedule, ControlSchedule):
+        return any(takes_resource(one) for body in step.schedule.plans for one in body.steps)
+    return isinstance(step.node.attrs, External) and step.node.attrs.resource
+
+
 def told_failure(plan: Plan, number: int, key: str, status: str) -> str:
     """Return the C of the status that an operator's failure is told with; a branch or loop has noted it already."""
     is_inner = isinstance(plan.steps[number].schedule, ControlSchedule)
@@ -110,18 +122,43 @@ def failure_call(plan: Plan, key: str, status: str) -> str:
     return f"{plan.graph.name}_failed({key}, {status})"
 
 
-def begin_call(plan: Plan, *, is_new: bool) -> str:
+def resource_declared(plan: Plan) -> list[str]:
+    """Return the parameter of functions that hand the caller's resource on, if a region of the plan is given it."""
+    return ["void *resource"] if devices_of(plan).take_resource else []
+
+
+def resource_passed(plan: Plan) -> list[str]:
+    """Return the argument that hands the caller's resource on, if a region of the plan is given it."""
+    return ["resource"] if devices_of(plan).take_resource else []
+
+
+def no_resource(plan: Plan, *, takes_resource: bool) -> list[str]:
+    """Return the lines that give a function a resource to hand on, where its caller does not."""
+    if takes_resource or not devices_of(plan).take_resource:
+        return []
+    return ["    void *const resource = 0;", "    (void)resource;"]
+
+
+def begin_call(plan: Plan, *, is_new: bool, resource: str = "resource") -> str:
     """Return the C that begins an inference on the devices; unless `is_new`, one that is under way goes on."""
-    return f"{plan.graph.name}_device_begin({int(is_new)})"
+    handed = [resource] * devices_of(plan).take_resource
+    return f"{plan.graph.name}_device_begin({', '.join([str(int(is_new)), *handed])})"
 
 
-def end_call(plan: Plan, status: str) -> str:
+def end_call(plan: Plan, status: str, resource: str = "resource") -> str:
     """Return the C that ends an inference on the devices; its value is `status`, or MT_DEVICE."""
-    return f"{plan.graph.name}_device_end({status})"
+    handed = [resource] * devices_of(plan).take_resource
+    return f"{plan.graph.name}_device_end({', '.join([status, *handed])})"
 
 
-def public_declarations(plan: Plan) -> list[str]:
-    """Return what `<model>.h` says of the devices."""
+def close_prototype(plan: Plan, *, takes_resource: bool) -> str:
+    """Return the declaration of `<model>_close`; `takes_resource`: the caller gives the devices' functions theirs."""
+    parameters = resource_declared(plan) if takes_resource else []
+    return f"int32_t {plan.graph.name}_close({', '.join(parameters) or 'void'})"
+
+
+def public_declarations(plan: Plan, *, takes_resource: bool) -> list[str]:
+    """Return what `<model>.h` says of the devices; `takes_resource`: as its entry point does."""
     devices, model = devices_of(plan), plan.graph.name
     if not devices.can_fail:
         return []
@@ -132,7 +169,7 @@ def public_declarations(plan: Plan) -> list[str]:
     ]
     if devices.have_hooks:
         note = comment("Let go of the devices; the next inference takes them again. Returns 0 or MT_DEVICE.")
-        lines += [note, f"int32_t {model}_close(void);", ""]
+        lines += [note, f"{close_prototype(plan, takes_resource=takes_resource)};", ""]
     return lines
 
 
@@ -160,18 +197,26 @@ def inner_declarations(plan: Plan) -> list[str]:
                 "Call the devices' functions at the beginning of an inference, unless `is_new` is 0 and one is under",
                 "way, and at its end; the end returns `status`, if that is not 0.",
             ),
-            f"int32_t {model}_device_begin(int32_t is_new);",
-            f"int32_t {model}_device_end(int32_t status);",
+            *(f"{prototype};" for prototype in _prototypes(plan)),
         ]
     return lines
 
 
-def definitions(plan: Plan) -> list[str]:
-    """Return the C that `<model>.c` has for the devices."""
+def _prototypes(plan: Plan) -> tuple[str, str]:
+    """Return the declarations of what begins and ends an inference on the devices."""
+    begin, end = (
+        f"int32_t {plan.graph.name}_device_{name}({', '.join([parameter, *resource_declared(plan)])})"
+        for name, parameter in (("begin", "int32_t is_new"), ("end", "int32_t status"))
+    )
+    return begin, end
+
+
+def definitions(plan: Plan, *, takes_resource: bool) -> list[str]:
+    """Return the C that `<model>.c` has for the devices; `takes_resource`: as its entry point does."""
     devices = devices_of(plan)
     if not devices.can_fail:
         return []
-    return [*_failed(plan, devices), *(_hooks(plan, devices) if devices.have_hooks else [])]
+    return [*_failed(plan, devices), *(_hooks(plan, devices, takes_resource) if devices.have_hooks else [])]
 
 
 def _failed(plan: Plan, devices: Devices) -> list[str]:
@@ -200,8 +245,11 @@ def _failed(plan: Plan, devices: Devices) -> list[str]:
     ]
 
 
-def _hooks(plan: Plan, devices: Devices) -> list[str]:
+def _hooks(plan: Plan, devices: Devices, takes_resource: bool) -> list[str]:
     model, hooks = plan.graph.name, devices.hooks
+    begins, ends = _prototypes(plan)
+    own = ["    (void)resource;"] * devices.take_resource
+    given = no_resource(plan, takes_resource=takes_resource)
     opening = [*hooks["activate"].items(), *hooks["open"].items()]
     opened = len(opening) + 1
     begin = [
@@ -211,12 +259,12 @@ def _hooks(plan: Plan, devices: Devices) -> list[str]:
         *_stops(plan, None),
     ]
     for place, (name, number) in enumerate(opening):
-        called = [f"status = {name}();", *(line.strip("\n") for line in _stops(plan, number, ""))]
+        called = [f"status = {_hook(devices, name)};", *(line.strip("\n") for line in _stops(plan, number, ""))]
         begin += [f"    if ({model}_devices.opened == {place}) {{", *(f"        {line}" for line in called)]
         begin += [f"        ++{model}_devices.opened;", "    }"]
     begin += [f"    {model}_devices.opened = {opened};", f"    {model}_devices.is_running = 1;"]
     for name, number in hooks["before"].items():
-        begin += [f"    status = {name}();", *_stops(plan, number)]
+        begin += [f"    status = {_hook(devices, name)};", *_stops(plan, number)]
     return [
         "/* Of the functions that open devices, how many have succeeded; one more when nothing is left to do. */",
         "static struct {",
@@ -224,29 +272,32 @@ def _hooks(plan: Plan, devices: Devices) -> list[str]:
         "    uint8_t is_running; /* an inference is under way */",
         f"}} {model}_devices;",
         "",
-        f"int32_t {model}_device_end(int32_t status)",
+        ends,
         "{",
+        *own,
         f"    if (!{model}_devices.is_running)",
         "        return status;",
         f"    {model}_devices.is_running = 0;",
-        *_all_called(plan, hooks["after"]),
+        *_all_called(plan, devices, "after"),
         "    return status;",
         "}",
         "",
-        f"int32_t {model}_device_begin(int32_t is_new)",
+        begins,
         "{",
+        *own,
         *begin,
         "    return status;",
         "}",
         "",
-        f"int32_t {model}_close(void)",
+        close_prototype(plan, takes_resource=takes_resource),
         "{",
+        *given,
         f"    int32_t status = {end_call(plan, '0')};",
         f"    if ({model}_devices.opened == 0)",
         "        return status;",
         f"    {model}_devices.opened = 0;",
-        *_all_called(plan, hooks["close"]),
-        *_all_called(plan, hooks["deactivate"]),
+        *_all_called(plan, devices, "close"),
+        *_all_called(plan, devices, "deactivate"),
         "    return status;",
         "}",
         "",
@@ -259,13 +310,18 @@ def _stops(plan: Plan, number: int | None, indent: str = "    ") -> list[str]:
     return [f"{indent}if (status != 0)", f"{indent}    return {value};"]
 
 
-def _all_called(plan: Plan, hooks: dict[str, int]) -> Sequence[str]:
-    """Return the lines that call all functions, and remember the first failure in `status`."""
+def _hook(devices: Devices, name: str) -> str:
+    """Return the C that calls a device's function."""
+    return f"{name}({'resource' if name in devices.handed else ''})"
+
+
+def _all_called(plan: Plan, devices: Devices, when: str) -> Sequence[str]:
+    """Return the lines that call all functions of an occasion, and remember the first failure in `status`."""
     lines = []
-    for name, number in hooks.items():
+    for name, number in devices.hooks[when].items():
         lines += [
             "    {",
-            f"        const int32_t result = {name}();",
+            f"        const int32_t result = {_hook(devices, name)};",
             "        if (result != 0 && status == 0)",
             f"            status = {failure_call(plan, str(number), 'result')};",
             "    }",

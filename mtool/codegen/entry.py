@@ -1,11 +1,18 @@
-"""The entry point of a model: one typed function, one packed function, or one call an operator."""
+"""The entry point of a model: a typed function, one of pointers, a packed function, or one call an operator."""
 
 from collections.abc import Collection, Sequence
 
 from mtool.codegen.arena import PARAMETER, Arena, Interface, Spot
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
-from mtool.codegen.device import begin_call, devices_of, end_call
+from mtool.codegen.device import (
+    begin_call,
+    devices_of,
+    end_call,
+    no_resource,
+    resource_declared,
+    resource_passed,
+)
 from mtool.codegen.head import Head
 from mtool.codegen.inference import all_operators, operator_call, operator_functions
 from mtool.codegen.packed import packed_entry_point
@@ -46,13 +53,18 @@ def whole(
     `memories` are the structures that `work` reads: "inputs", "outputs".
     """
     model = plan.graph.name
-    is_packed = conventions.interface == "packed"
-    name = outer = "static int32_t run" if is_packed else f"int32_t {model}_run"
+    is_inner = conventions.takes_resource  # and the entry point stands around it
+    handed = [f", {one}" for one in resource_declared(plan) if is_inner]
+    own = no_resource(plan, takes_resource=is_inner)
+    name = outer = "static int32_t run" if is_inner else f"int32_t {model}_run"
     has_hooks = devices_of(plan).have_hooks and conventions.executor != "graph-host"  # there, its wrappers call them
     if has_hooks:
         name = "static int32_t inference"
     structures = f"const struct {model}_inputs *inputs, const struct {model}_outputs *outputs"
-    lines = [f"{name}({'void *context, ' * conventions.context}{structures})", "{"]
+    passed = [f", {one}" for one in resource_declared(plan) if is_inner or has_hooks]
+    lines = [f"{name}({'void *context, ' * conventions.context}{structures}{''.join(passed)})", "{"]
+    lines += [] if has_hooks else own
+    lines += ["    (void)resource;"] * bool(passed)
     lines += [f"    {arena.parameter_type} *const {PARAMETER} = context;"] * conventions.context
     starts = [] if conventions.context else [*load_call(plan), *start_call(plan)]
     start = [*range_test(plan, interface), *(f"    {call}" for call in starts)]
@@ -64,18 +76,33 @@ def whole(
     lines += ["    return 0;", "}", ""]
     if has_hooks:
         lines += [
-            f"{outer}(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
+            f"{outer}({structures}{''.join(handed)})",
             "{",
+            *own,
             f"    int32_t status = {begin_call(plan, is_new=True)};",
             "    if (status == 0)",
-            "        status = inference(inputs, outputs);",
+            f"        status = inference({', '.join(['inputs, outputs', *resource_passed(plan)])});",
             f"    return {end_call(plan, 'status')};",
             "}",
             "",
         ]
-    if is_packed:
+    if conventions.interface == "packed":
         lines += packed_entry_point(plan, interface, conventions)
+    if conventions.interface == "pointers":
+        lines += _of_pointers(plan, interface)
     return "\n".join(lines).replace("\n    \n", "\n\n")
+
+
+def _of_pointers(plan: Plan, interface: Interface) -> list[str]:
+    """Return the entry point that takes arrays of pointers and a resource."""
+    model = plan.graph.name
+    lines = [f"int32_t {model}_run(void **inputs, void **outputs, void *resource)", "{"]
+    for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+        pointers = ", ".join(f"{kind}[{number}]" for number in range(len(tensors)))
+        lines.append(f"    const struct {model}_{kind} own_{kind} = {{{pointers or 0}}};")
+        lines += [f"    (void){kind};"] * (not tensors)
+    lines += [] if resource_passed(plan) else ["    (void)resource;"]
+    return [*lines, f"    return run({', '.join(['&own_inputs, &own_outputs', *resource_passed(plan)])});", "}", ""]
 
 
 def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> str:

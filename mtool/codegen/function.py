@@ -65,6 +65,8 @@ def arguments_of(
             arguments.append(pointer(node.outputs[0]))
         elif source == "scratch":
             arguments.append(scratch(number, argument.c_type))
+        elif source == "resource":
+            arguments.append(argument.name)
         else:
             assert not isinstance(source, str)
             kind, which = source

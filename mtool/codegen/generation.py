@@ -24,6 +24,7 @@ from mtool.codegen.lent import lent_bytes
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.place import ALONE, Place
+from mtool.codegen.protect import check_fence, protection_of
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.sized import dims_of, reshapes_of
 from mtool.codegen.source import level_sources, source
@@ -91,7 +92,9 @@ class Emitted:
         )
         grown = grown_constants(self.plan, self.functions, self.read.operators)
         symbols = {**manifest.symbols, **({"arena": self.place.arena} if self.place.arena else {})}
-        return manifest.model_copy(update={"grown": grown, "claims": self.claims, "symbols": symbols})
+        fence = protection_of(self.plan, self.interface, self.place, manifest.constant_bytes_in_ram)
+        changes = {"grown": grown, "claims": self.claims, "symbols": symbols, "protection": fence}
+        return manifest.model_copy(update=changes)
 
     @functools.cached_property
     def costs(self) -> tuple[float, ...]:
@@ -120,7 +123,9 @@ class Emitted:
             f"{model}_weights.h": weights.weights_header(
                 banner, model, functions.read, functions.in_ram, flash_is_apart=plan.target.flash_is_apart
             ),
-            f"{model}_rpc.c": descriptor(plan, calls, interface, arena, chosen, banner, self.model_hash, self.place),
+            f"{model}_rpc.c": descriptor(
+                plan, calls, interface, arena, chosen, banner, self.model_hash, self.place, self.manifest.protection
+            ),
         }
         files |= level_sources(plan, functions, banner)
         if chosen.forms:
@@ -182,6 +187,7 @@ def emit(
     chosen = conventions or Conventions()
     check_conventions(plan, chosen)
     check_alignment(plan)
+    check_fence(plan, chosen, place)
     functions = with_copies_in_pools(emit_functions(plan, stored))
     plan = functions.plan
     graph = plan.graph
@@ -191,6 +197,13 @@ def emit(
     table = {} if head is None else {f"{graph.name}_head": head.table}
     layouts |= dict.fromkeys(table, "the calls that rows of the input make possible: which one, offsets in the arena")
     functions = replace(functions, constants={**functions.constants, **initial, **table}, layouts=layouts)
+    interface = interface_of(plan)
+    return Emitted(plan, functions, interface, chosen, model_file, model_hash, read, place=place)
+
+
+def interface_of(plan: Plan) -> Interface:
+    """Return the inputs, outputs and states of a model whose plan is made."""
+    graph = plan.graph
     labels = [*graph.caller_inputs, *graph.output_names[: len(graph.caller_outputs)]]
     names = tensor_names([*labels, *(state.input for state in graph.states)])
     tensors = [
@@ -199,12 +212,11 @@ def emit(
             [*graph.caller_inputs, *graph.caller_outputs], labels, names[: len(labels)], strict=True
         )
     ]
-    interface = Interface(
+    return Interface(
         tuple(tensors[: len(graph.caller_inputs)]),
         tuple(tensors[len(graph.caller_inputs) :]),
         states_of(plan, names[len(labels) :]),
     )
-    return Emitted(plan, functions, interface, chosen, model_file, model_hash, read, place=place)
 
 
 def generate(

@@ -55,7 +55,7 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
             "",
         ]
     lines += [*_prototypes(plan, interface, conventions), ""]
-    lines += public_declarations(plan)
+    lines += public_declarations(plan, takes_resource=conventions.takes_resource)
     lines += declared(plan, interface, arena)
     lines += [*linkage.END, "#endif", ""]
     return wrapped("\n".join(lines))
@@ -105,6 +105,25 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
             f"int32_t {model}_step(void);",
             f"int32_t {model}_done(void);",
         ]
+    if conventions.interface == "pointers":
+        places = [
+            f"{kind}[{number}] {tensor.c_name}, {tensor.dtype}[{_shape(tensor)}]"
+            for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs))
+            for number, tensor in enumerate(tensors)
+        ]
+        return [
+            comment(
+                "One inference. The arrays have a pointer to each tensor:",
+                "",
+                *(f"    {place}" for place in places),
+                "",
+                "`resource` is handed on, as it is, to what computes regions of the model on devices.",
+                *([copies] if copies else []),
+                f"Returns {_ok(plan)}{device}. {once}",
+                apart=True,
+            ),
+            f"int32_t {model}_run(void **inputs, void **outputs, void *resource);",
+        ]
     if conventions.interface == "packed":
         tensors = (*interface.inputs, *interface.outputs)
         described = ", ".join(f"{tensor.c_name} ({tensor.dtype}[{_shape(tensor)}])" for tensor in tensors)
@@ -119,13 +138,10 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
             ),
             f"mt_packed {model}_run;",
         ]
-    refused = ", or MT_BAD_SIZE (mt_status.h): a size is out of its range, and nothing was computed" * bool(
-        plan.graph.sizes
-    )
     if plan.io == "arena":
-        lines = [f"One inference. {copies}", f"Returns 0{refused}{device}. {once}"]
+        lines = [f"One inference. {copies}", f"Returns {_ok(plan)}{device}. {once}"]
     else:
-        lines = [f"One inference; leaves the inputs as they are. Returns 0{refused}{device}. {once}"]
+        lines = [f"One inference; leaves the inputs as they are. Returns {_ok(plan)}{device}. {once}"]
     if conventions.context:
         lines += (
             [f"`context` is a struct {model}_pools: an instance of the model, with its states."]
@@ -137,6 +153,12 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
         )
     note = comment(*lines)
     return [note, f"int32_t {model}_run{structures};"]
+
+
+def _ok(plan: Plan) -> str:
+    """Return what an entry point returns where no device fails."""
+    refused = ", or MT_BAD_SIZE (mt_status.h): a size is out of its range, and nothing was computed"
+    return "0" + refused * bool(plan.graph.sizes)
 
 
 def _shape(tensor: Tensor) -> str:

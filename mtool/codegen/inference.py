@@ -7,6 +7,7 @@ from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.head import head_steps, rows_declared
 from mtool.codegen.pools import load_call
 from mtool.codegen.state_reset import start_call
+from mtool.kernels.schedule import RESOURCE
 from mtool.plan import Plan
 
 _NOTE = """\
@@ -25,12 +26,15 @@ def operator_prototype(plan: Plan, calls: Calls) -> str:
 def _parameters(plan: Plan, calls: Calls) -> list[str]:
     """Return the declarations of what is passed on to the calls."""
     structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
-    return [*calls.context_declared, *structures]
+    return [*calls.context_declared, *structures, *(f"void *{name}" for name in calls.resource)]
 
 
 def operator_call(plan: Plan, calls: Calls, number: str, inputs: str, outputs: str, arena: str = PARAMETER) -> str:
-    """Return the C that calls `<model>_operator`; `inputs`, `outputs` and `arena` are passed if it wants them."""
-    passed = {"inputs": inputs, "outputs": outputs, PARAMETER: arena}
+    """Return the C that calls `<model>_operator`; `inputs`, `outputs` and `arena` are passed if it wants them.
+
+    It has no resource for devices.
+    """
+    passed = {"inputs": inputs, "outputs": outputs, PARAMETER: arena, RESOURCE.name: "0"}
     return f"{plan.graph.name}_operator({', '.join([number, *(passed[name] for name in calls.passed)])})"
 
 
@@ -44,7 +48,7 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
         head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))"]
         if devices_of(plan).have_hooks:
             one = [_inner(operator_prototype(plan, calls), plan), "{", *start, *body, "    return 0;", "}", *_UNDEFINED]
-            call = f"one_operator({', '.join(['number', *calls.structures])})"
+            call = f"one_operator({', '.join(['number', *calls.passed])})"
             return [*head, "", *one, operator_prototype(plan, calls), "{", *_around(plan, call), "}", ""]
         return [*head, "", operator_prototype(plan, calls), "{", *start, *body, "    return 0;", "}", *_UNDEFINED]
     call = f"{plan.graph.name}_calls({', '.join(['&only', *calls.passed])})"
@@ -60,7 +64,7 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
         f"MT_INLINE {result} {plan.graph.name}_calls({parameters})",
         "{",
         *([] if calls.operators else ["    (void)only;"]),
-        *(f"    (void){name};" for name in calls.context),
+        *(f"    (void){name};" for name in (*calls.context, *calls.resource)),
         *body,
         *(["    return 0;"] if calls.can_fail else []),
         "}",

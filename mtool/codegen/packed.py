@@ -4,7 +4,16 @@ from mtool.codegen import linkage, tensor_types
 from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.calls import operands_of
 from mtool.codegen.conventions import Conventions, Form
-from mtool.codegen.device import begin_call, devices_of, end_call, has_hooks, is_failing, told_failure
+from mtool.codegen.device import (
+    begin_call,
+    devices_of,
+    end_call,
+    has_hooks,
+    is_failing,
+    resource_passed,
+    takes_resource,
+    told_failure,
+)
 from mtool.codegen.function import arguments_of
 from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
@@ -103,7 +112,8 @@ def packed_entry_point(plan: Plan, interface: Interface, conventions: Convention
         ("outputs", interface.outputs, len(interface.inputs)),
     ):
         pointers = ", ".join(f"mt_packed_data(&arguments[{first + i}])" for i in range(len(members))) or "0"
-        structures.append(f"    const struct {model}_{kind} {kind} = {{{pointers}}};")
+        declared = f"void *{kind}[]" if conventions.interface == "pointers" else f"const struct {model}_{kind} {kind}"
+        structures.append(f"    {declared} = {{{pointers}}};")
     if conventions.interface == "step":
         run = [
             f"    status = {model}_begin(&inputs, &outputs);",
@@ -111,8 +121,12 @@ def packed_entry_point(plan: Plan, interface: Interface, conventions: Convention
             f"        status = {model}_step();",
             "    return status;",
         ]
+    elif conventions.interface == "pointers":
+        run = [f"    return {model}_run(inputs, outputs, resource);"]
     else:
-        run = [f"    return {'run' if conventions.interface == 'packed' else f'{model}_run'}(&inputs, &outputs);"]
+        is_packed = conventions.interface == "packed"
+        passed = ", ".join(["&inputs, &outputs", *(resource_passed(plan) if is_packed else [])])
+        run = [f"    return {'run' if is_packed else f'{model}_run'}({passed});"]
     names = ", ".join(f"&{type_name(model, tensor_type(tensor))}" for tensor in tensors)
     check = f"mt_packed_check(arguments, type_codes, count, types, {len(tensors)})"
     return [
@@ -161,8 +175,11 @@ def _declaration(plan: Plan, number: int, form: Form) -> str:
 
 def _prototype(plan: Plan, number: int, form: Form) -> str:
     name = f"{plan.graph.name}_{plan.steps[number].node.name}_{form}"
+    if form != "pointers":
+        return f"int32_t {name}({PARAMETERS})"
     result = "int32_t" if is_failing(plan, number) else "void"
-    return f"{result} {name}(void *const *arguments)" if form == "pointers" else f"int32_t {name}({PARAMETERS})"
+    resource = ["void *resource"] * takes_resource(plan.steps[number])
+    return f"{result} {name}({', '.join(['void *const *arguments', *resource])})"
 
 
 def _work(plan: Plan, number: int, called: str, executor: Executor) -> tuple[list[str], str]:

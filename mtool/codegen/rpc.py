@@ -3,20 +3,23 @@
 from dataclasses import replace
 
 from mtool.codegen import pools
-from mtool.codegen.arena import ARENA_ALIGNMENT, PARAMETER, Arena, Interface, own_arena
+from mtool.codegen.arena import PARAMETER, Arena, Interface, own_arena
 from mtool.codegen.calls import Calls, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.inference import operator_call
 from mtool.codegen.packed import packed_call
 from mtool.codegen.place import ALONE, Place
+from mtool.codegen.protect import areas_table, arena_definition
 from mtool.codegen.streamed import given
 from mtool.codegen.tensor_types import tensor_bytes
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import c_string
 from mtool.ir import DType
-from mtool.manifest import Tensor
+from mtool.manifest import Protection, Tensor
 from mtool.plan import Plan
+
+_STEP = "static int32_t step(const struct mt_model *model, uint16_t number)"
 
 
 def descriptor(
@@ -28,10 +31,12 @@ def descriptor(
     banner: str,
     model_hash: str,
     among: Place = ALONE,
+    protection: Protection | None = None,
 ) -> str:
     """Return the definition of `mt_model`, or of another model of a firmware.
 
-    With `--io external` it also has buffers for the tensors.
+    With `--io external` it also has buffers for the tensors; with `protection` a table of what the model may have while
+    it runs.
     """
     model = plan.graph.name
     is_graph = conventions.executor == "graph"
@@ -44,6 +49,7 @@ def descriptor(
         *(['#include "mt_device.h"'] if arena.is_callers and pools.needs_header(plan) else []),
         *(['#include "mt_math.h"'] if arena.is_callers else []),
         '#include "mt_model.h"',
+        *(['#include "mt_protect.h"'] if protection is not None else []),
         *(['#include "mt_status.h"'] if is_graph else []),
         *(f'#include "{model}{part}.h"' for part in [*parts, "_weights"]),
         "",
@@ -51,24 +57,28 @@ def descriptor(
     if arena.is_callers and plan.pools:
         lines += pools.instance(plan)
     elif arena.is_callers and plan.arena_bytes:
-        aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
-        lines += [f"{aligned}MT_ARENA uint8_t {own.symbol}[{model.upper()}_ARENA_BYTES];", ""]
+        macro = f"{model.upper()}_ARENA_BYTES"
+        lines += [*arena_definition(own.symbol, macro, plan.alignment, plan.arena_bytes, among.unit), ""]
     if plan.io == "external":
         both = (("inputs", interface.inputs), ("outputs", interface.outputs))
         for kind, tensors in both:
             for tensor in tensors:
                 dtype = DType.of(tensor.dtype)
-                lines.append(f"static {dtype.c} {_buffer(plan, kind, tensor)}[{tensor.bytes // dtype.size}];")
+                only_read = "MT_PROTECT_INPUTS " if protection is not None and kind == "inputs" else ""
+                lines.append(
+                    f"static {only_read}{dtype.c} {_buffer(plan, kind, tensor)}[{tensor.bytes // dtype.size}];"
+                )
         lines.append("")
         for kind, tensors in both:
             pointers = ", ".join(_buffer(plan, kind, tensor) for tensor in tensors)
             lines.append(f"static const struct {model}_{kind} {model}_external_{kind} = {{{pointers}}};")
         lines.append("")
     if plan.graph.stream is not None:
-        lines += _stream(plan, interface)
+        lines += _stream(plan, interface, "MT_PROTECT_INPUTS " if protection is not None else "")
     lines += [
-        "static int32_t run(void)",
+        "static int32_t run(const struct mt_model *model)",
         "{",
+        "    (void)model;",
         *_run(plan, interface, conventions, context),
         "}",
         "",
@@ -103,14 +113,17 @@ def descriptor(
         **arena_of,
         **({"pools": "more_pools", "pool_count": len(plan.pools) - 1} if len(plan.pools) > 1 else {}),
         "run": "run",
-        "step": "step" if is_graph or calls.passed or plan.graph.stream else f"{model}_operator",
+        "step": "step",
         **({"stream": "&stream"} if plan.graph.stream else {}),
         **({"functions": "&functions"} if conventions.has_functions else {}),
         **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
+        **({"areas": "areas", "area_count": len(protection.areas)} if protection is not None else {}),
         **({"next": f"&{among.next}"} if among.next else {}),
     }
     others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]
     lines += [""] * bool(others) + [f"extern const struct mt_model {name};" for name in others]
+    if protection is not None:
+        lines += ["", *areas_table(plan, own, protection)[:-1]]
     lines += [
         "",
         f"const struct mt_model {among.descriptor} = {{",
@@ -127,6 +140,17 @@ def _run(plan: Plan, interface: Interface, conventions: Conventions, arena: str)
     inputs, outputs = f"{model}_{plan.io}_inputs", f"{model}_{plan.io}_outputs"
     if conventions.interface == "packed":
         return packed_call(plan, interface, f"{model}_run", f"{inputs}.", f"{outputs}.")
+    if conventions.interface == "pointers":
+        lines = []
+        for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+            names = [
+                f"{inputs if kind == 'inputs' else outputs}.{tensor.c_name}"
+                if plan.io == "arena"
+                else _buffer(plan, kind, tensor)
+                for tensor in tensors
+            ]
+            lines.append(f"    void *{kind}[] = {{{', '.join(names) or 0}}};")
+        return [*lines, f"    return {model}_run(inputs, outputs, 0);"]
     if conventions.interface == "step":
         return [
             f"    int32_t status = {model}_begin(&{inputs}, &{outputs});",
@@ -151,14 +175,14 @@ def _pool(arena: Arena, number: int) -> tuple[str, str]:
     return (arena.base(number), pools.size_macro(arena.model, placed.pool.name)) if placed.bytes else ("0", "0")
 
 
-def _stream(plan: Plan, interface: Interface) -> list[str]:
+def _stream(plan: Plan, interface: Interface, only_read: str) -> list[str]:
     """Return what lets the server give the model the rows of its streamed input, of which it holds one."""
     model, stream = plan.graph.name, plan.graph.stream
     assert stream is not None
     kind = plan.graph.types[stream.value]
     arguments = f"&{model}_{plan.io}_inputs" if given(plan, interface) else ""
     return [
-        f"static {kind.dtype.c} row[{kind.count // stream.rows}];",
+        f"static {only_read}{kind.dtype.c} row[{kind.count // stream.rows}];",
         "",
         "static int32_t begin(void)",
         "{",
@@ -185,22 +209,25 @@ def _stream(plan: Plan, interface: Interface) -> list[str]:
 def _graph_step(plan: Plan) -> list[str]:
     model = plan.graph.name
     if devices_of(plan).have_hooks:
-        begin = f"number == 0 ? {begin_call(plan, is_new=True)} : {begin_call(plan, is_new=False)}"
+        calls = [begin_call(plan, is_new=is_new, resource="0") for is_new in (True, False)]
+        begin, end = f"number == 0 ? {calls[0]} : {calls[1]}", end_call(plan, "status", "0")
         return [
-            "static int32_t step(uint16_t number)",
+            _STEP,
             "{",
+            "    (void)model;",
             f"    int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
             "    if (status == MT_OK)",
             f"        status = {begin};",
             "    if (status == MT_OK)",
             f"        status = {model}_graph_step(number);",
-            f"    return status != MT_OK || number == {len(plan.steps) - 1} ? {end_call(plan, 'status')} : status;",
+            f"    return status != MT_OK || number == {len(plan.steps) - 1} ? {end} : status;",
             "}",
             "",
         ]
     return [
-        "static int32_t step(uint16_t number)",
+        _STEP,
         "{",
+        "    (void)model;",
         f"    const int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
         f"    return status == MT_OK ? {model}_graph_step(number) : status;",
         "}",
@@ -234,15 +261,13 @@ def _functions(plan: Plan, interface: Interface) -> list[str]:
 
 
 def _step(plan: Plan, calls: Calls, arena: str) -> list[str]:
-    """Return the function that runs one operator on the caller's tensors; none: `<model>_operator` does."""
-    if plan.graph.stream is not None:
-        lines = ["static int32_t step(uint16_t number)", "{", f"    return {plan.graph.name}_operator(number, row);"]
-        return [*lines, "}", ""]
-    if not calls.passed:
-        return []
+    """Return the function that runs one operator."""
     model = plan.graph.name
-    call = operator_call(plan, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs", arena)
-    return ["static int32_t step(uint16_t number)", "{", f"    return {call};", "}", ""]
+    if plan.graph.stream is not None:
+        call = f"{model}_operator(number, row)"
+    else:
+        call = operator_call(plan, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs", arena)
+    return [_STEP, "{", "    (void)model;", f"    return {call};", "}", ""]
 
 
 def _buffer(plan: Plan, kind: str, tensor: Tensor) -> str:

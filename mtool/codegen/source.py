@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mtool.codegen import pools
-from mtool.codegen.arena import ARENA_ALIGNMENT, PARAMETER, Arena, Interface, Spot, moves_rows
+from mtool.codegen.arena import PARAMETER, Arena, Interface, Spot, moves_rows
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import definitions
@@ -16,6 +16,7 @@ from mtool.codegen.functions import Functions
 from mtool.codegen.head import head_function, head_of
 from mtool.codegen.lent import lent_memories
 from mtool.codegen.place import ALONE, Place
+from mtool.codegen.protect import arena_definition
 from mtool.codegen.state_reset import reset_function
 from mtool.codegen.streamed import given
 from mtool.codegen.tidy import tidied
@@ -60,12 +61,12 @@ def source(
     if plan.pools:
         lines += [] if arena.is_callers else pools.definitions(plan)
     elif plan.arena_bytes and not arena.is_shared and not arena.is_callers:
-        aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
-        lines += [f"{aligned}MT_ARENA uint8_t {arena.symbol}[{model.upper()}_ARENA_BYTES];", ""]
+        macro = f"{model.upper()}_ARENA_BYTES"
+        lines += [*arena_definition(arena.symbol, macro, plan.alignment, plan.arena_bytes, place.unit), ""]
     lines += [
         *lent_memories(plan),
         *_shared(own),
-        *definitions(plan),
+        *definitions(plan, takes_resource=conventions.takes_resource),
         *map(_function, own),
         *_arena_pointers(plan, interface, arena),
         *pools.load_function(plan, arena),

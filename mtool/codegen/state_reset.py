@@ -59,7 +59,7 @@ def check_conventions(plan: Plan, conventions: Conventions) -> None:
     if plan.graph.states and (conventions.has_functions or conventions.executor != "aot"):
         raise UsageError(
             "states are tensors outside of the interface, packed functions and graph executors take all of them",
-            hint="choose --interface-api c or step, and --executor aot",
+            hint="choose --interface-api c, pointers or step, and --executor aot",
         )
 
 

@@ -17,7 +17,8 @@ from mtool.option_values import Level
 class Argument:
     """One parameter of a generated function: its C name, element type and what is passed for it.
 
-    `source` is "output" (the first), "scratch", ("output", number), ("input", number) or ("constant", name).
+    `source` is "output" (the first), "scratch", "resource" (the caller's handle for devices), ("output", number),
+    ("input", number) or ("constant", name).
     """
 
     name: str
@@ -27,9 +28,13 @@ class Argument:
     @property
     def declaration(self) -> str:
         """The parameter in C; what is only read is const, and constants may lie in flash."""
-        written = self.source in ("output", "scratch") or self.source[0] == "output"
+        written = self.source in ("output", "scratch", "resource") or self.source[0] == "output"
         where = "MT_FLASH " if self.source[0] == "constant" else ""
         return f"{'' if written else 'const '}{where}{self.c_type} *{self.name}"
+
+
+RESOURCE = Argument("resource", "void", "resource")
+"""The handle for devices that the model's caller gave."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,13 @@ from mtool.manifest.firmware import (
     total_constant_bytes,
 )
 from mtool.manifest.operators import Claim, GrownConstant, InnerRegion, Operand, Operator, Refusal, Source
+from mtool.manifest.protection import Area, Protection
 from mtool.manifest.reading import FILE_NAME, firmware_of, is_project, load, named, own_hint
 from mtool.manifest.tensors import RowStream, SizeRange, StateTensor, Tensor
 
 __all__ = [
     "FILE_NAME",
+    "Area",
     "Claim",
     "Firmware",
     "GrownConstant",
@@ -31,6 +33,7 @@ __all__ = [
     "Operator",
     "PoolOfArena",
     "Project",
+    "Protection",
     "Refusal",
     "RowStream",
     "SizeRange",

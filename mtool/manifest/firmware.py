@@ -9,6 +9,7 @@ from mtool.boards import Board
 from mtool.identifiers import firmware_name
 from mtool.manifest.fields import TEMPLATES, Inside, OfModel, Strict
 from mtool.manifest.operators import Claim, GrownConstant, InnerRegion, Operator
+from mtool.manifest.protection import Protection
 from mtool.manifest.tensors import StateTensor, Tensor
 from mtool.option_values import Executor, InterfaceApi, OperatorsApi
 
@@ -77,6 +78,7 @@ class Manifest(Strict):
     loops.
     `caller_has_arena`: the entry point takes the arena as its first argument; a firmware of mtool's gives it one.
     `pauses` are the operators before which a model that stands before this one in the firmware may run.
+    `protection` is the fence around it while it runs, if it was compiled with --protect.
     `graph` is the file with the graph's JSON, empty if there is none. `project` and `firmware` stand in the file once,
     beside the models.
     """
@@ -112,6 +114,7 @@ class Manifest(Strict):
     pools: tuple[PoolOfArena, ...] = ()
     inner_regions: tuple[InnerRegion, ...] = ()
     pauses: tuple[int, ...] = ()
+    protection: Protection | None = None
     project: Project | None = Field(default=None, exclude=True)
     firmware: "tuple[Manifest, ...]" = Field(default=(), exclude=True, repr=False)
 

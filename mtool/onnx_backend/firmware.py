@@ -123,8 +123,10 @@ def _driver(models: Sequence[CModel]) -> str:
 def _descriptor(tensors: Sequence[Tensor], model_hash: str) -> str:
     lines = ['#include "mt_model.h"', "", "int32_t batch_run(const uint8_t *request, uint8_t *reply);", ""]
     lines += [f"static uint8_t {tensor.c_name}[{tensor.bytes}];" for tensor in tensors]
-    lines += ["static int32_t run(void) { return batch_run(request, reply); }"]
-    lines += ["static int32_t step(uint16_t number) { return number == 0 ? run() : 1; }"]
+    lines += ["static int32_t run(const struct mt_model *model)", "{"]
+    lines += ["    (void)model;", "    return batch_run(request, reply);", "}"]
+    lines += ["static int32_t step(const struct mt_model *model, uint16_t number)", "{"]
+    lines += ["    return number == 0 ? run(model) : 1;", "}"]
     lines += [
         f"static const struct mt_tensor {tensor.c_name}_tensor[] = {{{{{tensor.c_name}, {tensor.bytes}}}}};"
         for tensor in tensors

@@ -12,6 +12,7 @@ import jinja2
 
 from mtool import resources
 from mtool.boards import ROLES, Board
+from mtool.boards.protection import needed_unit
 from mtool.errors import UsageError, of_os_error
 from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project, arenas_of, bytes_in_memories
@@ -59,6 +60,7 @@ def render(
     model = FileTree().merged(files, folders.model)
     extra = _extra_files(chosen, values)
     context = _context(manifest, board, values, model, crt)
+    context["protect"] = _fence(manifest, chosen, board, values)
     context["sources"]["extra"] = [path for path in extra if path.endswith((".c", ".S"))]
     context["program"] = None if program is None else asdict(program)
     context["firmware"] = {
@@ -106,6 +108,44 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
             hint="the others know nothing of this board; a template of your own is named by its folder",
         )
     return chosen, chosen.read_options(options)
+
+
+def check_fence(template: Template, board: Board) -> None:
+    """Refuse a fence that a template does not have, or a board's core.
+
+    Raises:
+        UsageError: it has none.
+    """
+    needed_unit(board.cpu)
+    if not template.protects:
+        raise UsageError(
+            f"the template {template.name} has no fence around a model (--protect)",
+            hint="leave --protect out, or choose --template baremetal, on a board that has it",
+        )
+
+
+def _fence(
+    manifest: Manifest, template: Template, board: Board, options: Mapping[str, str | int | bool]
+) -> dict[str, Any] | None:
+    """Return what a template has to know of the fence around the models; None: there is none."""
+    if manifest.protection is None:
+        return None
+    check_fence(template, board)
+    unit = needed_unit(board.cpu)
+    stack_bytes = int(options.get("stack_bytes", 0))
+    return {
+        "unit": unit.label,
+        "stack_granule": unit.stack_granule(stack_bytes),
+        "stack_window": unit.window(stack_bytes),
+        "least_window": unit.window(1),
+        "constants_granule": max(
+            area.granule
+            for one in manifest.models
+            if one.protection is not None
+            for area in one.protection.areas
+            if area.name == "constants"
+        ),
+    }
 
 
 def _extra_files(template: Template, values: Mapping[str, str | int | bool]) -> FileTree:

@@ -30,6 +30,14 @@ class Status(IntEnum):
     MT_BAD_SIZE = 21
     MT_DEVICE = 22
     MT_BAD_ORDER = 23
+    MT_BAD_MODULE = 24
+    MT_BAD_SIGNATURE = 25
+    MT_OLD_MODULE = 26
+    MT_WRONG_MACHINE = 27
+    MT_NO_MEMORY = 28
+    MT_MISSING_IMPORT = 29
+    MT_BAD_DELTA = 30
+    MT_STOPPED = 31
 
 
 MEANINGS = {
@@ -57,6 +65,14 @@ MEANINGS = {
     Status.MT_BAD_SIZE: "a size is smaller or larger than the model takes",
     Status.MT_DEVICE: "a device that computes a part of the model failed",
     Status.MT_BAD_ORDER: "an inference has not begun, or rows of it are missing",
+    Status.MT_BAD_MODULE: "a module is malformed, or not whole",
+    Status.MT_BAD_SIGNATURE: "a module is not signed by a key that the firmware knows",
+    Status.MT_OLD_MODULE: "a module is older than the least that the device takes",
+    Status.MT_WRONG_MACHINE: "a module is for another machine, or of a kind that the firmware does not run",
+    Status.MT_NO_MEMORY: "there is not enough memory, or it is not aligned",
+    Status.MT_MISSING_IMPORT: "a module calls a function that the firmware does not have",
+    Status.MT_BAD_DELTA: "a delta is malformed, of other bytes than are there, or too large",
+    Status.MT_STOPPED: "the model was stopped at a fault, and the firmware goes on",
 }
 
 

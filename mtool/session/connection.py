@@ -76,6 +76,7 @@ class Connection(Closing):
                 expected=Expected(first.model, first.model_hash, self._project.build_hash),
                 timeout_s=self._timeout_s,
                 on_fault=functools.partial(faults.explain, manifest=first, firmware=self._firmware),
+                on_stopped=functools.partial(states.reset, manifest=first),
                 region_of=functools.partial(faults.region_of, manifest=first),
                 device_s=_EMULATED_S if self.unit == "instructions" else 1.0,
                 take_over=take_over,
@@ -119,6 +120,7 @@ class Connection(Closing):
             self._clients[model] = self._session.of_model(
                 [one.model for one in self.models].index(model),
                 on_fault=functools.partial(faults.explain, manifest=described, firmware=self._firmware),
+                on_stopped=functools.partial(states.reset, manifest=described),
                 region_of=functools.partial(faults.region_of, manifest=described),
                 stream=described.stream_input,
             )

@@ -1,12 +1,14 @@
-"""A model's C as it was compiled before, from the user's cache: of the same model, board and options by this mtool.
+"""Models' C as it was compiled before, from the user's cache: of the same models, board and options by this mtool.
 
 What was warned of then is told again.
 """
 
 import contextlib
+import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import cache, manifest
@@ -16,6 +18,7 @@ from mtool.errors import MtoolError
 from mtool.filetree import FileTree
 from mtool.frontend.budget import LIMITS
 from mtool.manifest import Firmware, Manifest
+from mtool.option_values import Arenas
 from mtool.request import Request
 from mtool.workflow.made_of import made_of
 
@@ -26,38 +29,82 @@ _RESULT = manifest.FILE_NAME
 log = logging.getLogger(__name__)
 
 
-def compiled(path: Path, board: Board, request: Request) -> tuple[FileTree, Manifest, bool]:
-    """Compile a model, unless that was done before; return its files, its manifest and whether it was.
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the compile half made of the models of one firmware, now or before.
+
+    `apart_bytes` are those of their arenas, if each had its own.
+    """
+
+    files: FileTree
+    manifests: tuple[Manifest, ...]
+    apart_bytes: int
+    was_before: bool = False
+
+
+def compiled(path: Path, board: Board, request: Request) -> Compiled:
+    """Compile a model, unless that was done before.
 
     Raises:
         MtoolError: as mtool.compiler.compile_model.
     """
+
+    def compile() -> Compiled:
+        from mtool.compiler import compile_model
+
+        done = compile_model(path, board, request)
+        return Compiled(done.files, (done.manifest,), done.manifest.arena_bytes)
+
+    return _once(_key(path, board, request), compile)
+
+
+def compiled_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Arenas) -> Compiled:
+    """Compile models for one firmware, unless that was done before.
+
+    Raises:
+        MtoolError: as mtool.several.compile_models.
+    """
+
+    def compile() -> Compiled:
+        from mtool.several import compile_models
+
+        done = compile_models(sources, board, arenas)
+        return Compiled(done.files, done.manifests, done.apart_bytes)
+
+    keys = [_key(path, board, request) for path, request in sources]
+    together = hashlib.sha256("\n".join([arenas, *keys]).encode()).hexdigest()
+    return _once(together if all(keys) else "", compile)
+
+
+def _once(key: str, compile: Callable[[], Compiled]) -> Compiled:
     kept = cache.of_user()
-    key = _key(path, board, request) if kept else ""
     if kept is None or not key:
-        return *_compile(path, board, request), False
+        return compile()
     found = kept.get(key)
     if found and {_TOLD, _RESULT} <= set(found):
-        for name, level, message in json.loads(found.pop(_TOLD).data):
+        before = json.loads(found.pop(_TOLD).data)
+        for name, level, message in before["told"]:
             logging.getLogger(name).log(level, "%s", message)
-        (described,) = Firmware.model_validate_json(found.pop(_RESULT).data).manifests()
-        return FileTree({name: one.data for name, one in found.items()}), described, True
+        described = Firmware.model_validate_json(found.pop(_RESULT).data).manifests()
+        files = FileTree({name: one.data for name, one in found.items()})
+        return Compiled(files, described, before["apart_bytes"], was_before=True)
     with _noted() as told:
-        files, described = _compile(path, board, request)
+        done = compile()
+    before = {"told": told, "apart_bytes": done.apart_bytes}
     kept.put(
         key,
         {
-            **{name: File(files[name]) for name in files},
-            _RESULT: File(described.to_json()),
-            _TOLD: File(json.dumps(told).encode()),
+            **{name: File(done.files[name]) for name in done.files},
+            _RESULT: File(done.manifests[0].to_json()),
+            _TOLD: File(json.dumps(before).encode()),
         },
     )
-    return files, described, False
+    return done
 
 
 def _key(path: Path, board: Board, request: Request) -> str:
     """Return the hash of all that the C is made of; empty: it can't be told, and the compiler says why."""
-    if request.backends:  # whose own files and compilers may have changed
+    if request.backends or cache.of_user() is None:  # whose own files and compilers may have changed
         return ""
     try:
         if path.is_file() and path.stat().st_size <= LIMITS["file"][0]:
@@ -65,13 +112,6 @@ def _key(path: Path, board: Board, request: Request) -> str:
     except (MtoolError, OSError, UnicodeError) as failed:
         log.debug("%s has no key: %s", path.name, failed)
     return ""
-
-
-def _compile(path: Path, board: Board, request: Request) -> tuple[FileTree, Manifest]:
-    from mtool.compiler import compile_model
-
-    done = compile_model(path, board, request)
-    return done.files, done.manifest
 
 
 @contextlib.contextmanager

@@ -102,9 +102,10 @@ class Model:
                 f"--emit {form} builds where nobody puts a model's pools into their memories",
                 hint="leave --pool out, or --emit",
             )
-        if (more and form != "mlf") or (self.manifest.firmware and form != "c"):
+        if (more and form != "mlf") or (self.manifest.firmware and form not in ("c", "cmake")):
             raise UsageError(
-                f"--emit {form} holds one model", hint="several fit into --emit c, which is C for one firmware, and mlf"
+                f"--emit {form} holds one model",
+                hint="several fit into --emit c and cmake, which are for one firmware, and mlf",
             )
         if form == "zephyr-module" and self.board.cpu != "host" and "zephyr" not in self.board.templates:
             raise UsageError(
@@ -188,9 +189,10 @@ def compile(
     source = Path(path)
     known = known_of(target, chosen)
     request = replace(chosen, weights=weights_of(target, chosen), known=known)
-    files, described, was_before = compiled_before.compiled(source, chosen.core_of(target), request)
-    summary.tell(source, described, start, was_before=was_before)
-    return Model(source, target, chosen, files, described)
+    done = compiled_before.compiled(source, chosen.core_of(target), request)
+    (described,) = done.manifests
+    summary.tell(source, described, start, was_before=done.was_before)
+    return Model(source, target, chosen, done.files, described)
 
 
 def compile_models(
@@ -212,18 +214,22 @@ def compile_models(
         The models in their order, each with the files of all; write, build or open any one of them.
 
     Raises:
-        UsageError: two of the models have the same name.
+        UsageError: two of the models have the same name, or options differ that are the firmware's.
         MtoolError: as `compile`, for one of them.
     """
+    from mtool.workflow import compiled_before
+
     start = time.monotonic()
     target = boards.get(board) if isinstance(board, str) else board
     each = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
     sources = [Path(path) for path in paths]
     if len(sources) == 1:
         return (compile(sources[0], board=target, options=each[0], folder=folder),)
-    compiled = compiled_together(sources, target, each, folder)
+    requests = _requests(target, each, folder)
+    pairs = list(zip(sources, requests, strict=True))
+    compiled = compiled_before.compiled_models(pairs, each[0].core_of(target), each[0].arenas)
     for source, described in zip(sources, compiled.manifests, strict=True):
-        summary.tell(source, described, start)
+        summary.tell(source, described, start, was_before=compiled.was_before)
     saved = sum(one.shared_constant_bytes for one in compiled.manifests)
     once = f", {saved:,} B of equal constants stored once" if saved else ""
     arena_bytes = manifest.total_arena_bytes(compiled.manifests)
@@ -235,20 +241,28 @@ def compile_models(
     )
 
 
-def compiled_together(
-    sources: Sequence[Path], board: Board, options: Sequence[Options], folder: Path | None = None
-) -> "CompiledModels":
-    """Return several models as the compile half makes them for one firmware; the arguments as of `compile_models`.
+def compiled_together(sources: Sequence[Path], board: Board, options: Sequence[Options]) -> "CompiledModels":
+    """Return several models as the compile half makes them for one firmware, with what each was made of.
 
     Raises:
         MtoolError: as `compile_models`.
     """
     from mtool.several import compile_models as compile_several
 
+    requests = _requests(board, options)
+    core = options[0].core_of(board)
+    return compile_several(list(zip(sources, requests, strict=True)), core, options[0].arenas)
+
+
+def _requests(board: Board, options: Sequence[Options], folder: Path | None = None) -> list[Request]:
+    """Return how each of several models is compiled; what is wrong with that is told before the work."""
+    for name in ("template", "template_options", "program", "arenas", "portable"):
+        first, *others = (getattr(chosen, name) for chosen in options)
+        if any(other != first for other in others):
+            raise UsageError(f"the models of a firmware have the same {name}, and these have several")
     requests: list[Request] = []
     for chosen in options:
         check_options(board, chosen, folder)
         known = known_of(board, chosen, tells=not requests)
         requests.append(replace(chosen, weights=weights_of(board, chosen), known=known))
-    core = options[0].core_of(board)
-    return compile_several(list(zip(sources, requests, strict=True)), core, options[0].arenas)
+    return requests

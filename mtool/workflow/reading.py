@@ -63,6 +63,7 @@ def options(
     tolerance: int = 0,
     backend_fallback: bool = False,
     portable: bool = False,
+    protect: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -110,6 +111,7 @@ def options(
         tolerance=tolerance,
         backend_fallback=backend_fallback,
         portable=portable,
+        protect=protect,
     )
 
 

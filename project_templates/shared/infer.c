@@ -37,6 +37,13 @@ static int32_t {{ own | default("") }}infer(void)
     }
     return status == 0 ? {{ name }}_finish(&{{ outputs }}) : status;
 }
+{% elif described.interface_api == "pointers" %}
+static int32_t {{ own | default("") }}infer(void)
+{
+    void *own_inputs[] = { {%- for tensor in described.inputs %}{{ ", " if not loop.first }}(void *){{ inputs }}.{{ tensor.c_name }}{% else %}0{% endfor -%} };
+    void *own_outputs[] = { {%- for tensor in described.outputs %}{{ ", " if not loop.first }}{{ outputs }}.{{ tensor.c_name }}{% else %}0{% endfor -%} };
+    return {{ name }}_run(own_inputs, own_outputs, 0); /* 0: what the model's devices are given, if it has any */
+}
 {% else %}
 {% set count = described.inputs | length + described.outputs | length %}
 static int32_t {{ own | default("") }}infer(void)

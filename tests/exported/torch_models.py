@@ -1,8 +1,13 @@
-"""Small networks of PyTorch with drawn weights, exported through torch.onnx, one function each."""
+"""Small networks of PyTorch with drawn weights, exported through torch.onnx, one function each.
+
+The tests read them from the folder pytorch/, as exporting takes as long as all the rest; this module writes it anew
+(python tests/exported/torch_models.py), with what pyproject.toml has as `exported`.
+"""
 
 import io
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -12,7 +17,9 @@ from torch import Tensor, nn
 Shape = Sequence[int]
 
 
-def export(network: nn.Module, *shapes: Shape, dynamo: bool = True) -> onnx.ModelProto:
+def export(
+    network: nn.Module, *shapes: Shape, outputs: Sequence[str] | None = None, dynamo: bool = True
+) -> onnx.ModelProto:
     """Export a network for inputs of these shapes, by torch.onnx's present exporter or (dynamo=False) its older."""
     network.eval()
     for module in network.modules():
@@ -25,9 +32,13 @@ def export(network: nn.Module, *shapes: Shape, dynamo: bool = True) -> onnx.Mode
         warnings.simplefilter("ignore")  # of torch's own insides
         if not dynamo:
             buffer = io.BytesIO()
-            torch.onnx.export(network, inputs, buffer, input_names=names, opset_version=17, dynamo=False)
+            torch.onnx.export(
+                network, inputs, buffer, input_names=names, output_names=outputs, opset_version=17, dynamo=False
+            )
             return onnx.load_from_string(buffer.getvalue())
-        program = torch.onnx.export(network, inputs, input_names=names, dynamo=True, verbose=False)
+        program = torch.onnx.export(
+            network, inputs, input_names=names, output_names=outputs, dynamo=True, verbose=False
+        )
     assert program is not None
     proto: onnx.ModelProto = program.model_proto
     return proto
@@ -76,6 +87,18 @@ class Recurrent(nn.Module):
         return torch.softmax(self.head(sequence[:, -1]), dim=1)
 
 
+class Step(nn.Module):
+    """An LSTM whose state is an input and an output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        y, (h, c) = self.cell(x, (h, c))
+        return self.head(y[:, -1]), h, c
+
+
 def small_cnn() -> onnx.ModelProto:
     layers = (
         nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 12, 3), nn.GELU(),
@@ -116,6 +139,10 @@ def bidirectional_lstm_by_the_older_exporter() -> onnx.ModelProto:
     return export(Recurrent(nn.LSTM, num_layers=2, bidirectional=True), (1, 7, 5), dynamo=False)
 
 
+def lstm_of_one_step() -> onnx.ModelProto:
+    return export(Step(), (1, 1, 8), (1, 1, 16), (1, 1, 16), outputs=["y", "hn", "cn"], dynamo=False)
+
+
 def gru() -> onnx.ModelProto:
     return export(Recurrent(nn.GRU), (1, 7, 5))
 
@@ -145,11 +172,23 @@ def autoencoder() -> onnx.ModelProto:
 
 MODELS: tuple[Callable[[], onnx.ModelProto], ...] = (
     small_cnn, small_cnn_by_the_older_exporter, mobile_block, residual_block, u_net, lstm,
-    bidirectional_lstm_by_the_older_exporter, gru, transformer, transformer_norm_first, cnn_1d, autoencoder,
+    bidirectional_lstm_by_the_older_exporter, lstm_of_one_step, gru, transformer, transformer_norm_first, cnn_1d,
+    autoencoder,
 )  # fmt: skip
 
 
 def made(function: Callable[[], onnx.ModelProto]) -> onnx.ModelProto:
-    """Return a model whose weights are drawn from a seed."""
+    """Return a model whose weights are drawn from a seed, without what tells of the exporter's insides."""
     torch.manual_seed(0)
-    return function()
+    proto = function()
+    graph = proto.graph
+    for part in (proto, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        part.ClearField("metadata_props")
+    return proto
+
+
+if __name__ == "__main__":
+    folder = Path(__file__).with_name("pytorch")
+    folder.mkdir(exist_ok=True)
+    for one in MODELS:
+        (folder / f"{one.__name__}.onnx").write_bytes(made(one).SerializeToString(deterministic=True))

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from graphs import reference
 import mtool
 from mtool import manifest
 from mtool.cli import app
+from mtool.codegen import conventions
 from mtool.errors import DeviceError, UsageError
 from mtool.rpc.status import Status
 from mtool.session import Device
@@ -103,6 +105,56 @@ def test_a_device_of_several_wants_a_name(device: Device) -> None:
         digits = device["digits_int8"]
         device.reconnect()
         digits.run(image)
+
+
+def test_files_of_one_model_are_named_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    twice = [str(DIGITS), str(DIGITS), "--name", "one", "--name", "two"]
+    rng = np.random.default_rng(1)
+    images = {name: rng.integers(-128, 127, (1, 1, 8, 8), dtype=np.int8) for name in ("one", "two")}
+    for name, image in images.items():
+        np.savez(f"{name}.npz", image=image)
+        np.savez(f"{name}_golden.npz", x0=image, y0=reference(onnx.load(DIGITS), {"image": image})[0])
+    given = [part for name in images for part in ("--input", f"{name}@{name}.npz")]
+    assert app.invoke(["run", *twice, *given, "--output", "y.npz", "--dump", "all"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count(" for all models, ") == 2  # the RAM is the firmware's
+    for name, image in images.items():
+        scores = reference(onnx.load(DIGITS), {"image": image})[0]
+        np.testing.assert_array_equal(np.load(f"y-{name}.npz")["scores"], scores)
+        assert (tmp_path / f"all-{name}" / "index.json").exists()
+    assert app.invoke(["verify", *twice, "--golden", "two@two_golden.npz"]) == 0
+    shown = capsys.readouterr().out
+    assert "matches onnxruntime" in shown and "matches two_golden.npz" in shown
+    for wrong, told in (
+        (["run", *twice, "--input", "one.npz"], "say which: --input one@one.npz"),
+        (["run", *twice, "--input", "six@one.npz"], "say which: --input one@six@one.npz"),
+        (["run", *twice, "-i", "one@one.npz", "-i", "one@two.npz"], "--input one@ stands 2 times"),
+        (["run", str(DIGITS), "-i", "one.npz", "-i", "two.npz"], "--input stands 2 times for one model"),
+        (["debug", *twice], "mtool debug PROJECT --name one"),
+    ):
+        assert app.invoke(wrong) == 2
+        assert told in capsys.readouterr().err, wrong
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "told"),
+    [
+        (mtool.Options(conventions=conventions("step")), mtool.Options(), "right has --interface-api c --operators"),
+        (mtool.Options(), mtool.Options(conventions=conventions(context=True)), "typed --arena caller"),
+        (mtool.Options(), mtool.Options(arena_section=".bss.x"), "right has --arena-section .bss.x"),
+        (mtool.Options(), mtool.Options(arenas="own"), "have the same arenas"),
+        (mtool.Options(template="host"), mtool.Options(), "have the same template"),
+    ],
+)
+def test_what_is_the_firmwares_is_the_same_for_all(first: mtool.Options, other: mtool.Options, told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        mtool.compile_models(
+            [DIGITS, DIGITS], board="host", options=[replace(first, name="left"), replace(other, name="right")]
+        )
+    assert told in str(refused.value)
 
 
 def test_commands_take_several_models(

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -151,26 +150,8 @@ def test_a_state_saves_instructions_and_memory(quantised: bool, at_most: float, 
 
 
 def test_a_real_export_of_torch(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-
-    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.cell, self.head = torch.nn.LSTM(8, 16, batch_first=True), torch.nn.Linear(16, 4)
-
-        def forward(self, x: Any, h: Any, c: Any) -> Any:
-            y, (h, c) = self.cell(x, (h, c))
-            return self.head(y[:, -1]), h, c
-
-    torch.manual_seed(0)
-    path = tmp_path / "model.onnx"
-    zeros = (torch.zeros(1, 1, 8), torch.zeros(1, 1, 16), torch.zeros(1, 1, 16))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            Net().eval(), zeros, path, input_names=["x", "h0", "c0"], output_names=["y", "hn", "cn"], dynamo=False
-        )
-    options = workflow.Options(states=[("hn", "h0"), ("cn", "c0")])
+    path = Path(__file__).parents[1] / "exported" / "pytorch" / "lstm_of_one_step.onnx"
+    options = workflow.Options(states=[("hn", "x1"), ("cn", "x2")])
     mtool.verify(
         path, board="host", options=options, samples=20, deployment=mtool.Deployment(tmp_path / "project")
     ).check()

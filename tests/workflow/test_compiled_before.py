@@ -46,6 +46,32 @@ def test_c_is_compiled_once(model: Path, caplog: pytest.LogCaptureFixture, monke
     assert workflow.compile(model, board="host").files != first.files and entries() == 3
 
 
+def test_several_are_compiled_once_together(
+    model: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = model.with_name("other.onnx")
+    save(other, "Sigmoid")
+    caplog.set_level("INFO")
+    first = workflow.compile_models([model, other], board="host")
+    told = [one.getMessage() for one in caplog.records if "together" in one.getMessage()]
+    assert entries() == 1
+    caplog.clear()
+    with monkeypatch.context() as closed:
+        closed.setattr("mtool.several.compile_models", None)
+        again = workflow.compile_models([model, other], board="host")
+    assert [(one.files, one.manifest, one.manifest.firmware) for one in again] == [
+        (one.files, one.manifest, one.manifest.firmware) for one in first
+    ]
+    assert [one.getMessage() for one in caplog.records if "together" in one.getMessage()] == told
+    own = workflow.compile_models([model, other], board="host", options=Options(arenas="own"))
+    assert own[0].files != first[0].files and entries() == 2
+    turned = workflow.compile_models([other, model], board="host")
+    assert [one.manifest.model for one in turned] == ["other", "m"] and entries() == 3
+    save(other, "Relu")
+    workflow.compile_models([model, other], board="host")
+    assert entries() == 4
+
+
 def test_what_was_warned_of_is_told_again(
     model: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,7 +105,8 @@ class Json(Backend):
             assert self.driver is not None
             hooks = {str(when): name for when, name in self.device.hooks.items()}
             own = max(made.scratch_bytes, self.device.scratch_bytes)
-            functions = call.Functions(hooks, {str(what): name for what, name in self.device.caches.items()})
+            caches = {str(what): name for what, name in self.device.caches.items()}
+            functions = call.Functions(hooks, caches, self.device.resource)
             found = call.by_driver(
                 self.name, self.driver, region, functions, half=self.half, scratch_bytes=own, alignment=alignment
             )
@@ -122,6 +123,7 @@ class Json(Backend):
             cycles=made.cycles,
             can_fail=True,
             hooks=hooks,
+            resource=self.device.resource and not is_simulated,
             **({} if is_simulated else self._memories(region, found.scratch_bytes, alignment)),
         )
 

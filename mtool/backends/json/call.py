@@ -28,10 +28,14 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Functions of a driver besides the call: hooks by occasion, and those that clean and invalidate the cache."""
+    """Functions of a driver besides the call: hooks by occasion, and those that clean and invalidate the cache.
+
+    Hooks and the call are given the caller's resource if they `take_resource`.
+    """
 
     hooks: Mapping[str, str]
     caches: Mapping[str, str]
+    take_resource: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def by_driver(
         *border.pointers(),
         f"const void *const inputs[] = {{{border.inputs()}}};",
         f"void *const outputs[] = {{{border.outputs()}}};",
-        f"return {driver.name}_run(binary, inputs, outputs, {scratch});",
+        f"return {driver.name}_run(binary, inputs, outputs, {scratch}{', resource' * functions.take_resource});",
     ]
     return Call(lines, (header, *border.headers), border.before(), border.after(), files, border.scratch_bytes)
 
@@ -125,10 +129,12 @@ def by_simulator(
 
 def _header(name: str, functions: Functions) -> bytes:
     guard = f"{name.upper()}_CALL_H"
-    declared = "".join(f"\nint32_t {hook}(void);" for hook in dict.fromkeys(functions.hooks.values()))
+    given = "void *resource" if functions.take_resource else "void"
+    declared = "".join(f"\nint32_t {hook}({given});" for hook in dict.fromkeys(functions.hooks.values()))
     cares = "".join(
         f"\nvoid {care}(const void *address, size_t bytes);" for care in dict.fromkeys(functions.caches.values())
     )
+    more = ",\n" + " " * len(f"int32_t {name}_run(") + given if functions.take_resource else ""
     around = f"\n/* Called around its work, as mt_device.h says: 0, or a status. */{declared}\n" if declared else ""
     around += f"\n/* Of the core's cache, before and after its work. */{cares}\n" if cares else ""
     return f"""/* The call of the driver, by mtool. */
@@ -140,7 +146,7 @@ def _header(name: str, functions: Functions) -> bytes:
 
 /* Compute a region: its model binary, its inputs and outputs in the order of the nodes file, and working memory of
  * the size that the device file or the compiler's report asks for. Returns 0, or a status of the driver's own. */
-int32_t {name}_run(const uint8_t *binary, const void *const *inputs, void *const *outputs, void *scratch);
+int32_t {name}_run(const uint8_t *binary, const void *const *inputs, void *const *outputs, void *scratch{more});
 {around}
 #endif
 """.encode()

@@ -83,6 +83,7 @@ class Device(_Table):
     driver_name: what stands before `_run`; default: the driver's file or folder name.
     scratch_bytes, alignment: what the driver wants of the arena.
     hooks: C functions of the driver that are called around its work, by occasion (crt/include/mt_device.h).
+    resource: the driver's functions have one more parameter, the `void *resource` that the model's caller gives.
     memory: the board's memory where the device reads inputs and scratch and writes outputs; "": the arena's.
     cached: the core's cache holds what lies there.
     caches: C functions of the driver that clean and invalidate a range of the cache.
@@ -98,6 +99,7 @@ class Device(_Table):
     scratch_bytes: int = Field(0, ge=0, lt=2**31)
     alignment: Literal[4, 8, 16, 32, 64] = 4
     hooks: dict[Hook, Function] = {}
+    resource: bool = False
     memory: str = Field("", pattern=r"^([A-Za-z_]\w{0,60})?$")
     cached: bool = True
     caches: dict[Literal["clean", "invalidate"], Function] = {}

@@ -59,8 +59,9 @@ Interface = Annotated[
     InterfaceApi | None,
     _option(
         "--interface-api",
-        help="The entry point: a typed C function, a packed one, one call for each operator, or one for each row of an "
-        "input as it arrives; default: c, and with --stream feed.",
+        help="The entry point: a typed C function, one of arrays of pointers and a resource for devices, a packed "
+        "one, one call for each operator, or one for each row of an input as it arrives; default: c, and with --stream "
+        "feed.",
         show_default=False,
     ),
 ]
@@ -131,4 +132,12 @@ Fallback = Annotated[
 Portable = Annotated[
     bool,
     _option("--portable", help="On this computer, loops of plain C in place of vectors, as `mtool compile` writes."),
+]
+Protect = Annotated[
+    bool,
+    _option(
+        "--protect",
+        help="While a model runs, let it have its own memory alone, by the core's memory protection "
+        "(docs/protect.md); a wild write ends the model, and the firmware goes on.",
+    ),
 ]

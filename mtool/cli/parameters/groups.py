@@ -19,6 +19,7 @@ from mtool.cli.parameters.generated_c import (
     PartialExecution,
     Pools,
     Portable,
+    Protect,
     Schedules,
     Steps,
     StreamedInput,
@@ -84,7 +85,7 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "tolerance": (Steps, 0),
     "backend_fallback": (Fallback, False),
 }
-_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "portable": (Portable, False)}
+_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "portable": (Portable, False), "protect": (Protect, False)}
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "template": (TemplateName, ""),
@@ -154,6 +155,20 @@ TuningOptions = Annotated[
 """What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
 GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_A_PROGRAM, **_OF_A_TEMPLATE}, "given")]
 """Options of a project that are stored, not used: those that differ from their defaults, by their names."""
+
+ModuleOptions = Annotated[
+    "Options",
+    Asked(
+        {
+            "name": _OF_MODELS["name"],
+            **{name: _OF_ITS_C[name] for name in ("partial", "optimize")},
+            **_OF_A_MODEL,
+            **{name: _OF_ITS_C[name] for name in ("schedule", "tuned")},
+            **_OF_A_TEMPLATE,
+        }
+    ),
+]
+"""How a model becomes the C of a module."""
 
 _OF_A_PROJECT = Asked({**_OF_MODELS, **_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_A_FOLDER}, of_models=True)
 ProjectOptions = Annotated["Options", _OF_A_PROJECT]

@@ -55,6 +55,7 @@ class External(Attributes):
     prepare, finish: statements before and behind the body.
     cleaned, invalidated: what the cache is cleaned of before the body and forgets behind it, by names; `clean` and
         `invalidate` are the C functions for that.
+    resource: the body and the hooks are given the caller's `resource`.
     """
 
     backend: str
@@ -81,6 +82,7 @@ class External(Attributes):
     invalidated: tuple[str, ...] = ()
     clean: str = ""
     invalidate: str = ""
+    resource: bool = False
 
     @property
     def has_frame(self) -> bool:

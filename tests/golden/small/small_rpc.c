@@ -4,9 +4,16 @@
 #include "small_operators.h"
 #include "small_weights.h"
 
-static int32_t run(void)
+static int32_t run(const struct mt_model *model)
 {
+    (void)model;
     return small_run(&small_arena_inputs, &small_arena_outputs);
+}
+
+static int32_t step(const struct mt_model *model, uint16_t number)
+{
+    (void)model;
+    return small_operator(number);
 }
 
 static const struct mt_tensor input_tensors[] = {
@@ -27,5 +34,5 @@ const struct mt_model mt_model = {
     .arena = small_arena,
     .arena_bytes = SMALL_ARENA_BYTES,
     .run = run,
-    .step = small_operator,
+    .step = step,
 };

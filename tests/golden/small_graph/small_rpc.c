@@ -8,13 +8,15 @@
 #include "small_packed.h"
 #include "small_weights.h"
 
-static int32_t run(void)
+static int32_t run(const struct mt_model *model)
 {
+    (void)model;
     return small_run(&small_arena_inputs, &small_arena_outputs);
 }
 
-static int32_t step(uint16_t number)
+static int32_t step(const struct mt_model *model, uint16_t number)
 {
+    (void)model;
     const int32_t status = small_graph_begin(&small_arena_inputs, &small_arena_outputs);
     return status == MT_OK ? small_graph_step(number) : status;
 }

@@ -6,8 +6,9 @@
 #include "small_packed.h"
 #include "small_weights.h"
 
-static int32_t run(void)
+static int32_t run(const struct mt_model *model)
 {
+    (void)model;
     DLTensor tensors[] = {
         mt_tensor_of(small_arena_inputs.x, &small_int8_1x2x6x6),
         mt_tensor_of(small_arena_outputs.y, &small_int8_1x3),
@@ -15,6 +16,12 @@ static int32_t run(void)
     union mt_value values[2];
     int32_t codes[2];
     return mt_packed_call(small_run, tensors, values, codes, 2);
+}
+
+static int32_t step(const struct mt_model *model, uint16_t number)
+{
+    (void)model;
+    return small_operator(number);
 }
 
 static const struct mt_tensor input_tensors[] = {
@@ -53,6 +60,6 @@ const struct mt_model mt_model = {
     .arena = small_arena,
     .arena_bytes = SMALL_ARENA_BYTES,
     .run = run,
-    .step = small_operator,
+    .step = step,
     .functions = &functions,
 };

@@ -5,12 +5,19 @@
 #include "small_packed.h"
 #include "small_weights.h"
 
-static int32_t run(void)
+static int32_t run(const struct mt_model *model)
 {
+    (void)model;
     int32_t status = small_begin(&small_arena_inputs, &small_arena_outputs);
     while (status == 0 && !small_done())
         status = small_step();
     return status;
+}
+
+static int32_t step(const struct mt_model *model, uint16_t number)
+{
+    (void)model;
+    return small_operator(number);
 }
 
 static const struct mt_tensor input_tensors[] = {
@@ -31,5 +38,5 @@ const struct mt_model mt_model = {
     .arena = small_arena,
     .arena_bytes = SMALL_ARENA_BYTES,
     .run = run,
-    .step = small_operator,
+    .step = step,
 };

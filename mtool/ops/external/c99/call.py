@@ -1,7 +1,9 @@
 """The call of a backend's C."""
 
+import re
+
 from mtool.ir import Graph, Node
-from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
+from mtool.kernels.schedule import RESOURCE, Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.external.c99.frame import framed
 from mtool.ops.external.node import External
@@ -46,7 +48,11 @@ class ExternalCall(BaseSchedule):
         arguments += [Argument(name, types[value].dtype.c, ("constant", name)) for name, value in constants.items()]
         if self.scratch_bytes(node, graph):
             arguments.append(Argument("scratch", "uint8_t", "scratch"))
+        if attrs.resource:
+            arguments.append(RESOURCE)
         body, inner = attrs.body, ""
+        if attrs.resource and not re.search(r"\bresource\b", body):
+            body = f"    (void)resource;\n{body}"
         if attrs.has_frame:
             values = [*node.inputs[:first], *node.outputs, *constants.values()]
             sizes = dict(zip((one.name for one in arguments), (types[value].bytes for value in values), strict=False))

@@ -1,0 +1,113 @@
+/* What the kernels of bytecode check of their operands, in arithmetic that can't overflow: sums and products that leave
+ * 32 bits stay at the largest number, which no memory has. */
+#ifndef MT_BYTECODE_BOUNDS_H
+#define MT_BYTECODE_BOUNDS_H
+
+#include "mt_bytecode_kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+static inline uint32_t mt_bytecode_times(uint32_t a, uint32_t b)
+{
+    const uint64_t product = (uint64_t)a * b;
+    return product > UINT32_MAX ? UINT32_MAX : (uint32_t)product;
+}
+
+static inline uint32_t mt_bytecode_plus(uint32_t a, uint32_t b)
+{
+    return a > UINT32_MAX - b ? UINT32_MAX : a + b;
+}
+
+/* The bytes from the first of `count` things, which stand `step` apart, to the end of the last, which has `bytes`. */
+static inline uint32_t mt_bytecode_span(uint32_t count, uint32_t step, uint32_t bytes)
+{
+    return mt_bytecode_plus(mt_bytecode_times(count - 1, step), bytes);
+}
+
+/* A size of a dimension: products of two, and sums of two of these, stay within 32 bits. */
+static inline int mt_bytecode_is_size(int32_t value)
+{
+    return value > 0 && value <= 32767;
+}
+
+static inline int mt_bytecode_are_sizes(const int32_t *values, uint32_t count)
+{
+    while (count--)
+        if (!mt_bytecode_is_size(*values++))
+            return 0;
+    return 1;
+}
+
+/* Whether an arena has room for elements along `count` dimensions, `each` at a place: no call takes longer than that. */
+static inline int mt_bytecode_are_elements(const struct mt_bytecode *module, const int32_t *sizes, uint32_t count,
+                                           uint32_t each)
+{
+    while (count--)
+        each = mt_bytecode_times(each, (uint32_t)*sizes++);
+    return each <= module->arena_bytes;
+}
+
+static inline int mt_bytecode_is_pad(int32_t value)
+{
+    return value >= -32767 && value <= 32767;
+}
+
+static inline int mt_bytecode_is_int8(int32_t value)
+{
+    return value >= -128 && value <= 127;
+}
+
+static inline int mt_bytecode_is_range(const struct mt_bytecode_range *range)
+{
+    return mt_bytecode_is_int8(range->zero_point) && mt_bytecode_is_int8(range->low) &&
+           mt_bytecode_is_int8(range->high) && range->low <= range->high;
+}
+
+/* Whether so many bytes at an address may be read; `alignment` is a power of two. */
+int mt_bytecode_reads(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t alignment);
+
+/* Whether they may be written: constants are never. */
+int mt_bytecode_writes(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t alignment);
+
+/* The constants at an address, aligned to 4; NULL: there are not so many bytes of them, or they lie in the arena. */
+const uint32_t *mt_bytecode_constants(const struct mt_bytecode *module, uint32_t address, uint32_t bytes);
+
+/* Whether what scales a channel's sum is harmless: an offset with a multiplier leaves room for the product's high word. */
+static inline int mt_bytecode_is_offset(uint32_t word)
+{
+    return word + UINT32_C(0x40000000) < UINT32_C(0x80000000);
+}
+
+/* The same of two channels together: multiplier and offset of each, or 0, a scale, a zero point, a scale. */
+static inline int mt_bytecode_are_pair(const uint32_t *words)
+{
+    if (words[0])
+        return mt_bytecode_is_offset(words[1]) && mt_bytecode_is_offset(words[3]);
+    return mt_bytecode_is_int8((int32_t)words[2]);
+}
+
+static inline const void *mt_bytecode_at(const struct mt_bytecode *module, const uint8_t *arena, uint32_t address)
+{
+    return address & MT_BYTECODE_CONSTANT ? module->constants + (address & ~MT_BYTECODE_CONSTANT) : arena + address;
+}
+
+/* The operands of a call as the kernel's struct: words all. */
+#define MT_BYTECODE_CALL(name, operands) const struct mt_bytecode_##name *const call = (const void *)(operands)
+#define MT_BYTECODE_KERNEL(name)                                                                          \
+    const struct mt_bytecode_kernel mt_bytecode_##name = {                                                \
+        MT_BYTECODE_##name, sizeof(struct mt_bytecode_##name) / sizeof(uint32_t), fits, run}
+
+enum {
+#define MT_BYTECODE_NUMBER(number, name) MT_BYTECODE_##name = number,
+    MT_BYTECODE_KERNELS(MT_BYTECODE_NUMBER)
+#undef MT_BYTECODE_NUMBER
+        MT_BYTECODE_NONE = 0
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
