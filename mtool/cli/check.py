@@ -164,7 +164,7 @@ def _print_model(out: Output, manifest: "Manifest") -> None:
     out.text(
         f"  {formatting.amount(manifest.macs)} MACs, {formatting.amount(manifest.parameters)} parameters, "
         f"constants {manifest.constant_bytes:,} B, "
-        f"arena {manifest.arena_bytes:,} B (bound {manifest.arena_bound_bytes:,} B)"
+        f"{formatting.arena(manifest)}"
     )
     rows = operator_rows(manifest.operators)
     out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")

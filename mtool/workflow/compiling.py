@@ -116,6 +116,11 @@ class Model:
                 f"--emit {form} has programs that call a model with an arena of its own",
                 hint="leave --arena caller out, or --emit",
             )
+        if self.manifest.pools and form != "c":
+            raise UsageError(
+                f"--emit {form} builds where nobody puts a model's pools into their memories",
+                hint="leave --pool out, or --emit",
+            )
         if (more and form != "mlf") or (self.manifest.firmware and form not in ("c", "cmake")):
             raise UsageError(
                 f"--emit {form} holds one model",

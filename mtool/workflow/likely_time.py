@@ -157,7 +157,7 @@ def _waits(emitted: Emitted, reads: Reads, hz: int) -> tuple[float, float]:
     cache_bytes = (reads.data or reads.code).lines * reads.line
     low = high = 0.0
     for operator in emitted.manifest.operators:
-        if IN_RAM in operator.schedule.partition(":")[2].split(","):
+        if operator.constants_in or IN_RAM in operator.schedule.partition(":")[2].split(","):
             continue
         once = operator.constant_bytes
         is_held = HELD * once <= cache_bytes
