@@ -146,6 +146,7 @@ def _tell(
             "about_bytes": HEAD_BYTES + about,
             "arena_bytes": found.arena_bytes,
             "ram_bytes": found.ram_bytes(),
+            "stack_bytes": found.stack_bytes or None,
             "imports": imports,
             "linked": list(linked),
             "signed": found.is_signed,
@@ -161,6 +162,7 @@ def _tell(
         ["file", f"{len(data):,}"],
         ["RAM: arena", f"{found.arena_bytes:,}"],
         ["RAM: tables", f"{found.ram_bytes() - found.arena_bytes:,}"],
+        ["stack of its own code", f"{found.stack_bytes:,}" if found.stack_bytes else "not known"],
     ]
     kind = _NATIVE if found.kind == Kind.NATIVE else "bytecode: calls of kernels that the firmware has"
     out.text(f"{path}: {found.name}, {kind}")

@@ -114,7 +114,7 @@ def make_module(
         description=description_of(described),
         arena_bytes=described.arena_bytes,
         arena_alignment=_arena_alignment(model),
-        stack_bytes=0,
+        stack_bytes=image.stack_bytes,
     )
     log.info("  %-9s %4.1f s   %s B", "module", time.monotonic() - start, f"{len(image.data):,}")
     data = sealed(module, signer)
