@@ -92,6 +92,7 @@ def _check(options: Options) -> None:
             ("partial", options.partial, usual.partial),
             ("optimize", options.optimize, usual.optimize),
             ("backend", options.backends, usual.backends),
+            ("pool", options.pools, usual.pools),
         )
         if value != default
     ]  # fmt: skip

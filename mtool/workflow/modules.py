@@ -219,6 +219,8 @@ def _for_a_module(options: Options) -> Options:
             "a module is called through its own entry, and its inputs and outputs lie in its arena",
             hint="leave --interface-api, --operators-api, --executor and --io out",
         )
+    if options.pools:
+        raise UsageError("the arena of a module is memory in one piece, which its firmware has for it", hint="no pools")
     if options.backends:
         raise UsageError("no part of a module's model is computed by a backend", hint="leave --backend out")
     return replace(options, conventions=Conventions(context=True), weights="text", arenas="caller")
