@@ -12,6 +12,7 @@ from mtool.errors import CommunicationError
 from mtool.modules.format import HEAD_BYTES, MAGIC, MOST_DESCRIPTION_BYTES, MOST_IMPORTS, MOST_TENSORS, Description
 
 _AT_COUNTER: Final = 20
+_AT_IMAGE: Final = 28  # its bytes, then those of its code
 _AT_INPUTS: Final = 40  # then outputs, imports, operators, bytes of the description, of the arena
 _NAME: Final = slice(72, 104)
 _MODEL_HASH: Final = slice(104, 136)
@@ -19,13 +20,15 @@ _MODEL_HASH: Final = slice(104, 136)
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What a host needs of a module on a device: the model's name, hash and description; counter, arena's size."""
+    """What a host needs of a module on a device: the model's name, hash and description; counter and sizes."""
 
     name: str
     model_hash: str
     description: Description
     counter: int
     arena_bytes: int
+    code_bytes: int
+    constant_bytes: int
 
 
 def read(fetch: Callable[[int, int], bytes]) -> Interface:
@@ -38,6 +41,7 @@ def read(fetch: Callable[[int, int], bytes]) -> Interface:
     if head[: len(MAGIC)] != MAGIC:
         raise CommunicationError("the device has a module that does not begin like one")
     (counter,) = struct.unpack_from("<I", head, _AT_COUNTER)
+    image_bytes, code_bytes = struct.unpack_from("<2I", head, _AT_IMAGE)
     inputs, outputs, imports, operators, text_bytes, arena_bytes = struct.unpack_from("<6I", head, _AT_INPUTS)
     if max(inputs, outputs) > MOST_TENSORS or imports > MOST_IMPORTS or text_bytes > MOST_DESCRIPTION_BYTES:
         raise CommunicationError("the device has a module with more of something than any may have")
@@ -51,4 +55,5 @@ def read(fetch: Callable[[int, int], bytes]) -> Interface:
     if (len(description.inputs), len(description.outputs), len(description.operators)) != (inputs, outputs, operators):
         raise CommunicationError("the device has a module whose description and head differ")
     name = head[_NAME].partition(b"\0")[0].decode("ascii", "replace")
-    return Interface(name, head[_MODEL_HASH].hex(), description, counter, arena_bytes)
+    constant_bytes = max(image_bytes - code_bytes, 0)
+    return Interface(name, head[_MODEL_HASH].hex(), description, counter, arena_bytes, code_bytes, constant_bytes)

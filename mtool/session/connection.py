@@ -103,7 +103,8 @@ class Connection(Closing):
         """
         numbered = dict(enumerate(self._own))
         if loaded.takes_modules(self._project):
-            numbered |= loaded.manifests(self._session, self._project)
+            found = loaded.interfaces(self._session)
+            numbered |= {number: loaded.manifest_of(one, self._project) for number, one in found.items()}
         named = {one.model: (number, one) for number, one in numbered.items()}
         self.models = tuple(one for _, one in named.values())
         self._numbers = {name: number for name, (number, _) in named.items()}

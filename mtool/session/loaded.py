@@ -32,8 +32,8 @@ def require_modules(project: Project) -> None:
         )
 
 
-def manifests(client: Client, project: Project) -> Mapping[int, Manifest]:
-    """Return the manifests of a device's modules, by the models' numbers.
+def interfaces(client: Client) -> Mapping[int, Interface]:
+    """Return what a device's modules say of themselves, by the models' numbers.
 
     Raises:
         CommunicationError: what the device says of one is malformed.
@@ -45,7 +45,7 @@ def manifests(client: Client, project: Project) -> Mapping[int, Manifest]:
             def fetch(offset: int, count: int, index: int = one.index) -> bytes:
                 return loading.fetch(client, index, offset, count)
 
-            found[one.index] = manifest_of(interface.read(fetch), project)
+            found[one.index] = interface.read(fetch)
     return found
 
 
@@ -70,7 +70,7 @@ def manifest_of(module: Interface, project: Project) -> Manifest:
         parameters=0,
         arena_bytes=module.arena_bytes,
         arena_bound_bytes=0,
-        constant_bytes=0,
+        constant_bytes=module.constant_bytes,
         constants=(),
         symbols={},
         operators=operators,

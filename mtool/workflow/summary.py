@@ -30,7 +30,7 @@ def tell(source: Path, described: Manifest, start: float, *, was_before: bool = 
     count = sum(1 for one in operators if not one.whole) + len(by_rows)
     some = f" ({len(by_rows)} by rows)" if by_rows else ""
     note = f"{formatting.count(count, 'operator')}{some} in {formatting.count(functions, 'function')}"
-    arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
+    arena = formatting.arena(described)
     cached = ", from the cache" if was_before else ""
     log.info("  %-9s %4.1f s   %s, %s%s", "compile", time.monotonic() - start, note, arena, cached)
     if described.protection is not None:

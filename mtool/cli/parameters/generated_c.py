@@ -45,6 +45,16 @@ ArenaSection = Annotated[
         show_default=False,
     ),
 ]
+Pools = Annotated[
+    list[str] | None,
+    _option(
+        "--pool",
+        metavar="NAME[=BYTES][,KEY=VALUE...]",
+        help="A memory that tensors may lie in, by the board's name of it (docs/memories.md), of which so many bytes; "
+        "for=tensors or weights, waits=CYCLES, align=BYTES, section=NAME; may be repeated.",
+        show_default=False,
+    ),
+]
 Interface = Annotated[
     InterfaceApi | None,
     _option(

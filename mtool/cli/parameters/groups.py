@@ -17,6 +17,7 @@ from mtool.cli.parameters.generated_c import (
     Operators,
     OptimizeFor,
     PartialExecution,
+    Pools,
     Portable,
     Protect,
     Schedules,
@@ -70,6 +71,7 @@ _OF_MODELS: dict[str, tuple[Any, Any]] = {
     "name": (Names, None),
     "arena": (ArenasOfModels, "shared"),
     "arena_section": (ArenaSection, ""),
+    "pool": (Pools, None),
 }
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "io": (InputsAndOutputs, "arena"),
