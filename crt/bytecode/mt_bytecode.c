@@ -18,6 +18,14 @@ int mt_bytecode_writes(const struct mt_bytecode *module, uint32_t address, uint3
     return !(address & MT_BYTECODE_CONSTANT) && mt_bytecode_reads(module, address, bytes, alignment);
 }
 
+int mt_bytecode_is_scratch(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t input,
+                           uint32_t read, uint32_t output, uint32_t written)
+{
+    return mt_bytecode_writes(module, address, bytes, 4) && mt_bytecode_reads(module, input, read, 1) &&
+           mt_bytecode_writes(module, output, written, 1) && mt_bytecode_are_apart(address, bytes, input, read) &&
+           mt_bytecode_are_apart(address, bytes, output, written);
+}
+
 const uint32_t *mt_bytecode_constants(const struct mt_bytecode *module, uint32_t address, uint32_t bytes)
 {
     if (!(address & MT_BYTECODE_CONSTANT) || !mt_bytecode_reads(module, address, bytes, 4))
@@ -62,8 +70,8 @@ int32_t mt_bytecode_open(struct mt_bytecode *opened, const void *module, uint32_
         const struct mt_bytecode_kernel *const kernel = kernel_of(opened, call);
         if (!kernel)
             return MT_BYTECODE_NO_KERNEL;
-        if (count < kernel->operands || count > opened->call_words - at ||
-            !kernel->fits(opened, opened->calls + at, count))
+        if (count < kernel->operands || (count > kernel->operands && !kernel->takes_more) ||
+            count > opened->call_words - at || !kernel->fits(opened, opened->calls + at, count))
             return (int32_t)number;
         at += count;
     }

@@ -41,8 +41,8 @@ static int is_shift(const uint32_t *words)
 {
     const int32_t shift = (int32_t)words[3];
     uint32_t most = UINT32_C(1) << (shift & 31);
-    for (int32_t i = 0; i < 3; ++i) /* of int8 and uint8 */
-        most = mt_bytecode_plus(most, mt_bytecode_times((int32_t)words[i] < 0 ? 0u - words[i] : words[i], i < 2 ? 256 : 1));
+    for (int32_t i = 0; i < 3; ++i) /* factors of int8, the offset */
+        most = mt_bytecode_plus(most, mt_bytecode_times((int32_t)words[i] < 0 ? 0u - words[i] : words[i], i < 2 ? 128 : 1));
     return shift >= 1 && shift <= 30 && most < UINT32_C(0x80000000);
 }
 
@@ -335,4 +335,4 @@ static void run(const struct mt_bytecode *module, uint8_t *arena, const uint32_t
                         element(module, arena, operands, at, values);
 }
 
-MT_BYTECODE_KERNEL(map);
+MT_BYTECODE_KERNEL_OF(map, 1);

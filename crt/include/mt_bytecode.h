@@ -40,7 +40,8 @@ struct mt_bytecode {
  * lies inside the arena or the constants; it reads operands and constants alone. `run` computes a call that fits. */
 struct mt_bytecode_kernel {
     uint16_t number;
-    uint16_t operands; /* the least number; kernels with more of them look at `count` */
+    uint16_t operands;  /* their number */
+    uint8_t takes_more; /* whether more may follow: not 0 */
     int (*fits)(const struct mt_bytecode *module, const uint32_t *operands, uint32_t count);
     void (*run)(const struct mt_bytecode *module, uint8_t *arena, const uint32_t *operands, uint32_t count);
 };

@@ -12,10 +12,10 @@
 #define MT_PROTECT_INPUTS __attribute__((section(".bss.mt_inputs")))
 
 /* What a model may do in an area. */
-enum { MT_PROTECT_READ = 0, MT_PROTECT_WRITE = 1 };
+enum { MT_PROTECT_READ = 0, MT_PROTECT_WRITE = 1, MT_PROTECT_EXECUTE = 2 }; /* write and execute: and read */
 
 /* From `start` to before `end`, both multiples of the processor's granule (they are rounded outwards); empty if they are
- * equal. Areas don't overlap. */
+ * equal. Areas overlap neither each other nor the firmware's own code and constants, which every model may read. */
 struct mt_protect_area {
     const void *start;
     const void *end;

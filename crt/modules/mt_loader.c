@@ -8,7 +8,12 @@
 #include "mt_protocol.h"
 #include "mt_status.h"
 
-#define LEAST_ALIGNMENT 32u /* of a module's RAM */
+/* Of a module's RAM. */
+#ifdef MT_PROTECT
+#define LEAST_ALIGNMENT 4096u /* so that a few regions of an MPU cover it */
+#else
+#define LEAST_ALIGNMENT 32u
+#endif
 
 enum { FLASH, RAM, MODULES }; /* indices of `modules` */
 
@@ -114,16 +119,41 @@ static int32_t begin_in_ram(struct mt_loader *loader, const uint8_t *head, const
     return MT_OK;
 }
 
+/* The module in flash, which a delta starts from; NULL: there is none, or the firmware takes no deltas. */
+static const uint8_t *delta_base(const struct mt_loader *loader, uint32_t *bytes)
+{
+    return loader->delta == NULL || loader->storage == NULL || !loader->is_open[FLASH]
+               ? NULL
+               : mt_slots_active(&loader->slots, bytes);
+}
+
+/* Begin a delta, or go on with it; or have none. */
+static int32_t begin_delta(struct mt_loader *loader, const uint8_t *head, uint8_t is_delta)
+{
+    const uint32_t crc = is_delta ? mt_get_u32(head + MT_MODULE_HEAD_BYTES) : 0;
+    uint32_t old_bytes = 0;
+    if (is_delta && loader->is_delta && loader->delta_crc == crc) {
+        return MT_OK;
+    }
+    loader->is_delta = is_delta && loader->there < loader->file_bytes;
+    loader->delta_crc = crc;
+    loader->taken = 0;
+    return loader->is_delta ? loader->delta->begin(loader, delta_base(loader, &old_bytes), old_bytes, head) : MT_OK;
+}
+
 static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request,
                        struct mt_reply *reply)
 {
     const uint8_t *const head = request->payload + 1;
-    const uint8_t where = request->payload[0];
+    const uint8_t where = request->payload[0] & (uint8_t)~MT_BY_DELTA;
+    const uint8_t is_delta = (request->payload[0] & MT_BY_DELTA) != 0;
     struct mt_module_view view;
-    if (request->count != 1u + MT_MODULE_HEAD_BYTES) {
+    uint32_t old_bytes = 0;
+    if (request->count != 1u + MT_MODULE_HEAD_BYTES + (is_delta ? 4u : 0)) {
         return MT_BAD_MESSAGE;
     }
-    if (where != MT_IN_RAM && (where != MT_IN_FLASH || loader->storage == NULL)) {
+    if ((where != MT_IN_RAM && (where != MT_IN_FLASH || loader->storage == NULL)) ||
+        (is_delta && delta_base(loader, &old_bytes) == NULL)) {
         return MT_NOT_SUPPORTED;
     }
     int32_t status = mt_requests_begin_work(state, request);
@@ -139,6 +169,7 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
     if (loader->where != where || !is_identified(loader, head)) {
         identify(head, loader->identity);
         loader->there = 0;
+        loader->is_delta = 0;
     }
     loader->where = where;
     loader->file_bytes = view.file_bytes;
@@ -148,8 +179,12 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
         state->model = state->config->model; /* the one in RAM may be written over */
         set_open(loader, RAM, 0);
     }
+    if (status == MT_OK) {
+        status = begin_delta(loader, head, is_delta);
+    }
     mt_put_u32(reply->bytes, loader->there);
-    mt_requests_keep_work(state, reply, 4);
+    mt_put_u32(reply->bytes + 4, loader->taken);
+    mt_requests_keep_work(state, reply, is_delta ? 8 : 4);
     return status;
 }
 
@@ -159,18 +194,10 @@ static int32_t tell(struct mt_requests *state, const struct mt_frame *request)
     return mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
 }
 
-static int32_t on_data(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request)
+int32_t mt_loader_store(struct mt_loader *loader, uint32_t offset, const uint8_t *bytes, uint32_t count)
 {
-    if (request->count < 4) {
-        return MT_BAD_MESSAGE;
-    }
-    const uint32_t offset = mt_get_u32(request->payload);
-    const uint32_t count = (uint32_t)(request->count - 4u);
     if (loader->where == MT_IN_FLASH) {
-        const uint32_t sector = loader->storage->sector_bytes;
-        const int is_long = offset % sector == 0 || offset % sector + count > sector; /* one has to be erased */
-        const int32_t status = is_long ? tell(state, request) : MT_OK;
-        return status != MT_OK ? status : mt_slots_write(&loader->slots, offset, request->payload + 4, count);
+        return mt_slots_write(&loader->slots, offset, bytes, count);
     }
     if (loader->where != MT_IN_RAM || offset != loader->there) {
         return MT_BAD_ORDER;
@@ -178,9 +205,47 @@ static int32_t on_data(struct mt_loader *loader, struct mt_requests *state, cons
     if (count > loader->file_bytes - offset) {
         return MT_BAD_RANGE;
     }
-    memcpy(loader->ram_file + offset, request->payload + 4, count);
+    memcpy(loader->ram_file + offset, bytes, count);
     loader->there += count;
     return MT_OK;
+}
+
+/* What is wrong with a delta, or with what it makes, is so for all of the load: it begins anew. */
+static int32_t take_delta(struct mt_loader *loader, uint32_t offset, const uint8_t *bytes, uint32_t count)
+{
+    if (offset != loader->taken) {
+        return MT_BAD_ORDER;
+    }
+    const int32_t status = loader->delta->take(bytes, count);
+    loader->taken += count;
+    if (status != MT_OK) {
+        if (loader->where == MT_IN_FLASH && status == MT_BAD_DELTA) {
+            (void)mt_slots_drop(&loader->slots);
+        }
+        loader->where = 0;
+    }
+    return status;
+}
+
+static int32_t on_data(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request)
+{
+    if (request->count < 4) {
+        return MT_BAD_MESSAGE;
+    }
+    const uint32_t offset = mt_get_u32(request->payload);
+    const uint8_t *const bytes = request->payload + 4;
+    const uint32_t count = (uint32_t)(request->count - 4u);
+    const int is_delta = loader->where != 0 && loader->is_delta; /* whose bytes may stand for many sectors */
+    int is_long = is_delta;
+    if (loader->where == MT_IN_FLASH) {
+        const uint32_t sector = loader->storage->sector_bytes;
+        is_long |= offset % sector == 0 || offset % sector + count > sector; /* one has to be erased */
+    }
+    const int32_t status = is_long ? tell(state, request) : MT_OK;
+    if (status != MT_OK) {
+        return status;
+    }
+    return is_delta ? take_delta(loader, offset, bytes, count) : mt_loader_store(loader, offset, bytes, count);
 }
 
 /* Make what has come into the other slot the module in flash. Whatever is wrong, the one before is there again. */
@@ -230,7 +295,7 @@ static int32_t on_commit(struct mt_loader *loader, struct mt_requests *state, co
 
 static void on_room(const struct mt_loader *loader, struct mt_reply *reply)
 {
-    uint32_t kinds = 0;
+    uint32_t kinds = 0, old_bytes;
     for (const struct mt_module_kind *const *kind = loader->host.kinds; *kind != NULL; ++kind) {
         kinds |= 1u << (*kind)->kind;
     }
@@ -239,7 +304,8 @@ static void on_room(const struct mt_loader *loader, struct mt_reply *reply)
     mt_put_u32(reply->bytes + 8, loader->storage != NULL ? loader->slots.capacity : 0);
     mt_put_u32(reply->bytes + 12, loader->host.ram_bytes);
     mt_put_u32(reply->bytes + 16, loader->host.least_counter);
-    reply->count = 20;
+    reply->bytes[20] = delta_base(loader, &old_bytes) != NULL;
+    reply->count = 21;
 }
 
 /* The module whose model this is; NULL: it is the firmware's. */

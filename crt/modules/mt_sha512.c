@@ -1,4 +1,5 @@
-/* Written for size: the schedule of 80 words is kept as its last 16. */
+/* Written for size: one round in a loop. The schedule of 80 words is kept as its last 16, and no word of the state moves:
+ * which is which changes from round to round. */
 #include "mt_sha512.h"
 
 #include <string.h>
@@ -63,7 +64,9 @@ static void add_block(struct mt_sha512 *sha, const uint8_t *block)
     uint64_t words[16], s[8];
     memcpy(s, sha->state, sizeof s);
     for (uint32_t i = 0; i < 80; ++i) {
-        uint64_t *const word = &words[i % 16];
+        uint64_t *const word = &words[i % 16], *const last = &s[(7u - i) % 8u], *const fourth = &s[(3u - i) % 8u];
+        const uint64_t a = s[(0u - i) % 8u], e = s[(4u - i) % 8u], f = s[(5u - i) % 8u], g = s[(6u - i) % 8u];
+        const uint64_t b = s[(1u - i) % 8u], c = s[(2u - i) % 8u];
         if (i < 16) {
             *word = read_word(block + 8 * (size_t)i);
         } else {
@@ -71,15 +74,10 @@ static void add_block(struct mt_sha512 *sha, const uint8_t *block)
             *word += (rotated(early, 1) ^ rotated(early, 8) ^ early >> 7) + words[(i + 9) % 16] +
                      (rotated(late, 19) ^ rotated(late, 61) ^ late >> 6);
         }
-        const uint64_t one = s[7] + (rotated(s[4], 14) ^ rotated(s[4], 18) ^ rotated(s[4], 41)) +
-                             ((s[4] & s[5]) ^ (~s[4] & s[6])) + constants[i] + *word;
-        const uint64_t two = (rotated(s[0], 28) ^ rotated(s[0], 34) ^ rotated(s[0], 39)) +
-                             ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
-        for (uint32_t j = 7; j > 0; --j) {
-            s[j] = s[j - 1];
-        }
-        s[4] += one;
-        s[0] = one + two;
+        const uint64_t one = *last + (rotated(e, 14) ^ rotated(e, 18) ^ rotated(e, 41)) + (((f ^ g) & e) ^ g) +
+                             constants[i] + *word;
+        *fourth += one;
+        *last = one + (rotated(a, 28) ^ rotated(a, 34) ^ rotated(a, 39)) + (((a | b) & c) | (a & b));
     }
     for (uint32_t i = 0; i < 8; ++i) {
         sha->state[i] += s[i];

@@ -97,6 +97,7 @@ struct mt_extension *mt_test_modules(void)
         }
         storage.memory = flash;
         loader.storage = &storage;
+        loader.delta = &mt_loader_delta;
     }
     (void)mt_loader_start(&loader);
     if (getenv("TEST_CUT") != NULL) {

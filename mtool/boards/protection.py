@@ -12,6 +12,7 @@ class Unit:
     name: as the architecture calls it.
     label: the same in a template's name.
     least: the smallest granule, in bytes.
+    regions: how many it has, at least.
     in_eighths: a region is a power of two at a multiple of it, of which eighths can be left out; else it is anything
         in granules of `least`.
     """
@@ -19,6 +20,7 @@ class Unit:
     name: str
     label: str
     least: int
+    regions: int
     in_eighths: bool = False
 
     def granule(self, size: int) -> int:
@@ -42,9 +44,9 @@ class Unit:
         return 1 << max(size - 1, 1).bit_length()
 
 
-_PMSA_V7 = Unit("PMSAv7", "pmsav7", 32, in_eighths=True)
-_PMSA_V8 = Unit("PMSAv8", "pmsav8", 32)
-_PMP = Unit("PMP", "pmp", 16)
+_PMSA_V7 = Unit("PMSAv7", "pmsav7", 32, 8, in_eighths=True)
+_PMSA_V8 = Unit("PMSAv8", "pmsav8", 32, 8)
+_PMP = Unit("PMP", "pmp", 16, 16)
 _UNITS = {
     **dict.fromkeys(("cortex-m3", "cortex-m4", "cortex-m7"), _PMSA_V7),
     **dict.fromkeys(("cortex-m33", "cortex-m35p", "cortex-m52", "cortex-m55", "cortex-m85"), _PMSA_V8),

@@ -86,8 +86,9 @@ def check(size: Size, manifest: Manifest) -> None:
 
 def error(needs: Sequence[Need], manifest: Manifest, board: Board) -> FitError:
     """Return the error of a board whose memories do not have what is needed."""
+    do = "do" if len(manifest.models) > 1 else "does"
     return FitError(
-        f"{', '.join(one.model_file for one in manifest.models)} does not fit {board.name}",
+        f"{', '.join(one.model_file for one in manifest.models)} {do} not fit {board.name}",
         details=[line(need, manifest) for need in needs],
         hint=advice(manifest, board, {need.memory: need.bytes for need in needs if need.missing_bytes}),
     )

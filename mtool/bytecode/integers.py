@@ -27,6 +27,7 @@ from mtool.ops.pool2d.node import Pool2d
 PIXELS = 3  # of a tile
 GROUP = 8  # outputs of a dense layer that are computed together
 LEAST_DEPTH = 8  # of a tile's columns
+PITCHES = (32, 64)  # of planes over which pairs of outputs slide
 
 
 def _epilogue(node: Node, graph: Graph) -> Int8Epilogue:
@@ -110,14 +111,15 @@ def _depthwise(node: Node, graph: Graph, conv: Conv, epilogue: Int8Epilogue) -> 
     scaling, bias = _scaling(node, graph, epilogue, Together())
     rows = pack_depthwise(taps.swapaxes(1, 2) if way.transposed else taps, bias, scaling)
     stream = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 4)))
-    after = With.of(node, graph, epilogue.rest, DType.INT8, 2 * (way.pitch * way.rows + way.taps))
+    pitch, row = _pitch(way, epilogue)
+    after = With.of(node, graph, epilogue.rest, DType.INT8, 2 * (pitch * way.rows + way.taps) + row)
     calls = [
         Call("depthwise_int8", (
             Value(node.inputs[0], image * conv.size[0] * conv.size[1] * conv.channels),
             after.at(image * conv.pixels * conv.out_channels),
             Constant(stream), Scratch(),
             *way.copied, *way.in_step, conv.channels, conv.out_channels // conv.channels,
-            *way.out_size, *way.out_step, way.kernel[0], way.steps, *way.stride, *way.pad, way.pitch, conv.pad_value,
+            *way.out_size, *way.out_step, way.kernel[0], way.steps, *way.stride, *way.pad, pitch, conv.pad_value,
             *_range(epilogue),
         ))
         for image in range(conv.batch)
@@ -125,6 +127,15 @@ def _depthwise(node: Node, graph: Graph, conv: Conv, epilogue: Int8Epilogue) -> 
     smaller = graph.types[node.inputs[0]].bytes >= graph.types[node.outputs[0]].bytes
     stays = conv.channels == conv.out_channels and smaller and conv.batch == 1 and epilogue.rest is None
     return with_rest(node, graph, tuple(calls), after, over=(0,) if stays else ())
+
+
+def _pitch(way: Traversal, epilogue: Int8Epilogue) -> tuple[int, int]:
+    """Return the elements from one row of a plane to the next, and the outputs of a row that are kept side by side."""
+    pairs = round_up(way.out_size[1], 2)
+    slides = way.kernel == (3, 3) and way.stride[1] <= 2 and (epilogue.how.low, epilogue.how.high) == (-128, 127)
+    reached = max(way.pitch, (pairs - 1) * way.stride[1] + 4)
+    pitch = next((one for one in PITCHES if slides and reached <= one), 0)
+    return (pitch, pairs) if pitch else (way.pitch, pairs if slides and way.pitch in PITCHES else 0)
 
 
 def dense(node: Node, graph: Graph) -> Method:

@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, str] = {
     "build": "Compile a model and build its firmware.",
     "key": "Make a pair of keys (Ed25519) for modules: one signs them, firmware is built with the other.",
     "module": "Make a module of a model: a file that firmware built with --modules takes at run time.",
+    "load": "Give a device a module: its model is one of the device's from then on, with no new firmware.",
     "flash": "Compile, build and flash a model, and run it once.",
     "run": "Run a model on a board and show its outputs.",
     "verify": "Compare a model's outputs with a reference.",

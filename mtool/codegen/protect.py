@@ -48,14 +48,14 @@ def protection_of(plan: Plan, interface: Interface, place: Place, in_ram: int) -
     unit = place.unit
     if unit is None:
         return None
-    areas = [_area(unit, *span) for span in _spans(plan, place)]
+    areas = [_area(unit, "constants", 0, _SETTINGS + in_ram)]
+    areas += [_area(unit, *span) for span in _spans(plan, place)]
     outside = [tensor.bytes + 3 for tensor in interface.outputs] if plan.io == "external" else []
-    areas.append(_area(unit, "variables", 0, _VARIABLES + sum(outside)))
     inputs = [tensor.bytes + 3 for tensor in interface.inputs if tensor.stream is None and plan.io == "external"]
     inputs += [tensor.stream.row_bytes for tensor in interface.inputs if tensor.stream is not None]
     if inputs:
         areas.append(_area(unit, "inputs", 0, sum(inputs)))
-    areas.append(_area(unit, "constants", 0, _SETTINGS + in_ram))
+    areas.append(_area(unit, "variables", 0, _VARIABLES + sum(outside)))
     return Protection.model_validate({"unit": unit.name, "areas": tuple(areas)})
 
 
@@ -63,8 +63,10 @@ def _area(unit: Unit, name: str, offset: int, used: int) -> Area:
     """Return an area of `used` bytes, or of about as many if the linker lays it out."""
     sizes = {} if name in _BY_LINKER else {"used": used, "bytes": unit.padded(used)}
     access = "write" if name in ("arena", "states", "variables") else "read"
+    granule = unit.granule(used)
+    alignment = granule if name == "arena" else unit.window(used)
     return Area.model_validate(
-        {"name": name, "access": access, "granule": unit.granule(used), "offset": offset, **sizes}
+        {"name": name, "access": access, "granule": granule, "alignment": alignment, "offset": offset, **sizes}
     )
 
 
@@ -88,24 +90,27 @@ def _spans(plan: Plan, place: Place) -> list[tuple[str, int, int]]:
 def areas_table(plan: Plan, arena: Arena, protection: Protection) -> list[str]:
     """Return the C of the table that the RPC server takes them from, with a comment for a reader."""
     model = plan.graph.name
-    bounds = [area for area in ("variables", "inputs") if protection.area(area) is not None]
+    bounds = [area for area in ("inputs", "variables") if protection.area(area) is not None]
     symbols = [f"{model}_{name}_{end}" for name in bounds for end in ("start", "end")]
-    symbols += ["mt_constants_start", "mt_constants_end"]
     lines = [
         comment(*_map(protection), apart=True),
         f"extern uint8_t {', '.join(f'{symbol}[]' for symbol in symbols)}; {comment('by the linker script')}",
         "static const struct mt_protect_area areas[] = {",
     ]
-    for area in protection.areas:
+    for area in _of_model(protection):
         access = "MT_PROTECT_WRITE" if area.access == "write" else "MT_PROTECT_READ"
         if area.name in ("arena", "states"):
             start = f"{arena.symbol} + {area.offset}" if area.offset else arena.symbol
             ends = (start, f"{arena.symbol} + {area.offset + area.bytes}")
         else:
-            owner = "mt" if area.name == "constants" else model
-            ends = (f"{owner}_{area.name}_start", f"{owner}_{area.name}_end")
+            ends = (f"{model}_{area.name}_start", f"{model}_{area.name}_end")
         lines.append(f"    {{{', '.join((*ends, access))}}},")
     return [*lines, "};", ""]
+
+
+def _of_model(protection: Protection) -> list[Area]:
+    """Return the areas that are the model's; constants in RAM are all models'."""
+    return [area for area in protection.areas if area.name != "constants"]
 
 
 def _map(protection: Protection) -> list[str]:
@@ -144,8 +149,9 @@ def arena_definition(symbol: str, macro: str, alignment: int, size: int, unit: U
 def shared_arena_definition(symbol: str, macro: str, alignment: int, fences: Sequence[Protection]) -> list[str]:
     """Return the C of the definition of an arena that several models share, each inside its fence."""
     areas = [area for one in fences for area in one.areas if area.name in ("arena", "states")]
+    alignment = max(alignment, *(area.alignment for area in areas))
     granule, size = max(area.granule for area in areas), max(area.offset + area.bytes for area in areas)
-    return [_granules(macro, granule), _defined(symbol, str(size), max(alignment, granule))]
+    return [_granules(macro, granule), _defined(symbol, str(size), alignment)]
 
 
 def _granules(macro: str, granule: int) -> str:

@@ -117,7 +117,7 @@ def descriptor(
         **({"stream": "&stream"} if plan.graph.stream else {}),
         **({"functions": "&functions"} if conventions.has_functions else {}),
         **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
-        **({"areas": "areas", "area_count": len(protection.areas)} if protection is not None else {}),
+        **({"areas": "areas", "area_count": len(protection.areas) - 1} if protection is not None else {}),
         **({"next": f"&{among.next}"} if among.next else {}),
     }
     others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]

@@ -10,7 +10,7 @@ class Area(Strict):
 
     `bytes` are those of the memory that it covers, in granules of the core's memory protection of `granule` bytes:
     `used` bytes and what follows them up to the next granule; both are 0 of what the linker alone knows the size of.
-    `offset` is that of an area in the arena.
+    `offset` is that of an area in the arena, `alignment` what its address is a multiple of.
     """
 
     name: Literal["arena", "states", "variables", "inputs", "constants"]
@@ -18,6 +18,7 @@ class Area(Strict):
     used: int = 0
     bytes: int = 0
     granule: int
+    alignment: int
     offset: int = 0
 
 

@@ -80,3 +80,14 @@ def of_macros(text: str) -> int:
         Needs.RV_VECTOR: "__riscv_vector" in macros or "MT_RVV" in macros,
     }
     return found[0] | sum(need for need, is_so in told.items() if is_so)
+
+
+def runs(core: int, machine: int) -> bool:
+    """Whether firmware of a core and an ABI takes code for a machine; mt_module.c decides alike."""
+    own, wanted = core & ARCHITECTURE_BITS, machine & ARCHITECTURE_BITS
+    if wanted == Architecture.ANY:
+        return machine == Architecture.ANY
+    both_arm = max(own, wanted) < Architecture.RV32
+    older = both_arm and wanted < own and (own != Architecture.ARMV8M_BASE or wanted == Architecture.ARMV6M)
+    needs = machine & ~core & ~ARCHITECTURE_BITS
+    return (wanted == own or older) and not (core ^ machine) & Needs.HARD_FLOAT and not needs

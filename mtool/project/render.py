@@ -16,6 +16,7 @@ from mtool.boards.protection import needed_unit
 from mtool.errors import UsageError, of_os_error
 from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project, arenas_of, bytes_in_memories
+from mtool.project import loaded_modules
 from mtool.project.levels import levels_of
 from mtool.project.program import Program
 from mtool.project.runtime import runtime_headers, runtime_sources
@@ -60,6 +61,13 @@ def render(
     model = FileTree().merged(files, folders.model)
     extra = _extra_files(chosen, values)
     context = _context(manifest, board, values, model, crt)
+    taken = loaded_modules.read(values, board)
+    if taken is not None:
+        crt = crt.merged(loaded_modules.sources(folders.sources, taken))
+        context["modules"] = asdict(taken)
+        context["sources"]["modules"] = [
+            path for path in crt if path.endswith(".c") and path.startswith(loaded_modules.COMPILED)
+        ]
     context["protect"] = _fence(manifest, chosen, board, values)
     context["sources"]["extra"] = [path for path in extra if path.endswith((".c", ".S"))]
     context["program"] = None if program is None else asdict(program)
@@ -132,19 +140,14 @@ def _fence(
         return None
     check_fence(template, board)
     unit = needed_unit(board.cpu)
+    fences = [one.protection for one in manifest.models if one.protection is not None]
     stack_bytes = int(options.get("stack_bytes", 0))
+    constants = [area for fence in fences for area in fence.areas if area.name == "constants"]
     return {
         "unit": unit.label,
         "stack_granule": unit.stack_granule(stack_bytes),
         "stack_window": unit.window(stack_bytes),
-        "least_window": unit.window(1),
-        "constants_granule": max(
-            area.granule
-            for one in manifest.models
-            if one.protection is not None
-            for area in one.protection.areas
-            if area.name == "constants"
-        ),
+        "constants": max(constants, key=lambda area: area.alignment).model_dump(),
     }
 
 
@@ -187,6 +190,7 @@ def _context(
         "arenas": {name: count for name, count in arenas_of(manifest.models).items() if name in in_arena},
         "lent": sorted(lent),
         "board": board.model_dump(mode="json"),
+        "modules": None,
         "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},
         "options": dict(options),
         "sources": {

@@ -241,9 +241,14 @@ class Client:
         self._one(Request(Message.MT_RESET))
         self._shared.is_open = False
 
+    @property
+    def is_intact(self) -> bool:
+        """Whether the session is open and each request has its reply, so that it can go on."""
+        return self._shared.is_open and self._window.is_intact
+
     def close(self) -> None:
         """End the session, so that another host may open one. May be called again, and when nobody answers any more."""
-        if self._shared.is_open and self._window.is_intact:
+        if self.is_intact:
             with contextlib.suppress(MtoolError):
                 self._window.end(_BYE_S)
         self._shared.is_open = False

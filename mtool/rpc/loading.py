@@ -1,6 +1,7 @@
 """Modules over the RPC: what a device takes and has, and how one gets there. crt/PROTOCOL.md, "Modules"."""
 
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,10 +16,13 @@ HEAD_BYTES = 272
 # Generously: a large sector takes seconds to be erased; a signature some 20 million cycles of a core, twice.
 _HEAD_S = 30.0
 _DATA_S = 4.0
+_DELTA_S = 120.0  # a few bytes of a delta may stand for all of the file
 _COMMIT_S = 60.0
 
-_ROOM_REPLY = struct.Struct("<5I")
+_ROOM_REPLY = struct.Struct("<5I?")
 _LOAD_REPLY = struct.Struct("<I")
+_DELTA_REPLY = struct.Struct("<2I")
+_BY_DELTA = 0x80
 _FETCH = struct.Struct("<BIH")
 _MODEL = struct.Struct("<B16sB")
 
@@ -41,6 +45,7 @@ class Room:
         flash_bytes: most bytes of a file in flash; 0: it keeps none there.
         ram_bytes: for the memory of modules, and the file of one that is loaded into RAM.
         counter: the least that a module may have.
+        takes_deltas: from the module that it has in flash.
     """
 
     machine: int
@@ -48,6 +53,7 @@ class Room:
     flash_bytes: int
     ram_bytes: int
     counter: int
+    takes_deltas: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +84,65 @@ def load(
         DeviceError: the device refuses the module; what it had before stays.
         CommunicationError: the device stopped answering; load it again, and it goes on where it was.
     """
-    head = Request(Message.MT_LOAD, bytes([place]) + module[:HEAD_BYTES], reply_bytes=5, work_s=_HEAD_S)
-    (there,) = unpack(_LOAD_REPLY, client.ask([head])[0].payload, Message.MT_LOAD)
-    if there > len(module):
+    (there,) = _begin(client, bytes([place]) + module[:HEAD_BYTES], _LOAD_REPLY)
+    _check_there(there, len(module), "module")
+    _send(client, module, there, _DATA_S if place == Place.FLASH else 0.0, progress)
+    return there
+
+
+def load_by_delta(
+    client: Client,
+    module: bytes,
+    place: Place,
+    delta: bytes,
+    *,
+    progress: Callable[[int, int], None] = lambda there, whole: None,
+) -> None:
+    """Load a module's file as its difference from the one that is in the device's flash.
+
+    Args:
+        client: the session's own, whose device takes deltas (`Room.takes_deltas`).
+        module: the whole file, whose head is sent.
+        place: FLASH, where it stays, or RAM.
+        delta: from what is behind the head of the module in flash to what is behind the new one's (mtool.delta).
+        progress: is told how many of the delta's bytes the device has, or are on their way to it.
+
+    Raises:
+        DeviceError: as `load`; or the delta is from another module than the one that is there.
+        CommunicationError: as `load`.
+    """
+    message = bytes([place | _BY_DELTA]) + module[:HEAD_BYTES] + struct.pack("<I", zlib.crc32(delta))
+    there, taken = _begin(client, message, _DELTA_REPLY)
+    _check_there(there, len(module), "module")
+    _check_there(taken, len(delta), "delta")
+    _send(client, delta, len(delta) if there == len(module) else taken, _DELTA_S, progress)
+
+
+def _begin(client: Client, message: bytes, reply: struct.Struct) -> tuple[int, ...]:
+    request = Request(Message.MT_LOAD, message, reply_bytes=1 + reply.size, work_s=_HEAD_S)
+    return unpack(reply, client.ask([request])[0].payload, Message.MT_LOAD)
+
+
+def _check_there(there: int, whole: int, what: str) -> None:
+    if there > whole:
         raise CommunicationError(
-            "the device says that it has more of the module than there is",
-            details=[f"expected  at most {len(module):,} B", f"found     {there:,} B"],
+            f"the device says that it has more of the {what} than there is",
+            details=[f"expected  at most {whole:,} B", f"found     {there:,} B"],
         )
 
+
+def _send(client: Client, data: bytes, there: int, work_s: float, progress: Callable[[int, int], None]) -> None:
+    """Send what is not there yet, and have all of it become the device's."""
+
     def pieces() -> Iterator[Request]:
-        for offset, length in client.pieces(len(module) - there):
+        for offset, length in client.pieces(len(data) - there):
             at = there + offset
-            progress(at, len(module))
-            data = struct.pack("<I", at) + module[at : at + length]
-            yield Request(Message.MT_DATA, data, work_s=_DATA_S if place == Place.FLASH else 0.0)
+            progress(at, len(data))
+            yield Request(Message.MT_DATA, struct.pack("<I", at) + data[at : at + length], work_s=work_s)
 
     client.ask(pieces())
-    progress(len(module), len(module))
+    progress(len(data), len(data))
     client.ask([Request(Message.MT_COMMIT, work_s=_COMMIT_S)])
-    return int(there)
 
 
 def room(client: Client) -> Room:
@@ -106,9 +152,9 @@ def room(client: Client) -> Room:
         DeviceError: its firmware takes no modules.
     """
     reply = client.ask([Request(Message.MT_ROOM, reply_bytes=1 + _ROOM_REPLY.size)])[0]
-    machine, kinds, flash_bytes, ram_bytes, counter = unpack(_ROOM_REPLY, reply.payload, Message.MT_ROOM)
+    machine, kinds, flash_bytes, ram_bytes, counter, deltas = unpack(_ROOM_REPLY, reply.payload, Message.MT_ROOM)
     there = frozenset(number for number in range(32) if kinds >> number & 1)
-    return Room(machine, there, flash_bytes, ram_bytes, counter)
+    return Room(machine, there, flash_bytes, ram_bytes, counter, deltas)
 
 
 def models(client: Client) -> list[Listed]:

@@ -23,9 +23,15 @@ from mtool.workflow.options import Options
 from mtool.workflow.samples import Sample
 
 STANDALONE = "standalone"
+MODULE = "module"
+"""In place of a firmware's kind: the figures are a module's."""
 ALL_KINDS = (HOST_DRIVEN, STANDALONE)
 _FIRMWARE = "flash, RAM are of"
-_NAMES = {STANDALONE: "a firmware without the RPC server", HOST_DRIVEN: "the firmware with the RPC server"}
+_NAMES = {
+    STANDALONE: "a firmware without the RPC server",
+    HOST_DRIVEN: "the firmware with the RPC server",
+    MODULE: "the module alone",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class Cost:
     ram_static_bytes: .data and .bss without the arena and the stack.
     stack_bytes: the deepest stack of an inference, by painting; None where that is not measured.
     firmware: whose flash and RAM these are: "standalone" does nothing but inferences, "host_driven" has the RPC server
-        besides.
+        besides; "module": a module's own.
     cycles: an estimate of cycles; None unless it was asked for.
     first_run: how the outputs compare with the reference's; None: the build is not new, or nothing was compared.
     """

@@ -6,14 +6,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtool import files
+from mtool import boards, files
 from mtool.boards import Board
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError, of_os_error
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest
-from mtool.modules.format import SIGNED_BYTES, Description, Kind, Module, OperatorNote, pack, signed, unpack
+from mtool.modules.format import (
+    HEAD_BYTES,
+    SIGNED_BYTES,
+    Description,
+    Kind,
+    Module,
+    OperatorNote,
+    pack,
+    signed,
+    size_in,
+    unpack,
+)
 from mtool.version import __version__
+from mtool.workflow import renewed
 from mtool.workflow.compiling import Model, compile
 from mtool.workflow.options import Options
 
@@ -25,7 +37,6 @@ log = logging.getLogger(__name__)
 _MOST_COUNTER = (1 << 32) - 1
 _LEAST_ALIGNMENT = 16
 _NAME_BYTES = 31
-_MOST_FILE_BYTES = 1 << 30
 _OPT = "opt"
 
 
@@ -47,7 +58,13 @@ class Made:
 
 
 def make_module(
-    path: str | Path, *, board: str | Board, options: Options | None = None, key: Path | None = None, counter: int = 0
+    path: str | Path,
+    *,
+    board: str | Board,
+    options: Options | None = None,
+    key: Path | None = None,
+    counter: int = 0,
+    since: Module | None = None,
 ) -> Made:
     """Compile a model to a native module for firmware on a board; nothing is written.
 
@@ -57,9 +74,11 @@ def make_module(
         options: how to compile it.
         key: the private key that signs it; None: nothing does.
         counter: firmware refuses a module with a counter below that of the one that it has.
+        since: the module that this one renews, with other weights: its code stays where that can be.
 
     Raises:
-        UsageError: the counter, the key or an option is none for modules, or there are none for the board.
+        UsageError: the counter, the key or an option is none for modules, or there are none for the board; or the
+            interface is another than that of `since`.
         ModelError: the model can't be compiled.
         BuildError: the compiler is missing or fails, or the code can't be a module.
     """
@@ -68,10 +87,15 @@ def make_module(
     from mtool.modules.exports import EXPORTS
 
     check_counter(counter)
+    target = boards.get(board) if isinstance(board, str) else board
+    module_image.check_board(target)
     signer = signer_of(key)
     start = time.monotonic()
     chosen = _for_a_module(options or Options())
-    model = compile(path, board=board, options=chosen)
+    model = compile(path, board=target, options=chosen)
+    if since is not None:
+        renewed.check_interface(since.description, description_of(model.manifest))
+        model = renewed.with_schedules_of(since, model, lambda turned: compile(path, board=target, options=turned))
     described = model.manifest
     check_name(described.model)
     sources = model.sources().merged(_own_sources(entry.source(described)))
@@ -90,7 +114,7 @@ def make_module(
         description=description_of(described),
         arena_bytes=described.arena_bytes,
         arena_alignment=_arena_alignment(model),
-        stack_bytes=0,
+        stack_bytes=image.stack_bytes,
     )
     log.info("  %-9s %4.1f s   %s B", "module", time.monotonic() - start, f"{len(image.data):,}")
     data = sealed(module, signer)
@@ -119,9 +143,9 @@ def read_module(path: Path) -> tuple[Module, bytes]:
         UsageError: there is no such file, or it is no module.
     """
     try:
-        if path.stat().st_size > _MOST_FILE_BYTES:
-            raise UsageError(f"{path} is no module: it is larger than any", details=[f"{path.stat().st_size:,} bytes"])
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(HEAD_BYTES)
+            data += file.read(max(0, size_in(data) - len(data)) + 1)  # one more, if there is one: it is told
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
     return unpack(data, str(path)), data
@@ -140,7 +164,10 @@ def description_of(manifest: Manifest) -> Description:
         model_file=manifest.model_file,
         inputs=manifest.inputs,
         outputs=manifest.outputs,
-        operators=tuple(OperatorNote(name=one.name, label=one.label, macs=one.macs) for one in manifest.operators),
+        operators=tuple(
+            OperatorNote(name=one.name, label=one.label, macs=one.macs, schedule=one.schedule)
+            for one in manifest.operators
+        ),
     )
 
 

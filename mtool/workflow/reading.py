@@ -64,11 +64,15 @@ def options(
     backend_fallback: bool = False,
     portable: bool = False,
     protect: bool = False,
+    single_file: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
     keep: bool = False,
     trust_template: bool = False,
+    modules: bool = False,
+    module_key: Path | None = None,
+    unsigned_modules: bool = False,
 ) -> Options:
     """Return how to compile, from what was given on the command line.
 
@@ -99,7 +103,10 @@ def options(
         states=state_pairs(state),
         state_values=first_values(state),
         template=template,
-        template_options=_pairs(option, "--option", "opt=-O3"),
+        template_options={
+            **_pairs(option, "--option", "opt=-O3"),
+            **module_options(modules, module_key, unsigned=unsigned_modules),
+        },
         conventions=conventions(_streamed(interface_api, stream), operators_api, executor, context=arena == "caller"),
         stream=stream,
         schedules=schedule_choices(schedule),
@@ -112,7 +119,30 @@ def options(
         backend_fallback=backend_fallback,
         portable=portable,
         protect=protect,
+        single_file=single_file,
     )
+
+
+def module_options(modules: bool, key: Path | None, *, unsigned: bool = False) -> dict[str, str]:
+    """Return the options of a template for firmware that takes modules.
+
+    Raises:
+        UsageError: the key can't be read, or it or its absence does not go with the rest.
+    """
+    if not modules:
+        if key is not None or unsigned:
+            raise UsageError(
+                f"{'--module-key' if key is not None else '--unsigned-modules'} is for firmware that takes modules",
+                hint="give --modules too",
+            )
+        return {}
+    from mtool.modules.keys import read_public
+    from mtool.project import loaded_modules
+
+    taken = {loaded_modules.MODULES: loaded_modules.UNSIGNED if unsigned else loaded_modules.SIGNED}
+    if key is not None:
+        taken[loaded_modules.KEY] = read_public(key).raw.hex()
+    return taken
 
 
 def _streamed(interface_api: InterfaceApi | None, stream: str) -> InterfaceApi:

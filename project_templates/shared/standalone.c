@@ -73,7 +73,7 @@ static void {{ own }}report_{{ tensor.c_name }}(void)
 
 {% endif %}
 {% if several %}
-static int32_t run_{{ name }}(void)
+static int32_t {{ name }}_run_once(void)
 {% else %}
 int main(void)
 {% endif %}
@@ -121,7 +121,7 @@ int main(void)
     int32_t status = 0;
 {% for described in cookiecutter.models %}
     if (status == 0) {
-        status = run_{{ described.model }}();
+        status = {{ described.model }}_run_once();
     }
 {% endfor %}
     return (int)status;

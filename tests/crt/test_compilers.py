@@ -32,7 +32,8 @@ def compiled(core: str, folder: Path, stems: Collection[str]) -> tuple[int, int]
     compiler, *flags = CORES[core]
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    sources = [str(path) for path in firmware.SOURCES if path.stem in stems]
+    modules = (firmware.CRT / "modules").glob("*.c")
+    sources = [str(path) for path in [*firmware.SOURCES, *modules] if path.stem in stems]
     subprocess.run([compiler, *firmware.STRICT, *flags, "-c", *sources], cwd=folder, check=True)
     size = shutil.which(compiler.replace("gcc", "size")) or "size"
     objects = sorted(str(path) for path in folder.glob("*.o"))
@@ -67,3 +68,12 @@ def test_a_header_stands_alone(path: Path, tmp_path: Path) -> None:
     source.write_text(f'#include "{path.name}"\n#include "{path.name}"\n')
     flags = [flag for flag in firmware.STRICT if flag != "-Wpedantic"]  # a file without a declaration
     subprocess.run(["gcc", *flags, "-fsyntax-only", str(source)], check=True)
+
+
+def test_the_loader_of_modules_is_small(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("loader", "messages")]
+    for folder in folders:
+        folder.mkdir()
+    flash_bytes, ram_bytes = compiled("cortex-m4", folders[0], ("mt_module", "mt_module_native", "mt_slots"))
+    assert (flash_bytes <= 3 * 1024, ram_bytes) == (True, 0)
+    assert compiled("cortex-m4", folders[1], ("mt_loader",))[0] <= 2 * 1024

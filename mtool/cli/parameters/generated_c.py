@@ -129,6 +129,10 @@ Steps = Annotated[
 Fallback = Annotated[
     bool, _option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
 ]
+SingleFile = Annotated[
+    bool,
+    _option("--single-file", help="One .c and one .h in place of the model's files and the runtime's that they have."),
+]
 Portable = Annotated[
     bool,
     _option("--portable", help="On this computer, loops of plain C in place of vectors, as `mtool compile` writes."),

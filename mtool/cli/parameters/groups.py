@@ -21,6 +21,7 @@ from mtool.cli.parameters.generated_c import (
     Portable,
     Protect,
     Schedules,
+    SingleFile,
     Steps,
     StreamedInput,
     TunedLogs,
@@ -30,10 +31,13 @@ from mtool.cli.parameters.model import Constants, Dims, HybridOperators, Limits,
 from mtool.cli.parameters.project import (
     Force,
     Keep,
+    ModuleKey,
     OutputDir,
+    TakesModules,
     TemplateName,
     TemplateOptions,
     TrustTemplate,
+    UnsignedModules,
     output_dir,
 )
 
@@ -85,12 +89,22 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "tolerance": (Steps, 0),
     "backend_fallback": (Fallback, False),
 }
-_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "portable": (Portable, False), "protect": (Protect, False)}
+_OF_ITS_FILES: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "single_file": (SingleFile, False)}
+_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {
+    **_OF_ITS_FILES,
+    "portable": (Portable, False),
+    "protect": (Protect, False),
+}
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "template": (TemplateName, ""),
     "option": (TemplateOptions, None),
     "trust_template": (TrustTemplate, False),
+}
+_OF_MODULES: dict[str, tuple[Any, Any]] = {
+    "modules": (TakesModules, False),
+    "module_key": (ModuleKey, None),
+    "unsigned_modules": (UnsignedModules, False),
 }
 _OF_A_DEPLOYMENT: dict[str, tuple[Any, Any]] = {
     "output_dir": (OutputDir, None),
@@ -124,7 +138,7 @@ ShapeOptions = Annotated["Options", Asked(_OF_A_SHAPE)]
 """What a model's shapes follow from."""
 ModelOptions = Annotated["Options", Asked(_OF_A_MODEL)]
 """And its numbers and states."""
-SourceOptions = Annotated["Sequence[Options]", Asked({**_OF_MODELS, **_OF_ITS_C, **_OF_A_FOLDER}, of_models=True)]
+SourceOptions = Annotated["Sequence[Options]", Asked({**_OF_MODELS, **_OF_ITS_FILES, **_OF_A_FOLDER}, of_models=True)]
 """And how each model becomes C, in a folder."""
 PartitionOptions = Annotated[
     "Options",
@@ -170,7 +184,7 @@ ModuleOptions = Annotated[
 ]
 """How a model becomes the C of a module."""
 
-_OF_A_PROJECT = Asked({**_OF_MODELS, **_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_A_FOLDER}, of_models=True)
+_OF_A_PROJECT = Asked({**_OF_MODELS, **_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_MODULES, **_OF_A_FOLDER}, of_models=True)
 ProjectOptions = Annotated["Options", _OF_A_PROJECT]
 """And a project, by a template, in a folder."""
 FirmwareOptions = Annotated["Sequence[Options]", _OF_A_PROJECT]

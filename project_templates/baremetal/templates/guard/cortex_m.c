@@ -62,8 +62,8 @@ static volatile uint32_t ticks_left;
 
 #if HAS_FAULT_STATUS
 /* What is there, from the board's entry; the private peripherals need no region. Code is for reading, the rest is not
- * for executing. */
-enum access { READ_EXECUTE, READ_WRITE, PERIPHERAL };
+ * for executing{{ ", but for the memory of modules" if cookiecutter.modules }}. */
+enum access { READ_EXECUTE, READ_WRITE, {{ "READ_WRITE_EXECUTE, " if cookiecutter.modules }}PERIPHERAL };
 
 static const struct {
     uint32_t base;
@@ -72,7 +72,8 @@ static const struct {
 } memories[] = {
 {% for name, memory in cookiecutter.board.memories.items() %}
 {% set is_read_only = memory.holds and memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
-{% set access = "READ_EXECUTE" if is_read_only else "READ_WRITE" %}
+{% set has_modules = cookiecutter.modules and name == cookiecutter.modules.memory %}
+{% set access = "READ_EXECUTE" if is_read_only else "READ_WRITE_EXECUTE" if has_modules else "READ_WRITE" %}
     {{ "{0x%08Xu, 0x%Xu, %s}," % (memory.base, memory.size, access) }} /* {{ name }} */
 {% endfor %}
     {0x40000000u, 0x20000000u, PERIPHERAL},
@@ -86,6 +87,9 @@ static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access ac
     static const uint32_t attributes[] = {
         (6u << 24) | (1u << 19) | (3u << 16),              /* read only; normal memory, write-back */
         (1u << 28) | (3u << 24) | (1u << 19) | (3u << 16), /* never executed */
+{% if cookiecutter.modules %}
+        (3u << 24) | (1u << 19) | (3u << 16),              /* both */
+{% endif %}
         (1u << 28) | (3u << 24) | (1u << 18) | (1u << 16), /* device */
     };
     const uint32_t last = base + bytes - 1u;
@@ -107,7 +111,7 @@ static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access ac
 #elif HAS_PMSA_V8
 static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access access)
 {
-    static const uint32_t attributes[] = {2u << 1, 1u, 1u}; /* read only; never executed */
+    static const uint32_t attributes[] = {2u << 1, 1u, {{ "0, " if cookiecutter.modules }}1u}; /* read only; never executed{{ "; both" if cookiecutter.modules }} */
     MPU_MAIR0 = 0x04FFu;                                    /* 0: normal memory, write-back; 1: device */
     MPU_RNR = number;
     MPU_RBAR = base | attributes[access];

@@ -44,7 +44,9 @@ static uint64_t trap_stack[64];
 {% set ranges = namespace(entries=[]) %}
 {% for name, memory in cookiecutter.board.memories.items() %}
 {% set is_read_only = memory.holds and memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
-{% set _ = ranges.entries.append((name, memory.base, memory.base + memory.size, 0x8D if is_read_only else 0x8B)) %}
+{% set has_modules = cookiecutter.modules and name == cookiecutter.modules.memory %}
+{% set mode = 0x8D if is_read_only else 0x8F if has_modules else 0x8B %}
+{% set _ = ranges.entries.append((name, memory.base, memory.base + memory.size, mode)) %}
 {% endfor %}
 {% set _ = ranges.entries.append(("CLINT", cookiecutter.board.port.clint, cookiecutter.board.port.clint + 0x10000, 0x8B)) %}
 {% set modes = namespace(bytes=[]) %}
@@ -53,7 +55,7 @@ static uint64_t trap_stack[64];
 {% endfor %}
 {% set _ = modes.bytes.append(0x98) %}
 {% from "protect/pmp.jinja" import entries, first_entry with context %}
-/* What is there, from the board's entry. Code is for reading, the rest is not for executing; all is locked. */
+/* What is there, from the board's entry. Code is for reading, the rest is not for executing{{ ", but for the memory of modules" if cookiecutter.modules }}; all is locked. */
 static void allow_memories(void)
 {
 {% if cookiecutter.protect %}
