@@ -73,13 +73,13 @@ def test_modules_run_inside_a_fence(tmp_path: Path) -> None:
             device.load(tmp_path / "net.mtm", ram=is_in_ram)
             np.testing.assert_array_equal(device["net"].run(image)["scores"], expected)
         assert device["net"].time(2, 1).median > 0
-        with pytest.raises(DeviceError, match="^MemManage") as caught:  # as it is opened
+        with pytest.raises(DeviceError, match=r"^MemManage") as caught:  # as it is opened
             device.load(hostile(tmp_path, module, 0xFFFE, arena), ram=True)
         assert f"MMFAR {arena:#010x}" in caught.value.details[0]
         np.testing.assert_array_equal(device["own"].run(image)["scores"], expected)
         np.testing.assert_array_equal(device["net"].run(image)["scores"], expected)  # the one in flash
         device.load(hostile(tmp_path, module, 0xFFFF, arena), ram=True)
         for _ in range(2):
-            with pytest.raises(DeviceError, match="^MemManage"):
+            with pytest.raises(DeviceError, match=r"^MemManage"):
                 device["net"].run(image, in_steps=False)
             np.testing.assert_array_equal(device["own"].run(image)["scores"], expected)
