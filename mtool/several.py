@@ -10,7 +10,7 @@ from mtool.codegen.firmware import firmware_files
 from mtool.codegen.functions import Stored
 from mtool.codegen.generation import Emitted
 from mtool.codegen.place import Place
-from mtool.compiler import Planned, planned
+from mtool.compiler import Planned, planned, unit_for
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.identifiers import firmware_name
@@ -49,12 +49,18 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     Raises:
         UsageError: two models have the same name, or one that begins with the other's, or other calling conventions;
             or models are to interleave that do not run operator by operator, or to share an arena with one whose
-            input is given by rows.
+            input is given by rows or that wants it in another section.
         MtoolError: as `mtool.compiler.compile_model`, for one of them.
     """
     if any(request.conventions.context for _, request in sources):
         arenas = "caller"
-    models = [planned(path, board, request) for path, request in sources]
+    sharing = arenas in ("shared", "interleaved")
+    if sharing and any(request.pools for _, request in sources):
+        raise UsageError(
+            "models that share an arena have it in one memory, and --pool gives them several",
+            hint="--arena own gives each model pools of its own",
+        )
+    models = [planned(path, board, request, is_alone=not sharing) for path, request in sources]
     names = [one.plan.graph.name for one in models]
     _check_names(models)
     _check_conventions(models)
@@ -62,11 +68,15 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     apart_bytes = sum(one.plan.arena_bytes for one in models)
     plans = [one.plan for one in models]
     pauses: list[tuple[int, ...]] = [() for _ in models]
+    unit = unit_for(board, models[0].request)
+    if arenas in ("shared", "interleaved"):
+        _check_sections(models)
     if arenas == "shared":
         _check_whole(models)
-        plans = share_arena(plans)
+        plans = share_arena(plans, unit)
     elif arenas == "interleaved":
         _check_steps(models)
+        _check_apart(models)
         plans, pauses = interleave(plans)
     else:
         pauses = [every_pause(plan) for plan in plans]
@@ -75,8 +85,10 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     emitted = []
     for number, model in enumerate(models):
         section = model.request.arena_section
-        shares = arenas in ("shared", "interleaved") and model.plan.arena_bytes > 0
-        emitted.append(model.emit(Place.of(number, names, f"{firmware}_arena" if shares else "", section), stored))
+        shares = sharing and model.plan.arena_bytes > 0
+        emitted.append(
+            model.emit(Place.of(number, names, f"{firmware}_arena" if shares else "", section, unit), stored)
+        )
     files = dict(firmware_files(firmware, emitted, pauses).files)
     for one, model in zip(emitted, models, strict=True):
         for name, data in one.files(model.request.weights).files.items():
@@ -98,8 +110,24 @@ def _check_conventions(models: Sequence[Planned]) -> None:
                 "the models of a firmware have the same calling conventions",
                 details=[
                     f"{each.plan.graph.name} has --interface-api {how.interface} --operators-api {how.operators}"
+                    + " --arena caller" * how.context
                     for each, how in ((first, own), (one, that))
                 ],
+            )
+
+
+def _check_sections(models: Sequence[Planned]) -> None:
+    """Refuse two sections for one arena."""
+    first, *others = models
+    for one in others:
+        if one.request.arena_section != first.request.arena_section:
+            raise UsageError(
+                "an arena that models share lies in one section",
+                details=[
+                    f"{each.plan.graph.name} has --arena-section {each.request.arena_section or 'of the runtime'}"
+                    for each in (first, one)
+                ],
+                hint="--arena own gives each an arena of its own",
             )
 
 
@@ -121,6 +149,15 @@ def _check_steps(models: Sequence[Planned]) -> None:
                 details=[f"it has --interface-api {one.request.conventions.interface}"],
                 hint="give --interface-api step too",
             )
+
+
+def _check_apart(models: Sequence[Planned]) -> None:
+    """Refuse models that lie among each other's tensors, each inside a fence."""
+    if any(one.request.protect for one in models):
+        raise UsageError(
+            "--arena interleaved puts a model among the tensors of another that has paused, which no fence can part",
+            hint="--arena own",
+        )
 
 
 def _check_names(models: Sequence[Planned]) -> None:

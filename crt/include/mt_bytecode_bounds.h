@@ -71,6 +71,16 @@ int mt_bytecode_reads(const struct mt_bytecode *module, uint32_t address, uint32
 /* Whether they may be written: constants are never. */
 int mt_bytecode_writes(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t alignment);
 
+/* Whether two pieces of memory that are known to be there have no byte in common. */
+static inline int mt_bytecode_are_apart(uint32_t a, uint32_t a_bytes, uint32_t b, uint32_t b_bytes)
+{
+    return a <= b ? b - a >= a_bytes : a - b >= b_bytes;
+}
+
+/* Whether scratch may be written, aligned to 4, and has no byte of what the call reads and writes besides. */
+int mt_bytecode_is_scratch(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t input,
+                           uint32_t read, uint32_t output, uint32_t written);
+
 /* The constants at an address, aligned to 4; NULL: there are not so many bytes of them, or they lie in the arena. */
 const uint32_t *mt_bytecode_constants(const struct mt_bytecode *module, uint32_t address, uint32_t bytes);
 
@@ -95,9 +105,10 @@ static inline const void *mt_bytecode_at(const struct mt_bytecode *module, const
 
 /* The operands of a call as the kernel's struct: words all. */
 #define MT_BYTECODE_CALL(name, operands) const struct mt_bytecode_##name *const call = (const void *)(operands)
-#define MT_BYTECODE_KERNEL(name)                                                                          \
-    const struct mt_bytecode_kernel mt_bytecode_##name = {                                                \
-        MT_BYTECODE_##name, sizeof(struct mt_bytecode_##name) / sizeof(uint32_t), fits, run}
+#define MT_BYTECODE_KERNEL(name) MT_BYTECODE_KERNEL_OF(name, 0)
+#define MT_BYTECODE_KERNEL_OF(name, takes_more)            \
+    const struct mt_bytecode_kernel mt_bytecode_##name = { \
+        MT_BYTECODE_##name, sizeof(struct mt_bytecode_##name) / sizeof(uint32_t), takes_more, fits, run}
 
 enum {
 #define MT_BYTECODE_NUMBER(number, name) MT_BYTECODE_##name = number,

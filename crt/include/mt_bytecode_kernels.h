@@ -53,7 +53,8 @@ struct mt_bytecode_conv2d_int8 {
 /* Of each channel `multiplier` outputs. Rows and columns are along the slow and the fast axis, whichever these are; a
  * tap that a dilation leaves out is a weight of 0. Weights of a channel: bias, multiplier and offset (or 0 and a float
  * scale) of MT_EXACT_4, then rows of 2 * steps taps, filled up to whole words. `scratch`: int16 of a padded plane, `pitch` (even) a
- * row, and of 4 * steps taps for each row. */
+ * row, and of 4 * steps taps for each row; of 3x3 kernels with a pitch of 32 or 64 and no limits behind it a byte for
+ * each output of a row, and one more if these are odd. */
 struct mt_bytecode_depthwise_int8 {
     uint32_t input, output, weights, scratch;
     int32_t rows, columns, row_step, column_step; /* of the input, as far as they are read */

@@ -214,7 +214,7 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
 /* The sums of a block and four output channels. For each column of the elements in turn: the sums of both rows of
  * outputs. Those of columns 1 and 2 are added and subtracted, column 0 is added to the one, column 3 to the other. */
 #define MT_DSP_BLOCK(macs)                                                                                              \
-    __asm__ volatile("mov r0, #0\n\t"                                                                                   \
+    MT_KEPT(__asm__ volatile("mov r0, #0\n\t"                                                                           \
                      "str r0, %[column]\n\t"                                                                            \
                      "ldr r12, %[c]\n\t"                                                                                \
                      "ldr lr, %[w]\n\t"                                                                                 \
@@ -259,7 +259,7 @@ MT_DSP_INLINE void mt_dsp_winograd_columns(int32_t *columns, const int8_t *x, in
                      : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "s0",     \
                        "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15",  \
                        "s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28",       \
-                       "s29", "s30", "s31", "cc", "memory")
+                       "s29", "s30", "s31", "cc", "memory"))
 
 /* The results of a pixel, of four channels whose multipliers are in r0 to r3 and offsets in r4 to r7. */
 #define MT_DSP_FOURFOLD1(value, m, z) MT_DSP_EXACT(value, m, z, "%[n]")

@@ -53,14 +53,14 @@ extern "C" {
     MT_F32_EIGHT_WIDENED
 
 #define MT_F32_DENSE(step, masked, ...)                                                                                \
-    __asm__ volatile("vmov s0, %[zero]\n\tvmov s1, %[zero]\n\tvmov s2, %[zero]\n\tvmov s3, %[zero]\n\t"          \
+    MT_KEPT(__asm__ volatile("vmov s0, %[zero]\n\tvmov s1, %[zero]\n\tvmov s2, %[zero]\n\tvmov s3, %[zero]\n\t"  \
                      "vmov s4, %[zero]\n\tvmov s5, %[zero]\n\tvmov s6, %[zero]\n\tvmov s7, %[zero]\n\t"          \
                      "1:\n\t" step "cmp %[x], %[stop]\n\t"                                                     \
                      "bne 1b\n\t"                                                                              \
                      "vstmia %[o], {s0-s7}"                                                                    \
                      : [w] "+&r"(weights), [x] "+&r"(x)                                                        \
                      : [stop] "r"(stop), [zero] "r"(0), [o] "r"(sums) masked                                     \
-                     : MT_F32_REGISTERS, __VA_ARGS__ "cc", "memory")
+                     : MT_F32_REGISTERS, __VA_ARGS__ "cc", "memory"))
 #define MT_F32_DENSE_BY(each, stored)                                                       \
     do {                                                                                    \
         if ((stored) == MT_F32_BYTES)                                                       \

@@ -75,7 +75,7 @@ extern "C" {
     "vfma.f32 s15, s25, s23\n\t"
 
 #define MT_F32_2X8_DOT(step, masked, ...) \
-    __asm__ volatile("vldmia %[w]!, {s0-s7}\n\t" \
+    MT_KEPT(__asm__ volatile("vldmia %[w]!, {s0-s7}\n\t" \
                      "vmov.f32 s8, s0\n\tvmov.f32 s9, s1\n\tvmov.f32 s10, s2\n\tvmov.f32 s11, s3\n\t" \
                      "vmov.f32 s12, s4\n\tvmov.f32 s13, s5\n\tvmov.f32 s14, s6\n\tvmov.f32 s15, s7\n\t" \
                      "1:\n\t" step step step step "cmp %[c], %[end]\n\t" \
@@ -84,7 +84,7 @@ extern "C" {
                      "vstmia %[o1]!, {s8-s15}" \
                      : [w] "+&r"(weights), [c] "+&r"(c), [o0] "+&r"(o0), [o1] "+&r"(o1) \
                      : [end] "r"(end) masked \
-                     : MT_F32_REGISTERS, __VA_ARGS__ "cc", "memory")
+                     : MT_F32_REGISTERS, __VA_ARGS__ "cc", "memory"))
 #define MT_F32_2X8_BY(step, stored)                                         \
     do {                                                                    \
         if ((stored) == MT_F32_BYTES)                                       \

@@ -54,7 +54,7 @@ extern "C" {
     MT_F32_4X4_FMA4("s12", "s13", "s14", "s15", "s23")
 
 #define MT_F32_4X4_DOT(step, masked, ...) \
-    __asm__ volatile("vldmia %[w]!, {s16-s19}\n\t" \
+    MT_KEPT(__asm__ volatile("vldmia %[w]!, {s16-s19}\n\t" \
                      "vmov.f32 s0, s16\n\tvmov.f32 s1, s17\n\tvmov.f32 s2, s18\n\tvmov.f32 s3, s19\n\t" \
                      "vmov.f32 s4, s16\n\tvmov.f32 s5, s17\n\tvmov.f32 s6, s18\n\tvmov.f32 s7, s19\n\t" \
                      "vmov.f32 s8, s16\n\tvmov.f32 s9, s17\n\tvmov.f32 s10, s18\n\tvmov.f32 s11, s19\n\t" \
@@ -67,7 +67,7 @@ extern "C" {
                      "vstmia %[o3]!, {s12-s15}" \
                      : [w] "+&r"(weights), [c] "+&r"(c), [o0] "+&r"(o0), [o1] "+&r"(o1), [o2] "+&r"(o2), [o3] "+&r"(o3) \
                      : [end] "r"(end) masked \
-                     : MT_F32_REGISTERS, __VA_ARGS__ "cc", "memory")
+                     : MT_F32_REGISTERS, __VA_ARGS__ "cc", "memory"))
 #define MT_F32_4X4_BY(step, stored)                                         \
     do {                                                                    \
         if ((stored) == MT_F32_BYTES)                                       \

@@ -10,6 +10,9 @@ enum {
     MT_FAULT_WATCHDOG = 4    /* the model took longer than the host's limit */
 };
 
+/* Added to the kind: the fault has stopped the model alone, and the firmware goes on (mt_protect.h). */
+#define MT_FAULT_SURVIVED 0x80u
+
 /* Whose registers follow; one that is not known is 0. */
 enum {
     MT_MACHINE_NONE = 0,     /* none */

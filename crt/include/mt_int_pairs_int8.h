@@ -57,14 +57,14 @@ static inline void mt_int_pair_columns(int32_t *columns, const int8_t *x0, const
 #define MT_INT_PAIRS_8 MT_INT_PAIRS_7 MT_INT_PAIRS2("14", "15")
 #define MT_INT_PAIRS_10 MT_INT_PAIRS_8 MT_INT_PAIRS2("16", "17") MT_INT_PAIRS2("18", "19")
 #define MT_INT_PAIRS_TURNS(pairs)                                                                              \
-    __asm__ volatile("1:\n\t" pairs "ldr %[u], %[end]\n\t"                                                     \
+    MT_KEPT(__asm__ volatile("1:\n\t" pairs "ldr %[u], %[end]\n\t"                                             \
                      "add %[w], %[w], %[step]\n\t"                                                             \
                      "cmp %[c], %[u]\n\t"                                                                      \
                      "bne 1b"                                                                                  \
                      : [t0] "+&r"(t0), [b0] "+&r"(b0), [t1] "+&r"(t1), [b1] "+&r"(b1), [c] "+&r"(columns),     \
                        [w] "+&r"(weights), [u] "=&r"(u), [v] "=&r"(v), [r] "=&r"(r)                            \
                      : [half] "r"(MT_PAIR_HALF), [end] "m"(end), [step] "i"(2 * turn)                          \
-                     : "r8", "r9", "r10", "r11", "cc", "memory")
+                     : "r8", "r9", "r10", "r11", "cc", "memory"))
 
 #endif
 

@@ -51,6 +51,28 @@ extern "C" {
 #endif
 #define MT_OPERATOR static MT_ALONE
 
+/* A statement of assembly that uses a register in which a module (docs/modules.md) has the address of what it imports: s31,
+ * which is a part of q7, where there is an FPU, and r9 elsewhere. The compiler, which must not use it, does not keep it
+ * for such a statement either. */
+#if defined(MT_KEPT_S31)
+#define MT_KEPT_OUT(place) __asm__ volatile("vstr s31, %0" : "=Uv"(place))
+#define MT_KEPT_IN(place) __asm__ volatile("vldr s31, %0" : : "Uv"(place))
+#elif defined(MT_KEPT_R9)
+#define MT_KEPT_OUT(place) __asm__ volatile("str r9, %0" : "=m"(place))
+#define MT_KEPT_IN(place) __asm__ volatile("ldr r9, %0" : : "m"(place))
+#endif
+#ifdef MT_KEPT_OUT
+#define MT_KEPT(...)          \
+    do {                      \
+        uint32_t mt_kept;     \
+        MT_KEPT_OUT(mt_kept); \
+        __VA_ARGS__;          \
+        MT_KEPT_IN(mt_kept);  \
+    } while (0)
+#else
+#define MT_KEPT(...) __VA_ARGS__
+#endif
+
 /* What is hardly ever so, and a function that is hardly ever called. */
 #if defined(__GNUC__)
 #define MT_SELDOM(condition) __builtin_expect((condition), 0)

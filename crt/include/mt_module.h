@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "mt_model.h"
+#include "mt_protect.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -90,6 +91,10 @@ struct mt_export {
     void (*address)(void);
 };
 
+/* The C library's functions that modules may import (crt/modules/mt_module_exports.c). */
+extern const struct mt_export mt_module_exports[];
+extern const uint32_t mt_module_export_count;
+
 /* What a kind of module needs: firmware has one for each kind that it runs. */
 struct mt_module_kind {
     uint32_t kind;      /* MT_MODULE_NATIVE or MT_MODULE_BYTECODE */
@@ -101,6 +106,7 @@ struct mt_module_kind {
 };
 
 extern const struct mt_module_kind mt_module_native;
+extern const struct mt_module_kind mt_module_bytecode;
 
 /* What the firmware has, and what the device has kept. */
 struct mt_module_host {
@@ -112,14 +118,15 @@ struct mt_module_host {
     uint8_t takes_unsigned;                 /* not 0: for development, modules with no signature too */
     uint32_t least_counter;                 /* older modules are refused */
     const struct mt_module_kind *const *kinds;  /* those that it runs; ends with NULL */
-    void *ram;                              /* for one module */
+    void *ram;                              /* for one module; aligned to 32 bytes, or to its arena's alignment */
     uint32_t ram_bytes;
 };
 
 /* A module's parts, once their sizes are known to be right. Pointers are into the file. */
 struct mt_module_view {
     const uint8_t *bytes;
-    uint32_t file_bytes, kind, machine, counter, entry, operator_count, stack_bytes;
+    uint32_t file_bytes, kind, machine, counter, alignment, entry, operator_count, stack_bytes;
+    uint32_t imports_at, description_at, image_at; /* from the file's start */
     const uint8_t *tensors;     /* inputs, then outputs: 8 bytes each */
     uint32_t input_count, output_count;
     const uint8_t *imports;     /* 4 bytes each */
@@ -141,7 +148,10 @@ struct mt_module {
     struct mt_model model;
     struct mt_module_view view;
     const struct mt_module_kind *kind;
-    void *const *table;         /* the imports' addresses */
+    void (*const *table)(void); /* the imports' addresses */
+#ifdef MT_PROTECT
+    struct mt_protect_area areas[4]; /* what it has inside the fence */
+#endif
     char name[MT_MODULE_NAME_BYTES];
     char hash[2 * MT_MODULE_MODEL_HASH_BYTES + 1];
 };

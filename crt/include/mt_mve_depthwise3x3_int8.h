@@ -11,7 +11,7 @@ extern "C" {
 #ifdef MT_MVE_ASM
 
 #define MT_MVE_SLIDE(scale)                                                                                    \
-    __asm__ volatile("1:\n\t"                                                                                  \
+    MT_KEPT(__asm__ volatile("1:\n\t"                                                                          \
                      "vldrw.32 q0, [%[w], #80]\n\t"                                                            \
                      "vldrw.32 q1, [%[w], #96]\n\t"                                                            \
                      "vldrw.32 q2, [%[w], #112]\n\t"                                                           \
@@ -47,7 +47,7 @@ extern "C" {
                      : [r0] "+&r"(r0), [r1] "+&r"(r1), [r2] "+&r"(r2), [o] "+&r"(output), [n] "+&r"(count)     \
                      : [w] "r"(w), [zero] "r"(zero_point), [x1] "i"(lanes), [x2] "i"(2 * lanes),               \
                        [next] "i"(stride * 16), [step] "i"(step), [low] "i"(low & 255), [high] "i"(high & 255) \
-                     : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "cc", "memory")
+                     : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "cc", "memory"))
 
 /* A row of outputs of a 3x3 depthwise, 16 lanes at a time: 16 channels of a pixel, or 8 of two pixels. `r0` to `r2` are
  * the padded rows of input, with `lanes` channels a pixel; the weights are nine vectors, then bias and scale in the

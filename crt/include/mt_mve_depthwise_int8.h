@@ -27,7 +27,7 @@ MT_MVE_INLINE void mt_mve_gather(int8_t *row, const int8_t *x, int32_t pixels, i
 }
 
 #define MT_MVE_SWEEP(scale)                                                                                    \
-    __asm__ volatile("vldrw.32 q0, [%[w]], #16\n\t"                                                            \
+    MT_KEPT(__asm__ volatile("vldrw.32 q0, [%[w]], #16\n\t"                                                    \
                      "vldrw.32 q1, [%[w]], #16\n\t"                                                            \
                      "vldrw.32 q2, [%[w]], #16\n\t"                                                            \
                      "vldrw.32 q3, [%[w]], #16\n\t"                                                            \
@@ -63,7 +63,7 @@ MT_MVE_INLINE void mt_mve_gather(int8_t *row, const int8_t *x, int32_t pixels, i
                      "vstrbt.8 q0, [%[o]]"                                                                     \
                      : [w] "+&l"(w), [t] "+&r"(tap), [x0] "=&r"(x0), [x1] "=&r"(x1)                            \
                      : [at] "r"(rows), [end] "r"(end), [range] "l"(range), [lanes] "r"(lanes), [o] "r"(output) \
-                     : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "cc", "memory")
+                     : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "cc", "memory"))
 
 /* A row of outputs of a depthwise convolution, up to 16 channels: `taps` has where each tap meets the first output,
  * in bytes from `rows`, an even number of them. Bytes from one output's input to the next's, and from its results to the

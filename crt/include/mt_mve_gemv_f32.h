@@ -40,7 +40,7 @@ extern "C" {
 #define MT_MVE_F32_OF8(what) MT_MVE_F32_OF4(what) what("q1", "16")
 #define MT_MVE_F32_OF16(what) MT_MVE_F32_OF8(what) what("q2", "32") what("q3", "48")
 #define MT_MVE_F32_DENSE(of, four, any)                                                        \
-    __asm__ volatile(of(MT_MVE_F32_ZERO) "dls lr, %[n]\n\t"                                     \
+    MT_KEPT(__asm__ volatile(of(MT_MVE_F32_ZERO) "dls lr, %[n]\n\t"                             \
                      "1:\n\t"                                                                   \
                      "ldmia %[x]!, {r0-r3}\n\t" four "le lr, 1b\n\t"                            \
                      "cmp %[later], #0\n\t"                                                     \
@@ -54,7 +54,7 @@ extern "C" {
                      : [n] "r"(fours), [later] "r"(x != input), [end] "r"(end), [o] "r"(output), \
                        [least] "r"(least)                                                       \
                      : "r0", "r1", "r2", "r3", "lr", "q0", "q1", "q2", "q3", "q4", "q5", "q6",  \
-                       "q7", "cc", "memory")
+                       "q7", "cc", "memory"))
 
 #define MT_MVE_F32_DENSE_BY(of, rows, halves)            \
     do {                                                 \

@@ -88,7 +88,7 @@ MT_MVE_F32_INLINE void mt_mve_f32_clear(float *column, int32_t rows, int32_t cou
     "vfma.f32 q5, q7, r5\n\t"
 
 #define MT_MVE_F32_TILE(biases, two, stores, any)                                                      \
-    __asm__ volatile(biases "dls lr, %[n]\n\t"                                                          \
+    MT_KEPT(__asm__ volatile(biases "dls lr, %[n]\n\t"                                                  \
                      "1:\n\t" two two "le lr, 1b\n\t"                                                   \
                      "ldr r0, %[least]\n\t"                                                             \
                      "ldr r1, %[bytes]\n\t"                                                             \
@@ -102,7 +102,7 @@ MT_MVE_F32_INLINE void mt_mve_f32_clear(float *column, int32_t rows, int32_t cou
                      : [w] any(weights), [c] "+&r"(c), [o] "+&r"(o)                                     \
                      : [n] "r"(fours), [least] "m"(least), [bytes] "m"(bytes)                           \
                      : "r0", "r1", "r2", "r3", "r4", "r5", "lr", "q0", "q1", "q2", "q3", "q4", "q5",    \
-                       "q6", "q7", "cc", "memory")
+                       "q6", "q7", "cc", "memory"))
 
 #define MT_MVE_F32_TILE3(load, any)                                                                     \
     MT_MVE_F32_TILE("vldrw.32 q0, [%[w]], #16\n\t"                                                      \

@@ -22,6 +22,12 @@
     X(MT_LOOKUP,   0x0C, "find a function by its name")                                \
     X(MT_INVOKE,   0x0D, "call a function")                                            \
     X(MT_SELECT,   0x0E, "choose the model that what follows is for")                  \
+    X(MT_LOAD,     0x0F, "begin to load a module, or go on with it")                    \
+    X(MT_DATA,     0x10, "the next bytes of the module")                               \
+    X(MT_COMMIT,   0x11, "check the module that was loaded, and use it")               \
+    X(MT_ROOM,     0x12, "tell which modules the device takes")                        \
+    X(MT_MODELS,   0x13, "list the models, those of modules too")                      \
+    X(MT_FETCH,    0x14, "read bytes of a module's file")                              \
     X(MT_RESEND,   0xF0, "a frame was lost, or belongs to no session")                 \
     X(MT_RUNNING,  0xF1, "an MT_CALL, MT_TIME, MT_INVOKE or MT_WRITE of MT_ROWS has begun") \
     X(MT_LOG,      0xF2, "text for a person")                                          \

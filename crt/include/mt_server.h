@@ -10,6 +10,8 @@
  * a half, so that larger buffers make for fewer and larger frames. */
 #define MT_SERVER_MIN_BUFFER 256u
 
+struct mt_extension; /* mt_requests.h */
+
 struct mt_server_config {
     const struct mt_model *model; /* the firmware's first */
     const char *build_hash;     /* 64 hex digits; the host compares it with its own */
@@ -20,6 +22,7 @@ struct mt_server_config {
                                  * interrupt's ring buffer); 0: any number, as the channel holds back the host itself */
     void (*watch)(uint32_t limit_ms); /* mt_guard_watch of mt_guard.h, around each CALL that has a limit; NULL: the
                                        * host alone notices that a model does not end */
+    struct mt_extension *extension; /* requests of a part that not every firmware has: mt_loader.h; NULL: none */
 };
 
 /* Serve until the port says that the channel is closed (returns MT_IO or another status of the port), or

@@ -47,7 +47,7 @@ struct mt_slots {
     uint8_t chunk[MT_STORAGE_CHUNK];    /* the last bytes of the load that fill none yet */
 };
 
-/* Find the active slot; called once, at the start. MT_TOO_LARGE: the storage is too small for two slots, or its sizes
+/* Find the active slot; called once, at the start. MT_NO_MEMORY: the storage is too small for two slots, or its sizes
  * don't fit together. */
 int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage);
 
@@ -62,7 +62,7 @@ uint32_t mt_slots_counter(const struct mt_slots *slots);
 
 /* Begin to load a file of `bytes` bytes into the slot that is not active, or go on with it: *there tells how many of them
  * the device has. All of them: nothing is left to do but mt_slots_commit, or it is the active one already.
- * MT_TOO_LARGE: it does not fit. MT_IO and others: the storage's. */
+ * MT_NO_MEMORY: it does not fit. MT_IO and others: the storage's. */
 int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_IDENTITY_BYTES], uint32_t bytes,
                        uint32_t *there);
 

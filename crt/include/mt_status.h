@@ -38,7 +38,8 @@
     X(MT_WRONG_MACHINE,     27, "a module is for another machine, or of a kind that the firmware does not run") \
     X(MT_NO_MEMORY,         28, "there is not enough memory, or it is not aligned") \
     X(MT_MISSING_IMPORT,    29, "a module calls a function that the firmware does not have") \
-    X(MT_BAD_DELTA,         30, "a delta is malformed, of other bytes than are there, or too large")
+    X(MT_BAD_DELTA,         30, "a delta is malformed, of other bytes than are there, or too large") \
+    X(MT_STOPPED,           31, "the model was stopped at a fault, and the firmware goes on")
 /* clang-format on */
 
 enum {

@@ -24,4 +24,7 @@ struct mt_storage {
     int32_t (*program)(uint32_t offset, const uint8_t *bytes, uint32_t count);
 };
 
+/* The port's storage, ready to be used; NULL: it has none. */
+const struct mt_storage *mt_port_storage(void);
+
 #endif

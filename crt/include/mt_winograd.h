@@ -83,7 +83,7 @@ MT_WINOGRAD_COLUMNS(mt_winograd_columns_uint8, uint8_t)
 static MT_ALONE void mt_winograd_sums(const int16_t *columns, const int16_t *weights, uint32_t *sums, int32_t turns)
 {
     uint32_t *waiting = sums + 64, *const end = sums + 64;
-    __asm__ volatile("ldr r12, %[c]\n\t"
+    MT_KEPT(__asm__ volatile("ldr r12, %[c]\n\t"
                      "ldr lr, %[w]\n\t"
                      "1:\n\t"
                      "mov r4, #0\n\t"
@@ -113,7 +113,7 @@ static MT_ALONE void mt_winograd_sums(const int16_t *columns, const int16_t *wei
                      : [sums] "+m"(sums)
                      : [c] "m"(columns), [w] "m"(weights), [waiting] "m"(waiting), [turns] "m"(turns), [end] "m"(end)
                      : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc",
-                       "memory");
+                       "memory"));
 }
 
 #else

@@ -88,16 +88,14 @@ static int32_t on_read(struct mt_requests *state, const struct mt_frame *request
     return status;
 }
 
-/* Tell the host that the frame has come, as its reply takes as long as the model. */
-static int32_t begin_work(struct mt_requests *state, const struct mt_frame *request)
+int32_t mt_requests_begin_work(struct mt_requests *state, const struct mt_frame *request)
 {
     state->work_sequence = request->sequence;
     state->work_count = 0;
     return mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
 }
 
-/* Keep the reply, for when the host asks again: the model must not run twice. */
-static void keep_work(struct mt_requests *state, struct mt_reply *reply, uint8_t count)
+void mt_requests_keep_work(struct mt_requests *state, struct mt_reply *reply, uint8_t count)
 {
     memcpy(state->work, reply->bytes, count);
     state->work_count = count;
@@ -108,7 +106,7 @@ static void keep_work(struct mt_requests *state, struct mt_reply *reply, uint8_t
 static void end_work(struct mt_requests *state, struct mt_reply *reply, uint8_t count)
 {
     mt_put_u32(reply->bytes, (uint32_t)state->last.result);
-    keep_work(state, reply, count);
+    mt_requests_keep_work(state, reply, count);
 }
 
 static void watch(const struct mt_requests *state, uint32_t limit_ms)
@@ -125,7 +123,7 @@ static int32_t on_call(struct mt_requests *state, const struct mt_frame *request
     }
     const uint8_t how = request->payload[0]; /* what is sent leaves the request alone, but the model may not */
     const uint32_t limit_ms = mt_get_u32(request->payload + 1);
-    int32_t status = begin_work(state, request);
+    int32_t status = mt_requests_begin_work(state, request);
     if (status != MT_OK) {
         return status;
     }
@@ -148,7 +146,7 @@ static int32_t on_time(struct mt_requests *state, const struct mt_frame *request
     if (number != MT_NO_OPERATOR && number >= state->model->operator_count) {
         return MT_BAD_INDEX;
     }
-    int32_t status = begin_work(state, request);
+    int32_t status = mt_requests_begin_work(state, request);
     if (status != MT_OK) {
         return status;
     }
@@ -168,7 +166,7 @@ static int32_t on_timer(struct mt_requests *state, const struct mt_frame *reques
         request->payload[0] == MT_TIMER_BEGIN ? mt_port_timer_start() : mt_port_timer_stop(&elapsed_ns);
     mt_put_u64(reply->bytes, elapsed_ns);
     state->work_sequence = request->sequence;
-    keep_work(state, reply, 8);
+    mt_requests_keep_work(state, reply, 8);
     return status;
 }
 
@@ -191,7 +189,7 @@ static int32_t on_invoke(struct mt_requests *state, const struct mt_frame *reque
     if (state->model->functions == NULL) {
         return MT_NOT_SUPPORTED;
     }
-    int32_t status = begin_work(state, request);
+    int32_t status = mt_requests_begin_work(state, request);
     if (status != MT_OK) {
         return status;
     }
@@ -203,13 +201,23 @@ static int32_t on_invoke(struct mt_requests *state, const struct mt_frame *reque
     return status;
 }
 
+const struct mt_model *mt_requests_model_at(const struct mt_requests *state, uint8_t index)
+{
+    const struct mt_extension *const extension = state->config->extension;
+    const struct mt_model *model = state->config->model;
+    for (; model != NULL && index > 0; --index) {
+        model = model->next;
+    }
+    return model != NULL || extension == NULL ? model : mt_model_at(extension->models, index);
+}
+
 static int32_t on_select(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
 {
     (void)reply;
     if (request->count != 1) {
         return MT_BAD_MESSAGE;
     }
-    const struct mt_model *const model = mt_model_at(state->config->model, request->payload[0]);
+    const struct mt_model *const model = mt_requests_model_at(state, request->payload[0]);
     if (model == NULL) {
         return MT_BAD_INDEX;
     }
@@ -259,7 +267,11 @@ static handler *handler_of(uint8_t type)
 int32_t mt_requests_execute(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply)
 {
     handler *const handle = handler_of(request->type);
-    return handle != NULL ? handle(state, request, reply) : MT_UNKNOWN_MESSAGE;
+    struct mt_extension *const extension = state->config->extension;
+    if (handle != NULL) {
+        return handle(state, request, reply);
+    }
+    return extension != NULL ? extension->execute(extension, state, request, reply) : MT_UNKNOWN_MESSAGE;
 }
 
 int32_t mt_requests_repeat(struct mt_requests *state, const struct mt_frame *request, int32_t status,
@@ -270,11 +282,15 @@ int32_t mt_requests_repeat(struct mt_requests *state, const struct mt_frame *req
     case MT_READ:
     case MT_STACK:
     case MT_LOOKUP:
+    case MT_MODELS:
+    case MT_ROOM:
+    case MT_FETCH:
         return mt_requests_execute(state, request, reply);
     case MT_CALL:
     case MT_TIME:
     case MT_TIMER:
     case MT_INVOKE:
+    case MT_LOAD:
         if (request->sequence == state->work_sequence) {
             memcpy(reply->bytes, state->work, state->work_count);
             reply->count = state->work_count;

@@ -6,10 +6,44 @@
 #include "mt_bytes.h"
 #include "mt_device.h"
 #include "mt_port.h"
+#include "mt_protect.h"
 #include "mt_stack.h"
 #include "mt_status.h"
 
 static volatile uint16_t running = MT_NO_OPERATOR;
+
+#ifdef MT_PROTECT
+static int32_t stopped; /* MT_OK, or why a call into the model did not come to its end */
+
+/* Call one of the model's functions inside the fence. */
+static int32_t fenced(const struct mt_model *model, mt_protect_function *function, uintptr_t first, uintptr_t second)
+{
+    int32_t result = 0;
+    const int32_t status = mt_protect_call(model->areas, model->area_count, function, first, second, &result);
+    stopped = status;
+    return status == MT_OK ? result : status;
+}
+
+/* The status where the model did not return 0. */
+#define FAILED (stopped != MT_OK ? stopped : MT_MODEL)
+#define CALL(model, function, first, second) fenced((model), (mt_protect_function *)(function), (first), (second))
+#define RUN(model) CALL(model, (model)->run, (uintptr_t)(model), 0)
+#define STEP(model, number) CALL(model, (model)->step, (uintptr_t)(model), number)
+#define BEGIN(model) CALL(model, (model)->stream->begin, 0, 0)
+#define FEED(model) CALL(model, (model)->stream->feed, 0, 0)
+#else
+#define FAILED MT_MODEL
+#define RUN(model) (model)->run(model)
+#define STEP(model, number) (model)->step(model, number)
+#define BEGIN(model) (model)->stream->begin()
+#define FEED(model) (model)->stream->feed()
+#endif
+
+/* The status of what the model has returned a result of. */
+static int32_t status_of(const struct mt_work *work)
+{
+    return work->result == 0 ? MT_OK : FAILED;
+}
 
 static void begin(struct mt_work *work, uint8_t *stack_low)
 {
@@ -38,10 +72,10 @@ int32_t mt_work_run(const struct mt_model *model, uint8_t *stack_low, struct mt_
 {
     const volatile uint8_t top = 0;
     begin(work, stack_low);
-    work->result = model->run(model);
+    work->result = RUN(model);
     work->stack_bytes = larger(mt_stack_used(stack_low, &top), model->stream != NULL ? work->fed_stack : 0);
     note_device(model, work);
-    return work->result == 0 ? MT_OK : MT_MODEL;
+    return status_of(work);
 }
 
 int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work)
@@ -54,11 +88,11 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
     begin(work, stack_low);
     for (uint16_t i = 0; i < model->operator_count && status == MT_OK; ++i) {
         running = i;
-        work->result = model->step(model, i);
+        work->result = STEP(model, i);
         if (work->result != 0 || !mt_stack_is_intact(stack_low)) {
             work->where = i;
             note_device(model, work);
-            status = work->result != 0 ? MT_MODEL : MT_STACK_OVERFLOW;
+            status = work->result != 0 ? status_of(work) : MT_STACK_OVERFLOW;
         }
     }
     running = MT_NO_OPERATOR;
@@ -69,11 +103,11 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
 /* One more inference: on the row that is there in place of all. */
 static int32_t run_again(const struct mt_model *model)
 {
-    int32_t result = model->stream != NULL ? model->stream->begin() : 0;
+    int32_t result = model->stream != NULL ? BEGIN(model) : 0;
     for (uint16_t i = 0; model->stream != NULL && i < model->stream->rows && result == 0; ++i) {
-        result = model->stream->feed();
+        result = FEED(model);
     }
-    return result == 0 ? model->run(model) : result;
+    return result == 0 ? RUN(model) : result;
 }
 
 static int32_t run_timed(const struct mt_model *model, uint16_t number, uint32_t count, struct mt_work *work)
@@ -83,14 +117,14 @@ static int32_t run_timed(const struct mt_model *model, uint16_t number, uint32_t
         return status;
     }
     for (uint32_t i = 0; i < count && work->result == 0; ++i) {
-        work->result = number != MT_NO_OPERATOR ? model->step(model, number) : i == 0 ? model->run(model) : run_again(model);
+        work->result = number != MT_NO_OPERATOR ? STEP(model, number) : i == 0 ? RUN(model) : run_again(model);
     }
     status = mt_port_timer_stop(&work->elapsed_ns);
     if (model->stream != NULL && number == MT_NO_OPERATOR && status == MT_OK) {
         work->elapsed_ns += work->fed_ns;
         status = work->fed_status;
     }
-    return work->result == 0 ? status : MT_MODEL;
+    return work->result == 0 ? status : status_of(work);
 }
 
 int32_t mt_work_time(const struct mt_model *model, uint16_t number, uint32_t count, uint8_t *stack_low,
@@ -117,7 +151,7 @@ static int32_t feed_timed(const struct mt_model *model, struct mt_work *work)
 {
     uint64_t elapsed_ns = 0;
     int32_t status = mt_port_timer_start();
-    const int32_t result = model->stream->feed();
+    const int32_t result = FEED(model);
     if (status == MT_OK) {
         status = mt_port_timer_stop(&elapsed_ns);
     }
@@ -145,7 +179,7 @@ int32_t mt_work_feed(const struct mt_model *model, uint32_t offset, const uint8_
         work->fed_status = MT_OK;
         work->fed_stack = 0;
         mt_stack_paint(stack_low);
-        work->result = stream->begin();
+        work->result = BEGIN(model);
     }
     while (count > 0 && work->result == 0) {
         const uint32_t at = work->fed_bytes % stream->row_bytes, missing = stream->row_bytes - at;
@@ -159,7 +193,7 @@ int32_t mt_work_feed(const struct mt_model *model, uint32_t offset, const uint8_
         }
     }
     work->fed_stack = larger(work->fed_stack, mt_stack_used(stack_low, &top));
-    return work->result == 0 ? MT_OK : MT_MODEL;
+    return status_of(work);
 }
 
 int32_t mt_work_invoke(const struct mt_model *model, const uint8_t *request, size_t count, uint8_t *stack_low,

@@ -21,6 +21,10 @@
 #define TEST_BUILD_HASH "feedfeedfeedfeedfeedfeedfeedfeedfeedfeedfeedfeedfeedfeedfeedfeed"
 #endif
 
+#ifdef TEST_MODULES
+struct mt_extension *mt_test_modules(void); /* mt_test_modules.c */
+#endif
+
 static uint8_t buffer[TEST_BUFFER_BYTES];
 static uint32_t starts;
 static int32_t is_running;
@@ -107,6 +111,9 @@ int main(void)
         .buffer_bytes = sizeof buffer,
         .stack_low = NULL,
         .window_bytes = TEST_WINDOW_BYTES,
+#ifdef TEST_MODULES
+        .extension = mt_test_modules(),
+#endif
     };
     if (getenv("TEST_TEXT") != NULL) { /* behave like a firmware without a server */
         printf("%s\n", getenv("TEST_TEXT"));

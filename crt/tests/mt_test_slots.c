@@ -216,8 +216,8 @@ static void refuse(void)
     uint8_t identity[MT_SLOTS_IDENTITY_BYTES] = {0};
     uint32_t there, bytes;
     power_up();
-    CHECK(mt_slots_begin(&slots, identity, slots.capacity + 1u, &there) == MT_TOO_LARGE);
-    CHECK(mt_slots_begin(&slots, identity, 0, &there) == MT_TOO_LARGE);
+    CHECK(mt_slots_begin(&slots, identity, slots.capacity + 1u, &there) == MT_NO_MEMORY);
+    CHECK(mt_slots_begin(&slots, identity, 0, &there) == MT_NO_MEMORY);
     CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_BAD_ORDER && mt_slots_commit(&slots, 1) == MT_BAD_ORDER);
     CHECK(mt_slots_begin(&slots, identity, 1, &there) == MT_OK && there == 0);
     CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_OK && mt_slots_drop(&slots) == MT_OK);

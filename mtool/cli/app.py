@@ -38,6 +38,9 @@ COMMANDS: Mapping[str, str] = {
     "new": "Begin a project of your own: a program around a model, its tests and its CI.",
     "update": "Renew the generated folder of the project that you are in.",
     "build": "Compile a model and build its firmware.",
+    "key": "Make a pair of keys (Ed25519) for modules: one signs them, firmware is built with the other.",
+    "module": "Make a module of a model: a file that firmware built with --modules takes at run time.",
+    "load": "Give a device a module: its model is one of the device's from then on, with no new firmware.",
     "flash": "Compile, build and flash a model, and run it once.",
     "run": "Run a model on a board and show its outputs.",
     "verify": "Compare a model's outputs with a reference.",
@@ -264,12 +267,14 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
                 several.for_each(command, output, given)
             else:
                 one_of = {name: given[name][0] for name, one in asked.items() if one.of_models}
+                one_of |= {name: several.of_the_only(name, given, default) for name, default in of_one.items()}
                 command(output, **{**given, **({key: paths[0]} if paths else {}), **one_of})
 
         with _boards_known(board_files or ()):
             raise typer.Exit(_end(output, act))
 
     asked: dict[str, Asked] = {}
+    of_one = {one.name: one.default for one in own if is_repeated and one.name in several.OF_ONE_MODEL}
     parameters: list[inspect.Parameter] = []
     for parameter in own:
         found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, Asked)]
@@ -279,9 +284,11 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         else:
             may_lack = of_a_project and parameter.name in (key, "board") and parameter.default is parameter.empty
             default = None if may_lack else parameter.default
-            annotation = (
-                SEVERAL.get(parameter.annotation, parameter.annotation) if is_repeated else parameter.annotation
-            )
+            annotation = parameter.annotation
+            if parameter.name in of_one:
+                annotation, default = several.repeated(annotation), None
+            elif is_repeated:
+                annotation = SEVERAL.get(annotation, annotation)
             keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             parameters.append(keyword)
     parameters += _keywords(common)

@@ -46,6 +46,7 @@ def bench(
     ] = "",
     layers: Annotated[bool, typer.Option("--layers", help="Measure each operator by itself.")] = False,
     *,
+    on: parameters.OnDevice = None,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
     cycles: Annotated[bool, typer.Option("--cycles", help="Estimate cycles, from what the emulator runs.")] = False,
@@ -71,6 +72,16 @@ def bench(
     if function and (layers or cycles):
         raise UsageError("--function is one time, --layers and --cycles are tables", hint="give one of them")
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
+    if on is not None:
+        if function or layers or cycles:
+            raise UsageError("--on is for a model that was loaded, whose operators have no C here")
+        from mtool.workflow import on_device
+
+        on_device.board_of(on, board)
+        cost = on_device.bench(model, on, readings=readings, fill=fill, options=options, deployment=deployment)
+        out.result(cost.as_json())
+        out.text(table((cost.model, cost.board), workflow.comparison([cost])))
+        return
     if function:
         timing = workflow.time_function(
             model, function, board=board, readings=readings, options=options, deployment=deployment

@@ -27,9 +27,7 @@ def report(
     deployment: parameters.ProjectDeployment,
 ) -> None:
     """Write a page: the arena over time, time and flash by operator, numeric differences, which boards it fits."""
-    page = output or _default()
-    if deployment.models:  # a page each
-        page = page.with_name(f"{page.stem}-{options.name}{page.suffix}")
+    page = output or _default(options.name if deployment.models else "")
     files.check_writable(page, [model], makes_folder=True)
     found = workflow.report(
         model,
@@ -45,13 +43,13 @@ def report(
     out.text(str(page))
 
 
-def _default() -> Path:
-    """Return where the page goes unless told.
+def _default(model: str) -> Path:
+    """Return where the page goes unless told; `model`: that of several whose page it is, else empty.
 
     Raises:
         UsageError: a file stands there that is no page of mtool's.
     """
-    page = Path("report.html")
+    page = Path(f"report-{model}.html" if model else "report.html")
     if page.exists() and (not page.is_file() or _MARK not in page.read_bytes()[:_HEAD]):
         raise UsageError(f"{page} is there, and mtool did not write it", hint=f"overwrite it: -o {page}")
     return page

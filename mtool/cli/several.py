@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from mtool.cli.output import Output
 from mtool.errors import UsageError
@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from mtool.workflow import Deployment, Options
 
 _OF = "@"  # NAME@ before the value of an option, which then is that model's alone
+_BY_NAMES = {key: key for key in ("dim", "const", "limit", "state", "schedule")} | {"maxima": "max"}
+_MARKS = frozenset("=:/")  # where one stands first, the @ is in a value or a path
 _ONE_MODEL = ("debug",)
-_OF_ONE_MODEL = ("input", "output", "golden", "dump", "function")
+OF_ONE_MODEL = ("input", "golden", "function")
+"""Options whose value is for one model: with several each may stand once for each of them, as NAME@VALUE."""
+_WRITTEN = ("output", "dump")  # for each model beside the others
 
 
 def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options, ...]":
@@ -38,14 +42,33 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
             )
     if names and len(names) != len(paths):
         raise UsageError(
-            f"--name stands {len(names)} times for {len(paths)} models",
+            f"--name stands {len(names)} time{'s' * (len(names) > 1)} for {len(paths)} models",
             hint="once for each, in their order: " + " ".join(f"--name {model_name(path.stem)}" for path in paths),
         )
     names = names or [model_name(path.stem) for path in paths]
+    for key, option in _BY_NAMES.items():
+        _check_models(option, values.get(key) or (), names)
     return tuple(
         reading.options(**{**{key: _own(value, name, names) for key, value in values.items()}, "name": [name]})
         for name in names
     )
+
+
+def _check_models(option: str, values: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse values for a model that is not there: what begins with another name and @, before any other mark.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for value in values:
+        of, mark, rest = value.partition(_OF)
+        if mark and of not in names and not set(of) & _MARKS:
+            raise UsageError(
+                f"--{option} {value}: there is no model {of}",
+                details=[f"models: {', '.join(names)}"],
+                hint=f"say which: --{option} {names[0]}{_OF}{rest}; or, for a name with @ in it,"
+                f" --{option} {names[0]}{_OF}{value}",
+            )
 
 
 def _own(value: Any, name: str, names: Sequence[str]) -> Any:
@@ -65,6 +88,49 @@ def _own(value: Any, name: str, names: Sequence[str]) -> Any:
     return found
 
 
+def repeated(annotation: Any) -> Any:
+    """Return the annotation of an option that may stand several times, from that of one that stands once."""
+    value, *of_option = get_args(annotation)
+    (single,) = [one for one in get_args(value) or (value,) if one is not type(None)]
+    return Annotated[(list[single] | None, *of_option)]  # type: ignore[valid-type]
+
+
+def of_the_only(name: str, given: Mapping[str, Any], default: Any) -> Any:
+    """Return the value of an option that may stand several times, where there is one model.
+
+    Raises:
+        UsageError: it stands several times.
+    """
+    values = given.get(name) or [default]
+    if len(values) > 1:
+        raise UsageError(f"--{name} stands {len(values)} times for one model", hint="leave all but one of them out")
+    return values[0]
+
+
+def _of_model(given: Mapping[str, Any], model: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the values of options that are for one model, for the model of a name."""
+    found: dict[str, Any] = {}
+    for option in OF_ONE_MODEL:
+        values = given.get(option) or []
+        parts = [str(value).partition(_OF) for value in values]
+        for value, (name, mark, _) in zip(values, parts, strict=True):
+            if not mark or name not in names:
+                raise UsageError(
+                    f"--{option} {value} is for one model, and there are {len(names)}",
+                    hint=f"say which: --{option} {names[0]}{_OF}{value}",
+                )
+        own = [type(value)(rest) for value, (name, _, rest) in zip(values, parts, strict=True) if name == model]
+        if len(own) > 1:
+            raise UsageError(f"--{option} {model}{_OF} stands {len(own)} times", hint="leave all but one of them out")
+        if own:
+            found[option] = own[0]
+    for option in _WRITTEN:
+        path = given.get(option)
+        if path is not None:
+            found[option] = path.with_name(f"{path.stem}-{model}{path.suffix}")
+    return found
+
+
 def for_each(command: Callable[..., None], output: Output, given: Mapping[str, Any]) -> None:
     """Compile the models for one firmware, and do a command for each of them on that.
 
@@ -72,21 +138,21 @@ def for_each(command: Callable[..., None], output: Output, given: Mapping[str, A
         UsageError: an option is given that is for one model.
         MtoolError: as the command.
     """
+    names = [one.name for one in given["options"]]
     if command.__name__ in _ONE_MODEL:
-        raise UsageError(f"mtool {command.__name__} takes one model, and there are {len(given['model'])}")
-    for name in _OF_ONE_MODEL:
-        if given.get(name) and (command.__name__, name) != ("report", "output"):  # of which each gets its own page
-            raise UsageError(
-                f"--{name} is for one model, and there are {len(given['model'])}",
-                hint="give one of them; of a firmware that is built: mtool run PROJECT --name MODEL",
-            )
+        raise UsageError(
+            f"mtool {command.__name__} takes one model, and there are {len(names)}",
+            hint=f"build them, and name one of that firmware: mtool {command.__name__} PROJECT --name {names[0]}",
+        )
+    of_each = [_of_model(given, name, names) for name in names]
     deployment = given["deployment"].with_models(given["model"], board=given["board"], options=given["options"])
     found = []
-    for model in deployment.models:
+    of_all = {name: value for name, value in given.items() if name not in OF_ONE_MODEL}
+    for model, values in zip(deployment.models, of_each, strict=True):
         part = output.part()
         output.text("", f"{model.manifest.model}:")
-        own = {"model": model.path, "options": model.options, "deployment": deployment}
-        command(part, **{**given, **own})
+        own = {"model": model.path, "options": model.options, "deployment": deployment, **values}
+        command(part, **{**of_all, **own})
         found.append({"name": model.manifest.model, **part.values})
     more = _urgent(output, deployment) if command.__name__ == "bench" else {}
     output.result({"models": found, **more})

@@ -11,6 +11,7 @@ import typer
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.errors import UsageError
 from mtool.escaping import short_name
 from mtool.workflow.formatting import count, share
 from mtool.workflow.formatting import samples as samples_of
@@ -62,6 +63,7 @@ def verify(
         float | None, typer.Option("--rtol", min=0, help="Of floats, relative; default: as that of --atol.")
     ] = None,
     *,
+    on: parameters.OnDevice = None,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
 ) -> None:
@@ -74,16 +76,35 @@ def verify(
     tolerance = dataclasses.replace(tolerance, atol=atol, rtol=rtol)
     if lsb is not None:
         tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)
+    if on is not None:
+        from mtool.workflow import on_device
+
+        if layers:
+            raise UsageError("--layers needs the model's C in the firmware, and --on is for one that was loaded")
+        board = on_device.board_of(on, board)
     compare = workflow.verify_layers if layers else workflow.verify
-    report = compare(
-        model,
-        board=board,
-        golden=golden,
-        tolerance=tolerance,
-        samples=samples,
-        seed=seed,
-        options=options,
-        deployment=deployment,
+    report = (
+        compare(
+            model,
+            board=board,
+            golden=golden,
+            tolerance=tolerance,
+            samples=samples,
+            seed=seed,
+            options=options,
+            deployment=deployment,
+        )
+        if on is None
+        else on_device.verify(
+            model,
+            on,
+            golden=golden,
+            tolerance=tolerance,
+            samples=samples,
+            seed=seed,
+            options=options,
+            deployment=deployment,
+        )
     )
     if isinstance(report, workflow.Layers):
         _print_layers(out, report, board)

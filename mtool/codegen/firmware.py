@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from mtool.codegen import linkage
-from mtool.codegen.arena import ARENA_ALIGNMENT
 from mtool.codegen.generation import Emitted
+from mtool.codegen.protect import arena_definition, shared_arena_definition
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import comment
 from mtool.filetree import FileTree
@@ -41,9 +41,7 @@ def firmware_files(name: str, models: Sequence[Emitted], pauses: Sequence[Sequen
     if arena_bytes:
         body += [_note(sharing, any(pauses)), f"#define {upper}_ARENA_BYTES {arena_bytes}"]
         body += [f"extern uint8_t {name}_arena[];", ""]
-        alignment = max(one.plan.alignment for one in sharing)
-        aligned = f"MT_ARENA_ALIGNED({alignment}) " if alignment > ARENA_ALIGNMENT else ""
-        source += ["", f"{aligned}MT_ARENA uint8_t {name}_arena[{upper}_ARENA_BYTES];"]
+        source += ["", *_arena(name, f"{upper}_ARENA_BYTES", arena_bytes, sharing)]
     if in_steps:
         body += [
             comment("The models as tasks (mt_schedule.h), the most urgent first; give them inputs and outputs."),
@@ -60,6 +58,15 @@ def firmware_files(name: str, models: Sequence[Emitted], pauses: Sequence[Sequen
     return FileTree(files)
 
 
+def _arena(name: str, macro: str, arena_bytes: int, models: Sequence[Emitted]) -> list[str]:
+    """Return the C of the definition of the arena that models share."""
+    alignment = max(one.plan.alignment for one in models)
+    fences = [one.manifest.protection for one in models if one.manifest.protection is not None]
+    if not fences:
+        return arena_definition(f"{name}_arena", macro, alignment, arena_bytes, None)
+    return shared_arena_definition(f"{name}_arena", macro, alignment, fences)
+
+
 def _tasks(name: str, plans: Sequence[Plan], pauses: Sequence[Sequence[int]]) -> list[str]:
     """Return the definition of the models as tasks."""
     lines, entries = [], []
@@ -71,7 +78,7 @@ def _tasks(name: str, plans: Sequence[Plan], pauses: Sequence[Sequence[int]]) ->
         listed = ", ".join(f"0x{byte:02X}u" for byte in bits)
         lines += [
             "",
-            f"static int32_t begin_{model}(const void *inputs, const void *outputs)",
+            f"static int32_t {model}_begin_task(const void *inputs, const void *outputs)",
             "{",
             f"    return {model}_begin(inputs, outputs);",
             "}",
@@ -79,7 +86,7 @@ def _tasks(name: str, plans: Sequence[Plan], pauses: Sequence[Sequence[int]]) ->
             comment("Before which operators a more urgent model may run: bits."),
             f"static const uint8_t {model}_pauses[] = {{{listed}}};",
         ]
-        members = {"begin": f"begin_{model}", "step": f"{model}_step", "done": f"{model}_done"}
+        members = {"begin": f"{model}_begin_task", "step": f"{model}_step", "done": f"{model}_done"}
         members |= {"pauses": f"{model}_pauses", "priority": str(priority)}
         entries.append("    {" + ", ".join(f".{key} = {value}" for key, value in members.items()) + "},")
     return [*lines, "", f"struct mt_task {name}_tasks[] = {{", *entries, "};"]

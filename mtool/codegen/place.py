@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from mtool.boards.protection import Unit
 from mtool.escaping import c_string
 
 
@@ -16,18 +17,20 @@ class Place:
         descriptor: the C symbol by which the RPC server knows the model.
         next: that of the model after it; empty: there is none.
         section: of the object file, that the arena lies in; empty: that of crt/include/mt_math.h.
+        unit: the memory protection that is the fence around the model while it runs; None: there is none.
     """
 
     arena: str = ""
     descriptor: str = "mt_model"
     next: str = ""
     section: str = ""
+    unit: Unit | None = None
 
     @classmethod
-    def of(cls, number: int, names: Sequence[str], arena: str, section: str = "") -> Self:
+    def of(cls, number: int, names: Sequence[str], arena: str, section: str = "", unit: Unit | None = None) -> Self:
         """Return the place of the model of a number among all, by their names."""
         descriptors = [ALONE.descriptor, *(f"{name}_model" for name in names[1:]), ""]
-        return cls(arena, descriptors[number], descriptors[number + 1], section)
+        return cls(arena, descriptors[number], descriptors[number + 1], section, unit)
 
     def section_lines(self) -> list[str]:
         """Return the C that names the section, before mt_math.h is included."""

@@ -2,19 +2,21 @@
 
 from dataclasses import replace
 
-from mtool.codegen.arena import ARENA_ALIGNMENT, Arena, Interface, own_arena
+from mtool.codegen import pools
+from mtool.codegen.arena import PARAMETER, Arena, Interface, own_arena
 from mtool.codegen.calls import Calls, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.inference import operator_call
 from mtool.codegen.packed import packed_call
 from mtool.codegen.place import ALONE, Place
+from mtool.codegen.protect import areas_table, arena_definition
 from mtool.codegen.streamed import given
 from mtool.codegen.tensor_types import tensor_bytes
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import c_string
 from mtool.ir import DType
-from mtool.manifest import Tensor
+from mtool.manifest import Protection, Tensor
 from mtool.plan import Plan
 
 _STEP = "static int32_t step(const struct mt_model *model, uint16_t number)"
@@ -29,48 +31,58 @@ def descriptor(
     banner: str,
     model_hash: str,
     among: Place = ALONE,
+    protection: Protection | None = None,
 ) -> str:
     """Return the definition of `mt_model`, or of another model of a firmware.
 
-    With `--io external` it also has buffers for the tensors.
+    With `--io external` it also has buffers for the tensors; with `protection` a table of what the model may have while
+    it runs.
     """
     model = plan.graph.name
     is_graph = conventions.executor == "graph"
     own = replace(arena, symbol=own_arena(model)) if arena.is_callers else arena
+    context = f"&{PARAMETER}" if plan.pools else own.symbol if plan.arena_bytes else "0"
     parts = ["", *(["_graph"] if is_graph else []), "_operators", *(["_packed"] if conventions.forms else [])]
     lines = [
         banner,
         *(['#include "mt_functions.h"'] if conventions.has_functions else []),
+        *(['#include "mt_device.h"'] if arena.is_callers and pools.needs_header(plan) else []),
         *(['#include "mt_math.h"'] if arena.is_callers else []),
         '#include "mt_model.h"',
+        *(['#include "mt_protect.h"'] if protection is not None else []),
         *(['#include "mt_status.h"'] if is_graph else []),
         *(f'#include "{model}{part}.h"' for part in [*parts, "_weights"]),
         "",
     ]
-    if arena.is_callers and plan.arena_bytes:
-        aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
-        lines += [f"{aligned}MT_ARENA uint8_t {own.symbol}[{model.upper()}_ARENA_BYTES];", ""]
+    if arena.is_callers and plan.pools:
+        lines += pools.instance(plan)
+    elif arena.is_callers and plan.arena_bytes:
+        macro = f"{model.upper()}_ARENA_BYTES"
+        lines += [*arena_definition(own.symbol, macro, plan.alignment, plan.arena_bytes, among.unit), ""]
     if plan.io == "external":
         both = (("inputs", interface.inputs), ("outputs", interface.outputs))
         for kind, tensors in both:
             for tensor in tensors:
                 dtype = DType.of(tensor.dtype)
-                lines.append(f"static {dtype.c} {_buffer(plan, kind, tensor)}[{tensor.bytes // dtype.size}];")
+                only_read = "MT_PROTECT_INPUTS " if protection is not None and kind == "inputs" else ""
+                lines.append(
+                    f"static {only_read}{dtype.c} {_buffer(plan, kind, tensor)}[{tensor.bytes // dtype.size}];"
+                )
         lines.append("")
         for kind, tensors in both:
             pointers = ", ".join(_buffer(plan, kind, tensor) for tensor in tensors)
             lines.append(f"static const struct {model}_{kind} {model}_external_{kind} = {{{pointers}}};")
         lines.append("")
     if plan.graph.stream is not None:
-        lines += _stream(plan, interface)
+        lines += _stream(plan, interface, "MT_PROTECT_INPUTS " if protection is not None else "")
     lines += [
         "static int32_t run(const struct mt_model *model)",
         "{",
         "    (void)model;",
-        *_run(plan, interface, conventions, own.symbol if plan.arena_bytes else "0"),
+        *_run(plan, interface, conventions, context),
         "}",
         "",
-        *(_graph_step(plan) if is_graph else _step(plan, calls, own.symbol if plan.arena_bytes else "0")),
+        *(_graph_step(plan) if is_graph else _step(plan, calls, context)),
     ]
     tables = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in tables:
@@ -84,6 +96,12 @@ def descriptor(
         lines += ["    {0, 0},"] * (not tensors) + ["};"]
     if conventions.has_functions:
         lines += ["", *_functions(plan, interface)]
+    if len(plan.pools) > 1:
+        lines += ["", "static const struct mt_tensor more_pools[] = {"]
+        lines += [f"    {{{', '.join(_pool(own, number))}}}," for number in range(1, len(plan.pools))] + ["};"]
+    arena_of = {"arena": own.symbol, "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}
+    if plan.pools:
+        arena_of = dict(zip(("arena", "arena_bytes"), _pool(own, 0), strict=True))
     members = {
         "name": c_string(model),
         "model_hash": c_string(model_hash),
@@ -92,16 +110,20 @@ def descriptor(
         "input_count": len(interface.inputs),
         "output_count": len(interface.outputs),
         "operator_count": len(plan.steps),
-        **({"arena": own.symbol, "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}),
+        **arena_of,
+        **({"pools": "more_pools", "pool_count": len(plan.pools) - 1} if len(plan.pools) > 1 else {}),
         "run": "run",
         "step": "step",
         **({"stream": "&stream"} if plan.graph.stream else {}),
         **({"functions": "&functions"} if conventions.has_functions else {}),
         **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
+        **({"areas": "areas", "area_count": len(protection.areas) - 1} if protection is not None else {}),
         **({"next": f"&{among.next}"} if among.next else {}),
     }
     others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]
     lines += [""] * bool(others) + [f"extern const struct mt_model {name};" for name in others]
+    if protection is not None:
+        lines += ["", *areas_table(plan, own, protection)[:-1]]
     lines += [
         "",
         f"const struct mt_model {among.descriptor} = {{",
@@ -147,14 +169,20 @@ def _run(plan: Plan, interface: Interface, conventions: Conventions, arena: str)
     return [f"    return {model}_run({f'{arena}, ' * conventions.context}&{inputs}, &{outputs});"]
 
 
-def _stream(plan: Plan, interface: Interface) -> list[str]:
+def _pool(arena: Arena, number: int) -> tuple[str, str]:
+    """Return where a pool begins, and its bytes, in C."""
+    placed = arena.pools[number]
+    return (arena.base(number), pools.size_macro(arena.model, placed.pool.name)) if placed.bytes else ("0", "0")
+
+
+def _stream(plan: Plan, interface: Interface, only_read: str) -> list[str]:
     """Return what lets the server give the model the rows of its streamed input, of which it holds one."""
     model, stream = plan.graph.name, plan.graph.stream
     assert stream is not None
     kind = plan.graph.types[stream.value]
     arguments = f"&{model}_{plan.io}_inputs" if given(plan, interface) else ""
     return [
-        f"static {kind.dtype.c} row[{kind.count // stream.rows}];",
+        f"static {only_read}{kind.dtype.c} row[{kind.count // stream.rows}];",
         "",
         "static int32_t begin(void)",
         "{",

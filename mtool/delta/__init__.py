@@ -5,6 +5,6 @@ coded is the differences, by how likely they are beside those before, and not co
 (Percival, Naive differences of executable code, 2003), whose differences are left to a general compressor.
 """
 
-from mtool.delta.encoding import MOST_BYTES, delta
+from mtool.delta.encoding import MOST_BYTES, delta, delta_by_parts
 
-__all__ = ["MOST_BYTES", "delta"]
+__all__ = ["MOST_BYTES", "delta", "delta_by_parts"]

@@ -2,6 +2,8 @@
 
 import struct
 import zlib
+from collections.abc import Sequence
+from itertools import pairwise
 
 from mtool.delta.alignment import Run, runs
 from mtool.delta.range_coder import RangeEncoder
@@ -27,15 +29,28 @@ def delta(old: bytes, new: bytes) -> bytes:
     Raises:
         UsageError: they are larger than a delta can be of.
     """
+    return delta_by_parts(old, new, ())[0]
+
+
+def delta_by_parts(old: bytes, new: bytes, cuts: Sequence[int]) -> tuple[bytes, tuple[int, ...]]:
+    """Return a delta, and how many of its bytes are for each part of `new`, which is cut at rising places.
+
+    Raises:
+        UsageError: as `delta`.
+    """
     if max(len(old), len(new)) > MOST_BYTES:
         raise UsageError(
             f"a delta is of files of at most {MOST_BYTES:,} bytes: these have {len(old):,} and {len(new):,}"
         )
     header = MAGIC + struct.pack("<III", len(old), len(new), zlib.crc32(old))
-    return header + _stream(old, new, runs(old, new)) if new else header
+    at: dict[int, int] = dict.fromkeys(cuts, 0)
+    made = header + _stream(old, new, runs(old, new), at) if new else header
+    ends = [*(len(header) + at[cut] for cut in cuts), len(made)]
+    return made, tuple(end - begin for begin, end in pairwise([0, *ends]))
 
 
-def _stream(old: bytes, new: bytes, chosen: list[Run]) -> bytes:
+def _stream(old: bytes, new: bytes, chosen: list[Run], at: dict[int, int]) -> bytes:
+    """Return the decisions; `at` is filled with how many bytes are written at each of its places in `new`."""
     coder = RangeEncoder(_MODELS)
     start = shift = 0
     for run in chosen:
@@ -46,36 +61,23 @@ def _stream(old: bytes, new: bytes, chosen: list[Run]) -> bytes:
             if jump:
                 coder.decide(int(jump < 0), _SIGN_OF_JUMP)
         _number(coder, run.bytes, _RUN, _BITS_OF_RUN)
-        part = new[start : start + run.bytes]
-        if run.shift is None:
-            _given(coder, part)
-        else:
-            _differences(coder, old[start + shift : start + shift + run.bytes], part)
+        last = before = 0
+        for place in range(start, start + run.bytes):
+            if place in at:
+                at[place] = coder.bytes_so_far
+            signed = (new[place] - (0 if run.shift is None else old[place + shift]) + 128 & 255) - 128
+            around = 2 * last + before
+            last, before = abs(signed), last
+            if run.shift is None:
+                _number(coder, last + 1, _GIVEN + (0 if around < 64 else 7), _BITS_OF_BYTE, _HIGHEST + 8)
+            else:
+                near = around if around < 2 else 2 if around < 4 else 3 if around < 8 else 4
+                _number(coder, last + 1, _DIFFERENCE + 7 * near, _BITS_OF_BYTE, _HIGHEST)
+            if signed:
+                coder.decide(int(signed < 0), _SIGN_OF_GIVEN if run.shift is None else _SIGN_OF_DIFFERENCE)
         start += run.bytes
+    at.update({place: coder.bytes_so_far for place in at if place >= len(new)})
     return coder.end()
-
-
-def _differences(coder: RangeEncoder, old: bytes, new: bytes) -> None:
-    last = before = 0
-    for one, other in zip(old, new, strict=True):
-        signed = (other - one + 128 & 255) - 128
-        around = 2 * last + before
-        models = _DIFFERENCE + 7 * (around if around < 2 else 2 if around < 4 else 3 if around < 8 else 4)
-        last, before = abs(signed), last
-        _number(coder, last + 1, models, _BITS_OF_BYTE, _HIGHEST)
-        if signed:
-            coder.decide(int(signed < 0), _SIGN_OF_DIFFERENCE)
-
-
-def _given(coder: RangeEncoder, new: bytes) -> None:
-    last = before = 0
-    for one in new:
-        signed = (one + 128 & 255) - 128
-        models = _GIVEN + (0 if 2 * last + before < 64 else 7)
-        last, before = abs(signed), last
-        _number(coder, last + 1, models, _BITS_OF_BYTE, _HIGHEST + 8)
-        if signed:
-            coder.decide(int(signed < 0), _SIGN_OF_GIVEN)
 
 
 def _number(coder: RangeEncoder, number: int, models: int, most_bits: int, highest: int | None = None) -> None:

@@ -27,6 +27,11 @@ class RangeEncoder:
         """Write a decision that is as likely as not."""
         self._write(bit, _EVEN)
 
+    @property
+    def bytes_so_far(self) -> int:
+        """How many bytes are written, but for the last few, which depend on what follows."""
+        return len(self._bytes)
+
     def end(self) -> bytes:
         """Return all that was written."""
         for _ in range(4):

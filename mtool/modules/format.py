@@ -36,6 +36,8 @@ MOST_DESCRIPTION_BYTES: Final = 1 << 16
 MOST_BYTES: Final = 1 << 30
 """Of an image, and of an arena."""
 
+_MOST_FILE_BYTES: Final = MOST_BYTES + (1 << 20)
+
 TABLE_ALIGNMENT: Final = 32
 """Of the imports' addresses behind the arena, so that a memory protection unit can tell them apart."""
 
@@ -48,11 +50,12 @@ class Kind(IntEnum):
 
 
 class OperatorNote(Strict):
-    """What a host says of an operator: its name, what a person calls it, its multiply-accumulates."""
+    """What a host says of an operator: its name, what a person calls it, its multiply-accumulates, its schedule."""
 
     name: OfModel
     label: str
     macs: int
+    schedule: str = ""
 
 
 class Description(Strict):
@@ -140,6 +143,13 @@ def signed(data: bytes, key_id: bytes, sign: Callable[[bytes], bytes]) -> bytes:
     """Return the bytes of a module signed: `sign` gives the signature of what is before it."""
     head = data[: _KEY_ID.start] + key_id
     return head + sign(head) + data[HEAD_BYTES:]
+
+
+def size_in(head: bytes) -> int:
+    """Return the bytes that a head says its file has, at most those of any; 0: it is no module's head."""
+    if len(head) < HEAD_BYTES or head[: len(MAGIC)] != MAGIC:
+        return 0
+    return min(int.from_bytes(head[4:8], "little"), _MOST_FILE_BYTES)
 
 
 def unpack(data: bytes, what: str = "the module") -> Module:

@@ -7,6 +7,7 @@ inference lies behind them, every model's in the same place.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from mtool.boards.protection import Unit
 from mtool.plan.first_fit import lay_out
 from mtool.plan.memory import ALIGNMENT as LEAST
 from mtool.plan.memory import Storage, aliases, aligned
@@ -16,9 +17,10 @@ ALIGNMENT = 16
 """Of what each model has of the arena, in bytes."""
 
 
-def share_arena(plans: Sequence[Plan]) -> list[Plan]:
+def share_arena(plans: Sequence[Plan], unit: Unit | None = None) -> list[Plan]:
     """Return the plans with offsets in an arena that all of them share; without states they stay as they are.
 
+    With `unit`, what each keeps and what follows have granules of a memory protection for themselves.
     The `arena_bytes` of each are up to the last byte that the model uses; the largest is the arena.
     """
     kept = [[storage for storage, _ in plan.storages if is_kept(plan, storage)] for plan in plans]
@@ -27,10 +29,15 @@ def share_arena(plans: Sequence[Plan]) -> list[Plan]:
     alignment = max(ALIGNMENT, *(plan.alignment for plan in plans))
     starts, end = [], 0
     for storages in kept:
+        size = sum(aligned(storage.bytes, storage.alignment) for storage in storages)
+        if unit is not None and storages:
+            end = aligned(end, unit.window(size))
         starts.append(end)
         for storage in storages:
             end = aligned(end, storage.alignment) + storage.bytes
-        end = aligned(end, alignment)
+        end = aligned(end, alignment if unit is None else max(alignment, unit.granule(size)))
+    if unit is not None:
+        end = aligned(end, max(unit.granule(plan.arena_bytes) for plan in plans))
     return [_laid_out(*each, end) for each in zip(plans, kept, starts, strict=True)]
 
 

@@ -5,7 +5,7 @@ from mtool.project.mlf import Module
 from mtool.project.package import FORMATS, Packed, delivered, package
 from mtool.project.portable import CORES
 from mtool.project.program import Program, program_in
-from mtool.project.render import choose, render
+from mtool.project.render import check_fence, choose, render
 from mtool.project.runtime import runtime_headers, runtime_sources
 from mtool.project.single_file import Runtime, single_file
 from mtool.project.template import Template, load, names
@@ -19,6 +19,7 @@ __all__ = [
     "Program",
     "Runtime",
     "Template",
+    "check_fence",
     "choose",
     "delivered",
     "load",

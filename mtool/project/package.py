@@ -80,7 +80,8 @@ def package(packed: Packed, form: Format) -> FileTree:
     sources = module.sources
     if many:
         sources = portable.merged(manifest.model, {core: own for core, (own, _) in many.items()}, packed.refused)
-    names = [name for name in sources if name not in (FILE_NAME, manifest.graph)]
+    models = [one.model for one in manifest.models]
+    names = [name for name in sources if name not in (FILE_NAME, *(one.graph for one in manifest.models))]
     binaries = [name for name in names if name.endswith(".bin")]
     if binaries and form in NO_BINARIES:
         raise UsageError(
@@ -95,8 +96,9 @@ def package(packed: Packed, form: Format) -> FileTree:
         files[FILE_NAME] = manifest.to_json()
     values = {
         "model": manifest.model,
-        "target": target_name(manifest.model),
+        "target": target_name(manifest.firmware_name),
         "manifest": manifest.for_templates(),
+        "model_files": ", ".join(one.for_templates()["model_file"] for one in manifest.models),
         "about": packed.about,
         "cores": [
             {"describes": core.describes, "arena_bytes": own.arena_bytes, "constant_bytes": own.constant_bytes}
@@ -106,7 +108,11 @@ def package(packed: Packed, form: Format) -> FileTree:
         "architectures": _architectures(packed),
         "date": archives.date(module.seconds),
         "binaries": binaries,
-        "levels": levels_of(names, manifest.model, [core.name for core in many]),
+        "levels": {
+            path: level
+            for model in models
+            for path, level in levels_of(names, model, [core.name for core in many]).items()
+        },
         "sources": [name for name in names if name.endswith(".c")],
         "headers": [name for name in names if name.endswith(".h")],
         "runtime": [name for name in names if name.endswith(".c") and name.startswith(_RUNTIME)],

@@ -12,9 +12,11 @@ import jinja2
 
 from mtool import resources
 from mtool.boards import ROLES, Board
+from mtool.boards.protection import needed_unit
 from mtool.errors import UsageError, of_os_error
 from mtool.filetree import FileTree, from_folder, is_plain
-from mtool.manifest import FILE_NAME, Manifest, Project
+from mtool.manifest import FILE_NAME, Manifest, Project, arenas_of, bytes_in_memories
+from mtool.project import loaded_modules
 from mtool.project.levels import levels_of
 from mtool.project.program import Program
 from mtool.project.runtime import runtime_headers, runtime_sources
@@ -51,12 +53,22 @@ def render(
     start = time.monotonic()
     chosen, values = choose(board, template, options or {})
     board = board.placed_by(chosen.name)
+    if chosen.builder == "arduino" and any(one.pools for one in manifest.models):
+        raise UsageError("an Arduino core has one RAM for all, and --pool several memories", hint="leave --pool out")
     folders = chosen.folders
     headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
     crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
     model = FileTree().merged(files, folders.model)
     extra = _extra_files(chosen, values)
     context = _context(manifest, board, values, model, crt)
+    taken = loaded_modules.read(values, board)
+    if taken is not None:
+        crt = crt.merged(loaded_modules.sources(folders.sources, taken))
+        context["modules"] = asdict(taken)
+        context["sources"]["modules"] = [
+            path for path in crt if path.endswith(".c") and path.startswith(loaded_modules.COMPILED)
+        ]
+    context["protect"] = _fence(manifest, chosen, board, values)
     context["sources"]["extra"] = [path for path in extra if path.endswith((".c", ".S"))]
     context["program"] = None if program is None else asdict(program)
     context["firmware"] = {
@@ -106,6 +118,39 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
     return chosen, chosen.read_options(options)
 
 
+def check_fence(template: Template, board: Board) -> None:
+    """Refuse a fence that a template does not have, or a board's core.
+
+    Raises:
+        UsageError: it has none.
+    """
+    needed_unit(board.cpu)
+    if not template.protects:
+        raise UsageError(
+            f"the template {template.name} has no fence around a model (--protect)",
+            hint="leave --protect out, or choose --template baremetal, on a board that has it",
+        )
+
+
+def _fence(
+    manifest: Manifest, template: Template, board: Board, options: Mapping[str, str | int | bool]
+) -> dict[str, Any] | None:
+    """Return what a template has to know of the fence around the models; None: there is none."""
+    if manifest.protection is None:
+        return None
+    check_fence(template, board)
+    unit = needed_unit(board.cpu)
+    fences = [one.protection for one in manifest.models if one.protection is not None]
+    stack_bytes = int(options.get("stack_bytes", 0))
+    constants = [area for fence in fences for area in fence.areas if area.name == "constants"]
+    return {
+        "unit": unit.label,
+        "stack_granule": unit.stack_granule(stack_bytes),
+        "stack_window": unit.window(stack_bytes),
+        "constants": max(constants, key=lambda area: area.alignment).model_dump(),
+    }
+
+
 def _extra_files(template: Template, values: Mapping[str, str | int | bool]) -> FileTree:
     """Return the files of the folders that a template's options name, below `extra/`.
 
@@ -135,18 +180,17 @@ def _context(
     sources = [path for path in model if path.endswith((".c", ".S"))]
     needed = runtime_sources(model, crt)
     described = [one.for_templates() for one in manifest.models]
-    arenas: dict[str, int] = {}
-    for one in manifest.models:
-        if one.arena_bytes:
-            arenas[one.symbols["arena"]] = max(arenas.get(one.symbols["arena"], 0), one.arena_bytes)
+    in_arena = {one.symbols.get("arena", "") for one in manifest.models}
+    lent = {name for one in manifest.models for name in one.lent} | {*bytes_in_memories(manifest.models)}
     return {
         "folder": "project",
         "model": manifest.firmware_name,
         "manifest": described[0],
         "models": described,
-        "arenas": arenas,
-        "lent": sorted({name for one in manifest.models for name in one.lent}),
+        "arenas": {name: count for name, count in arenas_of(manifest.models).items() if name in in_arena},
+        "lent": sorted(lent),
         "board": board.model_dump(mode="json"),
+        "modules": None,
         "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},
         "options": dict(options),
         "sources": {
@@ -232,5 +276,5 @@ def _text(value: str | int | bool) -> str:
 
 def _as_described(board: Board) -> Board:
     """Return a board without what estimates alone want, its flash's reads and its power: what mtool.json has of it."""
-    memories = {name: one.model_copy(update={"reads": None}) for name, one in board.memories.items()}
+    memories = {name: one.model_copy(update={"reads": None, "pool": None}) for name, one in board.memories.items()}
     return board.model_copy(update={"memories": memories, "draws": None})

@@ -37,6 +37,7 @@ class Client:
         timeout_s: how long it may take to start and to answer.
         on_fault: returns the error to raise when the device reports a fault, or that an operator failed.
         take_over: open it even if another host, on another computer, has a session open with the device.
+        on_stopped: puts the model in order, which was stopped at a fault, with the client of its requests.
         region_of: returns how people call the region that is the operator of a number; "": it is none. Its
             failure is one of a device.
         device_s: how much of the device's time passes in one of our seconds, at least; less than 1 in an emulator.
@@ -54,6 +55,7 @@ class Client:
         expected: Expected | None = None,
         timeout_s: float = HELLO_TIMEOUT_S,
         on_fault: Callable[[Fault], MtoolError] = device_error,
+        on_stopped: "Callable[[Client], None]" = lambda client: None,
         region_of: Callable[[int], str] = lambda number: "",
         take_over: bool = False,
         device_s: float = 1.0,
@@ -61,7 +63,7 @@ class Client:
         stream_s: float = 0.0,
     ) -> None:
         self._stream, self._stream_s = stream, stream_s
-        self._on_fault = on_fault
+        self._on_fault, self._on_stopped = on_fault, on_stopped
         self._region_of = region_of
         self._device_s = device_s
         self._name = transport.name
@@ -79,6 +81,7 @@ class Client:
         *,
         on_fault: Callable[[Fault], MtoolError],
         region_of: Callable[[int], str],
+        on_stopped: "Callable[[Client], None]" = lambda client: None,
         stream: int | None = None,
     ) -> "Client":
         """Return a client of the same session, whose requests are for the `index`-th model of the firmware.
@@ -88,6 +91,7 @@ class Client:
         """
         other = copy.copy(self)
         other._model, other._on_fault, other._region_of, other._stream = index, on_fault, region_of, stream
+        other._on_stopped = on_stopped
         return other
 
     @property
@@ -219,14 +223,32 @@ class Client:
         """
         return protocol.read_invoke(self._one(protocol.invoke(index, arguments, work_s)))
 
+    def ask(self, requests: Iterable[Request]) -> list[Reply]:
+        """Exchange messages that this class has no function for; mtool.rpc.loading has those of modules.
+
+        Raises:
+            DeviceError: the device refused one.
+            CommunicationError: the device stopped answering.
+        """
+        return self._all(requests)
+
+    def pieces(self, total: int) -> Iterator[tuple[int, int]]:
+        """Cut `total` bytes into pieces of the size that suits the link at that time: (offset, length)."""
+        return data_frames(self._window, total)
+
     def reset(self) -> None:
         """Make the firmware leave its server; the session is over."""
         self._one(Request(Message.MT_RESET))
         self._shared.is_open = False
 
+    @property
+    def is_intact(self) -> bool:
+        """Whether the session is open and each request has its reply, so that it can go on."""
+        return self._shared.is_open and self._window.is_intact
+
     def close(self) -> None:
         """End the session, so that another host may open one. May be called again, and when nobody answers any more."""
-        if self._shared.is_open and self._window.is_intact:
+        if self.is_intact:
             with contextlib.suppress(MtoolError):
                 self._window.end(_BYE_S)
         self._shared.is_open = False
@@ -258,6 +280,11 @@ class Client:
     def _check(self, reply: Reply) -> None:
         if reply.status == Status.MT_OK:
             return
+        if reply.status == Status.MT_STOPPED:
+            fault = self._window.survived or Fault(FaultKind.MT_FAULT_EXCEPTION, None, 0, ())
+            self._window.survived = None
+            self._on_stopped(self)
+            raise self._on_fault(fault)
         request = reply.request.type.name.removeprefix("MT_")
         if reply.status == Status.MT_MODEL and reply.request.type == Message.MT_INVOKE and len(reply.payload) >= 4:
             code = struct.unpack_from("<i", reply.payload)[0]

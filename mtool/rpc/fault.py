@@ -7,6 +7,7 @@ from enum import IntEnum
 from mtool.errors import DeviceError
 from mtool.rpc.protocol import NO_OPERATOR
 
+_SURVIVED = 0x80  # MT_FAULT_SURVIVED
 _HEAD = struct.Struct("<BHB")
 
 
@@ -37,12 +38,14 @@ class Fault:
         operator: the operator that was running, or None.
         machine: whose registers these are.
         registers: in the order of the machine's list.
+        survived: the fault has stopped the model alone, and the firmware goes on.
     """
 
     kind: int
     operator: int | None
     machine: int
     registers: tuple[int, ...]
+    survived: bool = False
 
 
 def read_fault(payload: bytes) -> Fault:
@@ -50,7 +53,8 @@ def read_fault(payload: bytes) -> Fault:
     kind, operator, machine = _HEAD.unpack_from(payload.ljust(_HEAD.size, b"\xff"))
     rest = payload[_HEAD.size :]
     registers = struct.unpack_from(f"<{len(rest) // 4}I", rest)
-    return Fault(kind, None if operator == NO_OPERATOR else operator, machine, registers)
+    survived = bool(kind & _SURVIVED)
+    return Fault(kind & ~_SURVIVED, None if operator == NO_OPERATOR else operator, machine, registers, survived)
 
 
 def device_error(fault: Fault) -> DeviceError:

@@ -77,6 +77,12 @@ class Message(IntEnum):
     MT_LOOKUP = 0x0C
     MT_INVOKE = 0x0D
     MT_SELECT = 0x0E
+    MT_LOAD = 0x0F
+    MT_DATA = 0x10
+    MT_COMMIT = 0x11
+    MT_ROOM = 0x12
+    MT_MODELS = 0x13
+    MT_FETCH = 0x14
     MT_RESEND = 0xF0
     MT_RUNNING = 0xF1
     MT_LOG = 0xF2
@@ -171,7 +177,7 @@ def read_hello(payload: bytes) -> Hello:
     Raises:
         CommunicationError: it is too short, or no frame would fit into what it says.
     """
-    _, version, _, packet, window, frames, build, model = _unpack(_HELLO_REPLY, payload, Message.MT_HELLO)
+    _, version, _, packet, window, frames, build, model = unpack(_HELLO_REPLY, payload, Message.MT_HELLO)
     if packet < _LEAST_PACKET_BYTES or frames < 1:
         raise CommunicationError(
             "the device says that it takes no frames of a useful size",
@@ -190,7 +196,7 @@ def read_info(payload: bytes) -> Info:
     Raises:
         CommunicationError: it is too short.
     """
-    granularity, inputs, outputs = _unpack(_INFO_REPLY, payload, Message.MT_INFO)
+    granularity, inputs, outputs = unpack(_INFO_REPLY, payload, Message.MT_INFO)
     rest = payload[_INFO_REPLY.size :]
     return Info(granularity, inputs, outputs, struct.unpack(f"<{len(rest) // 4}I", rest[: len(rest) // 4 * 4]))
 
@@ -201,7 +207,7 @@ def read_time(payload: bytes) -> int:
     Raises:
         CommunicationError: it is too short.
     """
-    return int(_unpack(_TIME_REPLY, payload, Message.MT_TIME)[1])
+    return int(unpack(_TIME_REPLY, payload, Message.MT_TIME)[1])
 
 
 def read_timer(payload: bytes) -> int:
@@ -210,7 +216,7 @@ def read_timer(payload: bytes) -> int:
     Raises:
         CommunicationError: it is too short.
     """
-    return int(_unpack(_TIMER_REPLY, payload, Message.MT_TIMER)[0])
+    return int(unpack(_TIMER_REPLY, payload, Message.MT_TIMER)[0])
 
 
 def read_stack(payload: bytes) -> int:
@@ -219,7 +225,7 @@ def read_stack(payload: bytes) -> int:
     Raises:
         CommunicationError: it is too short.
     """
-    return int(_unpack(_STACK_REPLY, payload, Message.MT_STACK)[0])
+    return int(unpack(_STACK_REPLY, payload, Message.MT_STACK)[0])
 
 
 def write(kind: int, index: int, offset: int, data: bytes, work_s: float = 0.0) -> Request:
@@ -273,7 +279,7 @@ def read_lookup(payload: bytes) -> int:
     Raises:
         CommunicationError: it is too short.
     """
-    return int(_unpack(_LOOKUP_REPLY, payload, Message.MT_LOOKUP)[0])
+    return int(unpack(_LOOKUP_REPLY, payload, Message.MT_LOOKUP)[0])
 
 
 def invoke(index: int, arguments: Sequence[int | float | Placed], work_s: float) -> Request:
@@ -296,13 +302,18 @@ def read_invoke(payload: bytes) -> int | float | None:
     Raises:
         CommunicationError: it is too short.
     """
-    _, code, value = _unpack(_INVOKE_REPLY, payload, Message.MT_INVOKE)
+    _, code, value = unpack(_INVOKE_REPLY, payload, Message.MT_INVOKE)
     if code == ARG_FLOAT:
         return float(struct.unpack("<d", value)[0])
     return int(struct.unpack("<q", value)[0]) if code == ARG_INT else None
 
 
-def _unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any, ...]:
+def unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any, ...]:
+    """Return the fields at the start of a reply's payload.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
     if len(payload) < layout.size:
         raise CommunicationError(
             f"the device answered {message.name.removeprefix('MT_')} in another layout than this mtool knows",

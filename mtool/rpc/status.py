@@ -37,6 +37,7 @@ class Status(IntEnum):
     MT_NO_MEMORY = 28
     MT_MISSING_IMPORT = 29
     MT_BAD_DELTA = 30
+    MT_STOPPED = 31
 
 
 MEANINGS = {
@@ -71,6 +72,7 @@ MEANINGS = {
     Status.MT_NO_MEMORY: "there is not enough memory, or it is not aligned",
     Status.MT_MISSING_IMPORT: "a module calls a function that the firmware does not have",
     Status.MT_BAD_DELTA: "a delta is malformed, of other bytes than are there, or too large",
+    Status.MT_STOPPED: "the model was stopped at a fault, and the firmware goes on",
 }
 
 

@@ -79,6 +79,8 @@ class Window:
         self._speed = Speed(transport.bytes_per_second)
         self._probe_bytes = 0
         self._calm = 0
+        self.survived: Fault | None = None
+        """The last fault that the firmware has survived; what it stopped has a reply with MT_STOPPED."""
         self.resent = 0
         """Frames sent again since the session was opened."""
         self._window_bytes = hello.window_bytes or _FLOW_CONTROLLED_BYTES
@@ -243,7 +245,10 @@ class Window:
         elif frame.type == Message.MT_LOG:
             device_log.info("%s", frame.payload.decode(errors="replace"))
         elif frame.type == Message.MT_FAULT:
-            raise self.on_fault(read_fault(frame.payload))
+            fault = read_fault(frame.payload)
+            if not fault.survived:
+                raise self.on_fault(fault)
+            self.survived = fault
         elif frame.type == Message.MT_RESEND:
             if frame.payload[:1] == bytes([Status.MT_NO_SESSION]):
                 raise failures.no_session(self._transport.name, is_open=frame.payload[1:2] == b"\1")

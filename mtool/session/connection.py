@@ -9,8 +9,8 @@ from pathlib import Path
 from mtool.closing import Closing
 from mtool.errors import BoardError, CommunicationError, MtoolError, UsageError
 from mtool.manifest import Manifest, named
-from mtool.rpc import Client, Expected
-from mtool.session import faults, states
+from mtool.rpc import Client, Expected, loading
+from mtool.session import faults, loaded, renewal, states
 from mtool.transport import SerialTransport, Transport
 from mtool.transport.tcp import TcpTransport
 
@@ -39,8 +39,9 @@ class Connection(Closing):
     Attributes:
         identity: which device of all, by the board's name and its serial number.
         transport: the channel to the firmware.
-        models: the manifests of the models that the device has, in the order of their numbers there. Whoever wants
-            them asks here each time, by name, and keeps neither list nor number: a device may come to have others.
+        models: the manifests of the models that the device has: the firmware's own, and those of modules, which hide
+            one of the same name. Whoever wants them asks here each time, by name, and keeps neither list nor number: a
+            device may come to have others.
         granularity_ns: the smallest step of the device's timer.
     """
 
@@ -61,7 +62,8 @@ class Connection(Closing):
         self.identity = f"{self._project.board.name} {serial_number}".strip()
         self.transport = transport
         shared = {"project": manifest.project, "firmware": manifest.firmware}
-        self.models = tuple(one.model_copy(update=shared) for one in manifest.models)
+        self._own = tuple(one.model_copy(update=shared) for one in manifest.models)
+        self.models = self._own
         self._timeout_s = timeout_s
         self._reopen = reopen
         self._firmware = firmware
@@ -69,20 +71,21 @@ class Connection(Closing):
 
     def _open_session(self, *, stream_s: float, take_over: bool) -> None:
         start = time.monotonic()
-        first = self.models[0]  # whose name and hash the firmware answers with
+        first = self._own[0]  # whose name and hash the firmware answers with
         try:
             self._session = Client(
                 self.transport,
                 expected=Expected(first.model, first.model_hash, self._project.build_hash),
                 timeout_s=self._timeout_s,
                 on_fault=functools.partial(faults.explain, manifest=first, firmware=self._firmware),
+                on_stopped=functools.partial(states.reset, manifest=first),
                 region_of=functools.partial(faults.region_of, manifest=first),
                 device_s=_EMULATED_S if self.unit == "instructions" else 1.0,
                 take_over=take_over,
                 stream=first.stream_input,
                 stream_s=stream_s,
             )
-            self._clients = {first.model: self._session}
+            self.find_models()
             self.granularity_ns = self._session.info().granularity_ns
             for one in self.models:
                 states.reset(self.client_of(one.model), one)
@@ -91,6 +94,21 @@ class Connection(Closing):
             raise
         names = ", ".join(one.model for one in self.models)
         log.info("open: %.2f s, %s runs %s", time.monotonic() - start, self.transport.name, names)
+
+    def find_models(self) -> None:
+        """Ask the device which models it has, if it takes modules: it may have come to have others.
+
+        Raises:
+            CommunicationError: it stopped answering, or what it says is malformed.
+        """
+        numbered = dict(enumerate(self._own))
+        if loaded.takes_modules(self._project):
+            found = loaded.interfaces(self._session)
+            numbered |= {number: loaded.manifest_of(one, self._project) for number, one in found.items()}
+        named = {one.model: (number, one) for number, one in numbered.items()}
+        self.models = tuple(one for _, one in named.values())
+        self._numbers = {name: number for name, (number, _) in named.items()}
+        self._clients: dict[str, Client] = {}
 
     def manifest_of(self, model: str = "") -> Manifest:
         """Return the manifest of the model of a name; "": of the only one.
@@ -107,22 +125,48 @@ class Connection(Closing):
         )
 
     def client_of(self, model: str = "") -> Client:
-        """Return the session's client whose requests are for the model of a name; "": the session's own.
+        """Return the session's client whose requests are for the model of a name; "": of the only one.
 
         Raises:
             UsageError: the device has no such model.
         """
-        if not model:
+        if not model and len(self.models) > 1:
             return self._session
-        if model not in self._clients:
-            described = self.manifest_of(model)
-            self._clients[model] = self._session.of_model(
-                [one.model for one in self.models].index(model),
+        described = self.manifest_of(model)
+        number = self._numbers[described.model]
+        if number == 0:
+            return self._session
+        if described.model not in self._clients:
+            self._clients[described.model] = self._session.of_model(
+                number,
                 on_fault=functools.partial(faults.explain, manifest=described, firmware=self._firmware),
+                on_stopped=functools.partial(states.reset, manifest=described),
                 region_of=functools.partial(faults.region_of, manifest=described),
                 stream=described.stream_input,
             )
-        return self._clients[model]
+        return self._clients[described.model]
+
+    @property
+    def session(self) -> Client:
+        """The session's own client, whose requests are for no model, or for the firmware's first."""
+        return self._session
+
+    def load(
+        self, module: bytes, place: loading.Place, progress: Callable[[int, int], None], since: bytes = b""
+    ) -> renewal.Sent:
+        """Load a module's file, as `mtool.session.renewal.send`; its model is one of `models` then.
+
+        Raises:
+            UsageError: the firmware takes no modules.
+            DeviceError: the device refuses this one; what it had stays.
+            CommunicationError: the device stopped answering.
+        """
+        loaded.require_modules(self._project)
+        try:
+            return renewal.send(self._session, module, place, since=since, progress=progress)
+        finally:
+            if self._session.is_intact:
+                self.find_models()
 
     def is_alive(self, *, timeout_s: float) -> bool:
         """Tell whether the device answers within `timeout_s`; if not, the session is over."""

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mtool.closing import Closing
-from mtool.errors import UsageError
+from mtool.errors import UsageError, of_os_error
 from mtool.manifest import Manifest, named
+from mtool.rpc import Client
+from mtool.rpc.loading import Place
 from mtool.session import calibration
 from mtool.session.calibration import Calibration
 from mtool.session.connection import Connection
@@ -70,13 +72,54 @@ class Device(ModelOnDevice, Closing):
         Raises:
             UsageError: the firmware has no such model; the message lists those that it has.
         """
-        named(self._connection.models, model)
-        return self if len(self.models) == 1 else self._other(model)
+        described = named(self._connection.models, model)
+        if len(self.models) == 1:
+            return self
+        found = self._other(model)
+        found.work_s = max(self.work_s, generous_s([described]))
+        return found
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names of the firmware's models."""
+        """The names of the device's models: the firmware's own, and those of modules."""
         return tuple(one.model for one in self._connection.models)
+
+    def load(
+        self,
+        module: str | Path | bytes,
+        *,
+        ram: bool = False,
+        since: str | Path | bytes = b"",
+        progress: Callable[[int, int], None] = lambda there, whole: None,
+    ) -> "Device":
+        """Give the device a module (`mtool module`): its model is one of `models` then, and stays after a reset.
+
+        Where a load broke off, the same one goes on. A model of the same name is hidden by it.
+
+        Args:
+            module: the file, or its bytes.
+            ram: put it into RAM, where the next reset forgets it.
+            since: the file, or its bytes, of the module that is in flash, so that the difference is sent alone; empty:
+                one that was loaded from here before, if that is what is there.
+            progress: is told how many bytes are on their way or there, of all that are sent.
+
+        Returns:
+            The device as it runs that model.
+
+        Raises:
+            UsageError: the file can't be read, is no module, or the firmware takes none, or has another than `since`.
+            DeviceError: the device refuses it; what it had before stays.
+            CommunicationError: the device stopped answering.
+        """
+        data, name = _module(module)
+        old = _module(since)[0] if since else b""
+        self._connection.load(data, Place.RAM if ram else Place.FLASH, progress, old)
+        return self[name]
+
+    @property
+    def session(self) -> Client:
+        """The session's own messages, whichever model is meant otherwise."""
+        return self._connection.session
 
     def calibrate(self, seconds: float = 10.0) -> Calibration:
         """Measure the device's timer against this computer's clock; `mtool.session.calibration.store` keeps it.
@@ -137,3 +180,15 @@ class Device(ModelOnDevice, Closing):
     def unit(self) -> str:
         """The unit of the device's timer: "ns", or "instructions"."""
         return self._connection.unit
+
+
+def _module(file: str | Path | bytes) -> tuple[bytes, str]:
+    """Return the bytes of a module's file, and its model's name."""
+    from mtool.modules.format import unpack
+
+    what = "the module" if isinstance(file, bytes) else str(file)
+    try:
+        data = file if isinstance(file, bytes) else Path(file).read_bytes()
+    except OSError as failed:
+        raise of_os_error(failed, f"{what} can't be read") from None
+    return data, unpack(data, what).name

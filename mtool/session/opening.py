@@ -14,6 +14,7 @@ from mtool.flash.ports import Attached
 from mtool.manifest import Manifest, Project
 from mtool.session import faults
 from mtool.session.device import Device
+from mtool.session.loaded import takes_modules
 from mtool.transport import (
     ProcessTransport,
     Transport,
@@ -68,7 +69,9 @@ def open(
         BoardError: no such board is attached, or several are.
         CommunicationError: the firmware does not answer, or is another than mtool.json says.
     """
-    described = manifest.load(Path(folder), model)
+    described = manifest.load(Path(folder))
+    if described.project is None or not takes_modules(described.project):
+        described = manifest.load(Path(folder), model)
 
     def start() -> tuple[Transport, str]:
         transport, serial_number = _channel(Path(folder), described, port, probe, emulator_arguments)
@@ -87,7 +90,11 @@ def open(
         firmware=Path(folder) / described.project.firmware[_KIND],
     )
     device.work_s = _DEBUGGED_S if waits else device.work_s
-    return device[model] if model else device
+    try:
+        return device[model] if model else device
+    except UsageError:
+        device.close()
+        raise
 
 
 def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:

@@ -116,9 +116,15 @@ class Model:
                 f"--emit {form} has programs that call a model with an arena of its own",
                 hint="leave --arena caller out, or --emit",
             )
-        if (more and form != "mlf") or (self.manifest.firmware and form != "c"):
+        if self.manifest.pools and form != "c":
             raise UsageError(
-                f"--emit {form} holds one model", hint="several fit into --emit c, which is C for one firmware, and mlf"
+                f"--emit {form} builds where nobody puts a model's pools into their memories",
+                hint="leave --pool out, or --emit",
+            )
+        if (more and form != "mlf") or (self.manifest.firmware and form not in ("c", "cmake")):
+            raise UsageError(
+                f"--emit {form} holds one model",
+                hint="several fit into --emit c and cmake, which are for one firmware, and mlf",
             )
         if form == "zephyr-module" and self.board.cpu != "host" and "zephyr" not in self.board.templates:
             raise UsageError(
@@ -238,7 +244,8 @@ def compile_models(
         The models in their order, each with the files of all; write, build or open any one of them.
 
     Raises:
-        UsageError: two of the models have the same name.
+        UsageError: two of the models have the same name, or options differ that are the firmware's; or there are no
+            models, or options for some of them only.
         MtoolError: as `compile`, for one of them.
     """
     from mtool.workflow import compiled_before
@@ -247,6 +254,8 @@ def compile_models(
     target = boards.get(board) if isinstance(board, str) else board
     each = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
     sources = [Path(path) for path in paths]
+    if not sources or len(each) != len(sources):
+        raise UsageError(f"there are {len(sources)} models to compile, and options for {len(each)}")
     if len(sources) == 1:
         return (compile(sources[0], board=target, options=each[0], folder=folder),)
     requests = _requests(target, each, folder)
@@ -280,6 +289,10 @@ def compiled_together(sources: Sequence[Path], board: Board, options: Sequence[O
 
 def _requests(board: Board, options: Sequence[Options], folder: Path | None = None) -> list[Request]:
     """Return how each of several models is compiled; what is wrong with that is told before the work."""
+    for name in ("template", "template_options", "program", "arenas", "portable"):
+        first, *others = (getattr(chosen, name) for chosen in options)
+        if any(other != first for other in others):
+            raise UsageError(f"the models of a firmware have the same {name}, and these have several")
     requests: list[Request] = []
     for chosen in options:
         check_options(board, chosen, folder)

@@ -8,6 +8,7 @@ from typing import Any
 from mtool import boards, locks
 from mtool.boards import Board
 from mtool.build import builds_whole_framework, measure
+from mtool.manifest import total_arena_bytes
 from mtool.session import Device, Readings, Timing
 from mtool.session import cycles as counting
 from mtool.session.bench import Speed, measure_speed
@@ -22,9 +23,15 @@ from mtool.workflow.options import Options
 from mtool.workflow.samples import Sample
 
 STANDALONE = "standalone"
+MODULE = "module"
+"""In place of a firmware's kind: the figures are a module's."""
 ALL_KINDS = (HOST_DRIVEN, STANDALONE)
 _FIRMWARE = "flash, RAM are of"
-_NAMES = {STANDALONE: "a firmware without the RPC server", HOST_DRIVEN: "the firmware with the RPC server"}
+_NAMES = {
+    STANDALONE: "a firmware without the RPC server",
+    HOST_DRIVEN: "the firmware with the RPC server",
+    MODULE: "the module alone",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +48,11 @@ class Cost:
     flash_const_bytes: the model's constants: weights, biases, scales, tables.
     arena_bytes: activations, with the inputs and outputs unless the caller keeps them.
     arena_bound_bytes: a lower bound of `arena_bytes` for this model.
+    firmware_arena_bytes: the arenas of all models of the firmware, what they share once; 0: it has this model alone.
     ram_static_bytes: .data and .bss without the arena and the stack.
     stack_bytes: the deepest stack of an inference, by painting; None where that is not measured.
     firmware: whose flash and RAM these are: "standalone" does nothing but inferences, "host_driven" has the RPC server
-        besides.
+        besides; "module": a module's own.
     cycles: an estimate of cycles; None unless it was asked for.
     first_run: how the outputs compare with the reference's; None: the build is not new, or nothing was compared.
     """
@@ -65,6 +73,7 @@ class Cost:
     cycles: counting.Estimate | None = None
     first_run: FirstRun | None = None
     live_macs: int = 0
+    firmware_arena_bytes: int = 0
 
     @property
     def instructions_per_mac(self) -> float | None:
@@ -100,10 +109,12 @@ class Cost:
         return f"{kilobytes(total)}  ({parts})"
 
     def ram(self) -> str:
-        """Return the RAM in words."""
-        total = self.arena_bytes + self.ram_static_bytes + (self.stack_bytes or 0)
+        """Return the RAM of the firmware in words, with the stack of this model."""
+        arena_bytes = self.firmware_arena_bytes or self.arena_bytes
+        total = arena_bytes + self.ram_static_bytes + (self.stack_bytes or 0)
         stack = "not measured" if self.stack_bytes is None else kilobytes(self.stack_bytes)
-        parts = f"arena {kilobytes(self.arena_bytes)}, data {kilobytes(self.ram_static_bytes)}, stack {stack}"
+        own = f" for all models, {kilobytes(self.arena_bytes)} for this one" if self.firmware_arena_bytes else ""
+        parts = f"arena {kilobytes(arena_bytes)}{own}, data {kilobytes(self.ram_static_bytes)}, stack {stack}"
         return f"{kilobytes(total)}  ({parts})"
 
 
@@ -222,6 +233,7 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
         flash_const_bytes=size.flash_const_bytes,
         arena_bytes=manifest.arena_bytes,
         arena_bound_bytes=manifest.arena_bound_bytes,
+        firmware_arena_bytes=total_arena_bytes(manifest.firmware),
         ram_static_bytes=size.ram_static_bytes,
         stack_bytes=speed.stack_bytes,
         firmware=firmware,
@@ -242,6 +254,11 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
         ["flash: code", *(f"{cost.flash_code_bytes:,} B" for cost in costs)],
         ["flash: constants", *(f"{cost.flash_const_bytes:,} B" for cost in costs)],
         ["RAM: arena", *(f"{cost.arena_bytes:,} B (bound {cost.arena_bound_bytes:,} B)" for cost in costs)],
+        *(
+            [["RAM: arena of all models", *(f"{cost.firmware_arena_bytes:,} B" for cost in costs)]]
+            if any(cost.firmware_arena_bytes for cost in costs)
+            else ()
+        ),
         ["RAM: data, bss", *(f"{cost.ram_static_bytes:,} B" for cost in costs)],
         ["RAM: stack", *("" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs)],
         *(with_server if any(cost.firmware != STANDALONE for cost in costs) else ()),

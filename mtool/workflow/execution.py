@@ -14,7 +14,7 @@ from mtool.errors import UsageError
 from mtool.manifest import Project
 from mtool.session import Device, Readings
 from mtool.session.bench import Speed, measure_speed, run_measured
-from mtool.workflow import arrays, dumping, dynamic_outputs, filling, project_cache
+from mtool.workflow import arrays, dumping, dynamic_outputs, filling, on_device, project_cache
 from mtool.workflow import samples as sampling
 from mtool.workflow.building import HOST_DRIVEN, Prepared
 from mtool.workflow.compiling import Model
@@ -126,12 +126,13 @@ def built_with_inputs(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    known = None
+    known = loaded = None
     model: Model | None = None
     if path.is_dir():
         described = project_of(path, board, options, deployment)
-        chosen = chosen_model(path, options.name)
-        target, folder, tensors, name = described.board, path, chosen.inputs, chosen.model
+        loaded = on_device.loaded_model(path, options.name, deployment)
+        chosen = loaded or chosen_model(path, options.name)
+        target, folder, tensors, name = described.board, path, chosen.inputs, "" if loaded else chosen.model
     else:
         board = board or HOST
         known = None if deployment.models else project_cache.load(path, board, options, deployment.folder)
@@ -147,6 +148,8 @@ def built_with_inputs(
             model.refuse_certain()
         folder = known[1] if known else write_project(model, deployment.folder)
     prepared = deployment.build_folder(target, folder, kinds=kinds, model=name)
+    if loaded is not None:
+        prepared = replace(prepared, manifest=loaded)
     if model is not None and known is None and not deployment.models:
         project_cache.store(model, folder)
     return prepared, samples, model

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mtool import filetree
 from mtool.boards import Board
+from mtool.errors import UsageError
 from mtool.filetree import Edits
 from mtool.option_values import Arenas, Weights
 from mtool.request import Request
@@ -60,7 +61,14 @@ def check_options(board: Board, options: Options, folder: Path | None = None) ->
     from mtool.plan.choice import check_schedules
 
     if options.template or board.templates:
-        project.choose(board, options.template, options.template_options)
+        template, _ = project.choose(board, options.template, options.template_options)
+        if options.protect:
+            project.check_fence(template, board)
+    if options.protect and options.arena_section:
+        raise UsageError(
+            "--arena-section is for a linker script of yours, and --protect for that of mtool's templates",
+            hint="leave one of them out",
+        )
     if options.schedules:
         check_schedules(options.schedules)
     if folder is not None:

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,11 +28,11 @@ from mtool.option_values import (
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
 from mtool.workflow.options import Options
+from mtool.workflow.pool_options import SECTION, pools
 
 if TYPE_CHECKING:
     from mtool.workflow import Deployment
 
-_SECTION = re.compile(r"[.A-Za-z_][.\w]{0,62}", re.ASCII)
 _DIGITS = 18  # of a size; more are no int64
 
 
@@ -42,6 +41,7 @@ def options(
     name: Sequence[str] | None = None,
     arena: Arenas = "shared",
     arena_section: str = "",
+    pool: Sequence[str] | None = None,
     io: Io = "arena",
     partial: Partial = "auto",
     optimize: Optimize = "balanced",
@@ -63,12 +63,16 @@ def options(
     tolerance: int = 0,
     backend_fallback: bool = False,
     portable: bool = False,
+    protect: bool = False,
     single_file: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
     keep: bool = False,
     trust_template: bool = False,
+    modules: bool = False,
+    module_key: Path | None = None,
+    unsigned_modules: bool = False,
 ) -> Options:
     """Return how to compile, from what was given on the command line.
 
@@ -86,6 +90,7 @@ def options(
         name=name[0] if name else "",
         arenas=arena,
         arena_section=_section(arena_section, arena),
+        pools=pools(pool),
         io=io,
         partial=partial,
         optimize=optimize,
@@ -98,7 +103,10 @@ def options(
         states=state_pairs(state),
         state_values=first_values(state),
         template=template,
-        template_options=_pairs(option, "--option", "opt=-O3"),
+        template_options={
+            **_pairs(option, "--option", "opt=-O3"),
+            **module_options(modules, module_key, unsigned=unsigned_modules),
+        },
         conventions=conventions(_streamed(interface_api, stream), operators_api, executor, context=arena == "caller"),
         stream=stream,
         schedules=schedule_choices(schedule),
@@ -110,8 +118,31 @@ def options(
         tolerance=tolerance,
         backend_fallback=backend_fallback,
         portable=portable,
+        protect=protect,
         single_file=single_file,
     )
+
+
+def module_options(modules: bool, key: Path | None, *, unsigned: bool = False) -> dict[str, str]:
+    """Return the options of a template for firmware that takes modules.
+
+    Raises:
+        UsageError: the key can't be read, or it or its absence does not go with the rest.
+    """
+    if not modules:
+        if key is not None or unsigned:
+            raise UsageError(
+                f"{'--module-key' if key is not None else '--unsigned-modules'} is for firmware that takes modules",
+                hint="give --modules too",
+            )
+        return {}
+    from mtool.modules.keys import read_public
+    from mtool.project import loaded_modules
+
+    taken = {loaded_modules.MODULES: loaded_modules.UNSIGNED if unsigned else loaded_modules.SIGNED}
+    if key is not None:
+        taken[loaded_modules.KEY] = read_public(key).raw.hex()
+    return taken
 
 
 def _streamed(interface_api: InterfaceApi | None, stream: str) -> InterfaceApi:
@@ -134,7 +165,7 @@ def _section(name: str, arena: Arenas) -> str:
     Raises:
         UsageError: no linker takes it, or the caller has the arena.
     """
-    if name and not _SECTION.fullmatch(name):
+    if name and not SECTION.fullmatch(name):
         raise UsageError(
             f"--arena-section {name!r}: no name of a section",
             hint="letters, digits, _ and .: --arena-section .bss.dtcm",

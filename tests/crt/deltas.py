@@ -1,17 +1,34 @@
 """The decoder of deltas in C (crt/tests/mt_test_delta.c), under the sanitizers."""
 
+import functools
 import struct
 import subprocess
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
-from tests.crt import firmware
+from tests import sanitized
+from tests.crt.firmware import CRT, STRICT
 
 ROOM = 1 << 20
 
 
+SOURCES = (CRT / "tests" / "mt_test_delta.c", CRT / "modules" / "mt_delta.c", CRT / "src" / "mt_crc32.c")
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="mtool-test-")
+
+
+@functools.cache
+def _program() -> Path:
+    return sanitized.build(SOURCES, Path(_folder().name) / "delta", STRICT)
+
+
 def decode(cases: Sequence[tuple[bytes, bytes]], *, piece: int = 1000, room: int = ROOM) -> list[tuple[int, bytes]]:
     """Decode deltas, each of its old bytes, in pieces of at most `piece` bytes; the statuses, and the new bytes."""
-    program = firmware.build("mt_test_delta.c")
+    program = _program()
     records = b"".join(struct.pack("=4I", len(old), len(delta), room, piece) + old + delta for old, delta in cases)
     done = subprocess.run([program], input=records, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b""), done.stderr.decode()

@@ -12,11 +12,13 @@ from tests import sanitized
 
 CRT = Path(__file__).parents[2] / "crt"
 SOURCES = sorted((CRT / "src").glob("*.c"))
+MODULES = ("mt_test_main.c", "mt_test_model.c", "mt_test_modules.c")
+"""The server and its model, and a loader of modules."""
+
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", f"-I{CRT / 'include'}"]
 
 # What of the runtime a test program needs; those that are not here need all of it.
 PARTS = {
-    "mt_test_delta.c": ("mt_delta", "mt_crc32"),
     "mt_test_framing.c": ("mt_cobs", "mt_crc32", "mt_link"),
     "mt_test_graph.c": ("mt_graph", "mt_json"),
     "mt_test_packed.c": (),
@@ -39,6 +41,9 @@ def build(*sources: str, defines: tuple[str, ...] = ()) -> Path:
     target = Path(_folder().name) / f"firmware{abs(hash((names, defines)))}"
     parts = PARTS.get(names[0])
     runtime = [path for path in SOURCES if parts is None or path.stem in parts]
+    if names == MODULES:
+        runtime += [path for path in (CRT / "modules").glob("*.c") if path.stem != "mt_module_native"]
+        defines = ("TEST_MODULES", *defines)
     files = [str(path) for path in [*runtime, *(CRT / "tests" / name for name in names)]]
     return sanitized.build(files, target, [*STRICT, *(f"-D{name}" for name in defines)])
 

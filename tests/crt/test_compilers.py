@@ -21,7 +21,6 @@ OPTIONAL = {
     ("mt_functions",): 2 * 1024,
     ("mt_graph", "mt_json"): 8 * 1024,
     ("mt_schedule",): 1024,
-    ("mt_delta",): 2560,
 }  # bytes of flash at most
 MOST_FLASH_BYTES = 6 * 1024
 WIDER = {"x86-64": 7680, "avr": 8704}  # unwind tables; 8-bit instructions
@@ -33,7 +32,8 @@ def compiled(core: str, folder: Path, stems: Collection[str]) -> tuple[int, int]
     compiler, *flags = CORES[core]
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    sources = [str(path) for path in firmware.SOURCES if path.stem in stems]
+    modules = (firmware.CRT / "modules").glob("*.c")
+    sources = [str(path) for path in [*firmware.SOURCES, *modules] if path.stem in stems]
     subprocess.run([compiler, *firmware.STRICT, *flags, "-c", *sources], cwd=folder, check=True)
     size = shutil.which(compiler.replace("gcc", "size")) or "size"
     objects = sorted(str(path) for path in folder.glob("*.o"))
@@ -70,10 +70,10 @@ def test_a_header_stands_alone(path: Path, tmp_path: Path) -> None:
     subprocess.run(["gcc", *flags, "-fsyntax-only", str(source)], check=True)
 
 
-def test_the_decoder_of_deltas_is_within_what_is_documented(tmp_path: Path) -> None:
-    flash_bytes, _ = compiled("cortex-m4", tmp_path, ("mt_delta",))
-    assert flash_bytes <= 1024
-    size = "sizeof(struct mt_delta) - MT_DELTA_PIECE <= 256u"
-    lines = f'#include "mt_delta.h"\ntypedef char fits[{size} ? 1 : -1];\n'
-    command = [*CORES["cortex-m4"], *firmware.STRICT, "-fsyntax-only", "-xc", "-"]
-    subprocess.run(command, input=lines, text=True, check=True)
+def test_the_loader_of_modules_is_small(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("loader", "messages")]
+    for folder in folders:
+        folder.mkdir()
+    flash_bytes, ram_bytes = compiled("cortex-m4", folders[0], ("mt_module", "mt_module_native", "mt_slots"))
+    assert (flash_bytes <= 3 * 1024, ram_bytes) == (True, 0)
+    assert compiled("cortex-m4", folders[1], ("mt_loader",))[0] <= 2 * 1024

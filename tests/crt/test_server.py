@@ -3,7 +3,7 @@
 import random
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -20,13 +20,14 @@ NONCE = 0xABCD1234
 SESSION = 0x1234
 RUN = protocol.call(1.0, in_steps=False).payload
 RESETS_WITH = 70
+RUNNING = (Message.MT_CALL, Message.MT_TIME, Message.MT_LOAD, Message.MT_DATA, Message.MT_COMMIT)
 
 
 class Server:
     """A server and the frames that come from it."""
 
-    def __init__(self, *defines: str) -> None:
-        self.transport = ProcessTransport([str(firmware.build(defines=defines))], name="the server")
+    def __init__(self, *defines: str, sources: Sequence[str] = ()) -> None:
+        self.transport = ProcessTransport([str(firmware.build(*sources, defines=defines))], name="the server")
         self.decoder = Decoder()
         self.frames: list[Frame] = []
 
@@ -46,7 +47,7 @@ class Server:
     def ask(self, kind: int, sequence: int, payload: bytes = b"", *, session: int = SESSION) -> Frame:
         self.send(encode(Frame(kind, session, sequence, payload)))
         frame = self.next()
-        if frame is not None and frame.type == Message.MT_RUNNING and kind in (Message.MT_CALL, Message.MT_TIME):
+        if frame is not None and frame.type == Message.MT_RUNNING and kind in RUNNING:
             frame = self.next()
         assert frame is not None
         return frame

@@ -10,7 +10,7 @@ from tests.crt.firmware import CRT, STRICT
 
 LEAST_CUTS = 10_000
 ROUNDS = 90
-SOURCES = (CRT / "tests" / "mt_test_slots.c", CRT / "src" / "mt_slots.c", CRT / "src" / "mt_crc32.c")
+SOURCES = (CRT / "tests" / "mt_test_slots.c", CRT / "modules" / "mt_slots.c", CRT / "src" / "mt_crc32.c")
 CHECKED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 

@@ -1,18 +1,23 @@
 """Deltas by mtool/delta, decoded by the runtime's C under the sanitizers: the new bytes, or a refusal."""
 
+import shutil
 import struct
+import subprocess
 import zlib
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import amount
 import numpy as np
 import pytest
 
-from mtool.delta import MOST_BYTES, delta
+from mtool.delta import MOST_BYTES, delta, delta_by_parts
 from mtool.errors import UsageError
 from mtool.rpc.status import Status
 from tests.crt.deltas import decode
+from tests.crt.firmware import CRT, STRICT
+from tests.crt.test_compilers import CORES
 
 HEADER = 16
 
@@ -156,9 +161,35 @@ def test_random_streams_are_held_within_bounds() -> None:
         assert len(new) <= 600
 
 
+def test_what_each_part_costs() -> None:
+    random = np.random.default_rng(10)
+    old = weights(random, 4000)
+    new = old[:1000] + moved(random, old[1000:3000], 1.0) + old[3000:]
+    made, parts = delta_by_parts(old, new, (1000, 3000, 3500))
+    assert made == delta(old, new) and sum(parts) == len(made)
+    assert HEADER <= parts[0] < HEADER + 30 and 480 < parts[1] < 640 and parts[2] < 30 and parts[3] < 10
+    assert delta_by_parts(old, new, (4000,)) == (made, (len(made) - 4, 4))
+
+
 def test_a_delta_is_the_same_each_time_and_not_of_files_too_large() -> None:
     random = np.random.default_rng(9)
     old, new = weights(random, 2000), weights(random, 2000)
     assert all(one == other for one, other in pairwise(delta(old, new) for _ in range(3)))
     with pytest.raises(UsageError, match="8,388,609"):
         delta(old, bytes(MOST_BYTES + 1))
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_the_decoder_compiles_and_is_small(core: str, tmp_path: Path) -> None:
+    compiler, *flags = CORES[core]
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    fits = "sizeof(struct mt_delta) - MT_DELTA_PIECE <= 256u || sizeof(void *) > 4"
+    source = tmp_path / "decoder.c"
+    source.write_text(f'#include "mt_delta.c"\ntypedef char fits[{fits} ? 1 : -1];\n')
+    made = tmp_path / "decoder.o"
+    subprocess.run([compiler, *STRICT, *flags, f"-I{CRT / 'modules'}", "-c", source, "-o", made], check=True)
+    if core == "cortex-m4":
+        listing = subprocess.run(["arm-none-eabi-size", made], capture_output=True, text=True, check=True).stdout
+        text, data, bss = map(int, listing.splitlines()[1].split()[:3])
+        assert text <= 1024 and data + bss == 0

@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 
 from mtool import filetree, project, resources, workflow
 from mtool.codegen import Conventions, conventions
+from mtool.errors import UsageError
 from mtool.option_values import Format
 from mtool.workflow import Options
 from tests.arduino import simavr
@@ -71,6 +72,26 @@ def test_a_cmake_project_takes_the_package(tmp_path: Path) -> None:
     subprocess.run(["cmake", "--install", "build", "--prefix", prefix], cwd=tmp_path, check=True, capture_output=True)
     assert (tmp_path / "installed/include/digits_int8.h").is_file()
     assert (tmp_path / "installed/lib/cmake/digits_int8/digits_int8-config.cmake").is_file()
+
+
+def test_a_cmake_project_takes_several_models(tmp_path: Path) -> None:
+    need("cmake", "ninja", "cc")
+    options = [Options(name="left"), Options(name="right")]
+    models = workflow.compile_models([DIGITS, DIGITS], board="host", options=options)
+    workflow.write_sources(models[0], tmp_path / "model", form="cmake")
+    (tmp_path / "main.c").write_text(
+        "#include <left_right.h>\n"
+        "int main(void) { return (int)(left_run(&left_arena_inputs, &left_arena_outputs)\n"
+        "                              + right_run(&right_arena_inputs, &right_arena_outputs)); }\n"
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(app LANGUAGES C)\nadd_subdirectory(model)\n"
+        "add_executable(app main.c)\ntarget_link_libraries(app left_right::left_right)\n"
+    )
+    for argv in (["cmake", "-G", "Ninja", "-B", "build"], ["cmake", "--build", "build"], ["build/app"]):
+        subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
+    with pytest.raises(UsageError, match="--emit arduino-lib holds one model"):
+        workflow.write_sources(models[0], tmp_path / "other", form="arduino-lib")
 
 
 @each_convention

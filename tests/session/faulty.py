@@ -104,9 +104,9 @@ def make(board: Board, folder: Path, *, template: str = "", replace: dict[str, s
     workflow.write_project(model, folder)
     source = folder / "model" / "digits_int8.c"
     text = source.read_text()
-    text = _after(text, r"^#include \"digits_int8_weights\.h\"\n", _BEFORE)
-    text = _after(text, r"^MT_ALONE void digits_int8_conv_0\([^)]*\)\n\{\n", "    wanted = input[0];\n")
-    text = _after(text, r"^MT_ALONE void digits_int8_conv_2\([^)]*\)\n\{\n", _FAULTS)
+    text = after(text, r"^#include \"digits_int8_weights\.h\"\n", _BEFORE)
+    text = after(text, r"^MT_ALONE void digits_int8_conv_0\([^)]*\)\n\{\n", "    wanted = input[0];\n")
+    text = after(text, r"^MT_ALONE void digits_int8_conv_2\([^)]*\)\n\{\n", _FAULTS)
     source.write_text(text)
     for path, changed in (replace or {}).items():
         (folder / path).write_text(changed)
@@ -114,7 +114,8 @@ def make(board: Board, folder: Path, *, template: str = "", replace: dict[str, s
     return folder
 
 
-def _after(text: str, pattern: str, added: str) -> str:
+def after(text: str, pattern: str, added: str) -> str:
+    """Return C with something added behind the first place that matches."""
     found = re.search(pattern, text, re.MULTILINE)
     assert found is not None, pattern
     return text[: found.end()] + added + text[found.end() :]

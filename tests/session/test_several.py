@@ -1,7 +1,9 @@
 """Several models in one firmware: by name in one session, in one arena, with equal constants stored once."""
 
 import shutil
+import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,11 @@ from graphs import reference
 import mtool
 from mtool import manifest
 from mtool.cli import app
+from mtool.codegen import conventions
 from mtool.errors import DeviceError, UsageError
 from mtool.rpc.status import Status
 from mtool.session import Device
+from mtool.workflow import write_project
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")]
@@ -105,6 +109,76 @@ def test_a_device_of_several_wants_a_name(device: Device) -> None:
         digits.run(image)
 
 
+def test_files_of_one_model_are_named_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    twice = [str(DIGITS), str(DIGITS), "--name", "one", "--name", "two"]
+    rng = np.random.default_rng(1)
+    images = {name: rng.integers(-128, 127, (1, 1, 8, 8), dtype=np.int8) for name in ("one", "two")}
+    for name, image in images.items():
+        np.savez(f"{name}.npz", image=image)
+        np.savez(f"{name}_golden.npz", x0=image, y0=reference(onnx.load(DIGITS), {"image": image})[0])
+    given = [part for name in images for part in ("--input", f"{name}@{name}.npz")]
+    assert app.invoke(["run", *twice, *given, "--output", "y.npz", "--dump", "all"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count(" for all models, ") == 2  # the RAM is the firmware's
+    for name, image in images.items():
+        scores = reference(onnx.load(DIGITS), {"image": image})[0]
+        np.testing.assert_array_equal(np.load(f"y-{name}.npz")["scores"], scores)
+        assert (tmp_path / f"all-{name}" / "index.json").exists()
+    assert app.invoke(["verify", *twice, "--golden", "two@two_golden.npz"]) == 0
+    shown = capsys.readouterr().out
+    assert "matches onnxruntime" in shown and "matches two_golden.npz" in shown
+    for wrong, told in (
+        (["run", *twice, "--input", "one.npz"], "say which: --input one@one.npz"),
+        (["run", *twice, "--input", "six@one.npz"], "say which: --input one@six@one.npz"),
+        (["run", *twice, "-i", "one@one.npz", "-i", "one@two.npz"], "--input one@ stands 2 times"),
+        (["run", str(DIGITS), "-i", "one.npz", "-i", "two.npz"], "--input stands 2 times for one model"),
+        (["debug", *twice], "mtool debug PROJECT --name one"),
+    ):
+        assert app.invoke(wrong) == 2
+        assert told in capsys.readouterr().err, wrong
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "told"),
+    [
+        (mtool.Options(conventions=conventions("step")), mtool.Options(), "right has --interface-api c --operators"),
+        (mtool.Options(), mtool.Options(conventions=conventions(context=True)), "typed --arena caller"),
+        (mtool.Options(), mtool.Options(arena_section=".bss.x"), "right has --arena-section .bss.x"),
+        (mtool.Options(), mtool.Options(arenas="own"), "have the same arenas"),
+        (mtool.Options(template="host"), mtool.Options(), "have the same template"),
+    ],
+)
+def test_what_is_the_firmwares_is_the_same_for_all(first: mtool.Options, other: mtool.Options, told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        mtool.compile_models(
+            [DIGITS, DIGITS], board="host", options=[replace(first, name="left"), replace(other, name="right")]
+        )
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("interface", ["c", "step"])
+def test_models_may_be_called_what_is_done_with_them(interface: Any, tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[4] x) => (float[4] y) {y = Abs(x)}'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    names = ("run", "begin", "task", "own", "status", "infer")
+    options = [mtool.Options(name=name, conventions=conventions(interface)) for name in names]
+    models = mtool.compile_models([tmp_path / "m.onnx"] * len(names), board="host", options=options)
+    folder = write_project(models[0], tmp_path / "project")
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
+    includes = [f"-I{folder / inner}" for inner in ("model", "include", "crt/include")]
+    sources = [folder / "model" / "run_begin_task_own_status_infer.c", folder / "src" / "standalone.c"]
+    subprocess.run(["cc", *flags, *includes, "-fsyntax-only", *sources], check=True)
+
+
+def test_models_without_options_of_their_own_are_refused() -> None:
+    for paths, options in (([], None), ([DIGITS], []), ([DIGITS, DIGITS], [mtool.Options()])):
+        with pytest.raises(UsageError, match=f"there are {len(paths)} models to compile, and options for"):
+            mtool.compile_models(paths, board="host", options=options)
+
+
 def test_commands_take_several_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,7 +195,10 @@ def test_commands_take_several_models(
     for wrong, told in (
         ([str(DIGITS), str(DIGITS)], "have the same name in C: digits_int8"),
         ([*twice[:2], "--name", "x", "--name", "x_y"], "can make equal symbols: x, x_y"),
-        ([*twice[:2], "--name", "x"], "--name stands 1 times for 2 models"),
+        ([*twice, "--schedule", "other@conv_0=c99_patch"], "there is no model other\n  models: one, two\n"),
+        ([*twice, "--max", "tow@n=3"], "--max tow@n=3: there is no model tow"),
+        ([*twice, "--state", "two@a@b:c"], "no output 'a@b'"),
+        ([*twice[:2], "--name", "x"], "--name stands 1 time for 2 models"),
     ):
         assert app.invoke(["build", *wrong]) == 2
         assert told in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Options of the board: which, where it is connected, how it is flashed."""
 
 import functools
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +39,15 @@ def boards(meaning: str) -> Any:
     return _option("--board", "-b", metavar="BOARD", help=meaning, show_default=False, autocompletion=completion.boards)
 
 
+OnDevice = Annotated[
+    Path | None,
+    _option(
+        "--on",
+        metavar="PROJECT",
+        help="The folder of a firmware that has the model as a module (`mtool load`): that is what runs.",
+        show_default=False,
+    ),
+]
 Port = Annotated[
     str,
     _option(

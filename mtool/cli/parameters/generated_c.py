@@ -45,6 +45,16 @@ ArenaSection = Annotated[
         show_default=False,
     ),
 ]
+Pools = Annotated[
+    list[str] | None,
+    _option(
+        "--pool",
+        metavar="NAME[=BYTES][,KEY=VALUE...]",
+        help="A memory that tensors may lie in, by the board's name of it (docs/memories.md), of which so many bytes; "
+        "for=tensors or weights, waits=CYCLES, align=BYTES, section=NAME; may be repeated.",
+        show_default=False,
+    ),
+]
 Interface = Annotated[
     InterfaceApi | None,
     _option(
@@ -126,4 +136,12 @@ SingleFile = Annotated[
 Portable = Annotated[
     bool,
     _option("--portable", help="On this computer, loops of plain C in place of vectors, as `mtool compile` writes."),
+]
+Protect = Annotated[
+    bool,
+    _option(
+        "--protect",
+        help="While a model runs, let it have its own memory alone, by the core's memory protection "
+        "(docs/protect.md); a wild write ends the model, and the firmware goes on.",
+    ),
 ]

@@ -17,7 +17,9 @@ from mtool.cli.parameters.generated_c import (
     Operators,
     OptimizeFor,
     PartialExecution,
+    Pools,
     Portable,
+    Protect,
     Schedules,
     SingleFile,
     Steps,
@@ -29,10 +31,13 @@ from mtool.cli.parameters.model import Constants, Dims, HybridOperators, Limits,
 from mtool.cli.parameters.project import (
     Force,
     Keep,
+    ModuleKey,
     OutputDir,
+    TakesModules,
     TemplateName,
     TemplateOptions,
     TrustTemplate,
+    UnsignedModules,
     output_dir,
 )
 
@@ -66,6 +71,7 @@ _OF_MODELS: dict[str, tuple[Any, Any]] = {
     "name": (Names, None),
     "arena": (ArenasOfModels, "shared"),
     "arena_section": (ArenaSection, ""),
+    "pool": (Pools, None),
 }
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "io": (InputsAndOutputs, "arena"),
@@ -84,12 +90,21 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "backend_fallback": (Fallback, False),
 }
 _OF_ITS_FILES: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "single_file": (SingleFile, False)}
-_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_FILES, "portable": (Portable, False)}
+_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {
+    **_OF_ITS_FILES,
+    "portable": (Portable, False),
+    "protect": (Protect, False),
+}
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "template": (TemplateName, ""),
     "option": (TemplateOptions, None),
     "trust_template": (TrustTemplate, False),
+}
+_OF_MODULES: dict[str, tuple[Any, Any]] = {
+    "modules": (TakesModules, False),
+    "module_key": (ModuleKey, None),
+    "unsigned_modules": (UnsignedModules, False),
 }
 _OF_A_DEPLOYMENT: dict[str, tuple[Any, Any]] = {
     "output_dir": (OutputDir, None),
@@ -155,7 +170,21 @@ TuningOptions = Annotated[
 GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_A_PROGRAM, **_OF_A_TEMPLATE}, "given")]
 """Options of a project that are stored, not used: those that differ from their defaults, by their names."""
 
-_OF_A_PROJECT = Asked({**_OF_MODELS, **_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_A_FOLDER}, of_models=True)
+ModuleOptions = Annotated[
+    "Options",
+    Asked(
+        {
+            "name": _OF_MODELS["name"],
+            **{name: _OF_ITS_C[name] for name in ("partial", "optimize")},
+            **_OF_A_MODEL,
+            **{name: _OF_ITS_C[name] for name in ("schedule", "tuned")},
+            **_OF_A_TEMPLATE,
+        }
+    ),
+]
+"""How a model becomes the C of a module."""
+
+_OF_A_PROJECT = Asked({**_OF_MODELS, **_OF_A_PROGRAM, **_OF_A_TEMPLATE, **_OF_MODULES, **_OF_A_FOLDER}, of_models=True)
 ProjectOptions = Annotated["Options", _OF_A_PROJECT]
 """And a project, by a template, in a folder."""
 FirmwareOptions = Annotated["Sequence[Options]", _OF_A_PROJECT]

@@ -46,3 +46,19 @@ Force = Annotated[
     bool, _option("--force", help="Overwrite or remove files in the output folder that mtool did not write.")
 ]
 Keep = Annotated[bool, _option("--keep", help="Leave files in the output folder that you edited as they are.")]
+
+TakesModules = Annotated[
+    bool, _option("--modules", help="The firmware takes models at run time, as modules (docs/modules.md).")
+]
+ModuleKey = Annotated[
+    Path | None,
+    _option(
+        "--module-key",
+        metavar="FILE",
+        help="With --modules: the public key of those who sign them (`mtool key`).",
+        show_default=False,
+    ),
+]
+UnsignedModules = Annotated[
+    bool, _option("--unsigned-modules", help="With --modules: those that nobody has signed, too; for development.")
+]

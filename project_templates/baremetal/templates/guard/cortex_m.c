@@ -3,12 +3,18 @@
 #include "mt_guard.h"
 
 #include <stddef.h>
+{% if cookiecutter.protect %}
+#include <string.h>
+{% endif %}
 
 #include "mt_fault.h"
 #include "mt_port.h"
 #include "mt_server.h"
 #include "mt_status.h"
 #include "platform.h"
+{% if cookiecutter.protect %}
+#include "protect.h"
+{% endif %}
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
 #define SYST_CSR REGISTER(0xE000E010u)
@@ -32,6 +38,10 @@
 #define CFSR_STKOF (1u << 20)
 #define CONTROL_SPSEL 2u
 #define SYSTICK 15
+{% if cookiecutter.protect %}
+#define SVCALL 11
+#define EXC_RETURN_THREAD 8u
+{% endif %}
 #define TICKS_PER_SECOND 50u
 #define PUSHED_BYTES 256u /* the most that one instruction stores below the stack pointer */
 
@@ -44,7 +54,7 @@
 
 extern uint8_t mt_stack_low[], mt_stack_top[];
 void platform_fault(void);
-void mt_guard_exception(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t exc_return);
+{{ "uint32_t" if cookiecutter.protect else "void" }} mt_guard_exception(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t exc_return);
 void __assert_func(const char *file, int line, const char *function, const char *expression);
 
 static uint64_t handler_stack[64];
@@ -52,8 +62,8 @@ static volatile uint32_t ticks_left;
 
 #if HAS_FAULT_STATUS
 /* What is there, from the board's entry; the private peripherals need no region. Code is for reading, the rest is not
- * for executing. */
-enum access { READ_EXECUTE, READ_WRITE, PERIPHERAL };
+ * for executing{{ ", but for the memory of modules" if cookiecutter.modules }}. */
+enum access { READ_EXECUTE, READ_WRITE, {{ "READ_WRITE_EXECUTE, " if cookiecutter.modules }}PERIPHERAL };
 
 static const struct {
     uint32_t base;
@@ -62,7 +72,8 @@ static const struct {
 } memories[] = {
 {% for name, memory in cookiecutter.board.memories.items() %}
 {% set is_read_only = memory.holds and memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
-{% set access = "READ_EXECUTE" if is_read_only else "READ_WRITE" %}
+{% set has_modules = cookiecutter.modules and name == cookiecutter.modules.memory %}
+{% set access = "READ_EXECUTE" if is_read_only else "READ_WRITE_EXECUTE" if has_modules else "READ_WRITE" %}
     {{ "{0x%08Xu, 0x%Xu, %s}," % (memory.base, memory.size, access) }} /* {{ name }} */
 {% endfor %}
     {0x40000000u, 0x20000000u, PERIPHERAL},
@@ -76,6 +87,9 @@ static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access ac
     static const uint32_t attributes[] = {
         (6u << 24) | (1u << 19) | (3u << 16),              /* read only; normal memory, write-back */
         (1u << 28) | (3u << 24) | (1u << 19) | (3u << 16), /* never executed */
+{% if cookiecutter.modules %}
+        (3u << 24) | (1u << 19) | (3u << 16),              /* both */
+{% endif %}
         (1u << 28) | (3u << 24) | (1u << 18) | (1u << 16), /* device */
     };
     const uint32_t last = base + bytes - 1u;
@@ -97,7 +111,7 @@ static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access ac
 #elif HAS_PMSA_V8
 static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access access)
 {
-    static const uint32_t attributes[] = {2u << 1, 1u, 1u}; /* read only; never executed */
+    static const uint32_t attributes[] = {2u << 1, 1u, {{ "0, " if cookiecutter.modules }}1u}; /* read only; never executed{{ "; both" if cookiecutter.modules }} */
     MPU_MAIR0 = 0x04FFu;                                    /* 0: normal memory, write-back; 1: device */
     MPU_RNR = number;
     MPU_RBAR = base | attributes[access];
@@ -120,6 +134,34 @@ static void split_stacks(void)
                      : "r3", "memory");
 }
 
+#if HAS_FAULT_STATUS
+{% if cookiecutter.protect %}
+void guard_allow_memories(void)
+{% else %}
+static void allow_memories(void)
+{% endif %}
+{
+    const uint32_t count = sizeof memories / sizeof memories[0], most = MPU_TYPE >> 8 & 0xFFu;
+{% if cookiecutter.protect %}
+    __asm__ volatile("dmb" ::: "memory");
+    MPU_CTRL = 0;
+    for (uint32_t i = count; i < most; ++i) { /* the fence's */
+        MPU_RNR = i;
+        MPU_RASR = 0; /* or RLAR, which lies there */
+    }
+{% endif %}
+    if (most >= count) {
+        for (uint32_t i = 0; i < count; ++i) {
+            allow(i, memories[i].base, memories[i].bytes, memories[i].access);
+        }
+        MPU_CTRL = 1;
+    }
+{% if cookiecutter.protect %}
+    __asm__ volatile("dsb\n\tisb" ::: "memory");
+{% endif %}
+}
+#endif
+
 void mt_guard_init(void)
 {
     split_stacks();
@@ -127,13 +169,7 @@ void mt_guard_init(void)
     __asm__ volatile("msr psplim, %0" : : "r"(mt_stack_low));
 #endif
 #if HAS_FAULT_STATUS
-    const uint32_t count = sizeof memories / sizeof memories[0];
-    if ((MPU_TYPE >> 8 & 0xFFu) >= count) {
-        for (uint32_t i = 0; i < count; ++i) {
-            allow(i, memories[i].base, memories[i].bytes, memories[i].access);
-        }
-        MPU_CTRL = 1;
-    }
+    {{ "guard_" if cookiecutter.protect }}allow_memories();
     SHCSR |= 7u << 16; /* UsageFault, BusFault and MemManage instead of HardFault for all */
     __asm__ volatile("dsb\n\tisb" ::: "memory");
 #endif
@@ -165,17 +201,32 @@ static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
     return (uint32_t)frame < low || sp < low ? MT_FAULT_STACK : MT_FAULT_EXCEPTION;
 }
 
+{% if cookiecutter.protect %}
+/* Every exception comes here: SysTick to go on, SVC to leave the fence, the others to tell and end: the model, if it runs
+ * inside the fence, or the firmware. Returns where to. */
+{% else %}
 /* Every exception comes here: SysTick to go on, the others to tell and end. */
-void mt_guard_exception(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t exc_return)
+{% endif %}
+{{ "uint32_t" if cookiecutter.protect else "void" }} mt_guard_exception(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t exc_return)
 {
     const uint32_t *const frame = (exc_return & 4u) != 0 ? process_stack : main_stack;
     const uint32_t low = (uint32_t)mt_stack_low;
     uint32_t is_stacked = (uint32_t)frame > low && (uint32_t)(frame + 8) <= (uint32_t)mt_stack_top;
     int32_t exception;
     __asm__ volatile("mrs %0, ipsr" : "=r"(exception));
+{% if cookiecutter.protect %}
+    if (exception == SYSTICK && --ticks_left > 0) {
+        return exc_return;
+    }
+    const int is_models = protect_is_closed() && (exc_return & EXC_RETURN_THREAD) != 0;
+    if (exception == SVCALL) { /* one that comes late, behind a fault of its own frame, has nothing to do any more */
+        return is_models ? protect_leave(exc_return, (int32_t)process_stack[0], NULL) : exc_return;
+    }
+{% else %}
     if (exception == SYSTICK && --ticks_left > 0) {
         return;
     }
+{% endif %}
     uint32_t registers[9] = {0};
 #if HAS_FAULT_STATUS
     is_stacked = is_stacked && (CFSR & CFSR_UNSTACKED) == 0;
@@ -193,8 +244,23 @@ void mt_guard_exception(const uint32_t *main_stack, const uint32_t *process_stac
         registers[3] += 4u * words;
     }
     registers[8] = low;
+{% if cookiecutter.protect %}
+    if (is_models) {
+        struct protect_fault found = {kind_of(exception, frame, registers[3]), MT_MACHINE_CORTEX_M, 9, {0}};
+        memcpy(found.registers, registers, sizeof registers);
+#if HAS_FAULT_STATUS
+        CFSR = CFSR; /* ones are cleared */
+        HFSR = HFSR;
+#endif
+        SYST_CSR = 0;
+        return protect_leave(exc_return, MT_STOPPED, &found);
+    }
+{% endif %}
     mt_server_fault(kind_of(exception, frame, registers[3]), MT_MACHINE_CORTEX_M, registers, 9);
     platform_exit(PLATFORM_FAULT + exception);
+{% if cookiecutter.protect %}
+    return exc_return;
+{% endif %}
 }
 
 /* In place of startup.c's. */
@@ -205,7 +271,12 @@ __attribute__((naked)) void platform_fault(void)
                      "mov r2, lr\n\t"
                      "push {r3, lr}\n\t"
                      "bl mt_guard_exception\n\t"
+{% if cookiecutter.protect %}
+                     "pop {r3, lr}\n\t"
+                     "bx r0");
+{% else %}
                      "pop {r3, pc}");
+{% endif %}
 }
 
 {% include "shared/guard_abort.c" %}

@@ -3,12 +3,18 @@
 #include "mt_guard.h"
 
 #include <stddef.h>
+{% if cookiecutter.protect %}
+#include <string.h>
+{% endif %}
 
 #include "mt_fault.h"
 #include "mt_port.h"
 #include "mt_server.h"
 #include "mt_status.h"
 #include "platform.h"
+{% if cookiecutter.protect %}
+#include "protect.h"
+{% endif %}
 
 __asm__(".option arch, +zicsr"); /* see startup.c */
 
@@ -21,11 +27,15 @@ __asm__(".option arch, +zicsr"); /* see startup.c */
 #define IS_INTERRUPT 0x80000000u
 #define LOAD_FAULT 5u
 #define STORE_FAULT 7u
+{% if cookiecutter.protect %}
+#define USER_CALL 8u
+#define MSTATUS_MPP 0x1800u
+{% endif %}
 
 #define WRITE_CSR(name, value) __asm__ volatile("csrw " #name ", %0" : : "r"(value) : "memory")
 
 extern uint8_t mt_stack_low[];
-void mt_guard_trap(uint32_t ra, uint32_t sp);
+void mt_guard_trap(uint32_t ra, uint32_t sp{{ ", int32_t first" if cookiecutter.protect }});
 void __assert_func(const char *file, int line, const char *function, const char *expression);
 
 static uint64_t trap_stack[64];
@@ -34,7 +44,9 @@ static uint64_t trap_stack[64];
 {% set ranges = namespace(entries=[]) %}
 {% for name, memory in cookiecutter.board.memories.items() %}
 {% set is_read_only = memory.holds and memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
-{% set _ = ranges.entries.append((name, memory.base, memory.base + memory.size, 0x8D if is_read_only else 0x8B)) %}
+{% set has_modules = cookiecutter.modules and name == cookiecutter.modules.memory %}
+{% set mode = 0x8D if is_read_only else 0x8F if has_modules else 0x8B %}
+{% set _ = ranges.entries.append((name, memory.base, memory.base + memory.size, mode)) %}
 {% endfor %}
 {% set _ = ranges.entries.append(("CLINT", cookiecutter.board.port.clint, cookiecutter.board.port.clint + 0x10000, 0x8B)) %}
 {% set modes = namespace(bytes=[]) %}
@@ -42,9 +54,20 @@ static uint64_t trap_stack[64];
 {% set _ = modes.bytes.extend([0, entry[3]]) %}
 {% endfor %}
 {% set _ = modes.bytes.append(0x98) %}
-/* What is there, from the board's entry. Code is for reading, the rest is not for executing; all is locked. */
+{% from "protect/pmp.jinja" import entries, first_entry with context %}
+/* What is there, from the board's entry. Code is for reading, the rest is not for executing{{ ", but for the memory of modules" if cookiecutter.modules }}; all is locked. */
 static void allow_memories(void)
 {
+{% if cookiecutter.protect %}
+{% set words = namespace(bytes=[0] * first_entry) %}
+{% for name, address, mode in entries %}
+    WRITE_CSR(pmpaddr{{ first_entry + loop.index0 }}, {{ "0x%08Xu" % address }}); /* {{ name }} */
+{% set _ = words.bytes.append(mode) %}
+{% endfor %}
+{% for word in words.bytes | batch(4, 0) %}
+    WRITE_CSR(pmpcfg{{ loop.index0 }}, {{ "0x%02X%02X%02X%02Xu" % (word[3], word[2], word[1], word[0]) }});
+{% endfor %}
+{% else %}
 {% for name, base, end, mode in ranges.entries %}
     WRITE_CSR(pmpaddr{{ 2 * loop.index0 }}, {{ "0x%08Xu" % (base // 4) }}); /* {{ name }} */
     WRITE_CSR(pmpaddr{{ 2 * loop.index0 + 1 }}, {{ "0x%08Xu" % (end // 4) }});
@@ -53,11 +76,15 @@ static void allow_memories(void)
 {% for word in modes.bytes | batch(4, 0) %}
     WRITE_CSR(pmpcfg{{ loop.index0 }}, {{ "0x%02X%02X%02X%02Xu" % (word[3], word[2], word[1], word[0]) }});
 {% endfor %}
+{% endif %}
 }
 
 __attribute__((naked, aligned(4))) static void enter_trap(void)
 {
     __asm__ volatile("csrrw sp, mscratch, sp\n\t"
+{% if cookiecutter.protect %}
+                     "mv a2, a0\n\t"
+{% endif %}
                      "mv a0, ra\n\t"
                      "csrr a1, mscratch\n\t"
                      "la t0, mt_guard_trap\n\t"
@@ -75,6 +102,9 @@ void mt_guard_watch(uint32_t limit_ms)
 {
     __asm__ volatile("csrc mstatus, %0" : : "r"(MSTATUS_MIE));
     if (limit_ms == 0) {
+{% if cookiecutter.protect %}
+        WRITE_CSR(mie, 0u); /* user mode takes interrupts of the machine's whatever mstatus says */
+{% endif %}
         return;
     }
     uint32_t high, low;
@@ -90,8 +120,13 @@ void mt_guard_watch(uint32_t limit_ms)
     __asm__ volatile("csrs mstatus, %0" : : "r"(MSTATUS_MIE));
 }
 
+{% if cookiecutter.protect %}
+/* Every trap comes here, with ra, sp and a0 as they were: to tell, and to end the model, if it runs inside the fence, or the
+ * firmware. */
+{% else %}
 /* Every trap comes here, with ra and sp as they were: to tell, and to end. */
-void mt_guard_trap(uint32_t ra, uint32_t sp)
+{% endif %}
+void mt_guard_trap(uint32_t ra, uint32_t sp{{ ", int32_t first" if cookiecutter.protect }})
 {
     const uint32_t low = (uint32_t)mt_stack_low;
     uint32_t registers[7] = {0, ra, 0, sp, 0, 0, low};
@@ -104,6 +139,18 @@ void mt_guard_trap(uint32_t ra, uint32_t sp)
     } else if (sp < low && (cause == LOAD_FAULT || cause == STORE_FAULT)) {
         kind = MT_FAULT_STACK;
     }
+{% if cookiecutter.protect %}
+    if (protect_is_closed() && (registers[2] & MSTATUS_MPP) == 0) {
+        struct protect_fault found = {kind, MT_MACHINE_RISCV, 7, {0}};
+        memcpy(found.registers, registers, sizeof registers);
+        WRITE_CSR(mscratch, trap_stack + sizeof trap_stack / sizeof trap_stack[0]);
+        if (cause == USER_CALL) {
+            protect_leave(first, NULL);
+        }
+        WRITE_CSR(mie, 0u);
+        protect_leave(MT_STOPPED, &found);
+    }
+{% endif %}
     mt_server_fault(kind, MT_MACHINE_RISCV, registers, 7);
     platform_exit(PLATFORM_FAULT + (int32_t)(cause & 31u));
 }

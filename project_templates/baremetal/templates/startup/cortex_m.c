@@ -24,12 +24,22 @@ int32_t platform_semihosting(int32_t operation, const void *parameters)
     return r0;
 }
 
+{% if cookiecutter.protect %}
+/* newlib's libm reports range errors here, and nobody reads them: below the stack is what any caller may write. Its own
+ * __errno would link 1 KB of per-thread state. */
+__attribute__((naked)) int *__errno(void)
+{
+    __asm__ volatile("sub r0, sp, #64\n\t"
+                     "bx lr");
+}
+{% else %}
 /* newlib's libm reports range errors here. Its own __errno would link 1 KB of per-thread state. */
 int *__errno(void)
 {
     static int number;
     return &number;
 }
+{% endif %}
 
 /* Every exception ends the firmware; its status tells which one (IPSR: 3 is HardFault). guard.c has another one. */
 __attribute__((weak)) void platform_fault(void)

@@ -10,7 +10,9 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     (void)count;
     return mt_bytecode_are_sizes(&call->rows, 2) && mt_bytecode_reads(module, call->input, elements, 1) &&
            mt_bytecode_constants(module, call->exponentials, 4 * TABLE) &&
-           mt_bytecode_writes(module, call->output, mt_bytecode_times(elements, 4), 4);
+           mt_bytecode_writes(module, call->output, mt_bytecode_times(elements, 4), 4) &&
+           /* a row stays as it was when its largest element was found: that is where the table ends */
+           mt_bytecode_are_apart(call->input, elements, call->output, mt_bytecode_times(elements, 4));
 }
 
 static void run(const struct mt_bytecode *module, uint8_t *arena, const uint32_t *operands, uint32_t count)

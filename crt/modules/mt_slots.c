@@ -20,6 +20,11 @@ static uint32_t log_of(const struct mt_slots *slots, uint8_t slot)
     return slot * slots->slot_bytes + slots->capacity;
 }
 
+static uint32_t check_of(const struct mt_slot_record *record)
+{
+    return mt_crc32((const uint8_t *)record, offsetof(struct mt_slot_record, check));
+}
+
 static uint8_t target_of(const struct mt_slots *slots)
 {
     return slots->active == 0 ? 1 : 0;
@@ -30,24 +35,20 @@ static uint8_t target_of(const struct mt_slots *slots)
 static void read_log(struct mt_slots *slots, uint8_t slot)
 {
     const uint8_t *const log = slots->storage->memory + log_of(slots, slot);
-    slots->records[slot].kind = 0;
-    slots->log_at[slot] = 0;
+    struct mt_slot_record *const last = slots->records + slot;
     for (uint32_t at = 0; at < slots->log_bytes; at += RECORD) {
         struct mt_slot_record record;
         uint8_t blank = 0xFFu;
-        for (uint32_t i = 0; i < RECORD; ++i) {
-            blank &= log[at + i];
+        for (uint32_t i = at; i < at + RECORD; ++i) {
+            blank &= log[i];
         }
-        if (blank == 0xFFu) {
-            continue;
+        if (blank != 0xFFu) {
+            slots->log_at[slot] = at + 2u * RECORD;
         }
-        slots->log_at[slot] = at + 2u * RECORD;
         memcpy(&record, log + at, sizeof record);
-        if ((record.kind == LOAD || record.kind == COMMIT) && record.there <= record.bytes &&
-            record.bytes <= slots->capacity &&
-            record.check == mt_crc32((const uint8_t *)&record, offsetof(struct mt_slot_record, check)) &&
-            slots->records[slot].kind != COMMIT) {
-            slots->records[slot] = record;
+        if (check_of(&record) == record.check && record.there <= record.bytes && record.bytes <= slots->capacity &&
+            last->kind != COMMIT) {
+            *last = record;
         }
     }
 }
@@ -67,7 +68,7 @@ int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage)
     slots->log_bytes = (LEAST_RECORDS * RECORD + sector - 1u) / sector * sector;
     slots->capacity = slots->slot_bytes - slots->log_bytes;
     if (sector % CHUNK != 0 || slots->slot_bytes % sector != 0 || slots->slot_bytes <= slots->log_bytes) {
-        return MT_TOO_LARGE;
+        return MT_NO_MEMORY;
     }
     /* So many sectors that the log has room for a LOAD of all of them, and COMMITs. */
     const uint32_t loads = slots->log_bytes / RECORD - COMMITS;
@@ -115,7 +116,7 @@ uint32_t mt_slots_counter(const struct mt_slots *slots)
 /* Write a record behind the others of a slot. Where a unit turns out to be used, the next places are tried. */
 static int32_t append(struct mt_slots *slots, uint8_t slot, struct mt_slot_record *record)
 {
-    record->check = mt_crc32((const uint8_t *)record, offsetof(struct mt_slot_record, check));
+    record->check = check_of(record);
     int32_t status = MT_IO;
     while (status != MT_OK && slots->log_at[slot] < slots->log_bytes) {
         status = slots->storage->program(log_of(slots, slot) + slots->log_at[slot], (const uint8_t *)record, RECORD);
@@ -161,7 +162,7 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
     const uint8_t target = target_of(slots);
     *there = 0;
     if (bytes == 0 || bytes > slots->capacity) {
-        return MT_TOO_LARGE;
+        return MT_NO_MEMORY;
     }
     if (slots->active != MT_SLOTS_NONE && is_of(slots->records + slots->active, identity, bytes)) {
         *there = bytes;
@@ -194,7 +195,7 @@ static int32_t put(struct mt_slots *slots)
     const uint32_t at = (slots->load.there - 1u) / CHUNK * CHUNK;
     const uint32_t offset = target_of(slots) * slots->slot_bytes + at;
     int32_t status = MT_OK;
-    memset(slots->chunk + (slots->load.there - at), 0xFF, CHUNK - (slots->load.there - at));
+    memset(slots->chunk + (slots->load.there - at), 0xFF, (size_t)(CHUNK - (slots->load.there - at)));
     if (at % slots->storage->sector_bytes == 0) {
         status = slots->storage->erase(offset);
     }

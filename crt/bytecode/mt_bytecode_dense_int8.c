@@ -24,10 +24,9 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
         return 0;
     words = mt_bytecode_constants(module, call->weights, mt_bytecode_times(groups, 4 * each));
     if (!words ||
-        !mt_bytecode_reads(module, call->input, mt_bytecode_times((uint32_t)call->rows, (uint32_t)call->depth), 1) ||
-        !mt_bytecode_writes(module, call->output, mt_bytecode_times((uint32_t)call->rows, (uint32_t)call->outputs),
-                            1) ||
-        !mt_bytecode_writes(module, call->scratch, GROUP + (call->depth % 4 ? depth : 0), 4))
+        !mt_bytecode_is_scratch(module, call->scratch, GROUP + (call->depth % 4 ? depth : 0), call->input,
+                                (uint32_t)call->rows * (uint32_t)call->depth, call->output,
+                                (uint32_t)call->rows * (uint32_t)call->outputs))
         return 0;
     for (uint32_t group = 0; group < groups; ++group, words += each) {
         const uint32_t *const tail = words + each - 2 * GROUP;

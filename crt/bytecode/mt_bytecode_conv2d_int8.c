@@ -44,7 +44,7 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     const uint32_t depth = (uint32_t)call->depth, channels = (uint32_t)call->out_channels;
     const uint32_t pairs = (channels + 1) / 2, row = depth / 2 + 6;
     const uint32_t *words;
-    uint32_t pixels, staged, results;
+    uint32_t pixels, staged, results, read, written;
     if (!mt_bytecode_are_sizes(&call->height, 12) || !mt_bytecode_are_sizes(&call->stride_y, 2) ||
         !mt_bytecode_are_sizes(&call->dilation_y, 3) || !mt_bytecode_is_pad(call->top) ||
         !mt_bytecode_is_pad(call->left) || !mt_bytecode_is_int8(call->pad_value) || !mt_bytecode_is_range(&call->range))
@@ -56,12 +56,11 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     results = channels % 2 ? 3 * (channels + 1) : pixels % PIXELS ? channels : 0;
     staged = is_pointwise(call) || results > depth ? results : depth;
     words = mt_bytecode_constants(module, call->weights, mt_bytecode_times(pairs, 4 * row));
-    if (!words ||
-        !mt_bytecode_reads(module, call->input,
-                           mt_bytecode_span((uint32_t)call->height * (uint32_t)call->width, (uint32_t)call->pixel_step,
-                                            (uint32_t)call->channels), 1) ||
-        !mt_bytecode_writes(module, call->output, mt_bytecode_span(pixels, (uint32_t)call->out_step, channels), 1) ||
-        !mt_bytecode_writes(module, call->scratch, 6 * depth + staged, 4))
+    read = mt_bytecode_span((uint32_t)call->height * (uint32_t)call->width, (uint32_t)call->pixel_step,
+                            (uint32_t)call->channels);
+    written = mt_bytecode_span(pixels, (uint32_t)call->out_step, channels);
+    if (!words || !mt_bytecode_is_scratch(module, call->scratch, 6 * depth + staged, call->input, read, call->output,
+                                          written))
         return 0;
     (void)count;
     for (uint32_t pair = 0; pair < pairs; ++pair, words += row)
@@ -115,18 +114,44 @@ static int8_t *gather_row(const struct mt_bytecode_conv2d_int8 *call, const int8
     return to;
 }
 
+/* Few bytes, by words as long as there are any; returns where they end. */
+static int8_t *copy(int8_t *to, const int8_t *from, int32_t bytes)
+{
+    for (; bytes >= 4; bytes -= 4, to += 4, from += 4)
+        memcpy(to, from, 4);
+    while (bytes-- > 0)
+        *to++ = *from++;
+    return to;
+}
+
+/* The rows of a patch that lies inside the image, its taps side by side; `line` is a step between them. */
+static void gather_inside(const struct tile *tile, const int8_t *from, int32_t *column, int32_t line)
+{
+    const struct mt_bytecode_conv2d_int8 *const call = tile->call;
+    const int32_t row = call->kernel_width * call->channels;
+    int8_t *to = tile->staging;
+    if (row % 4 == 0 && row * call->kernel_height == call->depth) {
+        for (int32_t ky = 0; ky < call->kernel_height; ++ky, from += line)
+            column = mt_dsp_widen1(column, from, row / 4);
+        return;
+    }
+    for (int32_t ky = 0; ky < call->kernel_height; ++ky, from += line)
+        to = copy(to, from, row);
+    while (to < tile->staging + call->depth)
+        *to++ = 0;
+    mt_dsp_widen1(column, tile->staging, call->depth / 4);
+}
+
 /* A patch as a column of int16. */
 static void gather(const struct tile *tile, const int8_t *input, int32_t *column, int32_t top, int32_t left)
 {
     const struct mt_bytecode_conv2d_int8 *const call = tile->call;
     const int32_t row = call->kernel_width * call->channels, line = call->width * call->pixel_step;
     int8_t *to = tile->staging;
-    if (row % 4 == 0 && row * call->kernel_height == call->depth && call->dilation_x == 1 &&
-        call->pixel_step == call->channels && left >= 0 && left + call->kernel_width <= call->width && top >= 0 &&
+    if (call->dilation_x == 1 && call->pixel_step == call->channels && left >= 0 &&
+        left + call->kernel_width <= call->width && top >= 0 &&
         top + (call->kernel_height - 1) * call->dilation_y < call->height) {
-        const int8_t *from = input + top * line + left * call->channels;
-        for (int32_t ky = 0; ky < call->kernel_height; ++ky, from += call->dilation_y * line)
-            column = mt_dsp_widen1(column, from, row / 4);
+        gather_inside(tile, input + top * line + left * call->channels, column, call->dilation_y * line);
         return;
     }
     for (int32_t ky = 0; ky < call->kernel_height; ++ky, top += call->dilation_y) {

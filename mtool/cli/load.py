@@ -1,0 +1,103 @@
+"""`mtool load`: a module, into a device."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mtool.cli import completion, parameters
+from mtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from mtool.workflow.loading import Progress
+
+
+def load(
+    out: Output,
+    module: Annotated[
+        Path, typer.Argument(metavar="MODULE", help="The module, .mtm (`mtool module`).", show_default=False)
+    ],
+    project: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="PROJECT",
+            help="The folder of the firmware that runs on the device; without it, what answers at --port.",
+            show_default=False,
+        ),
+    ] = None,
+    board: Annotated[
+        str,
+        typer.Option(
+            "--board",
+            "-b",
+            metavar="BOARD",
+            help="The board at --port; default: the project's.",
+            show_default=False,
+            autocompletion=completion.boards,
+        ),
+    ] = "",
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
+    *,
+    ram: Annotated[bool, typer.Option("--ram", help="Into RAM, where the next reset forgets it.")] = False,
+    since: Annotated[
+        Path | None,
+        typer.Option(
+            "--since",
+            metavar="OLD.mtm",
+            help="The module that is in flash: its difference from the new one is sent; default: the same, where that "
+            "module was loaded from here.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Give a device a module: its model is one of the device's from then on, with no new firmware.
+
+    It goes into the flash slot that is not in use, and takes the place of the one before when it is whole and was
+    checked; whatever breaks off leaves the old one, and the same command goes on where it was. Ends with exit code 2 if
+    the module is none for this device, 4 if it does not fit, 8 if the device stops answering, 10 if it refuses it.
+    """
+    from mtool.workflow import loading
+
+    with _bar(out) as progress:
+        done = loading.load_module(
+            module, project, port=port, probe=probe, board=board, ram=ram, since=since, progress=progress
+        )
+    names = [one.name for one in done.models]
+    out.result(
+        {
+            "module": str(module),
+            "name": done.module.name,
+            "model_hash": done.module.model_hash.hex(),
+            "counter": done.module.counter,
+            "place": done.place.name.lower(),
+            "bytes": done.file_bytes,
+            "there_bytes": done.there_bytes,
+            "delta_bytes": done.delta_bytes,
+            "seconds": round(done.seconds, 3),
+            "models": [
+                {"name": one.name, "place": one.place.name.lower(), "model_hash": one.model_hash} for one in done.models
+            ],
+        }
+    )
+    delta = f", sent as a delta of {done.delta_bytes:,} B" if done.delta_bytes else ""
+    before = f", {done.there_bytes:,} of them there before" if done.there_bytes else ""
+    out.text(f"{done.module.name} is in {done.place.name.lower()}: {done.file_bytes:,} B{before}{delta}")
+    out.text(f"the device has: {', '.join(names)}")
+
+
+@contextmanager
+def _bar(out: Output) -> Iterator["Progress"]:
+    """Yield what shows how far the load is, on a terminal."""
+    if out.verbosity < 0 or not out.stderr.is_terminal:
+        yield lambda there, whole: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=out.stderr, transient=True) as bar:
+        task = bar.add_task("load")
+        yield lambda there, whole: bar.update(task, completed=there, total=whole)

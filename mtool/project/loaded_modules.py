@@ -1,0 +1,108 @@
+"""Firmware that takes modules (`--modules`): whose, how large, and what of the runtime it has for them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from mtool import resources
+from mtool.boards import Board
+from mtool.errors import UsageError
+from mtool.filetree import FileTree, from_folder
+
+MODULES: Final = "modules"
+KEY: Final = "module_key"
+SLOT_BYTES: Final = "module_slot_bytes"
+RAM_BYTES: Final = "module_ram_bytes"
+KINDS: Final = "module_kinds"
+"""Names of a template's options."""
+
+NONE: Final = "none"
+SIGNED: Final = "signed"
+UNSIGNED: Final = "unsigned"
+"""What the option `modules` may be: it takes none, those that one key has signed, or also those that none has."""
+
+COMPILED: Final = ("crt/modules/", "crt/bytecode/")
+"""Where a project has the sources that are compiled for modules."""
+
+_KEY_BYTES = 32
+_MOST_DEFAULT = 512 << 10
+_LEAST_DEFAULT = 16 << 10
+_PART = 8  # of the memory, for the RAM of modules and for each slot that RAM stands for
+_UNIT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TakenModules:
+    """What a firmware takes.
+
+    Attributes:
+        public_keys: the keys of those whose modules it takes, each as 32 numbers.
+        kinds: that it runs: "native", "bytecode" or both.
+        takes_unsigned: modules that nobody has signed, too.
+        slot_bytes: of each of the two places for a module that survives a reset.
+        ram_bytes: for the memory of modules, and the file of one that is loaded into RAM.
+        memory: the board's memory where that RAM is, and RAM that stands for flash.
+    """
+
+    public_keys: tuple[tuple[int, ...], ...]
+    kinds: tuple[str, ...]
+    takes_unsigned: bool
+    slot_bytes: int
+    ram_bytes: int
+    memory: str
+
+
+def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules | None:
+    """Return which modules a firmware takes by its template's options; None: none.
+
+    Raises:
+        UsageError: the key is missing, or is none; a size is no multiple of 4096.
+    """
+    if options.get(MODULES, NONE) == NONE:
+        return None
+    unsigned = options[MODULES] == UNSIGNED
+    digits = str(options[KEY])
+    try:
+        raw = bytes.fromhex(digits)
+    except ValueError:
+        raw = b""
+    if len(raw) != _KEY_BYTES and not (unsigned and not digits):
+        raise UsageError(
+            "firmware that takes modules needs the public key of those who sign them",
+            details=[] if not digits else [f"expected 64 hexadecimal digits, found {digits[:80]!r}"],
+            hint="make a pair with mtool key FILE, and name its public half: --modules --module-key FILE.pub",
+        )
+    memory = _memory(board)
+    default = _default(board.memories[memory].size) if memory else _LEAST_DEFAULT
+    sizes = {name: int(options[name]) or default for name in (SLOT_BYTES, RAM_BYTES)}
+    for name, size in sizes.items():
+        if size % _UNIT:
+            raise UsageError(f"{name} is no multiple of {_UNIT}", details=[f"found {size}"])
+    kinds = ("native", "bytecode") if options[KINDS] == "both" else (str(options[KINDS]),)
+    return TakenModules((tuple(raw),) if raw else (), kinds, unsigned, sizes[SLOT_BYTES], sizes[RAM_BYTES], memory)
+
+
+def _memory(board: Board) -> str:
+    """Return the memory that modules are given: one that nothing else lives in, or that of the arena; "": none."""
+    unused = [name for name, one in board.memories.items() if not one.holds]
+    return max(unused, key=lambda name: board.memories[name].size) if unused else board.region_for("arena") or ""
+
+
+def _default(whole: int) -> int:
+    """Return an eighth of a memory, as a power of two."""
+    size = _MOST_DEFAULT
+    while size > max(whole // _PART, _LEAST_DEFAULT):
+        size //= 2
+    return size
+
+
+def sources(runtime: str, taken: TakenModules) -> FileTree:
+    """Return what a project has of the runtime for modules, beside the folder of the runtime's other sources."""
+    crt = resources.path("crt")
+    beside = PurePosixPath(runtime).parent
+    folders = ["modules", "third_party", *["bytecode"] * ("bytecode" in taken.kinds)]
+    tree = FileTree()
+    for name in folders:
+        tree = tree.merged(from_folder(crt / name), str(beside / name))
+    return tree

@@ -1,0 +1,104 @@
+"""A module sent as its difference from the one that the device has in flash, where that one's file is here.
+
+Files that were loaded are kept in the user's cache, so that the next one mostly finds its predecessor. The device
+makes the whole file again and checks it like any other: what is here decides how many bytes are sent, and no more.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mtool import cache
+from mtool.delta import MOST_BYTES, delta
+from mtool.errors import UsageError
+from mtool.modules.format import unpack
+from mtool.rpc import Client, loading
+from mtool.rpc.loading import HEAD_BYTES, Place
+
+log = logging.getLogger(__name__)
+
+_KEPT = "module.mtm"
+_OF = b"a module's head:"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was sent of a module.
+
+    Attributes:
+        there_bytes: of the file, those that the device had already; of a delta, 0.
+        delta_bytes: of the delta that was sent in place of the file; 0: the file was.
+    """
+
+    there_bytes: int
+    delta_bytes: int = 0
+
+
+def send(
+    client: Client,
+    module: bytes,
+    place: Place,
+    *,
+    since: bytes = b"",
+    progress: Callable[[int, int], None] = lambda there, whole: None,
+) -> Sent:
+    """Load a module's file, as `mtool.rpc.loading.load`, by as few bytes as there is a way.
+
+    Args:
+        client: the session's own.
+        module: the whole file.
+        place: FLASH, where it stays, or RAM.
+        since: the file of the module that the device has in flash; empty: one that was loaded from here before.
+        progress: is told how many bytes are on their way or there, of all that are sent.
+
+    Raises:
+        UsageError: the device has another module in flash than `since`.
+        DeviceError: the device refuses the module; what it had before stays.
+        CommunicationError: the device stopped answering; load it again, and it goes on where it was.
+    """
+    made = _delta(client, module, since)
+    if made and len(made) < len(module) - HEAD_BYTES:
+        loading.load_by_delta(client, module, place, made, progress=progress)
+        sent = Sent(0, len(made))
+    else:
+        sent = Sent(loading.load(client, module, place, progress=progress))
+    kept = cache.of_user()
+    if kept is not None and place == Place.FLASH:
+        kept.put(_key(module), {_KEPT: cache.File(module)})
+    return sent
+
+
+def _delta(client: Client, module: bytes, since: bytes) -> bytes:
+    """Return the delta from the module in flash; empty: there is none, or its file is not here."""
+    if not loading.room(client).takes_deltas:
+        if since:
+            log.warning("the device has no module in flash to start from: the new one is sent whole")
+        return b""
+    index = next((one.index for one in loading.models(client) if one.place == Place.FLASH), None)
+    head = b"" if index is None else loading.fetch(client, index, 0, HEAD_BYTES)
+    if since and since[:HEAD_BYTES] != head:
+        raise UsageError(
+            "the device has another module in flash than the one that the new one is to start from",
+            hint="leave --since out, and it is sent whole",
+        )
+    old = since or _kept(head)
+    if head == module[:HEAD_BYTES] or not old or max(len(old), len(module)) > MOST_BYTES:
+        return b""
+    return delta(old[HEAD_BYTES:], module[HEAD_BYTES:])
+
+
+def _kept(head: bytes) -> bytes:
+    """Return the file with a head, if it was loaded from here."""
+    kept = cache.of_user()
+    found = kept.get(_key(head)) if kept is not None else None
+    data = found[_KEPT].data if found and _KEPT in found else b""
+    try:
+        unpack(data)  # whose head has the hash of the rest
+    except UsageError:
+        return b""
+    return data if data[:HEAD_BYTES] == head else b""
+
+
+def _key(module: bytes) -> str:
+    return hashlib.sha256(_OF + module[:HEAD_BYTES]).hexdigest()
