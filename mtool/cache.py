@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,8 @@ class Cache:
         """
         path = self._path(key)
         try:
+            if not path.is_file():  # what else stands there may never end, as a pipe does
+                return None
             data = path.read_bytes()
         except OSError:
             return None
@@ -125,7 +128,8 @@ class Cache:
             if _NAME.fullmatch(path.name):
                 with contextlib.suppress(OSError):  # another process has removed it
                     status = path.lstat()
-                    yield path, status.st_size, status.st_mtime_ns
+                    if not stat.S_ISDIR(status.st_mode):
+                        yield path, status.st_size, status.st_mtime_ns
 
     def _make_room(self) -> None:
         entries = sorted(self._entries(), key=lambda one: one[2])

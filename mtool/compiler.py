@@ -25,8 +25,10 @@ from mtool.manifest import Claim, Manifest, Refusal
 from mtool.option_values import Order, Partial
 from mtool.passes.streamed_input import with_streamed_input
 from mtool.plan import Choice, Plan, make_plan
+from mtool.plan.board_pools import asked_pools, lent_pools
 from mtool.plan.flash import Offers, offers_of
-from mtool.plan.ram import SlowFlash, in_ram, with_constants_in_ram
+from mtool.plan.in_memory import first_in_pools, first_that_fits
+from mtool.plan.ram import SlowFlash, constant_reads, in_ram, with_constants_in_ram
 from mtool.plan.shared import Shared
 from mtool.request import DEFAULTS, Request
 from mtool.tuned.known import Known
@@ -110,14 +112,16 @@ class Planned:
         return replace(made, claims=self.claims)
 
 
-def planned(path: Path, board: Board, request: Request = DEFAULTS) -> Planned:
-    """Read a model and make its plan for a board.
+def planned(path: Path, board: Board, request: Request = DEFAULTS, *, is_alone: bool = True) -> Planned:
+    """Read a model and make its plan for a board; `is_alone`: no other shares its arena, which may be split.
 
     Raises:
         MtoolError: as `compile_model`.
     """
     notes = _Notes()
-    plan = _plan_for(_lowered(path, board, request, notes), board, request, model_hash := file_hash(path))
+    plan = _plan_for(
+        _lowered(path, board, request, notes), board, request, model_hash := file_hash(path), is_alone=is_alone
+    )
     return Planned(path, request, plan, model_hash, notes.constants, notes.claims)
 
 
@@ -239,29 +243,46 @@ def _drop_cycles(constants: Mapping[str, Array]) -> None:
         allocator.drop_cycles()
 
 
-def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> Plan:
-    """Return the plan for a board, the first of `_attempts` whose arena its memory has room for."""
+def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str, *, is_alone: bool = True) -> Plan:
+    """Return the plan for a board, the first of `_attempts` whose arena its memory has room for, or its pools."""
     target = target_of(board)
     schedules = _schedules(graph, target, request, model_hash)
     partial: Partial = "never" if graph.sizes else _partial(request, model_hash)
     order, grown = _order(request, model_hash), _grown(offers_of(graph, target), board, request)
-    attempts = _attempts(partial, grown)
-    plans = (make_plan(graph, target, request.io, rows, schedules, order, own) for rows, own in attempts)
-    plan = _first(board, ((plan, plan) for plan in plans))
-    return with_constants_in_ram(plan, _in_ram(plan, board, request, schedules))
+    plans = (
+        make_plan(graph, target, request.io, rows, schedules, order, own) for rows, own in _attempts(partial, grown)
+    )
+    attempts = ((None, plan) for plan in plans)
+    _, plan = _settled(graph.name, board, request, attempts, is_alone=is_alone)
+    plan = with_constants_in_ram(plan, _in_ram(plan, board, request, schedules))
+    return _with_offers(plan, board, request, schedules)
+
+
+def _with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> Plan:
+    """Return a plan that says which constants may have copies in the pools that a user asks for."""
+    flash = _slow_flash(board) if request.pools else None
+    chosen = request.conventions
+    if flash is None or chosen.context or chosen.has_functions or request.optimize == "size":
+        return plan
+    return replace(plan, offers=constant_reads(plan, flash, schedules))
 
 
 def _in_ram(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> frozenset[str]:
     """Return the operators whose constants lie in RAM, since the board's flash lets its core wait."""
+    flash = None if request.pools else _slow_flash(board)
+    return frozenset() if flash is None else in_ram(plan, flash, request.optimize, schedules)
+
+
+def _slow_flash(board: Board) -> SlowFlash | None:
+    """Return what a board says of a memory of constants that lets the core wait; None: there is none."""
     memory, ram = board.memory_for("weights"), board.memory_for("data")
     if memory is None or memory.reads is None or ram is None or "data" in memory.holds:
-        return frozenset()
+        return None
     reads, cache = memory.reads, memory.reads.data or memory.reads.code
     taken = max((of_template.data for of_template in board.takes.values()), default=0)
-    slow = SlowFlash(
+    return SlowFlash(
         reads.waits(board.clock_hz), reads.width, cache.lines * reads.line, ram.size, "arena" in ram.holds, taken
     )
-    return in_ram(plan, slow, request.optimize, schedules)
 
 
 def _attempts(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Partial, frozenset[str]]]:
@@ -275,13 +296,19 @@ def _attempts(partial: Partial, grown: frozenset[str]) -> Iterator[tuple[Partial
             yield "always", own
 
 
-def _first(board: Board, attempts: Iterator[tuple[Plan, _T]]) -> _T:
-    """Return what belongs to the first plan whose arena a board has room for, or to the last."""
-    for plan, made in attempts:
-        found = made
-        if not is_short(board, plan.arena_bytes):
-            break
-    return found
+def _settled(
+    model: str, board: Board, request: Request, attempts: Iterator[tuple[_T, Plan]], *, is_alone: bool = True
+) -> tuple[_T, Plan]:
+    """Return the plan that is taken: in the pools that are asked for, or the first that a board has room for.
+
+    Raises:
+        UsageError: a pool is none of the board's.
+        FitError: the pools have no room.
+    """
+    request.check_pools()
+    if request.pools:
+        return first_in_pools(model, asked_pools(board, request.pools), attempts)
+    return first_that_fits(board, lent_pools(board) if is_alone and request.may_be_split else (), attempts)
 
 
 def _grown(offers: Offers, board: Board, request: Request) -> frozenset[str]:
@@ -363,10 +390,9 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
             integers[passed] = graph is not None and _has_integers_alone(lower(board, _Notes(constants)))
         return target.integer_traits if integers[passed] else target.traits
 
-    def emitted(board: Board) -> Iterator[Emitted]:
+    def attempts_for(board: Board, notes: _Notes) -> Iterator[tuple[Hashable, Plan]]:
         target = target_of(board)
         of_target = alike(board), board.name if request.backends else ""
-        notes = _Notes(constants)
         lowered = None
         if of_target not in offers:
             lowered = lower(board, notes)
@@ -378,25 +404,25 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
                 schedules, order = _schedules(lowered, target, request, model_hash), _order(request, model_hash)
                 plan = make_plan(lowered, target, request.io, partial, schedules, order, grown, shared)
                 plans[key] = plan, schedules
-            plan, schedules = plans[key]
-            moved = _in_ram(plan, board, request, schedules)
-            if (key, moved) not in made:
-                plan = with_constants_in_ram(plan, moved)
-                written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
-                made[key, moved] = replace(written, claims=notes.claims)
-            yield made[key, moved]
+            yield key, plans[key][0]
+
+    def emitted(board: Board) -> Emitted:
+        notes = _Notes(constants)
+        key, plan = _settled(path.stem, board, request, attempts_for(board, notes))
+        moved = _in_ram(plan, board, request, plans[key][1])
+        about = key, moved, plan.pools, board.name if request.pools else ""
+        if about not in made:
+            plan = _with_offers(with_constants_in_ram(plan, moved), board, request, plans[key][1])
+            place = Place(section=request.arena_section)
+            written = emit(plan, path.name, model_hash, request.conventions, notes.constants, place)
+            made[about] = replace(written, claims=notes.claims)
+        return made[about]
 
     for board in boards:
-        yield board, _first(board, ((one.plan, one) for one in emitted(board)))
+        yield board, emitted(board)
 
 
 def _has_integers_alone(graph: Graph) -> bool:
     """Return whether no operator of a graph reads or makes floating-point numbers, constants apart."""
     kinds = (kind for value, kind in graph.types.items() if value not in graph.constants)
     return not has_bodies(graph) and not any(kind.dtype.is_float for kind in kinds)
-
-
-def is_short(board: Board, arena_bytes: int) -> bool:
-    """Return whether a board's memory is too small for an arena."""
-    memory = board.memory_for("arena")
-    return memory is not None and arena_bytes > memory.size

@@ -38,6 +38,9 @@ Arenas = Literal["shared", "interleaved", "own", "caller"]
 """The arena: of several models one, as one of them runs at a time; one, in which each may run between two operators of
 those after it; one for each; or the caller's, who passes it with each call."""
 
+PoolUse = Literal["all", "tensors", "weights"]
+"""Who may use a pool."""
+
 Level = Literal["O2", "O3", "Os"]
 """The compiler's optimisation level of a file."""
 

@@ -9,6 +9,7 @@ from mtool.errors import UsageError
 from mtool.frontend.options import ModelOptions
 from mtool.option_values import Io, Optimize, Order, Partial, Weights
 from mtool.plan.choice import Choice
+from mtool.plan.pool import Pool
 from mtool.tuned.known import Known
 
 
@@ -33,6 +34,7 @@ class Request(ModelOptions):
     known: what tuning has found for the board; `schedules` come before it.
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
         crt/include/mt_math.h.
+    pools: the memories that tensors lie in (mtool.plan.pools); none: in one arena.
     protect: the model runs inside a fence of the core's memory protection (crt/include/mt_protect.h).
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
@@ -46,6 +48,7 @@ class Request(ModelOptions):
     schedules: Mapping[str, Choice] = field(default_factory=dict)
     weights: Weights = "auto"
     arena_section: str = ""
+    pools: tuple[Pool, ...] = ()
     protect: bool = False
     known: Known = field(default_factory=Known)
     backends: tuple[BackendSpec, ...] = ()
@@ -84,6 +87,34 @@ class Request(ModelOptions):
         for reason, is_there in reasons.items():
             if is_there:
                 raise UsageError(f"an input by rows (--interface-api feed, --stream) does not go with {reason}")
+
+    @property
+    def may_be_split(self) -> bool:
+        """Whether an arena that is too large for one memory may lie in several, where nobody asks for that."""
+        return not self.conventions.context and not self.arena_section and not self._against_pools()
+
+    def check_pools(self) -> None:
+        """Refuse what does not go with an arena in several memories.
+
+        Raises:
+            UsageError: graph executors, backends, or a section for an arena in one.
+        """
+        reasons = [*self._against_pools(), *(["--arena-section: name each pool's"] if self.arena_section else [])]
+        if self.conventions.context and any(pool.use == "weights" for pool in self.pools):
+            reasons.append("--arena caller where it is for=weights, which each instance would have a copy of")
+        if self.pools and reasons:
+            raise UsageError(
+                f"--pool does not go with {reasons[0]}",
+                hint="--pool NAME=BYTES,section=NAME" if self.arena_section else "leave one of them out",
+            )
+
+    def _against_pools(self) -> list[str]:
+        reasons = {
+            f"--executor {self.conventions.executor}, which knows one arena": self.conventions.executor != "aot",
+            "--backend, whose devices may not reach every memory": bool(self.backends),
+            "--protect, whose fence is around one arena": self.protect,
+        }
+        return [reason for reason, is_there in reasons.items() if is_there]
 
     def allowed_partial(self) -> Partial:
         """Return `partial`, or "never" where operators are called by name, each as a whole.

@@ -54,7 +54,13 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     """
     if any(request.conventions.context for _, request in sources):
         arenas = "caller"
-    models = [planned(path, board, request) for path, request in sources]
+    sharing = arenas in ("shared", "interleaved")
+    if sharing and any(request.pools for _, request in sources):
+        raise UsageError(
+            "models that share an arena have it in one memory, and --pool gives them several",
+            hint="--arena own gives each model pools of its own",
+        )
+    models = [planned(path, board, request, is_alone=not sharing) for path, request in sources]
     names = [one.plan.graph.name for one in models]
     _check_names(models)
     _check_conventions(models)
@@ -79,7 +85,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     emitted = []
     for number, model in enumerate(models):
         section = model.request.arena_section
-        shares = arenas in ("shared", "interleaved") and model.plan.arena_bytes > 0
+        shares = sharing and model.plan.arena_bytes > 0
         emitted.append(
             model.emit(Place.of(number, names, f"{firmware}_arena" if shares else "", section, unit), stored)
         )

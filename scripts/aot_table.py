@@ -3,13 +3,16 @@
     scripts/aot_table.py [--models DIR] [--board BOARD]
 
 The models are one of micro_speech's shape, which this script makes (its weights are drawn: they change no size), and
-KWS int8 from DIR (default: ../shared/models), or the example where that is not there.
+KWS int8 from DIR (default: ../shared/models), or the example where that is not there. What one translation unit saves
+is measured with all of MLPerf Tiny that are there.
 """
 
 import argparse
 import logging
+import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +24,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mtool import session, workflow
 from mtool.build.size import STACK_SECTION
-from mtool.codegen import Conventions, conventions
+from mtool.codegen import conventions
+from mtool.workflow import Options
+from mtool.workflow.compiling import Model
 from mtool.workflow.samples import seeded
 
 ROOT = Path(__file__).parents[1]
@@ -34,14 +39,23 @@ RFC = {
     "+ no TVMValue": (40756, 672, 36, 144),
     "+ unpacked": (40556, 672, 36, 48),
 }
-ROWS: dict[str, tuple[str, Conventions]] = {
-    "packed": ("--interface-api packed --operators-api packed", conventions("packed", "packed")),
-    "no DLTensor": ("--operators-api values", conventions("c", "values")),
-    "+ no TVMValue": ("--operators-api pointers", conventions("c", "pointers")),
-    "+ unpacked": ("(the default)", conventions()),
-    "step": ("--interface-api step", conventions("step")),
-    "graph": ("--executor graph", conventions("c", None, "graph")),
+ROWS: dict[str, tuple[str, Options]] = {
+    "packed": (
+        "--interface-api packed --operators-api packed",
+        Options(conventions=conventions("packed", "packed")),
+    ),
+    "no DLTensor": ("--operators-api values", Options(conventions=conventions("c", "values"))),
+    "+ no TVMValue": ("--operators-api pointers", Options(conventions=conventions("c", "pointers"))),
+    "+ unpacked": ("(the default)", Options()),
+    "+ single translation unit": ("--single-file", Options(single_file=True)),
+    "C2": ("--interface-api pointers", Options(conventions=conventions("pointers"))),
+    "step": ("--interface-api step", Options(conventions=conventions("step"))),
+    "graph": ("--executor graph", Options(conventions=conventions("c", None, "graph"))),
 }
+Units = Mapping[tuple[str, str], tuple[tuple[int, int], tuple[int, int]]]
+"""By model and level what `code_bytes` returns, of several files and of one."""
+LEVELS = ("-Os", "-O2")
+MLPERF = {"KWS": "kws/kws_int8_qdq", "VWW": "vww/vww_int8_qdq", "IC": "ic/ic_int8_qdq", "AD": "ad/ad_int8_qdq"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,11 @@ class Row:
     bss: int
     stack: int
     arena: int
+
+    @property
+    def total(self) -> int:
+        """Text, data and bss."""
+        return self.text + self.data + self.bss
 
 
 def micro_speech() -> onnx.ModelProto:
@@ -108,14 +127,14 @@ def micro_speech() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def measure(path: Path, board: str, chosen: Conventions) -> Row:
-    """Build a model with these conventions, run it, and return its row."""
+def measure(path: Path, board: str, options: Options) -> Row:
+    """Build a model with these options, run it, and return its row."""
     with tempfile.TemporaryDirectory(prefix="mtool-aot-") as folder:
         prepared = workflow.prepare(
             path,
             board=board,
             folder=Path(folder) / "project",
-            options=workflow.Options(conventions=chosen),
+            options=options,
             kinds=workflow.ALL_KINDS,
         )
         with session.open(prepared.folder) as device:
@@ -126,6 +145,39 @@ def measure(path: Path, board: str, chosen: Conventions) -> Row:
         text, data, bss = sections(prepared.built.firmware["standalone"])
     arena = prepared.manifest.arena_bytes
     return Row(text, data, bss - arena, stack, arena)
+
+
+def code_bytes(path: Path, board: str, level: str, *, single: bool) -> tuple[int, int]:
+    """Build a model at a level of optimisation.
+
+    Returns:
+        The bytes of instructions of the model's objects, and of the image's text but for the constants.
+    """
+    with tempfile.TemporaryDirectory(prefix="mtool-aot-") as folder:
+        options = Options(single_file=single, template_options={"opt": level})
+        model = workflow.compile(path, board=board, options=options)
+        built = workflow.build_model(model, Path(folder) / "project", kinds=("standalone",))
+        text, _, _ = sections(built.built.firmware["standalone"])
+    return object_bytes(model, level), text - model.manifest.constant_bytes
+
+
+def object_bytes(model: Model, level: str) -> int:
+    """Return the bytes of instructions of a model's objects, as another build compiles its C."""
+    sources = model.sources()
+    flags = [level, "-std=c99", "-I.", *model.board.cflags]
+    with tempfile.TemporaryDirectory(prefix="mtool-aot-") as folder:
+        for name in sources:
+            (Path(folder) / name).write_bytes(sources[name])
+        names = [name for name in sources if name.endswith(".c")]
+        subprocess.run([model.board.toolchain, *flags, "-c", *names], cwd=folder, check=True)
+        return sum(map(instruction_bytes, Path(folder).glob("*.o")))
+
+
+def instruction_bytes(object_file: Path) -> int:
+    """Return the bytes of instructions of an object file."""
+    with object_file.open("rb") as file:
+        found = (section for section in ELFFile(file).iter_sections() if section["sh_type"] == "SHT_PROGBITS")
+        return sum(section["sh_size"] for section in found if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR)
 
 
 def sections(elf: Path) -> tuple[int, int, int]:
@@ -140,7 +192,7 @@ def sections(elf: Path) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
-def markdown(tables: dict[str, dict[str, Row]], board: str) -> str:
+def markdown(tables: dict[str, dict[str, Row]], board: str, units: Units) -> str:
     """Return the page."""
     lines = [
         "# What a calling convention costs",
@@ -148,21 +200,44 @@ def markdown(tables: dict[str, dict[str, Row]], board: str) -> str:
         "The table of TVM's AOT RFC, for mtool: the standalone image of one model by how it is called and how it calls",
         f"its operators ([executors.md](executors.md) has the options). Measured on `{board}`; `make aot-table` writes",
         "this page. *text* is all of the image that is only read, weights included; *bss* leaves out the arena, which",
-        "is the same in all rows, and the place set aside for the stack. *stack* is the deepest stack of an inference,",
-        "by painting, with what the caller lays out for the call.",
+        "is the same in all rows, and the place set aside for the stack. *total* is all three, *saving* what it is",
+        "less than in the first row. *stack* is the deepest stack of an inference, by painting, with what the caller",
+        "lays out for the call.",
     ]
     for title, rows in tables.items():
         first = next(iter(rows.values()))
         lines += ["", f"## {title}, arena {first.arena:,} B", ""]
-        lines += ["| row | options | text | data | bss | stack |", "|---|---|--:|--:|--:|--:|"]
+        lines += ["| row | options | text | data | bss | total | saving | stack |", "|---|---|--:|--:|--:|--:|--:|--:|"]
         for name, row in rows.items():
-            figures = " | ".join(f"{figure:,}" for figure in (row.text, row.data, row.bss, row.stack))
+            figures = _figures(row.text, row.data, row.bss, first.total, row.stack)
             option = ROWS[name][0] if ROWS[name][0].startswith("(") else f"`{ROWS[name][0]}`"
             lines.append(f"| {name} | {option} | {figures} |")
     lines += ["", "## TVM's own, micro_speech on a Cortex-M, from the RFC", ""]
-    lines += ["| row | text | data | bss | stack |", "|---|--:|--:|--:|--:|"]
-    lines += [f"| {name} | {' | '.join(f'{figure:,}' for figure in figures)} |" for name, figures in RFC.items()]
+    lines += ["| row | text | data | bss | total | saving | stack |", "|---|--:|--:|--:|--:|--:|--:|"]
+    most = sum(RFC["packed"][:3])
+    for name, (text, data, bss, stack) in RFC.items():
+        lines.append(f"| {name} | {_figures(text, data, bss, most, stack)} |")
+    lines += ["", "## A single translation unit", ""]
+    lines += [
+        "`--single-file` makes the model's functions and constants static in one source, of which the compiler leaves",
+        "out what is not called: the function that runs an operator by its number. The linker does that too, where",
+        "objects are compiled with `-ffunction-sections` and linked with `--gc-sections`, as mtool's own builds are;",
+        "then nothing is saved but a few addresses, since operators stay functions of their own. Bytes of instructions",
+        "of the model's objects, and of the whole image's text but for the constants:",
+        "",
+        "| model | level | objects: several | one | saving | image: several | one | saving |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for (model, level), (several, one) in units.items():
+        pairs = zip(several, one, strict=True)
+        figures = " | ".join(f"{number:,}" for before, after in pairs for number in (before, after, before - after))
+        lines.append(f"| {model} | `{level}` | {figures} |")
     return "\n".join([*lines, ""])
+
+
+def _figures(text: int, data: int, bss: int, most: int, stack: int) -> str:
+    total = text + data + bss
+    return " | ".join(f"{figure:,}" for figure in (text, data, bss, total, most - total, stack))
 
 
 def main() -> int:
@@ -182,7 +257,17 @@ def main() -> int:
             title: {name: measure(path, arguments.board, chosen) for name, (_, chosen) in ROWS.items()}
             for title, path in paths.items()
         }
-    page = markdown(tables, arguments.board)
+    files = {name: arguments.models / f"{path}.onnx" for name, path in MLPERF.items()}
+    there = {name: path for name, path in files.items() if path.is_file()} or {"digits": digits}
+    units = {
+        (name, level): (
+            code_bytes(path, arguments.board, level, single=False),
+            code_bytes(path, arguments.board, level, single=True),
+        )
+        for name, path in there.items()
+        for level in LEVELS
+    }
+    page = markdown(tables, arguments.board, units)
     RESULT.write_text(page)
     print(page)
     return 0

@@ -114,18 +114,44 @@ static int8_t *gather_row(const struct mt_bytecode_conv2d_int8 *call, const int8
     return to;
 }
 
+/* Few bytes, by words as long as there are any; returns where they end. */
+static int8_t *copy(int8_t *to, const int8_t *from, int32_t bytes)
+{
+    for (; bytes >= 4; bytes -= 4, to += 4, from += 4)
+        memcpy(to, from, 4);
+    while (bytes-- > 0)
+        *to++ = *from++;
+    return to;
+}
+
+/* The rows of a patch that lies inside the image, its taps side by side; `line` is a step between them. */
+static void gather_inside(const struct tile *tile, const int8_t *from, int32_t *column, int32_t line)
+{
+    const struct mt_bytecode_conv2d_int8 *const call = tile->call;
+    const int32_t row = call->kernel_width * call->channels;
+    int8_t *to = tile->staging;
+    if (row % 4 == 0 && row * call->kernel_height == call->depth) {
+        for (int32_t ky = 0; ky < call->kernel_height; ++ky, from += line)
+            column = mt_dsp_widen1(column, from, row / 4);
+        return;
+    }
+    for (int32_t ky = 0; ky < call->kernel_height; ++ky, from += line)
+        to = copy(to, from, row);
+    while (to < tile->staging + call->depth)
+        *to++ = 0;
+    mt_dsp_widen1(column, tile->staging, call->depth / 4);
+}
+
 /* A patch as a column of int16. */
 static void gather(const struct tile *tile, const int8_t *input, int32_t *column, int32_t top, int32_t left)
 {
     const struct mt_bytecode_conv2d_int8 *const call = tile->call;
     const int32_t row = call->kernel_width * call->channels, line = call->width * call->pixel_step;
     int8_t *to = tile->staging;
-    if (row % 4 == 0 && row * call->kernel_height == call->depth && call->dilation_x == 1 &&
-        call->pixel_step == call->channels && left >= 0 && left + call->kernel_width <= call->width && top >= 0 &&
+    if (call->dilation_x == 1 && call->pixel_step == call->channels && left >= 0 &&
+        left + call->kernel_width <= call->width && top >= 0 &&
         top + (call->kernel_height - 1) * call->dilation_y < call->height) {
-        const int8_t *from = input + top * line + left * call->channels;
-        for (int32_t ky = 0; ky < call->kernel_height; ++ky, from += call->dilation_y * line)
-            column = mt_dsp_widen1(column, from, row / 4);
+        gather_inside(tile, input + top * line + left * call->channels, column, call->dilation_y * line);
         return;
     }
     for (int32_t ky = 0; ky < call->kernel_height; ++ky, top += call->dilation_y) {

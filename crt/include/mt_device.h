@@ -25,17 +25,21 @@
 
 #include "mt_status.h"
 
-/* How a piece of one of the board's memories is declared that regions have besides the arena: in a section of its own,
- * ".bss.mt_lent.<memory>", which a linker script has to put there. What it begins with is undefined. */
+/* How a piece of one of the board's memories is declared that regions have besides the arena, or that is a pool of an
+ * arena in several memories: in a section of its own, ".bss.mt_lent.<memory>", which a linker script has to put there.
+ * What it begins with is undefined. */
 #ifndef MT_LENT_SECTION
 #define MT_LENT_SECTION(memory) ".bss.mt_lent." #memory
 #endif
+#define MT_LENT(memory, alignment) MT_PLACED(MT_LENT_SECTION(memory), alignment)
+
+/* The same in a section by its name. */
 #if defined(__GNUC__) && defined(__ELF__)
-#define MT_LENT(memory, alignment) __attribute__((aligned(alignment), section(MT_LENT_SECTION(memory))))
+#define MT_PLACED(name, alignment) __attribute__((aligned(alignment), section(name)))
 #elif defined(__GNUC__)
-#define MT_LENT(memory, alignment) __attribute__((aligned(alignment)))
+#define MT_PLACED(name, alignment) __attribute__((aligned(alignment)))
 #else
-#define MT_LENT(memory, alignment)
+#define MT_PLACED(name, alignment)
 #endif
 
 /* What failed last. */

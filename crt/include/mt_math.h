@@ -55,19 +55,19 @@ extern "C" {
  * which is a part of q7, where there is an FPU, and r9 elsewhere. The compiler, which must not use it, does not keep it
  * for such a statement either. */
 #if defined(MT_KEPT_S31)
-#define MT_KEPT_READ "vmov %0, s31"
-#define MT_KEPT_WRITE "vmov s31, %0"
+#define MT_KEPT_OUT(place) __asm__ volatile("vstr s31, %0" : "=Uv"(place))
+#define MT_KEPT_IN(place) __asm__ volatile("vldr s31, %0" : : "Uv"(place))
 #elif defined(MT_KEPT_R9)
-#define MT_KEPT_READ "mov %0, r9"
-#define MT_KEPT_WRITE "mov r9, %0"
+#define MT_KEPT_OUT(place) __asm__ volatile("str r9, %0" : "=m"(place))
+#define MT_KEPT_IN(place) __asm__ volatile("ldr r9, %0" : : "m"(place))
 #endif
-#ifdef MT_KEPT_READ
-#define MT_KEPT(...)                                     \
-    do {                                                 \
-        uint32_t mt_kept;                                \
-        __asm__ volatile(MT_KEPT_READ : "=r"(mt_kept));  \
-        __VA_ARGS__;                                     \
-        __asm__ volatile(MT_KEPT_WRITE : : "r"(mt_kept)); \
+#ifdef MT_KEPT_OUT
+#define MT_KEPT(...)          \
+    do {                      \
+        uint32_t mt_kept;     \
+        MT_KEPT_OUT(mt_kept); \
+        __VA_ARGS__;          \
+        MT_KEPT_IN(mt_kept);  \
     } while (0)
 #else
 #define MT_KEPT(...) __VA_ARGS__

@@ -45,6 +45,8 @@ struct mt_model {
     const struct mt_protect_area *areas;    /* what it may have while it runs, in a firmware with a fence */
     uint8_t area_count;
     const struct mt_model *next;        /* another model of the same firmware; NULL: there is none */
+    const struct mt_tensor *pools;      /* an arena in several memories: those after the first */
+    uint8_t pool_count;                 /* how many */
 };
 
 extern const struct mt_model mt_model; /* the first model of the firmware */
@@ -52,8 +54,8 @@ extern const struct mt_model mt_model; /* the first model of the firmware */
 /* The `index`-th model of a firmware, from the first on; NULL: it has fewer. */
 const struct mt_model *mt_model_at(const struct mt_model *first, uint8_t index);
 
-/* Find `length` bytes, `offset` bytes from the start of an input, an output or the arena: the `index`-th of `kind`, as
- * in mt_protocol.h. An empty piece may be nowhere: then *bytes stays as it is. MT_BAD_INDEX: there is no such tensor.
+/* Find `length` bytes, `offset` bytes from the start of an input, an output or a pool of the arena: the `index`-th of
+ * `kind`, as in mt_protocol.h; an arena in one piece is the first. An empty piece may be nowhere: then *bytes stays as it is. MT_BAD_INDEX: there is no such tensor.
  * MT_BAD_RANGE: it has not so many bytes. */
 int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index, uint32_t offset, uint32_t length,
                       uint8_t **bytes);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "mt_model.h"
+#include "mt_protect.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -148,6 +149,9 @@ struct mt_module {
     struct mt_module_view view;
     const struct mt_module_kind *kind;
     void (*const *table)(void); /* the imports' addresses */
+#ifdef MT_PROTECT
+    struct mt_protect_area areas[4]; /* what it has inside the fence */
+#endif
     char name[MT_MODULE_NAME_BYTES];
     char hash[2 * MT_MODULE_MODEL_HASH_BYTES + 1];
 };

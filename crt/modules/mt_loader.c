@@ -8,7 +8,12 @@
 #include "mt_protocol.h"
 #include "mt_status.h"
 
-#define LEAST_ALIGNMENT 32u /* of a module's RAM */
+/* Of a module's RAM. */
+#ifdef MT_PROTECT
+#define LEAST_ALIGNMENT 4096u /* so that a few regions of an MPU cover it */
+#else
+#define LEAST_ALIGNMENT 32u
+#endif
 
 enum { FLASH, RAM, MODULES }; /* indices of `modules` */
 

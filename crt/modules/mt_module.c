@@ -256,6 +256,30 @@ static void write_hash(const uint8_t *hash, char *digits)
     digits[2u * MT_MODULE_MODEL_HASH_BYTES] = '\0';
 }
 
+#ifdef MT_PROTECT
+static struct mt_protect_area area_of(const void *start, size_t bytes, uint32_t access)
+{
+    const struct mt_protect_area area = {start, (const uint8_t *)start + bytes, access};
+    return area;
+}
+
+/* What a module has while it runs: its image; its arena to write; to read what the RAM has besides, and `opened`. */
+static int32_t begin(struct mt_module *opened, const uint8_t *ram)
+{
+    const struct mt_module_view *const view = &opened->view;
+    int32_t result = MT_OK;
+    opened->areas[0] = area_of(view->image, view->image_bytes, MT_PROTECT_EXECUTE);
+    opened->areas[1] = area_of(ram, view->table_offset, MT_PROTECT_WRITE);
+    opened->areas[2] = area_of(ram + view->table_offset, view->ram_bytes - view->table_offset, MT_PROTECT_READ);
+    opened->areas[3] = area_of(opened, sizeof *opened, MT_PROTECT_READ);
+    opened->model.areas = opened->areas;
+    opened->model.area_count = 4;
+    const int32_t status = mt_protect_call(opened->areas, 4, (mt_protect_function *)opened->kind->call,
+                                           (uintptr_t)opened, MT_MODULE_BEGIN, &result);
+    return status == MT_OK ? result : status;
+}
+#endif
+
 int32_t mt_module_open(const uint8_t *module, uint32_t bytes, const struct mt_module_host *host,
                        struct mt_module *opened)
 {
@@ -293,5 +317,9 @@ int32_t mt_module_open(const uint8_t *module, uint32_t bytes, const struct mt_mo
     opened->model.arena_bytes = view->arena_bytes;
     opened->model.run = run;
     opened->model.step = step;
+#ifdef MT_PROTECT
+    return begin(opened, ram);
+#else
     return opened->kind->call(opened, MT_MODULE_BEGIN);
+#endif
 }

@@ -21,6 +21,8 @@ int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index,
         tensor = model->inputs[index];
     } else if (kind == MT_OUTPUTS && index < model->output_count) {
         tensor = model->outputs[index];
+    } else if (kind == MT_ARENA_BYTES && index > 0 && index <= model->pool_count) {
+        tensor = model->pools[index - 1];
     } else if (kind != MT_ARENA_BYTES || index != 0 || model->arena == NULL) {
         return MT_BAD_INDEX;
     }

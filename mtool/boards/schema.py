@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from mtool import invalid as problems
 from mtool import spelling
-from mtool.option_values import FLASH_RUNNERS, FLASH_SETTINGS
+from mtool.option_values import FLASH_RUNNERS, FLASH_SETTINGS, PoolUse
 
 Role = Literal["code", "weights", "data", "arena", "stack"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -122,16 +122,32 @@ class Reads(Record):
         )
 
 
+class Lending(Record):
+    """That a memory may have tensors of models, or copies of their constants, beside what it holds.
+
+    Attributes:
+        source: where the figures come from.
+        waits: cycles that an access of the core waits, about; they order the memories.
+        use: who may use it: "tensors", "weights", or "all" for both.
+    """
+
+    source: str
+    waits: float = Field(ge=0, le=1000)
+    use: PoolUse = "all"
+
+
 class Memory(Record):
     """One memory: its base address, its size in bytes, what lives there, and how it is read if it lets the core wait.
 
-    A memory without `reads` is taken for one that answers at once.
+    A memory without `reads` is taken for one that answers at once. One with `pool` is lent to a model whose arena does
+    not fit another (docs/memories.md).
     """
 
     base: int
     size: Size
     holds: tuple[Role, ...]
     reads: Reads | None = Field(default=None, exclude=True)
+    pool: Lending | None = Field(default=None, exclude=True)
 
 
 class Draw(Record):

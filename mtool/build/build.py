@@ -36,7 +36,7 @@ class Builder:
         build: takes the project folder, its manifest and firmware kinds, and makes project.firmware[kind] of each.
         commands: takes the project and firmware kinds, and returns what a build in an empty folder runs, in order.
         needs: the toolchains (mtool/build/toolchains.py) that it wants besides the compiler.
-        compiler: takes the project folder and the project, and returns what compiles it: its version decides, with
+        compiler: takes the project folder and the project, and returns what compiles it: that decides, with
             the project's files, whether a firmware is up to date.
         whole_framework: each kind of firmware compiles the whole framework, which takes minutes.
     """
@@ -95,8 +95,8 @@ class Built:
 def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
     """Build the firmware of a project.
 
-    A build is skipped where the contents of every file of the project, the compiler's version, the
-    kind and the firmware itself are those of the last build that succeeded.
+    A build is skipped where the contents of every file of the project, the compiler (its version, program, library
+    and the environment that it reads), the kind and the firmware itself are those of the last build that succeeded.
 
     Args:
         folder: a project folder, with its mtool.json.
@@ -142,7 +142,7 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
         for kind in stale:
             _stamp(folder, kind).unlink(missing_ok=True)
             firmware[kind].unlink(missing_ok=True)  # ninja would keep one that another has put there since
-        kept = Kept.of(folder, read, key, compiler)
+        kept = Kept.of(folder, read, key)
         restored = [kind for kind in stale if kept.restore(kind)]
         for kind in restored:
             files.write(_stamp(folder, kind), _proof(key, firmware[kind]))
@@ -254,7 +254,7 @@ def _project_of(read: Manifest, folder: Path) -> Project:
 
 def _key(folder: Path, compiler: toolchains.Found) -> str:
     """Return a hash over all that a build reads."""
-    sha = hashlib.sha256(f"{compiler.toolchain.name} {compiler.version}\n".encode())
+    sha = hashlib.sha256(f"{compiler.identity}\n".encode("utf-8", "surrogatepass"))
     sha.update(filetree.digest_of(folder, skip=(BUILD_FOLDER,)).encode())
     return sha.hexdigest()
 

@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from mtool import proc
-from mtool.build import ninja
+from mtool import files, proc
+from mtool.build import ninja, toolchains
 from mtool.errors import UsageError
 from mtool.manifest import Manifest, Project
 
 _CONFIGURE_TIMEOUT_S = 120.0
 _BUILD_TIMEOUT_S = 900.0
+_COMPILER = "compiler.txt"  # in build/: what it was configured for, by mtool
 _SYNTAX = '\n\r"\\;$['
 
 
@@ -29,9 +30,11 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     assert manifest.project is not None
     check_path(folder)
     configure, argv = commands(manifest.project, kinds)
-    if not _is_configured(folder):
+    compiler = toolchains.require(manifest.project.board.toolchain).identity
+    if not _is_configured(folder, compiler):
         _forget_configuration(folder / "build")
         proc.run(configure, what="configuration of the build", timeout_s=_CONFIGURE_TIMEOUT_S, cwd=folder)
+        files.write(folder / "build" / _COMPILER, compiler.encode("utf-8", "surrogatepass"))
     done = proc.run(argv, what="build of the firmware", timeout_s=_BUILD_TIMEOUT_S, cwd=folder, check=False)
     if done.returncode != 0:
         raise ninja.failure(done, manifest)
@@ -67,9 +70,14 @@ def _forget_configuration(build_folder: Path) -> None:
     shutil.rmtree(build_folder / "CMakeFiles", ignore_errors=True)
 
 
-def _is_configured(folder: Path) -> bool:
-    """Return whether CMake's cache is of this folder and of this compiler: it can't change either in place."""
-    cache = folder / "build" / "CMakeCache.txt"
+def _is_configured(folder: Path, compiler: str) -> bool:
+    """Return whether CMake's cache is of this folder and of this compiler: it can't change either in place.
+
+    Objects of another compiler are not made again otherwise: Ninja looks at the sources' times alone.
+    """
+    cache, made_with = folder / "build" / "CMakeCache.txt", folder / "build" / _COMPILER
+    if made_with.is_file() and made_with.read_bytes() != compiler.encode("utf-8", "surrogatepass"):
+        return False
     toolchain = folder / "toolchain.cmake"
     if not cache.is_file() or not (folder / "build" / "build.ninja").is_file():
         return False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mtool.boards import Board
 from mtool.build.size import Size
 from mtool.errors import FitError
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, bytes_in_memories
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,10 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     """
     assert manifest.project is not None
     board = manifest.project.board
+    beside = bytes_in_memories(manifest.models)
     known = {
         "weights": size.flash_const_bytes,
-        "arena": size.arena_bytes,
+        "arena": size.arena_bytes - sum(beside.values()),
         "stack": size.stack_bytes,
     }
     unreserved = 0 if size.stack_bytes or size.has_threads else int(manifest.project.options.get("stack_bytes", 0))
@@ -60,8 +61,10 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     for name, memory in board.memories.items():
         roles = [role for role in known if board.region_for(role) == name and known[role]]
         lent = sum(one.lent.get(name, 0) for one in manifest.models)
-        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent
+        pools = beside.get(name, 0)
+        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent - pools
         parts = [Part(role, known[role]) for role in roles] + [Part("backends' buffers", lent)] * bool(lent)
+        parts += [Part("pools", pools)] * bool(pools)
         parts += [Part("code" if board.region_for("code") == name else "data", rest)] if rest > 0 else []
         parts += [Part("stack", unreserved)] if unreserved and board.region_for("stack") == name else []
         if parts or memory.holds:
@@ -83,8 +86,9 @@ def check(size: Size, manifest: Manifest) -> None:
 
 def error(needs: Sequence[Need], manifest: Manifest, board: Board) -> FitError:
     """Return the error of a board whose memories do not have what is needed."""
+    do = "do" if len(manifest.models) > 1 else "does"
     return FitError(
-        f"{', '.join(one.model_file for one in manifest.models)} does not fit {board.name}",
+        f"{', '.join(one.model_file for one in manifest.models)} {do} not fit {board.name}",
         details=[line(need, manifest) for need in needs],
         hint=advice(manifest, board, {need.memory: need.bytes for need in needs if need.missing_bytes}),
     )
@@ -138,7 +142,7 @@ def is_float(manifest: Manifest) -> bool:
 def _saved(manifest: Manifest, board: Board, name: str) -> float:
     """Return the bytes of a memory that an int8 version does not need, about."""
     weights = manifest.constant_bytes * (1 - _INT8_CONSTANTS) if board.region_for("weights") == name else 0
-    return weights + (manifest.arena_bytes * (1 - _INT8_ARENA) if board.region_for("arena") == name else 0)
+    return weights + (manifest.bytes_of_arena * (1 - _INT8_ARENA) if board.region_for("arena") == name else 0)
 
 
 def size_text(count: int) -> str:

@@ -20,12 +20,12 @@ from elftools.elf.sections import Symbol, SymbolTableSection
 
 from mtool import proc
 from mtool.boards import Board
-from mtool.build import toolchains
+from mtool.build import call_depth, toolchains
 from mtool.errors import BuildError, UsageError
 from mtool.filetree import FileTree, write
 from mtool.modules import machine as machines
 from mtool.modules.exports import EXPORTS
-from mtool.modules.veneers import ENTRY, Base, assembly, base_of
+from mtool.modules.veneers import CALLED, ENTRY, Base, assembly, base_of
 
 _TIMEOUT_S = 900.0
 _ADDRESSES = (0x10000000, 0x30004000)
@@ -66,6 +66,7 @@ class Image:
         imports: names of the firmware's functions that it calls, in the order of its table.
         machine: what it needs of a core (mtool.modules.machine).
         linked: functions of the compiler's library that are part of it.
+        stack_bytes: that its code takes, without what it imports; 0: not known.
     """
 
     data: bytes
@@ -75,6 +76,7 @@ class Image:
     imports: tuple[str, ...]
     machine: int
     linked: tuple[str, ...]
+    stack_bytes: int
 
 
 def link(files: FileTree, board: Board, levels: Mapping[str, str], level: str) -> Image:
@@ -135,7 +137,9 @@ class _Build:
         flags = [*_COMMON, *(_ARM if self.is_arm else _RISC_V), *base.flags, "-include", str(self.folder / _HIDDEN)]
         sources = [path for path in files if path.endswith(".c")]
         objects = [
-            self._compile(["-g0", "-w", *flags, levels.get(path, level), "-Isrc"], f"src/{path}", number)
+            self._compile(
+                ["-g0", "-w", "-fcallgraph-info=su", *flags, levels.get(path, level), "-Isrc"], f"src/{path}", number
+            )
             for number, path in enumerate(sources)
         ]
         imports = sorted(self._undefined(objects) & set(EXPORTS))
@@ -154,6 +158,7 @@ class _Build:
             imports=tuple(imports),
             machine=self.machine,
             linked=parts.linked,
+            stack_bytes=self._stack_bytes(base),
         )
 
     def _run(self, arguments: Sequence[str], *, check: bool = True) -> proc.Completed:
@@ -175,6 +180,11 @@ class _Build:
                 hint="a schedule takes every register: choose another by --schedule" if is_ours else "",
             )
         return target
+
+    def _stack_bytes(self, base: Base) -> int:
+        """Return the stack that the entry takes with what it calls of the module; 0: not known."""
+        inner = call_depth.deepest([path.read_text() for path in sorted(self.folder.glob("*.ci"))], CALLED)
+        return inner and inner + base.stack_bytes
 
     def _undefined(self, objects: Sequence[str]) -> set[str]:
         wanted: set[str] = set()

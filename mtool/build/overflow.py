@@ -28,7 +28,7 @@ def explain(output: str, manifest: Manifest) -> FitError | None:
     missed = _missed(output, board)
     too_large = set(_TOO_LARGE.findall(output))
     if manifest.symbols.get("arena") in too_large:  # nothing was linked: what the model alone needs
-        for role, count in (("weights", manifest.constant_bytes), ("arena", manifest.arena_bytes)):
+        for role, count in (("weights", manifest.constant_bytes), ("arena", manifest.bytes_of_arena)):
             name = board.region_for(role)
             if name is not None and count > board.memories[name].size:
                 missed[name] = count - board.memories[name].size
@@ -67,7 +67,7 @@ def _missed(output: str, board: Board) -> dict[str, int]:
 def _line(board: Board, name: str, missed_bytes: int, manifest: Manifest) -> str:
     """Return the line of one memory: what it needs of what it has, and the model's share of it."""
     limit = board.memories[name].size
-    own = [("weights", manifest.constant_bytes), ("arena", manifest.arena_bytes)]
+    own = [("weights", manifest.constant_bytes), ("arena", manifest.bytes_of_arena)]
     parts = [Part(role, count) for role, count in own if board.region_for(role) == name]
     rest = limit + missed_bytes - sum(part.bytes for part in parts)
     if missed_bytes:

@@ -16,7 +16,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from mtool.boards import Board
 from mtool.errors import BuildError
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, arenas_of
 
 STACK_SECTION = ".stack"
 _APART = (".eeprom", ".fuse", ".lock", ".signature")  # memories of an AVR's own
@@ -31,7 +31,7 @@ class Size:
             model's constants.
         flash_const_bytes: the model's constants: weights, biases, scales, tables.
         ram_static_bytes: .data and .bss, without the arena and the stack.
-        arena_bytes: the arena.
+        arena_bytes: the arena, all of its pools.
         stack_bytes: the memory reserved for the stack; 0 where an operating system does it.
         functions: bytes of code by function, the largest first.
         memories: bytes in each memory of the board, by its name.
@@ -79,7 +79,7 @@ def measure(elf: Path, manifest: Manifest) -> Size:
     sections, symbols = _read(elf)
     board = manifest.project.board if manifest.project is not None else None
     constants = {name for model in manifest.models for name in model.constants}
-    arenas = {model.symbols.get("arena") for model in manifest.models}
+    arenas = {*arenas_of(manifest.models)}
     flash_const_bytes = _sum(symbols, lambda symbol: symbol.name in constants)
     arena_bytes = _sum(symbols, lambda symbol: symbol.name in arenas)
     functions = _functions(symbols)
@@ -90,7 +90,7 @@ def measure(elf: Path, manifest: Manifest) -> Size:
         ram_bytes = sum(section.bytes for section in sections if section.writable)
         ram_static_bytes = ram_bytes - arena_bytes - stack_bytes
     else:
-        prefixes = (*(f"{model.model}_" for model in manifest.models), *filter(None, arenas))
+        prefixes = (*(f"{model.model}_" for model in manifest.models), *arenas)
         own = [symbol for symbol in symbols if symbol.name.startswith(prefixes)]
         functions = {name: count for name, count in functions.items() if name.startswith(prefixes)}
         stack_bytes = 0

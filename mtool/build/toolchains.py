@@ -3,8 +3,10 @@
 Names of packages are Debian's and Ubuntu's; the commands work on both.
 """
 
+import contextlib
 import importlib.metadata
 import importlib.util
+import os
 import re
 import shutil
 import sys
@@ -17,6 +19,10 @@ from mtool.errors import BuildError
 _VERSION_TIMEOUT_S = 20.0
 _HOST = "cc"
 _OTHERS = ("gcc", "clang")
+_OF_GCC = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
+_OF_CMAKE = ("CFLAGS", "CXXFLAGS", "ASMFLAGS", "LDFLAGS")
+_OF_OTHERS = ("LD_RUN_PATH", "CCC_OVERRIDE_OPTIONS", "SDKROOT", "NIX_CFLAGS_COMPILE", "NIX_LDFLAGS")
+_ENVIRONMENT = (*_OF_GCC, *_OF_CMAKE, *_OF_OTHERS)
 
 
 class NotReady(BuildError):
@@ -48,11 +54,28 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An installed toolchain: its version ("12.2.1"; "" if missing), and its programs that are missing."""
+    """An installed toolchain.
+
+    Attributes:
+        toolchain: which.
+        version: "12.2.1"; "" if it is missing.
+        missing: its programs that are missing.
+        files: its first program and its C library, as they are now.
+    """
 
     toolchain: Toolchain
     version: str
     missing: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """What tells it from any other: one of the same version elsewhere, or one that is told other things.
+
+        The environment's variables that compilers read are part of it.
+        """
+        told = [f"{name}={os.environ[name]}" for name in _ENVIRONMENT if os.environ.get(name)]
+        return "\n".join([f"{self.toolchain.name} {self.version}", *self.files, *told])
 
 
 ALL = {
@@ -134,16 +157,16 @@ def check(toolchain: Toolchain) -> Found:
             return Found(toolchain, "", (toolchain.name,))
         return Found(toolchain, importlib.metadata.version(toolchain.name), ())
     if toolchain.name == _HOST and shutil.which(_HOST) is None and (other := compiler_here(_HOST)) != [_HOST]:
-        return Found(toolchain, _version(_output([*other, "--version"])), ())
+        return Found(toolchain, _version(_output([*other, "--version"])), (), _as_they_are(other[0]))
     missing = [program for program in toolchain.programs if shutil.which(program) is None]
     program = toolchain.programs[0]
     if program in missing:
         return Found(toolchain, "", tuple(missing))
-    if toolchain.needs:
-        path = _output([program, f"-print-file-name={toolchain.needs}"])
-        if not Path(path).is_absolute():  # GCC answers with the bare name if it does not find the file
-            missing.append(toolchain.needs)
-    return Found(toolchain, _version(_output([program, "--version"])), tuple(missing))
+    library = _output([program, f"-print-file-name={toolchain.needs}"]) if toolchain.needs else ""
+    if toolchain.needs and not Path(library).is_absolute():  # GCC answers with the bare name if there is no such file
+        missing.append(toolchain.needs)
+    version = _version(_output([program, "--version"]))
+    return Found(toolchain, version, tuple(missing), _as_they_are(program, library))
 
 
 def require(name: str) -> Found:
@@ -194,6 +217,16 @@ def _version(text: str) -> str:
     first_line = re.sub(r"\([^)]*\)", "", text.partition("\n")[0])
     match = re.search(r"\d+(?:\.\d+)+", first_line)
     return match[0] if match else first_line.strip()
+
+
+def _as_they_are(program: str, *libraries: str) -> tuple[str, ...]:
+    """Return the paths of a program and of what it needs, with the size and the time of each."""
+    found = []
+    for path in filter(None, (shutil.which(program), *libraries)):
+        with contextlib.suppress(OSError):
+            status = Path(path).resolve().stat()
+            found.append(f"{Path(path).resolve()} {status.st_size} {status.st_mtime_ns}")
+    return tuple(found)
 
 
 def _output(argv: list[str]) -> str:

@@ -137,11 +137,12 @@ def compiler(folder: Path, project: Project) -> Found:
     env = environment(folder, project)
     version = zephyr.version(Path(env["ZEPHYR_BASE"]))
     chosen = env.get("ZEPHYR_TOOLCHAIN_VARIANT", "the Zephyr SDK")
+    program: tuple[str, ...] = ()
     if chosen == zephyr.VARIANTS.get(project.board.toolchain, ("", "", ""))[0]:
         own = toolchains.require(project.board.toolchain)
-        chosen = f"{own.toolchain.name} {own.version}"
+        chosen, program = f"{own.toolchain.name} {own.version}", own.files
     further = "".join(f", {name} {';'.join(map(str, paths))}" for name, paths in zephyr.roots().items())
-    return Found(Toolchain("Zephyr", "", (), ""), f"{version} with {chosen}{further}", ())
+    return Found(Toolchain("Zephyr", "", (), ""), f"{version} with {chosen}{further}", (), program)
 
 
 def _is_configured(build_folder: Path, folder: Path, env: Mapping[str, str]) -> bool:

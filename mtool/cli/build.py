@@ -1,8 +1,11 @@
 """`mtool build`: a model's project, built."""
 
+from typing import Any
+
 from mtool import workflow
 from mtool.cli import parameters, template_options
 from mtool.cli.output import Output
+from mtool.manifest import Manifest
 
 
 def build(
@@ -37,7 +40,14 @@ def build(
             "firmware": firmware,
             "toolchain": prepared.built.toolchain,
             "up_to_date": prepared.built.up_to_date,
+            **_fences(prepared.manifest),
         }
     )
     for kind, path in firmware.items():
         out.text(f"{kind:<12} {path}")
+
+
+def _fences(manifest: Manifest) -> dict[str, Any]:
+    """Return the areas of each model's fence, if the models have one."""
+    fences = {one.model: one.protection for one in manifest.models if one.protection is not None}
+    return {"protection": {name: fence.model_dump() for name, fence in fences.items()}} if fences else {}

@@ -102,7 +102,8 @@ def check(
     lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(
-            f"{', '.join(model.name for model in models)} does not fit {', '.join(fit.board for fit in lacking)}",
+            f"{', '.join(model.name for model in models)} {'do' if len(models) > 1 else 'does'} not fit "
+            + ", ".join(fit.board for fit in lacking),
             details=[
                 f"{fit.board}: {line}" if len(lacking) > 1 else line
                 for fit in lacking
@@ -135,7 +136,7 @@ def _longest(one: "LongestOperator") -> str:
 def _wait(models: "Sequence[LongestOperator]") -> str:
     """Return the line of what the most urgent model waits for."""
     first, *others = models
-    most = max(others, key=lambda one: (one.stretch.milliseconds if one.stretch else 0, one.stretch_share))
+    most = max(others, key=lambda one: one.stretch_instructions)  # times are not known of each
     time = "" if most.stretch is None else f", {most.stretch.milliseconds:.3g} ms ± {most.stretch.error:.0%}"
     return f"{first.model} waits for at most {most.stretch_share:.0%} of an inference of {most.model}{time}"
 
@@ -163,7 +164,7 @@ def _print_model(out: Output, manifest: "Manifest") -> None:
     out.text(
         f"  {formatting.amount(manifest.macs)} MACs, {formatting.amount(manifest.parameters)} parameters, "
         f"constants {manifest.constant_bytes:,} B, "
-        f"arena {manifest.arena_bytes:,} B (bound {manifest.arena_bound_bytes:,} B)"
+        f"{formatting.arena(manifest)}"
     )
     rows = operator_rows(manifest.operators)
     out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
@@ -208,7 +209,7 @@ def _verdict(report: "Fits", *, named: bool) -> str:
     model = ", ".join(short_name(one.model_file) for one in report.manifest.models)
     fitting = [fit.board for fit in report.fits if fit.fits]
     if named:
-        return f"{model} fits {', '.join(fitting)}"
+        return f"{model} {'fit' if len(report.manifest.models) > 1 else 'fits'} {', '.join(fitting)}"
     return f"{len(fitting)} of {len(report.fits)} boards fit {model}; of one: mtool check MODEL --board BOARD"
 
 

@@ -1,5 +1,6 @@
 """`mtool module`: a model that firmware takes at run time, as one signed file."""
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from mtool.errors import MismatchError
 
 if TYPE_CHECKING:
     from mtool.modules.format import Module
+    from mtool.workflow.renewed import Renewal
 
 _NATIVE = "native: code and constants that run wherever they lie"
 
@@ -36,8 +38,22 @@ def module(
         ),
     ] = None,
     counter: Annotated[
-        int, typer.Option("--counter", help="Its age: firmware refuses a module with a lower one than it has.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            "--counter",
+            help="Its age: firmware refuses a module with a lower one than it has; default: 0, or that of --since.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Annotated[
+        Path | None,
+        typer.Option(
+            "--since",
+            metavar="OLD.mtm",
+            help="The module that this one renews with other weights: its name, interface and, if possible, code stay.",
+            show_default=False,
+        ),
+    ] = None,
     bytecode: Annotated[
         bool,
         typer.Option(
@@ -53,23 +69,28 @@ def module(
     It has the model's code and constants, which run wherever they lie, what they call of the firmware, hashes, sizes
     and the interface. Without --key it is not signed, and only firmware for development takes it.
     """
-    from mtool.workflow import modules
+    from mtool.workflow import modules, renewed
 
     if show:
         found, data = modules.read_module(model)
         trust = _trust(found, data, key)
         _tell(out, found, data, trust, path=model)
         return
+    old = None if since is None else modules.read_module(since)
+    before = None if old is None else old[0]
+    if before is not None:
+        options, counter = renewed.options_since(before, options, counter)
     if bytecode:
         from mtool.workflow.bytecode import make_bytecode
 
-        made = make_bytecode(model, options=options, key=key, counter=counter)
+        made = make_bytecode(model, options=options, key=key, counter=counter or 0, since=before)
     else:
-        made = modules.make_module(model, board=board, options=options, key=key, counter=counter)
+        made = modules.make_module(model, board=board, options=options, key=key, counter=counter or 0, since=before)
     target = output or Path(f"{made.module.name}.mtm")
     modules.write_module(made, target)
     trust = "signed" if made.module.is_signed else "not signed"
-    _tell(out, made.module, made.data, trust, path=target, linked=made.linked)
+    renewal = None if old is None else renewed.renewal(old, (made.module, made.data))
+    _tell(out, made.module, made.data, trust, path=target, linked=made.linked, renewal=renewal)
     if key is None:
         out.text("", "not signed: firmware takes it only if it was built to take such; sign it by --key FILE")
 
@@ -94,7 +115,16 @@ def _trust(found: "Module", data: bytes, key: Path | None) -> str:
     return "signed by this key"
 
 
-def _tell(out: Output, found: "Module", data: bytes, trust: str, *, path: Path, linked: tuple[str, ...] = ()) -> None:
+def _tell(
+    out: Output,
+    found: "Module",
+    data: bytes,
+    trust: str,
+    *,
+    path: Path,
+    linked: tuple[str, ...] = (),
+    renewal: "Renewal | None" = None,
+) -> None:
     from mtool.modules import machine
     from mtool.modules.exports import BY_HASH
     from mtool.modules.format import HEAD_BYTES, Kind
@@ -116,11 +146,13 @@ def _tell(out: Output, found: "Module", data: bytes, trust: str, *, path: Path, 
             "about_bytes": HEAD_BYTES + about,
             "arena_bytes": found.arena_bytes,
             "ram_bytes": found.ram_bytes(),
+            "stack_bytes": found.stack_bytes or None,
             "imports": imports,
             "linked": list(linked),
             "signed": found.is_signed,
             "key_id": found.key_id.hex(),
             "description": found.description.model_dump(mode="json"),
+            **({"since": dataclasses.asdict(renewal)} if renewal is not None else {}),
         }
     )
     rows = [
@@ -130,6 +162,7 @@ def _tell(out: Output, found: "Module", data: bytes, trust: str, *, path: Path, 
         ["file", f"{len(data):,}"],
         ["RAM: arena", f"{found.arena_bytes:,}"],
         ["RAM: tables", f"{found.ram_bytes() - found.arena_bytes:,}"],
+        ["stack of its own code", f"{found.stack_bytes:,}" if found.stack_bytes else "not known"],
     ]
     kind = _NATIVE if found.kind == Kind.NATIVE else "bytecode: calls of kernels that the firmware has"
     out.text(f"{path}: {found.name}, {kind}")
@@ -141,3 +174,5 @@ def _tell(out: Output, found: "Module", data: bytes, trust: str, *, path: Path, 
     out.text(f"imports of the firmware: {', '.join(imports) or 'none'}")
     if linked:
         out.text(f"of the compiler's library, in the module: {', '.join(linked)}")
+    if renewal is not None:
+        out.text(f"since the module before: {renewal.describe()}")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from mtool.workflow import Deployment, Options
 
 _OF = "@"  # NAME@ before the value of an option, which then is that model's alone
+_BY_NAMES = {key: key for key in ("dim", "const", "limit", "state", "schedule")} | {"maxima": "max"}
+_MARKS = frozenset("=:/")  # where one stands first, the @ is in a value or a path
 _ONE_MODEL = ("debug",)
 OF_ONE_MODEL = ("input", "golden", "function")
 """Options whose value is for one model: with several each may stand once for each of them, as NAME@VALUE."""
@@ -40,14 +42,33 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
             )
     if names and len(names) != len(paths):
         raise UsageError(
-            f"--name stands {len(names)} times for {len(paths)} models",
+            f"--name stands {len(names)} time{'s' * (len(names) > 1)} for {len(paths)} models",
             hint="once for each, in their order: " + " ".join(f"--name {model_name(path.stem)}" for path in paths),
         )
     names = names or [model_name(path.stem) for path in paths]
+    for key, option in _BY_NAMES.items():
+        _check_models(option, values.get(key) or (), names)
     return tuple(
         reading.options(**{**{key: _own(value, name, names) for key, value in values.items()}, "name": [name]})
         for name in names
     )
+
+
+def _check_models(option: str, values: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse values for a model that is not there: what begins with another name and @, before any other mark.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for value in values:
+        of, mark, rest = value.partition(_OF)
+        if mark and of not in names and not set(of) & _MARKS:
+            raise UsageError(
+                f"--{option} {value}: there is no model {of}",
+                details=[f"models: {', '.join(names)}"],
+                hint=f"say which: --{option} {names[0]}{_OF}{rest}; or, for a name with @ in it,"
+                f" --{option} {names[0]}{_OF}{value}",
+            )
 
 
 def _own(value: Any, name: str, names: Sequence[str]) -> Any:

@@ -9,9 +9,9 @@ from mtool.plan.memory import aliases
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a value: in the arena or the `index`-th input, output or state, `offset` bytes from its start.
+    """The address of a value: in the `index`-th pool of the arena, input, output or state, and how far from its start.
 
-    Only the body of a loop has states that do not lie in the arena.
+    An arena in one piece has the index 0. Only the body of a loop has states that do not lie in the arena.
     """
 
     memory: Literal["arena", "inputs", "outputs", "states"]
@@ -22,7 +22,7 @@ class Address:
 def address_of(plan: Plan, value: str) -> Address:
     """Return the address of a value that is no constant."""
     if value in plan.offsets:
-        return Address("arena", 0, plan.offsets[value])
+        return Address("arena", *plan.place(plan.offsets[value]))
     if value in plan.in_states:
         return Address("states", *plan.in_states[value])
     graph = plan.graph

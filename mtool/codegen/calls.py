@@ -34,7 +34,8 @@ class Calls:
     Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`. If `can_fail`, a
     call that fails returns the status from the function that it stands in. `memories` are where the values lie that
     the calls are given: the arena, `inputs`, `outputs`. `context` is the arena as a parameter, if the caller has it,
-    `resource` the parameter that is handed on to devices, if one is given it.
+    and `context_declared` its declaration. `resource` is the parameter that is handed on to devices, if one is given
+    it.
     """
 
     pointers: tuple[str, ...]
@@ -42,6 +43,7 @@ class Calls:
     memories: frozenset[str]
     can_fail: bool
     context: tuple[str, ...] = ()
+    context_declared: tuple[str, ...] = ()
     resource: tuple[str, ...] = ()
 
     @property
@@ -92,7 +94,7 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
     can_fail = conventions.operators in ("values", "packed") or devices.can_fail
     context, resource = (PARAMETER,) * arena.is_callers, (RESOURCE.name,) * devices.take_resource
     declared = tuple(pointers.declarations.values())
-    return Calls(declared, tuple(operators), frozenset(memories), can_fail, context, resource)
+    return Calls(declared, tuple(operators), frozenset(memories), can_fail, context, tuple(arena.declared), resource)
 
 
 class _Pointers:
@@ -120,6 +122,11 @@ class _Pointers:
         spot = self.arena.scratch.get(number)
         return self._declared(c_type, spot) if spot else self.arena.no_scratch(c_type)
 
+    def constant(self, symbol: str) -> str:
+        """Return a constant, or the pointer to its copy in a pool."""
+        copy = self.arena.copies.get(symbol)
+        return symbol if copy is None else self._declared(f"const {copy.c_type}", copy.spot)
+
     def _declared(self, c_type: str, spot: Spot) -> str:
         name = spot.name
         if self.names.setdefault(name, c_type) != c_type:
@@ -140,7 +147,7 @@ def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...
 
 def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequence[int], of: str) -> tuple[str, ...]:
     """Return the lines that call a function; `of` is the operator's number in C."""
-    arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch)
+    arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch, pointers.constant)
     if moves:
         arguments = moved(arguments, moves)
     text = f"{call.function.name}({', '.join(arguments)});"

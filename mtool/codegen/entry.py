@@ -16,6 +16,7 @@ from mtool.codegen.device import (
 from mtool.codegen.head import Head
 from mtool.codegen.inference import all_operators, operator_call, operator_functions
 from mtool.codegen.packed import packed_entry_point
+from mtool.codegen.pools import load_call
 from mtool.codegen.sized import bytes_in_c, range_test
 from mtool.codegen.state_reset import start_call
 from mtool.codegen.streamed import entry_points
@@ -29,7 +30,9 @@ def entry_point(
     if conventions.interface == "step":
         return "\n".join([*operator_functions(plan, calls, conventions), _in_steps(plan, calls, interface, arena)])
     if head is not None:
-        begin, end = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)
+        starts = (f"    {call}" for call in (*load_call(plan), *start_call(plan)))
+        begin = [*starts, *_copies_in(plan, interface, arena)]
+        end = _copies_out(plan, interface, arena)
         work = all_operators(plan, calls)
         called = entry_points(plan, head, interface, begin, work, end)
         return "\n".join([*operator_functions(plan, calls, conventions), *called])
@@ -62,8 +65,8 @@ def whole(
     lines = [f"{name}({'void *context, ' * conventions.context}{structures}{''.join(passed)})", "{"]
     lines += [] if has_hooks else own
     lines += ["    (void)resource;"] * bool(passed)
-    lines += [f"    uint8_t *const {PARAMETER} = context;"] * conventions.context
-    starts = [] if conventions.context else start_call(plan)
+    lines += [f"    {arena.parameter_type} *const {PARAMETER} = context;"] * conventions.context
+    starts = [] if conventions.context else [*load_call(plan), *start_call(plan)]
     start = [*range_test(plan, interface), *(f"    {call}" for call in starts)]
     before, after = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)
     lines += [*start, *before, *work, *after]
@@ -119,7 +122,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> s
         f"int32_t {model}_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
         "{",
         *range_test(plan, interface),
-        *(f"    {call}" for call in start_call(plan)),
+        *(f"    {call}" for call in (*load_call(plan), *start_call(plan))),
         *_copies_in(plan, interface, arena),
         "    inference.inputs = inputs;",
         "    inference.outputs = outputs;",

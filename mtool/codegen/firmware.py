@@ -78,7 +78,7 @@ def _tasks(name: str, plans: Sequence[Plan], pauses: Sequence[Sequence[int]]) ->
         listed = ", ".join(f"0x{byte:02X}u" for byte in bits)
         lines += [
             "",
-            f"static int32_t begin_{model}(const void *inputs, const void *outputs)",
+            f"static int32_t {model}_begin_task(const void *inputs, const void *outputs)",
             "{",
             f"    return {model}_begin(inputs, outputs);",
             "}",
@@ -86,7 +86,7 @@ def _tasks(name: str, plans: Sequence[Plan], pauses: Sequence[Sequence[int]]) ->
             comment("Before which operators a more urgent model may run: bits."),
             f"static const uint8_t {model}_pauses[] = {{{listed}}};",
         ]
-        members = {"begin": f"begin_{model}", "step": f"{model}_step", "done": f"{model}_done"}
+        members = {"begin": f"{model}_begin_task", "step": f"{model}_step", "done": f"{model}_done"}
         members |= {"pauses": f"{model}_pauses", "priority": str(priority)}
         entries.append("    {" + ", ".join(f".{key} = {value}" for key, value in members.items()) + "},")
     return [*lines, "", f"struct mt_task {name}_tasks[] = {{", *entries, "};"]

@@ -45,11 +45,17 @@ class Call:
 
 
 def arguments_of(
-    plan: Plan, number: int, call: Call, pointer: Callable[[str], str], scratch: Callable[[int, str], str]
+    plan: Plan,
+    number: int,
+    call: Call,
+    pointer: Callable[[str], str],
+    scratch: Callable[[int, str], str],
+    constant: Callable[[str], str] = str,
 ) -> list[str]:
     """Return the arguments of a step's function, in C.
 
-    `pointer` has the expression of a value, `scratch` that of a step's scratch as a pointer to a C type.
+    `pointer` has the expression of a value, `scratch` that of a step's scratch as a pointer to a C type, and `constant`
+    that of a constant by its symbol.
     """
     node = plan.steps[number].node
     arguments = []
@@ -67,7 +73,10 @@ def arguments_of(
             if kind == "output":
                 arguments.append(pointer(node.outputs[int(which)]))
                 continue
-            arguments.append(call.constants[str(which)] if kind == "constant" else pointer(node.inputs[int(which)]))
+            if kind == "constant":
+                arguments.append(constant(call.constants[str(which)]))
+            else:
+                arguments.append(pointer(node.inputs[int(which)]))
     return arguments
 
 

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from mtool.codegen.control import Body, control_kernel
+from mtool.codegen.copied import Copied
 from mtool.codegen.function import Call, Function, Use
-from mtool.ir import Graph, Node
+from mtool.ir import DType, Graph, Node
 from mtool.ir.control import Control
 from mtool.ir.types import Array
 from mtool.kernels.expressions import layout_of
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.plan import Plan, Step
+from mtool.plan.constants_in_pools import with_copies
 from mtool.plan.control import ControlSchedule
 from mtool.plan.sized import sized_control
 
@@ -36,7 +38,7 @@ class Functions:
 
     `plan` is the model's. The constants of its graph have lost their elements (Graph.without_elements): packed, they
     are in `constants`, and a large model is not held twice. `in_ram` are the constants that lie in RAM. `borrowed` are
-    the constants that another model of the firmware defines, by its symbols.
+    the constants that another model of the firmware defines, by its symbols. `copied` are those with copies in pools.
     """
 
     plan: Plan
@@ -46,6 +48,7 @@ class Functions:
     layouts: Mapping[str, str]
     in_ram: frozenset[str] = frozenset()
     borrowed: dict[str, Array] = field(default_factory=dict)
+    copied: Mapping[str, Copied] = field(default_factory=dict)
 
     @property
     def own(self) -> tuple[Function, ...]:
@@ -70,6 +73,23 @@ def emit_functions(plan: Plan, stored: Stored | None = None) -> Functions:
         emitted, tuple(registry.functions.values()), tuple(calls), registry.constants, registry.layouts,
         frozenset(registry.in_ram), registry.borrowed,
     )  # fmt: skip
+
+
+def with_copies_in_pools(functions: Functions) -> Functions:
+    """Return the functions with copies of constants in pools that have room for them."""
+    plan = functions.plan
+    sizes: dict[str, dict[str, int]] = {}
+    for step, call in zip(plan.steps, functions.calls, strict=True):
+        symbols = {*call.constants.values()}
+        if not isinstance(step.node.attrs, Control) and symbols <= {*functions.constants} - functions.in_ram:
+            own = sizes.setdefault(step.node.title, {})
+            own |= {symbol: functions.constants[symbol].nbytes for symbol in call.constants.values()}
+    made, copies = with_copies(plan, sizes)
+    copied = {}
+    for symbol, (pool, offset) in copies.items():
+        data = functions.constants[symbol]
+        copied[symbol] = Copied(pool, offset, data.nbytes, DType.of(data.dtype).c)
+    return replace(functions, plan=made, copied=copied)
 
 
 class _Registry:

@@ -7,14 +7,14 @@ from typing import Any
 
 from mtool.codegen import weights
 from mtool.codegen.addresses import address_of
-from mtool.codegen.arena import PARAMETER, Interface, arena_of
+from mtool.codegen.arena import PARAMETER, Interface, arena_of, pool_symbol
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of
 from mtool.codegen.external import check_alignment, external_files
 from mtool.codegen.flash import qualified
-from mtool.codegen.functions import Functions, Stored, emit_functions
+from mtool.codegen.functions import Functions, Stored, emit_functions, with_copies_in_pools
 from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
 from mtool.codegen.growth import ModelConstants, grown_constants
@@ -35,12 +35,24 @@ from mtool.identifiers import tensor_names
 from mtool.ir import Graph, Node, RunTimeSize, Stream
 from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import as_computed
-from mtool.manifest import Claim, InnerRegion, Manifest, Operand, Operator, RowStream, SizeRange, Source, Tensor
+from mtool.manifest import (
+    Claim,
+    InnerRegion,
+    Manifest,
+    Operand,
+    Operator,
+    PoolOfArena,
+    RowStream,
+    SizeRange,
+    Source,
+    Tensor,
+)
 from mtool.ops.external.node import External
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
 from mtool.plan.interleaved import costs_of
+from mtool.plan.pool import PlacedPool
 from mtool.version import __version__
 
 _UNKNOWN = ModelConstants()  # of a plan that was not made of a file
@@ -101,7 +113,8 @@ class Emitted:
             self.plan, self.functions, self.interface, self.conventions, self._banner
         )  # fmt: skip
         model = plan.graph.name
-        arena = arena_of(plan, interface, PARAMETER if chosen.context else self.place.arena)
+        symbol = PARAMETER if chosen.context else self.place.arena
+        arena = arena_of(plan, interface, symbol, functions.copied)
         calls = calls_of(plan, functions, interface, arena, chosen)
         files = {
             f"{model}.h": header(plan, interface, arena, chosen, banner),
@@ -175,7 +188,7 @@ def emit(
     check_conventions(plan, chosen)
     check_alignment(plan)
     check_fence(plan, chosen, place)
-    functions = emit_functions(plan, stored)
+    functions = with_copies_in_pools(emit_functions(plan, stored))
     plan = functions.plan
     graph = plan.graph
     initial = initial_constants(plan)
@@ -230,7 +243,8 @@ def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
         dtype=kind.dtype.label,
         shape=kind.shape if stream is None else stream.of_model(kind.shape),
         bytes=kind.bytes,
-        arena_offset=plan.offsets.get(value),
+        arena_offset=None if value not in plan.offsets else plan.place(plan.offsets[value])[1],
+        pool=plan.place(plan.offsets[value])[0] if value in plan.offsets else 0,
         scale=quant.scale if quant else None,
         zero_point=quant.zero_point if quant else None,
         axis=quant.axis if quant else None,
@@ -276,7 +290,9 @@ def _manifest(
             reads=_operands(plan, operands_of(plan, step.node)[0]),
             writes=_operands(plan, operands_of(plan, step.node)[1]),
             constant_bytes=sum(functions.read[name].nbytes for name in functions.calls[number].constants.values()),
-            scratch_offset=plan.scratch[number] or 0,
+            scratch_offset=plan.place(plan.scratch[number] or 0)[1],
+            scratch_pool=plan.place(plan.scratch[number] or 0)[0],
+            constants_in=_memory_of_constants(functions, number),
             scratch_bytes=step.scratch_bytes,
             **_backend(step.node),
         )
@@ -303,7 +319,7 @@ def _manifest(
         constant_bytes_in_ram=weights.total_bytes({name: functions.constants[name] for name in functions.in_ram}),
         symbols={
             "run": f"{graph.name}_{'run' if graph.stream is None else 'finish'}",
-            "arena": f"{graph.name}_arena",
+            "arena": f"{graph.name}_arena" if not plan.pools else _arena_pool(plan),
             **({"reset": f"{graph.name}_reset"} if graph.states else {}),
         },
         operators=operators,
@@ -314,8 +330,37 @@ def _manifest(
         functions=function_names(plan, conventions),
         graph=f"{graph.name}.json" if conventions.has_functions else "",
         lent=lent_bytes(plan),
+        pools=tuple(_pool(graph.name, one) for one in plan.pools),
         inner_regions=_inner_regions(plan),
     )
+
+
+def _memory_of_constants(functions: Functions, number: int) -> str:
+    """Return the pool that holds copies of all constants of a step; empty: there are none."""
+    symbols = {*functions.calls[number].constants.values()}
+    if not symbols or not symbols <= {*functions.copied}:
+        return ""
+    return functions.plan.pools[functions.copied[min(symbols)].pool].pool.name
+
+
+def _pool(model: str, placed: PlacedPool) -> PoolOfArena:
+    pool = placed.pool
+    return PoolOfArena(
+        name=pool.name,
+        symbol=pool_symbol(model, pool.name),
+        bytes=placed.bytes,
+        constant_bytes=placed.constant_bytes,
+        limit_bytes=pool.bytes,
+        alignment=placed.alignment,
+        waits=pool.speed,
+        section=pool.section,
+        is_arena=pool.is_arena,
+    )
+
+
+def _arena_pool(plan: Plan) -> str:
+    """Return the symbol of the pool that lies where the board's arena is; empty: there is none."""
+    return next((pool_symbol(plan.graph.name, one.pool.name) for one in plan.pools if one.pool.is_arena), "")
 
 
 def _inner_regions(plan: Plan) -> tuple[InnerRegion, ...]:

@@ -129,7 +129,7 @@ def _arguments(plan: Plan, call: Call, number: int) -> tuple[object, tuple[int, 
         source, offset = call.function.kernel.arguments[place].source, 0
         if value is not None:
             address = address_of(plan, value)
-            same += [address.memory, plan.graph.types[value].dtype]
+            same += [address.memory, address.index, plan.graph.types[value].dtype]
             offset = address.offset if address.memory == "arena" else 0
         else:
             same.append(plan.scratch[number] if source == "scratch" else call.constants[str(source[1])])
@@ -235,7 +235,7 @@ def _called(plan: Plan, functions: Functions, arena: Arena, site: Site) -> tuple
             spot = arena.scratch.get(site.step)
             arguments.append(arena.pointer(argument.c_type, spot) if spot else arena.no_scratch(argument.c_type))
         elif value is None:
-            arguments.append(call.constants[str(argument.source[1])])
+            arguments.append(arena.constant(call.constants[str(argument.source[1])]))
         elif (address := address_of(plan, value)).memory != "arena":
             arguments.append("rows")
         else:
@@ -244,7 +244,7 @@ def _called(plan: Plan, functions: Functions, arena: Arena, site: Site) -> tuple
             if column is not None and move:
                 is_moved = True
                 offset += f" {'-' if move < 0 else '+'} n * {abs(move)}"
-            place_of = f"{arena.symbol} + {offset}"
+            place_of = f"{arena.base(address.index)} + {offset}"
             c_type = plan.graph.types[value].dtype.c
             arguments.append(place_of if c_type == "uint8_t" else f"({c_type} *)(void *)({place_of})")
     return f"{call.function.name}({', '.join(arguments)});", is_moved

@@ -1,6 +1,6 @@
 """`<model>.h`: the interface of a model."""
 
-from mtool.codegen import linkage, streamed
+from mtool.codegen import linkage, pools, streamed
 from mtool.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of, public_declarations
@@ -25,12 +25,14 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
     lines += [
         "",
         "/* Objects of other conventions do not link with what includes this. */",
-        f"MT_CONVENTION({conventions.name});",
+        f"MT_CONVENTION({conventions.name}{'_pools' if arena.is_callers and plan.pools else ''});",
         "",
     ]
     lines += linkage.BEGIN
     lines += [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
-    if arena.is_callers:
+    if plan.pools:
+        lines += pools.declarations(plan, arena)
+    elif arena.is_callers:
         lines += [f"#define {upper}_ARENA_ALIGNMENT {max(plan.alignment, ARENA_ALIGNMENT)}", ""]
     else:
         lines += [f"extern uint8_t {arena.symbol}[];{arena_note(arena)}"] * bool(plan.arena_bytes) + [""]
@@ -141,10 +143,14 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
     else:
         lines = [f"One inference; leaves the inputs as they are. Returns {_ok(plan)}{device}. {once}"]
     if conventions.context:
-        lines += [
-            f"`context` is the arena, {model.upper()}_ARENA_BYTES of the caller's, whose address is a multiple of",
-            f"{model.upper()}_ARENA_ALIGNMENT: an instance of the model, with its states.",
-        ]
+        lines += (
+            [f"`context` is a struct {model}_pools: an instance of the model, with its states."]
+            if plan.pools
+            else [
+                f"`context` is the arena, {model.upper()}_ARENA_BYTES of the caller's, whose address is a multiple of",
+                f"{model.upper()}_ARENA_ALIGNMENT: an instance of the model, with its states.",
+            ]
+        )
     note = comment(*lines)
     return [note, f"int32_t {model}_run{structures};"]
 

@@ -5,6 +5,7 @@ from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.head import head_steps, rows_declared
+from mtool.codegen.pools import load_call
 from mtool.codegen.state_reset import start_call
 from mtool.kernels.schedule import RESOURCE
 from mtool.plan import Plan
@@ -25,7 +26,7 @@ def operator_prototype(plan: Plan, calls: Calls) -> str:
 def _parameters(plan: Plan, calls: Calls) -> list[str]:
     """Return the declarations of what is passed on to the calls."""
     structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
-    return [*(f"uint8_t *{name}" for name in calls.context), *structures, *(f"void *{name}" for name in calls.resource)]
+    return [*calls.context_declared, *structures, *(f"void *{name}" for name in calls.resource)]
 
 
 def operator_call(plan: Plan, calls: Calls, number: str, inputs: str, outputs: str, arena: str = PARAMETER) -> str:
@@ -41,7 +42,8 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
     """Return the C of the calls, and of what makes one of them."""
     body = [f"    {line}".rstrip() for line in (*calls.pointers, "", *calls.numbered())]
     starts = [] if calls.context else start_call(plan)
-    start = [line for call in starts for line in ("    if (number == 0)", f"        {call}")]
+    start = [f"    {call}" for call in load_call(plan)]
+    start += [line for call in starts for line in ("    if (number == 0)", f"        {call}")]
     if conventions.interface == "step":
         head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))"]
         if devices_of(plan).have_hooks:

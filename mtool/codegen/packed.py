@@ -222,7 +222,8 @@ def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: 
         spot = arena.scratch.get(number)
         return arena.pointer(c_type, spot) if spot else arena.no_scratch(c_type)
 
-    called = f"{call.function.name}({', '.join(arguments_of(plan, number, call, pointers.__getitem__, scratch))});"
+    arguments = arguments_of(plan, number, call, pointers.__getitem__, scratch, arena.constant)
+    called = f"{call.function.name}({', '.join(arguments)});"
     head = [_prototype(plan, number, form), "{"]
     if form == "pointers":
         unused = [] if "arguments[" in called else ["    (void)arguments;"]

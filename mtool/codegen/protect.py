@@ -92,22 +92,25 @@ def areas_table(plan: Plan, arena: Arena, protection: Protection) -> list[str]:
     model = plan.graph.name
     bounds = [area for area in ("inputs", "variables") if protection.area(area) is not None]
     symbols = [f"{model}_{name}_{end}" for name in bounds for end in ("start", "end")]
-    symbols += ["mt_constants_start", "mt_constants_end"]
     lines = [
         comment(*_map(protection), apart=True),
         f"extern uint8_t {', '.join(f'{symbol}[]' for symbol in symbols)}; {comment('by the linker script')}",
         "static const struct mt_protect_area areas[] = {",
     ]
-    for area in protection.areas:
+    for area in _of_model(protection):
         access = "MT_PROTECT_WRITE" if area.access == "write" else "MT_PROTECT_READ"
         if area.name in ("arena", "states"):
             start = f"{arena.symbol} + {area.offset}" if area.offset else arena.symbol
             ends = (start, f"{arena.symbol} + {area.offset + area.bytes}")
         else:
-            owner = "mt" if area.name == "constants" else model
-            ends = (f"{owner}_{area.name}_start", f"{owner}_{area.name}_end")
+            ends = (f"{model}_{area.name}_start", f"{model}_{area.name}_end")
         lines.append(f"    {{{', '.join((*ends, access))}}},")
     return [*lines, "};", ""]
+
+
+def _of_model(protection: Protection) -> list[Area]:
+    """Return the areas that are the model's; constants in RAM are all models'."""
+    return [area for area in protection.areas if area.name != "constants"]
 
 
 def _map(protection: Protection) -> list[str]:

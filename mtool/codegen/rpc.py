@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from mtool.codegen.arena import Arena, Interface, own_arena
+from mtool.codegen import pools
+from mtool.codegen.arena import PARAMETER, Arena, Interface, own_arena
 from mtool.codegen.calls import Calls, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import begin_call, devices_of, end_call
@@ -40,10 +41,12 @@ def descriptor(
     model = plan.graph.name
     is_graph = conventions.executor == "graph"
     own = replace(arena, symbol=own_arena(model)) if arena.is_callers else arena
+    context = f"&{PARAMETER}" if plan.pools else own.symbol if plan.arena_bytes else "0"
     parts = ["", *(["_graph"] if is_graph else []), "_operators", *(["_packed"] if conventions.forms else [])]
     lines = [
         banner,
         *(['#include "mt_functions.h"'] if conventions.has_functions else []),
+        *(['#include "mt_device.h"'] if arena.is_callers and pools.needs_header(plan) else []),
         *(['#include "mt_math.h"'] if arena.is_callers else []),
         '#include "mt_model.h"',
         *(['#include "mt_protect.h"'] if protection is not None else []),
@@ -51,7 +54,9 @@ def descriptor(
         *(f'#include "{model}{part}.h"' for part in [*parts, "_weights"]),
         "",
     ]
-    if arena.is_callers and plan.arena_bytes:
+    if arena.is_callers and plan.pools:
+        lines += pools.instance(plan)
+    elif arena.is_callers and plan.arena_bytes:
         macro = f"{model.upper()}_ARENA_BYTES"
         lines += [*arena_definition(own.symbol, macro, plan.alignment, plan.arena_bytes, among.unit), ""]
     if plan.io == "external":
@@ -74,10 +79,10 @@ def descriptor(
         "static int32_t run(const struct mt_model *model)",
         "{",
         "    (void)model;",
-        *_run(plan, interface, conventions, own.symbol if plan.arena_bytes else "0"),
+        *_run(plan, interface, conventions, context),
         "}",
         "",
-        *(_graph_step(plan) if is_graph else _step(plan, calls, own.symbol if plan.arena_bytes else "0")),
+        *(_graph_step(plan) if is_graph else _step(plan, calls, context)),
     ]
     tables = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in tables:
@@ -91,6 +96,12 @@ def descriptor(
         lines += ["    {0, 0},"] * (not tensors) + ["};"]
     if conventions.has_functions:
         lines += ["", *_functions(plan, interface)]
+    if len(plan.pools) > 1:
+        lines += ["", "static const struct mt_tensor more_pools[] = {"]
+        lines += [f"    {{{', '.join(_pool(own, number))}}}," for number in range(1, len(plan.pools))] + ["};"]
+    arena_of = {"arena": own.symbol, "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}
+    if plan.pools:
+        arena_of = dict(zip(("arena", "arena_bytes"), _pool(own, 0), strict=True))
     members = {
         "name": c_string(model),
         "model_hash": c_string(model_hash),
@@ -99,13 +110,14 @@ def descriptor(
         "input_count": len(interface.inputs),
         "output_count": len(interface.outputs),
         "operator_count": len(plan.steps),
-        **({"arena": own.symbol, "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}),
+        **arena_of,
+        **({"pools": "more_pools", "pool_count": len(plan.pools) - 1} if len(plan.pools) > 1 else {}),
         "run": "run",
         "step": "step",
         **({"stream": "&stream"} if plan.graph.stream else {}),
         **({"functions": "&functions"} if conventions.has_functions else {}),
         **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
-        **({"areas": "areas", "area_count": len(protection.areas)} if protection is not None else {}),
+        **({"areas": "areas", "area_count": len(protection.areas) - 1} if protection is not None else {}),
         **({"next": f"&{among.next}"} if among.next else {}),
     }
     others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]
@@ -155,6 +167,12 @@ def _run(plan: Plan, interface: Interface, conventions: Conventions, arena: str)
             f"    return {model}_run({arena}, &inputs, &outputs);",
         ]
     return [f"    return {model}_run({f'{arena}, ' * conventions.context}&{inputs}, &{outputs});"]
+
+
+def _pool(arena: Arena, number: int) -> tuple[str, str]:
+    """Return where a pool begins, and its bytes, in C."""
+    placed = arena.pools[number]
+    return (arena.base(number), pools.size_macro(arena.model, placed.pool.name)) if placed.bytes else ("0", "0")
 
 
 def _stream(plan: Plan, interface: Interface, only_read: str) -> list[str]:

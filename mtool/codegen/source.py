@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mtool.codegen import pools
 from mtool.codegen.arena import PARAMETER, Arena, Interface, Spot, moves_rows
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
@@ -46,17 +47,20 @@ def source(
     own = [one for one in functions.own if not one.kernel.level]
     lines = [
         banner,
-        _arena_map(plan),
+        _arena_map(plan, arena),
         *([] if arena.is_shared or arena.is_callers else place.section_lines()),
         f'#include "{model}.h"',
         "",
         *_includes(plan, own),
+        *(['#include "mt_device.h"'] if pools.needs_header(plan) and not arena.is_callers else []),
         f'#include "{model}_operators.h"',
         *([f'#include "{model}_packed.h"'] if conventions.forms and conventions.executor != "graph" else []),
         f'#include "{model}_weights.h"',
         "",
     ]
-    if plan.arena_bytes and not arena.is_shared and not arena.is_callers:
+    if plan.pools:
+        lines += [] if arena.is_callers else pools.definitions(plan)
+    elif plan.arena_bytes and not arena.is_shared and not arena.is_callers:
         macro = f"{model.upper()}_ARENA_BYTES"
         lines += [*arena_definition(arena.symbol, macro, plan.alignment, plan.arena_bytes, place.unit), ""]
     lines += [
@@ -65,6 +69,7 @@ def source(
         *definitions(plan, takes_resource=conventions.takes_resource),
         *map(_function, own),
         *_arena_pointers(plan, interface, arena),
+        *pools.load_function(plan, arena),
         *reset_function(plan, interface, arena),
     ]
     head = head_of(plan, functions)
@@ -124,7 +129,7 @@ def _shared(functions: Sequence[Function]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _arena_map(plan: Plan) -> str:
+def _arena_map(plan: Plan, arena: Arena) -> str:
     """Return the comment that says what lies where, when."""
     names = [step.node.title for step in plan.steps]
 
@@ -134,25 +139,41 @@ def _arena_map(plan: Plan) -> str:
     lifelong = {value for _, value, _ in plan.graph.state_values}
     writers = _writers(plan)
 
-    rows: list[tuple[str, str, str, str, str]] = []
+    rows: list[tuple[int, str, str, str, str, str]] = []  # the pool's number first
     for piece, offset in plan.storages:
         what = _what(plan, piece.values, writers)
+        pool, inside = plan.place(offset)
         if lifelong & {*piece.values}:
-            rows.append((f"{offset:,}", f"{piece.bytes:,}", what, "run", "to run"))
+            rows.append((pool, f"{inside:,}", f"{piece.bytes:,}", what, "run", "to run"))
         elif what:
-            rows.append((f"{offset:,}", f"{piece.bytes:,}", what, at(piece.first), at(piece.last)))
+            rows.append((pool, f"{inside:,}", f"{piece.bytes:,}", what, at(piece.first), at(piece.last)))
     used = [(offset, step) for offset, step in zip(plan.scratch, plan.steps, strict=True) if offset is not None]
     for offset in sorted({offset for offset, _ in used}):
         steps = [step for place, step in used if place == offset]
         most = max(step.scratch_bytes for step in steps)
-        rows.append((f"{offset:,}", f"{most:,}", "scratch", steps[0].node.title, steps[-1].node.title))
+        pool, inside = plan.place(offset)
+        rows.append((pool, f"{inside:,}", f"{most:,}", "scratch", steps[0].node.title, steps[-1].node.title))
+    for symbol, copy in arena.copies.items():
+        what = f"copy of {symbol.removeprefix(f'{plan.graph.name}_')}"
+        rows.append((copy.spot.pool, f"{copy.spot.offset:,}", f"{copy.bytes:,}", what, "the first run", "on"))
+    lines = [f"Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", ""]
+    if not plan.pools:
+        lines += _table([row[1:] for row in rows])
+    for number, placed in enumerate(plan.pools):
+        lines += [""] * (number > 0) + [f"Pool {pools.told(placed)}"]
+        lines += ["", *_table([row[1:] for row in rows if row[0] == number])] if placed.bytes else []
+    return comment(*lines, apart=True)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the lines of what lies in an arena, or in a pool of it."""
     heads = ("offset", "bytes", "what", "from", "to")
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(5)]
-    lines = [f"Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", ""]
+    lines = []
     for row in [heads, *rows]:
         cells = [row[i].rjust(widths[i]) if i < 2 else row[i].ljust(widths[i]) for i in range(5)]
         lines.append(("  " + "  ".join(cells)).rstrip())
-    return comment(*lines, apart=True)
+    return lines
 
 
 def _writers(plan: Plan) -> dict[str, list[str]]:
@@ -301,7 +322,7 @@ def _places(model: str, kind: str, tensors: Sequence[Tensor], spots: Sequence[Sp
     """Return the function that tells where inputs or outputs lie in an arena of the caller's."""
     lines = [f"struct {model}_{kind} {model}_arena_{kind}(void *context)", "{"]
     lines += [
-        f"    uint8_t *const {PARAMETER} = context;",
+        f"    {arena.parameter_type} *const {PARAMETER} = context;",
         f"    struct {model}_{kind} found;",
         f"    (void){PARAMETER};",
     ]

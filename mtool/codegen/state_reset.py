@@ -33,7 +33,8 @@ def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
                 dtype=kind.dtype.label,
                 shape=kind.shape,
                 bytes=kind.bytes,
-                arena_offset=plan.offsets[value],
+                pool=plan.place(plan.offsets[value])[0],
+                arena_offset=plan.place(plan.offsets[value])[1],
                 initial=base64.b64encode(begin).decode(),
                 scale=quant.scale if quant else None,
                 zero_point=quant.zero_point if quant else None,
@@ -89,7 +90,8 @@ def _fill(state: State) -> int | None:
 
 def starts_as_zeros(plan: Plan) -> bool:
     """Whether the states begin as memory does that is cleared before main."""
-    return all(_is_zero(state) for state in plan.graph.states)
+    pools = [plan.pools[plan.place(plan.offsets[value])[0]] for _, value, _ in plan.graph.state_values if plan.pools]
+    return all(_is_zero(state) for state in plan.graph.states) and all(one.pool.is_arena for one in pools)
 
 
 def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
@@ -100,7 +102,8 @@ def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     is_alone = starts_as_zeros(plan) or arena.is_callers
     lines = [] if is_alone else ["static uint8_t is_started; /* the states have their first values */", ""]
     lines += [f"void {model}_reset({'void *context' if arena.is_callers else 'void'})", "{"]
-    lines += [f"    uint8_t *const {PARAMETER} = context;", f"    (void){PARAMETER};"] if arena.is_callers else []
+    if arena.is_callers:
+        lines += [f"    {arena.parameter_type} *const {PARAMETER} = context;", f"    (void){PARAMETER};"]
     for number, (state, tensor) in enumerate(zip(plan.graph.states, interface.states, strict=True)):
         fill, spot = _fill(state), arena.states[number]
         if not tensor.bytes or spot is None:

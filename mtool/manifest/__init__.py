@@ -6,7 +6,16 @@ stale or foreign file is told at once.
 """
 
 from mtool.manifest.fields import Strict
-from mtool.manifest.firmware import Firmware, Manifest, Project, total_arena_bytes, total_constant_bytes
+from mtool.manifest.firmware import (
+    Firmware,
+    Manifest,
+    PoolOfArena,
+    Project,
+    arenas_of,
+    bytes_in_memories,
+    total_arena_bytes,
+    total_constant_bytes,
+)
 from mtool.manifest.operators import Claim, GrownConstant, InnerRegion, Operand, Operator, Refusal, Source
 from mtool.manifest.protection import Area, Protection
 from mtool.manifest.reading import FILE_NAME, firmware_of, is_project, load, named, own_hint
@@ -22,6 +31,7 @@ __all__ = [
     "Manifest",
     "Operand",
     "Operator",
+    "PoolOfArena",
     "Project",
     "Protection",
     "Refusal",
@@ -31,6 +41,8 @@ __all__ = [
     "StateTensor",
     "Strict",
     "Tensor",
+    "arenas_of",
+    "bytes_in_memories",
     "firmware_of",
     "is_project",
     "load",

@@ -36,6 +36,31 @@ class Project(Strict):
     program: str = ""
 
 
+class PoolOfArena(Strict):
+    """A memory that a part of a model's arena lies in.
+
+    `name` is the board's of the memory, or any with a `section` of the object file; `symbol` is the array's C name.
+    `bytes` are used of the `limit_bytes` that may be, `constant_bytes` of them by copies of constants. Its address is a
+    multiple of `alignment`. `waits` are the cycles that an access waits, about. `is_arena`: it lies where the board's
+    arena does, which is cleared before `main`.
+    """
+
+    name: str
+    symbol: str
+    bytes: int
+    limit_bytes: int
+    constant_bytes: int = 0
+    alignment: int
+    waits: float = 0.0
+    section: str = ""
+    is_arena: bool = False
+
+    @property
+    def memory(self) -> str:
+        """The memory of the board that holds it, beside what holds the arena; empty: there is none, or it is unused."""
+        return "" if self.section or self.is_arena or not self.bytes else self.name
+
+
 class Manifest(Strict):
     """All that is known of one model of a firmware.
 
@@ -48,7 +73,9 @@ class Manifest(Strict):
     with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
     point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
-    memories, by name, that regions of backends have besides the arena; `inner_regions` stand in branches and loops.
+    memories, by name, that regions of backends have besides the arena; `pools` are the memories that the arena lies in,
+    if it is not in one piece: then `arena_bytes` are those of the tensors in all. `inner_regions` stand in branches and
+    loops.
     `caller_has_arena`: the entry point takes the arena as its first argument; a firmware of mtool's gives it one.
     `pauses` are the operators before which a model that stands before this one in the firmware may run.
     `protection` is the fence around it while it runs, if it was compiled with --protect.
@@ -84,6 +111,7 @@ class Manifest(Strict):
     functions: tuple[str, ...] = ()
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
     lent: dict[str, int] = Field(default={})
+    pools: tuple[PoolOfArena, ...] = ()
     inner_regions: tuple[InnerRegion, ...] = ()
     pauses: tuple[int, ...] = ()
     protection: Protection | None = None
@@ -94,6 +122,15 @@ class Manifest(Strict):
     def models(self) -> "tuple[Manifest, ...]":
         """All models of the firmware, in their order; this one alone unless it stands with others."""
         return self.firmware or (self,)
+
+    @property
+    def bytes_of_arena(self) -> int:
+        """The bytes where the board's arena is: all of it, unless it lies in pools."""
+        return sum(pool.bytes for pool in self.pools if pool.is_arena) if self.pools else self.arena_bytes
+
+    def flat(self, pool: int, offset: int) -> int:
+        """Return an offset in a pool as one in all of them, as if each began where the one before it ends."""
+        return offset + sum(one.bytes for one in self.pools[:pool])
 
     @property
     def stream_input(self) -> int | None:
@@ -140,8 +177,23 @@ def total_constant_bytes(models: Sequence[Manifest]) -> int:
 
 def total_arena_bytes(models: Sequence[Manifest]) -> int:
     """Return the bytes of the arenas of a firmware's models, what they share once."""
-    arenas: dict[str, int] = {}
+    return sum(arenas_of(models).values())
+
+
+def arenas_of(models: Sequence[Manifest]) -> dict[str, int]:
+    """Return the bytes of each arena of a firmware's models, or pool of one, by its C name."""
+    found: dict[str, int] = {}
     for one in models:
         name = one.symbols.get("arena", one.model)
-        arenas[name] = max(arenas.get(name, 0), one.arena_bytes)
-    return sum(arenas.values())
+        own = {pool.symbol: pool.bytes for pool in one.pools if pool.bytes}
+        for symbol, count in own.items() if one.pools else [(name, one.arena_bytes)] * bool(one.arena_bytes):
+            found[symbol] = max(found.get(symbol, 0), count)
+    return found
+
+
+def bytes_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
+    """Return the bytes of pools in memories of the board beside that of its arena, by the memory's name."""
+    found: dict[str, int] = {}
+    for pool in (pool for one in models for pool in one.pools if pool.memory):
+        found[pool.memory] = found.get(pool.memory, 0) + pool.bytes
+    return found

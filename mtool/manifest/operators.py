@@ -25,10 +25,10 @@ class Source(Strict):
 class Operand(Strict):
     """A tensor that an operator reads or writes, constants apart: in the arena, or of the caller.
 
-    `memory` says where it lies: "arena" (`offset` bytes from its start), or the `index`-th of the "inputs" or
-    "outputs". `shape` is in elements, in the layout that the operator uses (NHWC), without the channels that
-    were found dead. `source` is the model's tensor that it holds; None: the model has no such tensor. Where the shape
-    follows run-time sizes, `shape` is the largest, and `dims` has the formulas, as a Tensor's.
+    `memory` says where it lies: "arena" (`offset` bytes from its start, or from that of its `index`-th pool), or the
+    `index`-th of the "inputs" or "outputs". `shape` is in elements, in the layout that the operator uses (NHWC),
+    without the channels that were found dead. `source` is the model's tensor that it holds; None: the model has no such
+    tensor. Where the shape follows run-time sizes, `shape` is the largest, and `dims` has the formulas, as a Tensor's.
     """
 
     value: OfModel
@@ -55,8 +55,10 @@ class Operator(Strict):
     the ONNX nodes that went into it, `macs` its multiply-accumulates. `reads` and `writes` are its tensors in the
     order of its arguments. `calls` are the functions that a branch or a loop calls, with the schedule of each.
     `constant_bytes` is the size of its constants, which operators may share; `scratch_offset`
-    and `scratch_bytes` are its working memory in the arena. Of a region that a backend computes, `backend` is its name,
-    and `device_cycles` its estimate of the accelerator's cycles, 0 if there is none.
+    and `scratch_bytes` are its working memory in the arena, or in its pool of number `scratch_pool`; `constants_in` is
+    the name of the pool that has a copy of its constants, which are read there. Of a region that
+    a backend computes, `backend` is its name, and `device_cycles` its estimate of the accelerator's cycles, 0 if
+    there is none.
     """
 
     index: int
@@ -74,6 +76,8 @@ class Operator(Strict):
     constant_bytes: int = 0
     scratch_offset: int = 0
     scratch_bytes: int = 0
+    scratch_pool: int = 0
+    constants_in: str = ""
     backend: str = ""
     device_cycles: float = 0.0
 

@@ -29,7 +29,8 @@ class Tensor(Strict):
     """One input or output of the model, in the model's own order.
 
     `shape` is in elements, row-major, batch included. `arena_offset` is its place in the arena in
-    bytes, or None where the caller keeps it (`--io external`). `scale`, `zero_point` and `axis`
+    bytes, or None where the caller keeps it (`--io external`); of an arena in several pools from the start of that of
+    number `pool`. `scale`, `zero_point` and `axis`
     are those of the quantisation, if it has one (value = (q - zero_point) * scale). Where the size
     depends on data, `count` is the name of the output that says how many elements along dimension
     `count_axis` are there; what is behind them means nothing. Where the shape follows run-time sizes, `shape` is the
@@ -45,6 +46,7 @@ class Tensor(Strict):
     shape: tuple[int, ...]
     bytes: int
     arena_offset: int | None
+    pool: int = 0
     scale: tuple[float, ...] | None = None
     zero_point: tuple[int, ...] | None = None
     axis: int | None = None
@@ -71,8 +73,8 @@ class StateTensor(Strict):
     """A state: an output of the model that feeds an input of its next call, in the arena for the firmware's life.
 
     `output` and `input` are their names in the model. `dtype` and `shape` are those in memory, where a state may lie
-    transposed, or quantised where the model has it as float. `initial` is base64 of the bytes that it begins with;
-    "": zeros.
+    transposed, or quantised where the model has it as float. `pool` and `arena_offset` are as a Tensor's. `initial`
+    is base64 of the bytes that it begins with; "": zeros.
     """
 
     output: OfModel
@@ -82,6 +84,7 @@ class StateTensor(Strict):
     shape: tuple[int, ...]
     bytes: int
     arena_offset: int
+    pool: int = 0
     initial: str = ""
     scale: tuple[float, ...] | None = None
     zero_point: tuple[int, ...] | None = None

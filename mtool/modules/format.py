@@ -50,11 +50,12 @@ class Kind(IntEnum):
 
 
 class OperatorNote(Strict):
-    """What a host says of an operator: its name, what a person calls it, its multiply-accumulates."""
+    """What a host says of an operator: its name, what a person calls it, its multiply-accumulates, its schedule."""
 
     name: OfModel
     label: str
     macs: int
+    schedule: str = ""
 
 
 class Description(Strict):

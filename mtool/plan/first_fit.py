@@ -30,7 +30,7 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
     bound = live_bound(pieces)
     numbers = range(len(pieces))
     firsts, lasts = [piece.first for piece in pieces], [piece.last for piece in pieces]
-    pairs = _pairs(firsts, lasts)
+    pairs = pairs_of(firsts, lasts)
     if pairs is None:
         return first_fit_by_size(
             [piece.bytes for piece in pieces], firsts, lasts, [piece.alignment for piece in pieces], ALIGNMENT
@@ -42,7 +42,7 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
         sorted(numbers, key=lambda n: (-spans[n], -pieces[n].bytes)),
         sorted(numbers, key=lambda n: (-pieces[n].bytes * (spans[n] + 1), n)),
     ]
-    apart = _apart(pieces, pairs)
+    apart = apart_of(pieces, pairs)
     best = min((_first_fit(pieces, order, apart) for order in orders), key=lambda fit: fit.bytes)
     near = _near(apart)
     chance = random.Random(0)
@@ -59,7 +59,7 @@ Apart = list[Neighbours]
 """For each storage, the storages that it may not overlap, each with a range of distances at which they would."""
 
 
-def _pairs(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
+def pairs_of(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
     """Return the pairs of storages whose lives may overlap; None: there are more than `SEARCHED_PAIRS`."""
     found: list[tuple[int, int]] = []
     alive: dict[int, int] = {}
@@ -72,7 +72,7 @@ def _pairs(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]]
     return found
 
 
-def _apart(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart:
+def apart_of(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart:
     """Return for each storage where others would overlap it: open ranges of (its offset - theirs)."""
     lives = [piece.live for piece in pieces]
     apart: Apart = [[] for _ in pieces]
@@ -104,12 +104,12 @@ def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, i
 def _first_fit(pieces: Sequence[Storage], order: Sequence[int], apart: Apart) -> _Fit:
     placed: dict[int, int] = {}
     for number in order:
-        placed[number] = _lowest(pieces[number], placed, apart[number])
+        placed[number] = lowest(pieces[number], placed, apart[number])
     return _Fit(order, placed, aligned(max((at + pieces[number].bytes for number, at in placed.items()), default=0)))
 
 
-def _lowest(piece: Storage, placed: Mapping[int, int], apart: Neighbours) -> int:
-    """Return the lowest offset that is free of what is placed already."""
+def lowest(piece: Storage, placed: Mapping[int, int], apart: Neighbours) -> int:
+    """Return the lowest offset for a storage that is free of what is placed already, as `apart` says."""
     taken = [(placed[other] + low, placed[other] + high) for other, low, high in apart if other in placed]
     taken.sort()
     offset = 0
@@ -142,7 +142,7 @@ def _moved(pieces: Sequence[Storage], apart: Apart, near: Sequence[int], best: _
         number = order[place]
         offset = best.placed[number]
         if number == moved or near[number] & changed:
-            offset = _lowest(pieces[number], placed, apart[number])
+            offset = lowest(pieces[number], placed, apart[number])
             if offset + pieces[number].bytes > best.bytes:
                 return best
             if offset != best.placed[number]:

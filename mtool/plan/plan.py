@@ -7,6 +7,7 @@ from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.option_values import Io
 from mtool.plan.memory import ALIGNMENT, Storage
+from mtool.plan.pool import ConstantReads, PlacedPool
 from mtool.plan.step import Step
 
 
@@ -16,7 +17,9 @@ class Plan:
 
     `offsets` has the arena offset in bytes of every value that lies there; `scratch` those of the
     steps' scratch (None: the step has none). `storages` are the pieces of the arena, for its map. `in_states` has the
-    values that lie in a state which the caller keeps: its number, and at which byte.
+    values that lie in a state which the caller keeps: its number, and at which byte. With `pools` the arena lies in
+    several memories, and all offsets count through them, one behind the other; `offers` are the constants that could
+    have copies there, by operator.
     """
 
     graph: Graph
@@ -29,6 +32,8 @@ class Plan:
     arena_bytes: int
     arena_bound_bytes: int
     in_states: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    pools: tuple[PlacedPool, ...] = ()
+    offers: tuple[ConstantReads, ...] = ()
 
     @property
     def cost(self) -> float:
@@ -44,3 +49,13 @@ class Plan:
     def alignment(self) -> int:
         """What the arena's address has to be a multiple of, in bytes."""
         return max((storage.alignment for storage, _ in self.storages), default=ALIGNMENT)
+
+    @property
+    def bytes_of_arena(self) -> int:
+        """The bytes where the board's arena is: all, unless there are pools."""
+        return sum(one.bytes for one in self.pools if one.pool.is_arena) if self.pools else self.arena_bytes
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Return the number of the pool that an offset lies in, and the offset from that pool's beginning."""
+        number = max((n for n, placed in enumerate(self.pools) if placed.begin <= offset), default=0)
+        return number, offset - (self.pools[number].begin if self.pools else 0)

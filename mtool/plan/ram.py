@@ -13,6 +13,7 @@ from mtool.option_values import WEIGHTS, Optimize
 from mtool.plan.built import RAM, built
 from mtool.plan.flash import Offer, chosen_offers
 from mtool.plan.plan import Plan
+from mtool.plan.pool import ConstantReads
 from mtool.plan.step import Step
 
 RESERVED_BYTES = 48 * 1024
@@ -58,22 +59,30 @@ def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, asked: Collection[s
         optimize: what memory is spent on.
         asked: operators whose schedule somebody has asked for: they stay as they are.
     """
-    if plan.target.flash_is_apart or not flash.waits:
+    found, sizes = constant_reads(plan, flash, asked), dict[str, int]()
+    if not found:
         return frozenset()
-    waits: dict[str, float] = {}
-    sizes: dict[str, int] = {}
     for step in plan.steps:
+        if step.node.title not in sizes:
+            sizes[step.node.title] = _constant_bytes(step, plan)
+    total = plan.cost * _CYCLES + sum(one.cycles for one in found)
+    offers = [Offer(one.operator, one.cycles / total, sizes[one.operator]) for one in found]
+    room = flash.ram_bytes - RESERVED_BYTES - flash.taken_bytes - (plan.bytes_of_arena if flash.has_arena else 0)
+    return chosen_offers(offers, optimize, flash.ram_bytes, room)
+
+
+def constant_reads(plan: Plan, flash: SlowFlash, asked: Collection[str]) -> tuple[ConstantReads, ...]:
+    """Return what the constants of operators cost in flash, of those that wait there; the arguments as of `in_ram`."""
+    reads: dict[str, float] = {}
+    is_slow = flash.waits and not plan.target.flash_is_apart
+    waits = flash.waits / flash.width
+    for step in plan.steps if is_slow else ():
         if isinstance(step.node.attrs, (Control, External)) or step.node.title in asked:
             continue
         size = _constant_bytes(step, plan)
         if size and HELD * size > flash.cache_bytes:
-            title = step.node.title
-            sizes[title] = size
-            waits[title] = waits.get(title, 0) + _bytes_read(step, plan, size) / flash.width * flash.waits
-    total = plan.cost * _CYCLES + sum(waits.values())
-    offers = [Offer(title, saved / total, sizes[title]) for title, saved in waits.items()]
-    room = flash.ram_bytes - RESERVED_BYTES - flash.taken_bytes - (plan.arena_bytes if flash.has_arena else 0)
-    return chosen_offers(offers, optimize, flash.ram_bytes, room)
+            reads[step.node.title] = reads.get(step.node.title, 0) + _bytes_read(step, plan, size)
+    return tuple(ConstantReads(title, count, count * waits) for title, count in reads.items())
 
 
 def with_constants_in_ram(plan: Plan, operators: Collection[str]) -> Plan:

@@ -7,6 +7,7 @@ from mtool.project.portable import CORES
 from mtool.project.program import Program, program_in
 from mtool.project.render import check_fence, choose, render
 from mtool.project.runtime import runtime_headers, runtime_sources
+from mtool.project.single_file import Runtime, single_file
 from mtool.project.template import Template, load, names
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Module",
     "Packed",
     "Program",
+    "Runtime",
     "Template",
     "check_fence",
     "choose",
@@ -27,4 +29,5 @@ __all__ = [
     "render",
     "runtime_headers",
     "runtime_sources",
+    "single_file",
 ]

@@ -15,7 +15,7 @@ from mtool.boards import ROLES, Board
 from mtool.boards.protection import needed_unit
 from mtool.errors import UsageError, of_os_error
 from mtool.filetree import FileTree, from_folder, is_plain
-from mtool.manifest import FILE_NAME, Manifest, Project
+from mtool.manifest import FILE_NAME, Manifest, Project, arenas_of, bytes_in_memories
 from mtool.project import loaded_modules
 from mtool.project.levels import levels_of
 from mtool.project.program import Program
@@ -53,6 +53,8 @@ def render(
     start = time.monotonic()
     chosen, values = choose(board, template, options or {})
     board = board.placed_by(chosen.name)
+    if chosen.builder == "arduino" and any(one.pools for one in manifest.models):
+        raise UsageError("an Arduino core has one RAM for all, and --pool several memories", hint="leave --pool out")
     folders = chosen.folders
     headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
     crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
@@ -178,17 +180,15 @@ def _context(
     sources = [path for path in model if path.endswith((".c", ".S"))]
     needed = runtime_sources(model, crt)
     described = [one.for_templates() for one in manifest.models]
-    arenas: dict[str, int] = {}
-    for one in manifest.models:
-        if one.arena_bytes:
-            arenas[one.symbols["arena"]] = max(arenas.get(one.symbols["arena"], 0), one.arena_bytes)
+    in_arena = {one.symbols.get("arena", "") for one in manifest.models}
+    lent = {name for one in manifest.models for name in one.lent} | {*bytes_in_memories(manifest.models)}
     return {
         "folder": "project",
         "model": manifest.firmware_name,
         "manifest": described[0],
         "models": described,
-        "arenas": arenas,
-        "lent": sorted({name for one in manifest.models for name in one.lent}),
+        "arenas": {name: count for name, count in arenas_of(manifest.models).items() if name in in_arena},
+        "lent": sorted(lent),
         "board": board.model_dump(mode="json"),
         "modules": None,
         "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},
@@ -276,5 +276,5 @@ def _text(value: str | int | bool) -> str:
 
 def _as_described(board: Board) -> Board:
     """Return a board without what estimates alone want, its flash's reads and its power: what mtool.json has of it."""
-    memories = {name: one.model_copy(update={"reads": None}) for name, one in board.memories.items()}
+    memories = {name: one.model_copy(update={"reads": None, "pool": None}) for name, one in board.memories.items()}
     return board.model_copy(update={"memories": memories, "draws": None})

@@ -53,7 +53,7 @@ class Room:
     flash_bytes: int
     ram_bytes: int
     counter: int
-    takes_deltas: bool
+    takes_deltas: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class Device(ModelOnDevice, Closing):
             The device as it runs that model.
 
         Raises:
-            UsageError: the file can't be read, is no module, the firmware takes none, or has another than `since`.
+            UsageError: the file can't be read, is no module, or the firmware takes none, or has another than `since`.
             DeviceError: the device refuses it; what it had before stays.
             CommunicationError: the device stopped answering.
         """

@@ -120,7 +120,7 @@ def _operand(tensor: Tensor, memory: str, index: int) -> Operand:
         shape=tensor.shape,
         bytes=tensor.bytes,
         memory="arena" if in_arena else "inputs" if memory == "inputs" else "outputs",
-        index=0 if in_arena else index,
+        index=tensor.pool if in_arena else index,
         offset=tensor.arena_offset or 0,
     )
 

@@ -14,4 +14,4 @@ def reset(client: Client, manifest: Manifest) -> None:
     """
     for state in manifest.states:
         data = base64.b64decode(state.initial) or bytes(state.bytes)
-        client.write_at(protocol.ARENA, 0, state.arena_offset, data)
+        client.write_at(protocol.ARENA, state.pool, state.arena_offset, data)

@@ -18,7 +18,7 @@ from mtool.boards import Board
 from mtool.build.fit import Need, Part
 from mtool.build.overflow import ARRAY_BYTES_AVR
 from mtool.filetree import FileTree
-from mtool.manifest import Manifest, total_arena_bytes, total_constant_bytes
+from mtool.manifest import Manifest, bytes_in_memories, total_arena_bytes, total_constant_bytes
 from mtool.option_values import IN_RAM
 from mtool.project.template import Template
 from mtool.sizes.c_source import CSource, read, sources
@@ -77,11 +77,13 @@ def estimate(
     c_source = _read(tuple(files[name] for name in sources(files)))
     kinds = [_of_kind(kind, c_source, manifest, board, template, options) for kind in template.firmware]
     needs = []
+    beside = bytes_in_memories(manifest.models)
     for name, memory in board.memories.items():
         shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
         most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
         lent = sum(one.lent.get(name, 0) for one in manifest.models)
         most += (Part("backends' buffers", lent),) * bool(lent)
+        most += (Part("pools", beside.get(name, 0)),) * (name in beside)
         if most or memory.holds:
             needs.append(Need(name, memory.size, most))
     too_large = [line for one in manifest.models for line in _too_large(files, one)]
@@ -120,7 +122,7 @@ def _of_kind(
         ("code", Part("libraries", round(MARGIN * factor * libraries_of(c_source, entry)), estimated=True)),
         ("code", Part("runtime", round(_MARGIN_RUNTIME * factor * runtime["code"]), estimated=True)),
         ("code", Part("tables", c_source.table_bytes, estimated=True)),
-        ("arena", Part("arena", _aligned(total_arena_bytes(models)))),
+        ("arena", Part("arena", _aligned(total_arena_bytes(models) - sum(bytes_in_memories(models).values())))),
         ("data", Part("tensors of the caller", outside)),
         ("data", Part("server's buffers", buffers)),
         (

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from mtool.build.size import measure
-from mtool.compiler import compile_model, is_short
+from mtool.compiler import compile_model
 from mtool.errors import MtoolError
 from mtool.option_values import Order, Partial
 from mtool.plan import Choice
+from mtool.plan.in_memory import is_short
 from mtool.tuned.choosing import parse
 from mtool.tuned.record import Unit
 from mtool.tuning.firmware import Place
@@ -182,7 +183,7 @@ class _Trier:
         compiled = self._compiled(plan)
         described = compiled.manifest
         self.model_hash = described.model_hash
-        if default is not None and is_short(self.place.board, described.arena_bytes):
+        if default is not None and is_short(self.place.board, described.bytes_of_arena):
             raise MtoolError(f"its arena of {described.arena_bytes:,} B is larger than the board's memory for it")
         prepared = build_model(compiled, self.place.folder.with_name(f"{self.place.folder.name}-whole"))
         run = self.run(prepared, self.unit)

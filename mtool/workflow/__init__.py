@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mtool.plan import Choice
+    from mtool.plan.pool import Pool
     from mtool.session.cycles import Clock
     from mtool.workflow.building import HOST_DRIVEN, Prepared, build_model, build_plan, open, prepare
     from mtool.workflow.compiling import Model, compile, compile_models
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _EXPORTS = {
     "mtool.plan": ("Choice",),
+    "mtool.plan.pool": ("Pool",),
     "mtool.workflow.building": (
         "HOST_DRIVEN",
         "Prepared",
@@ -121,6 +123,7 @@ __all__ = [
     "Options",
     "Parts",
     "Pixels",
+    "Pool",
     "Prepared",
     "Quantised",
     "Ran",

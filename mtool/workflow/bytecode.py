@@ -13,6 +13,7 @@ from mtool.modules.machine import Architecture
 from mtool.version import __version__
 from mtool.workflow.modules import Made, check_counter, check_name, sealed, signer_of
 from mtool.workflow.options import Options
+from mtool.workflow.renewed import check_interface
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,12 @@ _ALIGNMENT = 16
 
 
 def make_bytecode(
-    path: str | Path, *, options: Options | None = None, key: Path | None = None, counter: int = 0
+    path: str | Path,
+    *,
+    options: Options | None = None,
+    key: Path | None = None,
+    counter: int = 0,
+    since: Module | None = None,
 ) -> Made:
     """Compile a model to a bytecode module, for firmware on any board that has the kernels; nothing is written.
 
@@ -29,9 +35,11 @@ def make_bytecode(
         options: how to read it.
         key: the private key that signs it; None: nothing does.
         counter: firmware refuses a module with a counter below that of the one that it has.
+        since: the module that this one renews.
 
     Raises:
-        UsageError: the counter, the key or an option is none for bytecode.
+        UsageError: the counter, the key or an option is none for bytecode, or the interface is another than that of
+            `since`.
         ModelError: the model can't be compiled, or the library has no kernel for an operator.
     """
     check_counter(counter)
@@ -63,6 +71,8 @@ def make_bytecode(
         arena_alignment=_ALIGNMENT,
         stack_bytes=0,
     )
+    if since is not None:
+        check_interface(since.description, module.description)
     log.info("  %-9s %4.1f s   %s B", "bytecode", time.monotonic() - start, f"{len(image.data):,}")
     data = sealed(module, signer)
     return Made(unpack(data), data, (), ())
@@ -82,6 +92,7 @@ def _check(options: Options) -> None:
             ("partial", options.partial, usual.partial),
             ("optimize", options.optimize, usual.optimize),
             ("backend", options.backends, usual.backends),
+            ("pool", options.pools, usual.pools),
         )
         if value != default
     ]  # fmt: skip

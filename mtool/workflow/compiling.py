@@ -20,7 +20,7 @@ from mtool.workflow import summary
 from mtool.workflow.options import Options, check_options, known_of, weights_of
 
 if TYPE_CHECKING:
-    from mtool.project import About, Module
+    from mtool.project import About, Module, Runtime
     from mtool.project.portable import Core
     from mtool.several import CompiledModels
 
@@ -56,7 +56,7 @@ class Model:
         from mtool import project
 
         return project.render(
-            self.files,
+            self._in_project(),
             self.manifest,
             self.board,
             template=self.options.template,
@@ -69,12 +69,31 @@ class Model:
         """Return what another build needs: the model's files, what they use of the runtime, and `mtool.json`."""
         from mtool import project
 
-        files = {name: self.files[name] for name in self.files if not name.endswith("_rpc.c")}
-        headers = filetree.from_folder(resources.path("crt") / "include")
-        runtime = filetree.from_folder(resources.path("crt") / "src")
-        files |= {name: runtime[name] for name in project.runtime_sources(self.files, runtime)}
-        files |= {name: headers[name] for name in project.runtime_headers([FileTree(files)], headers)}
-        return FileTree({**files, manifest.FILE_NAME: self.manifest.to_json()})
+        files = FileTree({name: self.files[name] for name in self.files if not name.endswith("_rpc.c")})
+        headers, runtime = _runtime()
+        needed = {name: runtime[name] for name in project.runtime_sources(files, runtime)}
+        if self.options.single_file:
+            files, needed = self._single(files, project.Runtime(headers.files, needed)), {}
+        complete = {**files.files, **needed}
+        complete |= {name: headers[name] for name in project.runtime_headers([FileTree(complete)], headers)}
+        return FileTree({**complete, manifest.FILE_NAME: self.manifest.to_json()})
+
+    def _single(self, files: FileTree, runtime: "Runtime") -> FileTree:
+        from mtool import project
+
+        models = [one.model for one in self.manifest.models]
+        return project.single_file(files, models, self.manifest.firmware_name, runtime)
+
+    def _in_project(self) -> FileTree:
+        """Return the model's files as a project has them, with the runtime's sources beside them."""
+        from mtool import project
+
+        if not self.options.single_file:
+            return self.files
+        headers, runtime = _runtime()
+        beside = {Path(name).with_suffix(".h").name for name in project.runtime_sources(self.files, runtime)}
+        alone = {name: headers[name] for name in headers if name not in beside}
+        return self._single(self.files, project.Runtime(alone))
 
     def package(self, form: Format, *, about: "About | None" = None, more: Sequence["Model"] = ()) -> FileTree:
         """Return what is written of the model as a package; "c" is `sources`.
@@ -97,6 +116,11 @@ class Model:
                 f"--emit {form} has programs that call a model with an arena of its own",
                 hint="leave --arena caller out, or --emit",
             )
+        if self.manifest.pools and form != "c":
+            raise UsageError(
+                f"--emit {form} builds where nobody puts a model's pools into their memories",
+                hint="leave --pool out, or --emit",
+            )
         if (more and form != "mlf") or (self.manifest.firmware and form not in ("c", "cmake")):
             raise UsageError(
                 f"--emit {form} holds one model",
@@ -111,6 +135,11 @@ class Model:
         if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
             raise UsageError("two models of an archive have the same name", details=[f"there are: {', '.join(taken)}"])
         cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
+        if cores and self.options.single_file:
+            raise UsageError(
+                f"--emit {form} without --board has the C of many cores, which is no single file",
+                hint="name the board whose core it is for: --board BOARD",
+            )
         if cores and self.options.backends:
             raise UsageError(
                 f"--emit {form} without --board is for many cores, and a backend compiles for one",
@@ -151,6 +180,12 @@ class Model:
     def default_folder(self) -> Path:
         """Return where the project goes unless told."""
         return default_folder(self.manifest.firmware_name, self.board)
+
+
+def _runtime() -> tuple[FileTree, FileTree]:
+    """Return the runtime's headers and sources."""
+    crt = resources.path("crt")
+    return filetree.from_folder(crt / "include"), filetree.from_folder(crt / "src")
 
 
 def default_folder(model: str, board: Board) -> Path:
@@ -209,7 +244,8 @@ def compile_models(
         The models in their order, each with the files of all; write, build or open any one of them.
 
     Raises:
-        UsageError: two of the models have the same name, or options differ that are the firmware's.
+        UsageError: two of the models have the same name, or options differ that are the firmware's; or there are no
+            models, or options for some of them only.
         MtoolError: as `compile`, for one of them.
     """
     from mtool.workflow import compiled_before
@@ -218,6 +254,8 @@ def compile_models(
     target = boards.get(board) if isinstance(board, str) else board
     each = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
     sources = [Path(path) for path in paths]
+    if not sources or len(each) != len(sources):
+        raise UsageError(f"there are {len(sources)} models to compile, and options for {len(each)}")
     if len(sources) == 1:
         return (compile(sources[0], board=target, options=each[0], folder=folder),)
     requests = _requests(target, each, folder)

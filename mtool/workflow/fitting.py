@@ -105,6 +105,7 @@ class Fit:
                     "milliseconds": one.time and one.time.milliseconds,
                     "stretch_share": one.stretch_share,
                     "stretch_milliseconds": one.stretch and one.stretch.milliseconds,
+                    "stretch_instructions": one.stretch_instructions,
                 }
                 for one in self.longest
             ],

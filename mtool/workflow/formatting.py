@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mtool.manifest import Tensor
+    from mtool.manifest import Manifest, Tensor
 
 _LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -57,3 +57,14 @@ def share(part: int, whole: int) -> str:
 def tensor(described: "Tensor") -> str:
     """Write a tensor's type: int8[1,49,10,1]; one whose shape follows run-time sizes: int8[n,10]."""
     return f"{described.dtype}[{','.join(map(str, described.dims or described.shape))}]"
+
+
+def arena(described: "Manifest") -> str:
+    """Write how large an arena is, and what of it lies in which memory if it lies in several."""
+    pools = [
+        f"{pool.name} {pool.bytes:,} of {pool.limit_bytes:,} B"
+        + f", of which {pool.constant_bytes:,} B of constants" * bool(pool.constant_bytes)
+        for pool in described.pools
+    ]
+    where = f" in {', '.join(pools)}" if pools else ""
+    return f"arena {described.arena_bytes:,} B{where} (bound {described.arena_bound_bytes:,} B)"

@@ -210,6 +210,6 @@ def _last_write(described: Manifest, index: int) -> Operand | None:
         else:
             end = output.arena_offset + output.bytes
             overlaps = operand.offset < end and operand.offset + operand.bytes > output.arena_offset
-            hit = operand.memory == "arena" and overlaps
+            hit = (operand.memory, operand.index) == ("arena", output.pool) and overlaps
         last = operand if hit else last
     return last

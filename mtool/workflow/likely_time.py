@@ -72,6 +72,7 @@ class LongestOperator:
         time: how long it is likely to take; None: not known.
         stretch: the longest stretch in which no more urgent model may run: of a model that is no task, all of it.
         stretch_share: that of the instructions of an inference.
+        stretch_instructions: these, by the schedules' estimates: what stretches of several models are compared by.
     """
 
     model: str
@@ -80,6 +81,7 @@ class LongestOperator:
     time: LikelyTime | None
     stretch: LikelyTime | None = None
     stretch_share: float = 1.0
+    stretch_instructions: float = 0.0
 
 
 def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequence[int] = ()) -> LongestOperator:
@@ -96,13 +98,14 @@ def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequen
     longest = max(range(len(costs)), key=costs.__getitem__, default=None)
     share = costs[longest] / emitted.cost if longest is not None and emitted.cost else 0.0
     time = likely_time(emitted, board, hz)
-    stretch = longest_stretch(costs, pauses) / emitted.cost if emitted.cost else 0.0
+    instructions = longest_stretch(costs, pauses)
+    stretch = instructions / emitted.cost if emitted.cost else 0.0
 
     def part(of: float) -> LikelyTime | None:
         return None if time is None else replace(time, milliseconds=of * time.milliseconds)
 
     title = "" if longest is None else plan.steps[longest].node.title
-    return LongestOperator(plan.graph.name, title, share, part(share), part(stretch), stretch)
+    return LongestOperator(plan.graph.name, title, share, part(share), part(stretch), stretch, instructions)
 
 
 def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | None:
@@ -154,7 +157,7 @@ def _waits(emitted: Emitted, reads: Reads, hz: int) -> tuple[float, float]:
     cache_bytes = (reads.data or reads.code).lines * reads.line
     low = high = 0.0
     for operator in emitted.manifest.operators:
-        if IN_RAM in operator.schedule.partition(":")[2].split(","):
+        if operator.constants_in or IN_RAM in operator.schedule.partition(":")[2].split(","):
             continue
         once = operator.constant_bytes
         is_held = HELD * once <= cache_bytes

@@ -69,7 +69,7 @@ def load_module(
         probe: as of `session.open`.
         board: without a project, whose baud rate the port has; empty: 115200.
         ram: put it into RAM, where the next reset forgets it.
-        since: the file of the module that is in flash: the difference is sent; None: likewise, if it was loaded from
+        since: the file of the module that is in flash: the difference is sent; None: that too, if it was loaded from
             here.
         progress: is told how many bytes are on their way or there, of all that are sent.
 

@@ -39,7 +39,7 @@ def made_of(path: Path, board: Board, options: Request, known: Known) -> str:
         path.name,
         file_hash(path),
         board.model_dump_json(),
-        repr([memory.reads for memory in board.memories.values()]),  # which no entry of JSON has
+        repr([(memory.reads, memory.pool) for memory in board.memories.values()]),  # which no entry of JSON has
         *_described(options),
         repr(known),
         *_program(),

@@ -25,6 +25,7 @@ from mtool.modules.format import (
     unpack,
 )
 from mtool.version import __version__
+from mtool.workflow import renewed
 from mtool.workflow.compiling import Model, compile
 from mtool.workflow.options import Options
 
@@ -57,7 +58,13 @@ class Made:
 
 
 def make_module(
-    path: str | Path, *, board: str | Board, options: Options | None = None, key: Path | None = None, counter: int = 0
+    path: str | Path,
+    *,
+    board: str | Board,
+    options: Options | None = None,
+    key: Path | None = None,
+    counter: int = 0,
+    since: Module | None = None,
 ) -> Made:
     """Compile a model to a native module for firmware on a board; nothing is written.
 
@@ -67,9 +74,11 @@ def make_module(
         options: how to compile it.
         key: the private key that signs it; None: nothing does.
         counter: firmware refuses a module with a counter below that of the one that it has.
+        since: the module that this one renews, with other weights: its code stays where that can be.
 
     Raises:
-        UsageError: the counter, the key or an option is none for modules, or there are none for the board.
+        UsageError: the counter, the key or an option is none for modules, or there are none for the board; or the
+            interface is another than that of `since`.
         ModelError: the model can't be compiled.
         BuildError: the compiler is missing or fails, or the code can't be a module.
     """
@@ -84,6 +93,9 @@ def make_module(
     start = time.monotonic()
     chosen = _for_a_module(options or Options())
     model = compile(path, board=target, options=chosen)
+    if since is not None:
+        renewed.check_interface(since.description, description_of(model.manifest))
+        model = renewed.with_schedules_of(since, model, lambda turned: compile(path, board=target, options=turned))
     described = model.manifest
     check_name(described.model)
     sources = model.sources().merged(_own_sources(entry.source(described)))
@@ -102,7 +114,7 @@ def make_module(
         description=description_of(described),
         arena_bytes=described.arena_bytes,
         arena_alignment=_arena_alignment(model),
-        stack_bytes=0,
+        stack_bytes=image.stack_bytes,
     )
     log.info("  %-9s %4.1f s   %s B", "module", time.monotonic() - start, f"{len(image.data):,}")
     data = sealed(module, signer)
@@ -152,7 +164,10 @@ def description_of(manifest: Manifest) -> Description:
         model_file=manifest.model_file,
         inputs=manifest.inputs,
         outputs=manifest.outputs,
-        operators=tuple(OperatorNote(name=one.name, label=one.label, macs=one.macs) for one in manifest.operators),
+        operators=tuple(
+            OperatorNote(name=one.name, label=one.label, macs=one.macs, schedule=one.schedule)
+            for one in manifest.operators
+        ),
     )
 
 
@@ -204,6 +219,8 @@ def _for_a_module(options: Options) -> Options:
             "a module is called through its own entry, and its inputs and outputs lie in its arena",
             hint="leave --interface-api, --operators-api, --executor and --io out",
         )
+    if options.pools:
+        raise UsageError("the arena of a module is memory in one piece, which its firmware has for it", hint="no pools")
     if options.backends:
         raise UsageError("no part of a module's model is computed by a backend", hint="leave --backend out")
     return replace(options, conventions=Conventions(context=True), weights="text", arenas="caller")

@@ -32,6 +32,7 @@ class Options(Request):
     arenas: of the models of a firmware, if there are several.
     portable: on this computer, loops of plain C as other cores get them, and no vectors: to be read, or compiled
         elsewhere.
+    single_file: the model's C is one source and one header.
     """
 
     template: str = ""
@@ -42,6 +43,7 @@ class Options(Request):
     program: "Program | None" = None
     arenas: Arenas = "shared"
     portable: bool = False
+    single_file: bool = False
 
     def core_of(self, board: Board) -> Board:
         """Return the board as the compile half is to see it: without vectors, if the C has to be portable."""

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,11 +28,11 @@ from mtool.option_values import (
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
 from mtool.workflow.options import Options
+from mtool.workflow.pool_options import SECTION, pools
 
 if TYPE_CHECKING:
     from mtool.workflow import Deployment
 
-_SECTION = re.compile(r"[.A-Za-z_][.\w]{0,62}", re.ASCII)
 _DIGITS = 18  # of a size; more are no int64
 
 
@@ -42,6 +41,7 @@ def options(
     name: Sequence[str] | None = None,
     arena: Arenas = "shared",
     arena_section: str = "",
+    pool: Sequence[str] | None = None,
     io: Io = "arena",
     partial: Partial = "auto",
     optimize: Optimize = "balanced",
@@ -64,6 +64,7 @@ def options(
     backend_fallback: bool = False,
     portable: bool = False,
     protect: bool = False,
+    single_file: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -89,6 +90,7 @@ def options(
         name=name[0] if name else "",
         arenas=arena,
         arena_section=_section(arena_section, arena),
+        pools=pools(pool),
         io=io,
         partial=partial,
         optimize=optimize,
@@ -117,6 +119,7 @@ def options(
         backend_fallback=backend_fallback,
         portable=portable,
         protect=protect,
+        single_file=single_file,
     )
 
 
@@ -162,7 +165,7 @@ def _section(name: str, arena: Arenas) -> str:
     Raises:
         UsageError: no linker takes it, or the caller has the arena.
     """
-    if name and not _SECTION.fullmatch(name):
+    if name and not SECTION.fullmatch(name):
         raise UsageError(
             f"--arena-section {name!r}: no name of a section",
             hint="letters, digits, _ and .: --arena-section .bss.dtcm",

@@ -36,7 +36,7 @@ class Block:
     Attributes:
         label: what lies there.
         kind: an input, an output, a state, a result of an operator for a later one, or an operator's scratch.
-        offset: from the arena's start, in bytes.
+        offset: from the arena's start, in bytes; pools stand in it one behind the other.
         bytes: how many.
         first: the operator that writes it; -1: the caller.
         last: the last operator that reads it; the number of operators: the caller.
@@ -85,6 +85,7 @@ class Report:
             "arena": {
                 "bytes": self.manifest.arena_bytes,
                 "bound_bytes": self.manifest.arena_bound_bytes,
+                "pools": [pool.model_dump() for pool in self.manifest.pools],
                 "blocks": [dataclasses.asdict(block) for block in self.memory],
             },
             "flash": {
@@ -191,7 +192,7 @@ def _functions(manifest: Manifest, sizes: dict[str, int]) -> tuple[Function, ...
 def memory_map(manifest: Manifest) -> tuple[Block, ...]:
     """Return what lies in the arena, where and when, from the operands of the operators."""
     end = len(manifest.operators)
-    kept = {state.arena_offset for state in manifest.states}
+    kept = {manifest.flat(state.pool, state.arena_offset) for state in manifest.states}
     blocks: list[Block] = []
     owner = np.full(manifest.arena_bytes, -1)  # of each byte: the block that was written there last
 
@@ -204,23 +205,25 @@ def memory_map(manifest: Manifest) -> tuple[Block, ...]:
 
     for tensor in manifest.inputs:
         if tensor.arena_offset is not None:
-            begin(Block(tensor.name, "input", tensor.arena_offset, tensor.bytes, -1, -1))
+            begin(Block(tensor.name, "input", manifest.flat(tensor.pool, tensor.arena_offset), tensor.bytes, -1, -1))
     for state in manifest.states:
-        blocks.append(Block(state.input, "state", state.arena_offset, state.bytes, -1, end))
+        blocks.append(Block(state.input, "state", manifest.flat(state.pool, state.arena_offset), state.bytes, -1, end))
     for operator in manifest.operators:
         for operand in operator.reads:
             if operand.memory == "arena":
-                for number in held(operand.offset, operand.bytes):
+                for number in held(manifest.flat(operand.index, operand.offset), operand.bytes):
                     blocks[number] = dataclasses.replace(blocks[number], last=operator.index)
         if operator.scratch_bytes:
-            scratch = (operator.scratch_offset, operator.scratch_bytes, operator.index, operator.index)
+            at = manifest.flat(operator.scratch_pool, operator.scratch_offset)
+            scratch = (at, operator.scratch_bytes, operator.index, operator.index)
             blocks.append(Block(f"scratch of {operator.name}", "scratch", *scratch))
         for operand in operator.writes:
-            if operand.memory == "arena" and operand.offset not in kept:
+            at = manifest.flat(operand.index, operand.offset) if operand.memory == "arena" else -1
+            if at >= 0 and at not in kept:
                 label = f"{operator.name}: {operand.dtype}[{','.join(map(str, operand.shape))}]"
-                begin(Block(label, "between", operand.offset, operand.bytes, operator.index, operator.index))
+                begin(Block(label, "between", at, operand.bytes, operator.index, operator.index))
     for tensor in manifest.outputs:
         if tensor.arena_offset is not None:
-            for number in held(tensor.arena_offset, tensor.bytes):
+            for number in held(manifest.flat(tensor.pool, tensor.arena_offset), tensor.bytes):
                 blocks[number] = dataclasses.replace(blocks[number], kind="output", label=tensor.name, last=end)
     return tuple(blocks)

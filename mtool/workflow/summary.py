@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from mtool.escaping import short_name
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, Protection
 from mtool.workflow import formatting
 from mtool.workflow.growth import warn_of_growth
 
@@ -30,7 +30,18 @@ def tell(source: Path, described: Manifest, start: float, *, was_before: bool = 
     count = sum(1 for one in operators if not one.whole) + len(by_rows)
     some = f" ({len(by_rows)} by rows)" if by_rows else ""
     note = f"{formatting.count(count, 'operator')}{some} in {formatting.count(functions, 'function')}"
-    arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
+    arena = formatting.arena(described)
     cached = ", from the cache" if was_before else ""
     log.info("  %-9s %4.1f s   %s, %s%s", "compile", time.monotonic() - start, note, arena, cached)
+    if described.protection is not None:
+        log.info("  %-9s          %s", "protect", _areas(described.protection))
     warn_of_growth(described)
+
+
+def _areas(protection: Protection) -> str:
+    """Return the areas of a fence as text: what each takes, and in which granules."""
+    areas = [
+        f"{one.access}s {one.name} " + (f"{one.bytes:,} B " if one.bytes else "") + f"(granule {one.granule:,} B)"
+        for one in protection.areas
+    ]
+    return f"{protection.unit}: {', '.join(areas)}"

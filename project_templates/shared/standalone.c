@@ -3,13 +3,24 @@
 /* Standalone firmware: one inference{{ " of each model" if several }}, no runtime beside it. {{ "Reports the result" if report is defined and report else "Its exit status is the model's" }}. */
 #include "{{ cookiecutter.model }}.h"
 {% if cookiecutter.models | selectattr("caller_has_arena") | list %}
+{% if cookiecutter.models | map(attribute="pools") | sum(start=[]) %}
+#include "mt_device.h"
+{% endif %}
 #include "mt_math.h"
 {% endif %}
 {% for described in cookiecutter.models %}
 {% set name = described.model %}
 {% set own = name ~ "_" if several else "" %}
 {% set external = described.io == "external" %}
-{% if described.caller_has_arena and described.arena_bytes %}
+{% if described.caller_has_arena and described.pools %}
+
+/* The memories of the model's arena: others would be those of another instance of it. */
+{% for pool in described.pools if pool.bytes %}
+{% set place = "MT_PLACED(\"" ~ pool.section ~ "\", " ~ pool.alignment ~ ")" if pool.section else "MT_ARENA_ALIGNED(" ~ pool.alignment ~ ") MT_ARENA" if pool.is_arena else "MT_LENT(" ~ pool.name ~ ", " ~ pool.alignment ~ ")" %}
+{{ place }} uint8_t {{ pool.symbol }}[{{ (name ~ "_pool_" ~ pool.name ~ "_bytes") | upper }}];
+{% endfor %}
+static struct {{ name }}_pools {{ name }}_context = { {%- for pool in described.pools %}{{ pool.symbol if pool.bytes else "0" }}{{ ", " if not loop.last }}{% endfor -%} };
+{% elif described.caller_has_arena and described.arena_bytes %}
 
 /* The model's arena: another one would be another instance of it. */
 MT_ARENA uint8_t {{ name }}_arena[{{ name | upper }}_ARENA_BYTES];
@@ -32,7 +43,7 @@ static const struct {{ name }}_{{ role }} {{ "own_" ~ own if several }}{{ role }
 {% endif %}
 {% set inputs = ("own_" ~ own if several else "") ~ "inputs" if external else name ~ "_arena_inputs" %}
 {% set outputs = ("own_" ~ own if several else "") ~ "outputs" if external else name ~ "_arena_outputs" %}
-{% set context = (name ~ "_arena" if described.arena_bytes else "0") if described.caller_has_arena else "" %}
+{% set context = ("&" ~ name ~ "_context" if described.pools else name ~ "_arena" if described.arena_bytes else "0") if described.caller_has_arena else "" %}
 {% if context and not external %}
 {% set inputs = own ~ "inputs" %}
 {% set outputs = own ~ "outputs" %}
@@ -62,7 +73,7 @@ static void {{ own }}report_{{ tensor.c_name }}(void)
 
 {% endif %}
 {% if several %}
-static int32_t run_{{ name }}(void)
+static int32_t {{ name }}_run_once(void)
 {% else %}
 int main(void)
 {% endif %}
@@ -110,7 +121,7 @@ int main(void)
     int32_t status = 0;
 {% for described in cookiecutter.models %}
     if (status == 0) {
-        status = run_{{ described.model }}();
+        status = {{ described.model }}_run_once();
     }
 {% endfor %}
     return (int)status;

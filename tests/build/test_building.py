@@ -1,5 +1,6 @@
 """What a build does besides making a firmware: nothing if nothing changed, and clear errors."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -106,6 +107,48 @@ def test_a_version_is_read(says: str, version: str, tmp_path: Path, monkeypatch:
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert toolchains.check(toolchains.ALL["cc"]).version == version
+
+
+def _wrapper(folder: Path, program: str, more: str) -> Path:
+    """Write a program of the name and version of another that does a little more."""
+    folder.mkdir(exist_ok=True)
+    wrapper = folder / program
+    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which(program)} {more} "$@"\n')
+    wrapper.chmod(0o755)
+    return folder
+
+
+def test_another_compiler_of_the_same_version_builds_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MTOOL_CACHE", str(tmp_path / "cache"))
+
+    def made() -> tuple[bool, bool]:
+        built = build.build(write(tmp_path / "project"), kinds=["standalone"])
+        return bool(built.rebuilt), b"other" in built.firmware["standalone"].read_bytes()
+
+    assert made() == (True, False) and made() == (False, False)
+    marker = tmp_path / "include" / "string.h"
+    marker.parent.mkdir()
+    marker.write_text('#include_next <string.h>\nstatic const char mark[] __attribute__((used)) = "other";\n')
+    with monkeypatch.context() as told:
+        told.setenv("C_INCLUDE_PATH", str(marker.parent))
+        assert made() == (True, True) and made() == (False, True)
+    wrapped = _wrapper(tmp_path / "bin", "cc", f"-isystem {marker.parent}")
+    with monkeypatch.context() as told:
+        told.setenv("PATH", str(wrapped), prepend=":")
+        assert made() == (True, True) and made() == (False, True)
+    assert made() == (False, False)  # from the cache
+
+
+def test_objects_of_another_compiler_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = boards.get("mps2_an386")
+    if any(shutil.which(program) is None for program in (board.toolchain, "cmake", "ninja")):
+        pytest.skip("its tools are not installed")
+    build.build(write(tmp_path / "p", board), kinds=["standalone"])
+    objects = {path: path.stat().st_mtime_ns for path in (tmp_path / "p" / "build").rglob("*.obj")}
+    path = os.pathsep.join([str(_wrapper(tmp_path / "bin", board.toolchain, "")), os.environ["PATH"]])
+    monkeypatch.setenv("PATH", path)
+    assert not build.build(tmp_path / "p", kinds=["standalone"]).up_to_date
+    assert objects and all(path.stat().st_mtime_ns > made for path, made in objects.items())
 
 
 def test_a_compiler_without_its_library_is_not_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

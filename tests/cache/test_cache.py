@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -83,6 +84,19 @@ def test_a_folder_that_takes_nothing_costs_nothing(tmp_path: Path) -> None:
     kept = Cache(tmp_path / "file")
     kept.put(key(1), {"x": File(b"1")})
     assert kept.get(key(1)) is None and kept.content().entries == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: os.mkfifo(path)], ids=["folder", "pipe"])
+def test_what_is_no_file_is_no_entry(make: Callable[[Path], None], tmp_path: Path) -> None:
+    kept = Cache(tmp_path)
+    (path,) = _entry(kept, {"x": File(b"1")})
+    path.unlink()
+    make(path)
+    kept.put(key(1), {"x": File(b"1")})
+    assert kept.get(key(0)) is None
+    kept.put(key(0), {"x": File(b"2")})
+    assert kept.clear().entries >= 1 and not kept.content().entries
 
 
 def test_only_entries_are_removed(tmp_path: Path) -> None:

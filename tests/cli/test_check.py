@@ -48,6 +48,24 @@ def test_several_models_need_named_boards(capsys: Captured) -> None:
     assert "several models need boards that are named" in capsys.readouterr().err
 
 
+def test_the_most_urgent_model_waits_for_the_longest_stretch_of_all(tmp_path: Path, capsys: Captured) -> None:
+    """A model of one operator is all of a share, and still the shorter one."""
+    shape = [1, 32]
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
+    weights = numpy_helper.from_array(np.ones((32, 32), np.float32), "w")
+    chain = [helper.make_node("MatMul", [a, "w"], [b]) for a, b in zip("xab", "aby", strict=True)]
+    for name, nodes in {"one": [helper.make_node("Relu", ["x"], ["y"])], "chain": chain}.items():
+        graph = helper.make_graph(nodes, name, value[:1], value[1:], [weights] if len(nodes) > 1 else [])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / f"{name}.onnx")
+    one, chained = str(tmp_path / "one.onnx"), str(tmp_path / "chain.onnx")
+    names = ["--name", "urgent", "--name", "chain", "--name", "one"]
+    tasks = ["--interface-api", "step", "--arena", "interleaved", "--board", "mps2_an386"]
+    assert app.invoke(["check", one, chained, one, *names, *tasks]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"urgent waits for at most \d+% of an inference of chain\n", told)
+    assert "one.onnx, chain.onnx, one.onnx fit mps2_an386" in told
+
+
 def test_an_operator_by_rows_is_one_row() -> None:
     manifest = workflow.compile(DIGITS, board="host", options=workflow.Options(partial="always")).manifest
     rows = operator_rows(manifest.operators)

@@ -252,7 +252,7 @@ def test_the_manifest_says_which_of_its_text_is_the_models() -> None:
         *("c_name", "dtype", "initial", "name", "whole", "function", "label", "schedule", "shape", "mtool_version"),
         *("model", "model_hash", "constants", "symbols", "functions", "graph", "template", "build_hash", "options"),
         *("firmware", "memory", "io", "interface_api", "operators_api", "executor", "builder", "transport", "moves"),
-        *("calls", "dims", "symbol", "reshapes", "backend", "region", "levels"),
+        *("calls", "dims", "symbol", "reshapes", "backend", "region", "levels", "constants_in", "section"),
         "program",  # a folder of the user's
     }
     schema = Manifest.model_json_schema()
@@ -265,6 +265,7 @@ def test_the_manifest_says_which_of_its_text_is_the_models() -> None:
             "Source",
             "Operand",
             "Operator",
+            "PoolOfArena",
             "Project",
             "Claim",
             "Refusal",

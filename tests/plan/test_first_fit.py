@@ -28,9 +28,9 @@ def storages(seed: int, count: int, reach: int) -> list[Storage]:
 def test_a_move_gives_what_placing_all_again_gives(seed: int) -> None:
     pieces = storages(seed, 30, 8)
     firsts, lasts = [piece.first for piece in pieces], [piece.last for piece in pieces]
-    pairs = first_fit._pairs(firsts, lasts)
+    pairs = first_fit.pairs_of(firsts, lasts)
     assert pairs is not None
-    apart = first_fit._apart(pieces, pairs)
+    apart = first_fit.apart_of(pieces, pairs)
     near = first_fit._near(apart)
     chance = random.Random(seed)
     best = first_fit._first_fit(pieces, [*range(len(pieces))], apart)
@@ -47,8 +47,8 @@ def test_a_move_gives_what_placing_all_again_gives(seed: int) -> None:
 def test_a_round_of_the_search_places_few_storages(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = storages(1, 400, 6)
     placed = []
-    lowest = first_fit._lowest
-    monkeypatch.setattr(first_fit, "_lowest", lambda *arguments: placed.append(1) or lowest(*arguments))
+    lowest = first_fit.lowest
+    monkeypatch.setattr(first_fit, "lowest", lambda *arguments: placed.append(1) or lowest(*arguments))
     monkeypatch.setattr(first_fit, "live_bound", lambda pieces: 0)  # so that all rounds are made
     first_fit.lay_out(pieces)
     assert len(placed) - 4 * len(pieces) <= first_fit.SEARCH_TRIES * len(pieces) / 8

@@ -1,6 +1,7 @@
 """Several models in one firmware: by name in one session, in one arena, with equal constants stored once."""
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from mtool.codegen import conventions
 from mtool.errors import DeviceError, UsageError
 from mtool.rpc.status import Status
 from mtool.session import Device
+from mtool.workflow import write_project
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")]
@@ -157,6 +159,26 @@ def test_what_is_the_firmwares_is_the_same_for_all(first: mtool.Options, other: 
     assert told in str(refused.value)
 
 
+@pytest.mark.parametrize("interface", ["c", "step"])
+def test_models_may_be_called_what_is_done_with_them(interface: Any, tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[4] x) => (float[4] y) {y = Abs(x)}'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    names = ("run", "begin", "task", "own", "status", "infer")
+    options = [mtool.Options(name=name, conventions=conventions(interface)) for name in names]
+    models = mtool.compile_models([tmp_path / "m.onnx"] * len(names), board="host", options=options)
+    folder = write_project(models[0], tmp_path / "project")
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
+    includes = [f"-I{folder / inner}" for inner in ("model", "include", "crt/include")]
+    sources = [folder / "model" / "run_begin_task_own_status_infer.c", folder / "src" / "standalone.c"]
+    subprocess.run(["cc", *flags, *includes, "-fsyntax-only", *sources], check=True)
+
+
+def test_models_without_options_of_their_own_are_refused() -> None:
+    for paths, options in (([], None), ([DIGITS], []), ([DIGITS, DIGITS], [mtool.Options()])):
+        with pytest.raises(UsageError, match=f"there are {len(paths)} models to compile, and options for"):
+            mtool.compile_models(paths, board="host", options=options)
+
+
 def test_commands_take_several_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,7 +195,10 @@ def test_commands_take_several_models(
     for wrong, told in (
         ([str(DIGITS), str(DIGITS)], "have the same name in C: digits_int8"),
         ([*twice[:2], "--name", "x", "--name", "x_y"], "can make equal symbols: x, x_y"),
-        ([*twice[:2], "--name", "x"], "--name stands 1 times for 2 models"),
+        ([*twice, "--schedule", "other@conv_0=c99_patch"], "there is no model other\n  models: one, two\n"),
+        ([*twice, "--max", "tow@n=3"], "--max tow@n=3: there is no model tow"),
+        ([*twice, "--state", "two@a@b:c"], "no output 'a@b'"),
+        ([*twice[:2], "--name", "x"], "--name stands 1 time for 2 models"),
     ):
         assert app.invoke(["build", *wrong]) == 2
         assert told in capsys.readouterr().err

@@ -103,9 +103,13 @@ def test_the_rows(script: ModuleType, speech: Path) -> None:
     texts, stacks = [row.text for row in rows.values()], [row.stack for row in rows.values()]
     assert texts == sorted(texts, reverse=True) and stacks == sorted(stacks, reverse=True)
     assert stacks[0] - stacks[-1] > 200
-    page = script.markdown({"a model": rows}, BOARD)
+    units = {("a model", "-Os"): ((900, 700), (800, 690))}
+    page = script.markdown({"a model": rows}, BOARD, units)
+    assert "| a model | `-Os` | 900 | 800 | 100 | 700 | 690 | 10 |" in page
     for name, row in rows.items():
-        assert f"| {name} |" in page and f"{row.text:,} | {row.data:,} | {row.bss:,} | {row.stack:,} |" in page
+        saved = rows["packed"].total - row.total
+        figures = f"{row.text:,} | {row.data:,} | {row.bss:,} | {row.total:,} | {saved:,} | {row.stack:,} |"
+        assert f"| {name} |" in page and figures in page
 
 
 def test_the_page_is_of_this_script(script: ModuleType) -> None:

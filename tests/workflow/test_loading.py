@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from graphs import reference
 from onnx import TensorProto, helper, numpy_helper
 
 import mtool
@@ -20,7 +21,7 @@ from mtool.modules.machine import Architecture, Needs
 from mtool.project import loaded_modules
 from mtool.rpc.loading import Place, Room
 from mtool.session import Readings
-from mtool.workflow import loading, modules, on_device
+from mtool.workflow import loading, modules, on_device, renewed
 from mtool.workflow.deployment import DEFAULT
 from mtool.workflow.execution import run
 from mtool.workflow.options import Options
@@ -28,6 +29,7 @@ from mtool.workflow.reading import module_options
 
 BOARD = "mps2_an386"
 SIZE = 160
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
 
 def dense(path: Path, seed: int) -> Path:
@@ -104,9 +106,6 @@ def test_a_load_that_the_emulator_did_not_survive_goes_on(files: Path, project: 
     loading.load_module(files / "first.mtm", project)
     data = (files / "second.mtm").read_bytes()
 
-    class Killed(Exception):
-        pass
-
     def kill(there: int, whole: int) -> None:
         if there > whole * 3 // 4:
             raise Killed
@@ -120,6 +119,52 @@ def test_a_load_that_the_emulator_did_not_survive_goes_on(files: Path, project: 
         assert device["net"].manifest.model_hash == unpack(data).model_hash.hex()
     with pytest.raises(UsageError, match="is older than what the device has had"):
         loading.load_module(files / "first.mtm", project)
+
+
+class Killed(Exception):
+    pass
+
+
+def kill_half_way(there: int, whole: int) -> None:
+    if there > whole // 2:
+        raise Killed
+
+
+def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project: Path, tmp_path: Path) -> None:
+    tuned = onnx.load(DIGITS)
+    random = np.random.default_rng(0)
+    for one in tuned.graph.initializer:
+        values = numpy_helper.to_array(one)
+        if values.dtype == np.int8 and values.size >= 64:
+            moved = np.clip(values + random.integers(-1, 2, values.shape), -127, 127).astype(np.int8)
+            one.CopyFrom(numpy_helper.from_array(moved, one.name))
+    onnx.save(tuned, tmp_path / "tuned.onnx")
+    key = files / "own.key"
+    old = modules.make_module(DIGITS, board=BOARD, key=key, options=Options(name="digits"))
+    options, counter = renewed.options_since(old.module, Options(), None)
+    new = modules.make_module(
+        tmp_path / "tuned.onnx", board=BOARD, key=key, options=options, counter=counter, since=old.module
+    )
+    told = renewed.renewal((old.module, old.data), (new.module, new.data))
+    assert new.module.name == "digits" and told.has_same_code and told.parts[1] < 8
+    modules.write_module(old, tmp_path / "old.mtm")
+    modules.write_module(new, tmp_path / "new.mtm")
+    image = {"image": random.integers(-128, 127, (1, 1, 8, 8), dtype=np.int8)}
+    before, after = (reference(proto, image)[0] for proto in (onnx.load(DIGITS), tuned))
+    assert not np.array_equal(before, after)
+    with session.open(project) as device:
+        device.load(old.data)
+        np.testing.assert_array_equal(device["digits"].run(image)["scores"], before)
+    with session.open(project) as device, pytest.raises(Killed):
+        device.load(new.data, since=tmp_path / "old.mtm", progress=kill_half_way)
+    with session.open(project) as device:
+        np.testing.assert_array_equal(device["digits"].run(image)["scores"], before)
+    done = loading.load_module(tmp_path / "new.mtm", project, since=tmp_path / "old.mtm")
+    assert done.delta_bytes == told.delta_bytes < len(new.data) // 3
+    with session.open(project) as device:
+        np.testing.assert_array_equal(device["digits"].run(image)["scores"], after)
+    with pytest.raises(UsageError, match="another module in flash"):
+        loading.load_module(files / "second.mtm", project, since=tmp_path / "old.mtm")
 
 
 def test_another_key_is_told(files: Path, project: Path) -> None:

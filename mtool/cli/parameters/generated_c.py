@@ -45,6 +45,16 @@ ArenaSection = Annotated[
         show_default=False,
     ),
 ]
+Pools = Annotated[
+    list[str] | None,
+    _option(
+        "--pool",
+        metavar="NAME[=BYTES][,KEY=VALUE...]",
+        help="A memory that tensors may lie in, by the board's name of it (docs/memories.md), of which so many bytes; "
+        "for=tensors or weights, waits=CYCLES, align=BYTES, section=NAME; may be repeated.",
+        show_default=False,
+    ),
+]
 Interface = Annotated[
     InterfaceApi | None,
     _option(
@@ -118,6 +128,10 @@ Steps = Annotated[
 ]
 Fallback = Annotated[
     bool, _option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
+]
+SingleFile = Annotated[
+    bool,
+    _option("--single-file", help="One .c and one .h in place of the model's files and the runtime's that they have."),
 ]
 Portable = Annotated[
     bool,

@@ -17,9 +17,11 @@ from mtool.cli.parameters.generated_c import (
     Operators,
     OptimizeFor,
     PartialExecution,
+    Pools,
     Portable,
     Protect,
     Schedules,
+    SingleFile,
     Steps,
     StreamedInput,
     TunedLogs,
@@ -69,6 +71,7 @@ _OF_MODELS: dict[str, tuple[Any, Any]] = {
     "name": (Names, None),
     "arena": (ArenasOfModels, "shared"),
     "arena_section": (ArenaSection, ""),
+    "pool": (Pools, None),
 }
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "io": (InputsAndOutputs, "arena"),
@@ -86,7 +89,12 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "tolerance": (Steps, 0),
     "backend_fallback": (Fallback, False),
 }
-_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "portable": (Portable, False), "protect": (Protect, False)}
+_OF_ITS_FILES: dict[str, tuple[Any, Any]] = {**_OF_ITS_C, "single_file": (SingleFile, False)}
+_OF_A_PROGRAM: dict[str, tuple[Any, Any]] = {
+    **_OF_ITS_FILES,
+    "portable": (Portable, False),
+    "protect": (Protect, False),
+}
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "template": (TemplateName, ""),
@@ -130,7 +138,7 @@ ShapeOptions = Annotated["Options", Asked(_OF_A_SHAPE)]
 """What a model's shapes follow from."""
 ModelOptions = Annotated["Options", Asked(_OF_A_MODEL)]
 """And its numbers and states."""
-SourceOptions = Annotated["Sequence[Options]", Asked({**_OF_MODELS, **_OF_ITS_C, **_OF_A_FOLDER}, of_models=True)]
+SourceOptions = Annotated["Sequence[Options]", Asked({**_OF_MODELS, **_OF_ITS_FILES, **_OF_A_FOLDER}, of_models=True)]
 """And how each model becomes C, in a folder."""
 PartitionOptions = Annotated[
     "Options",

@@ -27,7 +27,8 @@
 extern uint8_t mt_stack_low[];
 
 {% if cookiecutter.protect.unit == "pmsav7" %}
-/* Code and constants: the whole memories, as regions are powers of two. */
+/* Code and constants: the whole memories, as regions are powers of two; and what of RAM is only read. */
+extern uint8_t mt_constants_start[], mt_constants_end[];
 static const struct mt_protect_area flash[] = {
 {% for name, memory in cookiecutter.board.memories.items() %}
 {% if memory.holds and memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
@@ -35,12 +36,13 @@ static const struct mt_protect_area flash[] = {
     {{ "{(void *)0x%08Xu, (void *)0x%08Xu, MT_PROTECT_%s}," % (memory.base, memory.base + memory.size, access) }} /* {{ name }} */
 {% endif %}
 {% endfor %}
+    {mt_constants_start, mt_constants_end, MT_PROTECT_READ},
 };
 {% else %}
 {% include "protect/flash.c" %}
 {% endif %}
 
-static uint32_t regions;  /* in use */
+static uint32_t regions;           /* in use */
 static uint32_t *volatile context; /* what enter() has saved; NULL: nothing runs inside the fence */
 static struct protect_fault fault;
 static volatile int32_t outcome;
@@ -59,6 +61,23 @@ static void set_region(uint32_t base, uint32_t attributes)
 {% if cookiecutter.protect.unit == "pmsav7" %}
 #define LEAST 32u /* an eighth of the smallest region that has eighths */
 
+/* How widely a model may read, where regions are few: what it is to (0), what lies around each such area (1) or between
+ * all of them (2). It never writes anything else. */
+static uint32_t width;
+
+/* Cover an area, and what lies around it, by one region. */
+static void widen(uint32_t *start, uint32_t *end)
+{
+    for (uint32_t order = 8; order < 32u; ++order) {
+        const uint32_t eighth = 1u << (order - 3u);
+        if (*start >> order == (*end - 1u) >> order) {
+            *start &= ~(eighth - 1u);
+            *end = (*end + eighth - 1u) & ~(eighth - 1u);
+            return;
+        }
+    }
+}
+
 /* Cover what is from `start` to before `end`, multiples of LEAST: a region is a power of two, at a multiple of it, in
  * eighths that can be left out. The one that reaches furthest is taken, until all is covered. */
 static void allow(uint32_t start, uint32_t end, uint32_t access)
@@ -66,7 +85,7 @@ static void allow(uint32_t start, uint32_t end, uint32_t access)
     static const uint32_t attributes[] = {
         (1u << 28) | (2u << 24) | (1u << 19) | (3u << 16), /* read only, not executed; normal memory, write-back */
         (1u << 28) | (3u << 24) | (1u << 19) | (3u << 16), /* and written */
-        (6u << 24) | (1u << 19) | (3u << 16),              /* read and executed */
+        (2u << 24) | (1u << 19) | (3u << 16),              /* read and executed */
     };
     while (start < end) {
         uint32_t order = 8, reach = start;
@@ -104,26 +123,53 @@ static void allow(uint32_t start, uint32_t end, uint32_t access)
 }
 {% endif %}
 
-static void allow_areas(const struct mt_protect_area *areas, uint32_t count)
+static void allow_areas(const struct mt_protect_area *areas, uint32_t count, uint32_t access)
 {
+{% if cookiecutter.protect.unit == "pmsav7" %}
+    uint32_t least = UINT32_MAX, most = 0;
+{% endif %}
     for (uint32_t i = 0; i < count; ++i) {
-        if (areas[i].start != areas[i].end) {
-            const uint32_t end = (uint32_t)areas[i].end + LEAST - 1u;
-            allow((uint32_t)areas[i].start & ~(LEAST - 1u), end & ~(LEAST - 1u), areas[i].access);
+        uint32_t start = (uint32_t)areas[i].start & ~(LEAST - 1u);
+        uint32_t end = ((uint32_t)areas[i].end + LEAST - 1u) & ~(LEAST - 1u);
+        if (areas[i].start == areas[i].end || areas[i].access != access) {
+            continue;
         }
+{% if cookiecutter.protect.unit == "pmsav7" %}
+        if (areas != flash && start >= (uint32_t)flash[0].start && end <= (uint32_t)flash[0].end) {
+            continue; /* all of that memory is read and executed */
+        }
+        if (width == 2u && access == MT_PROTECT_READ) {
+            least = start < least ? start : least;
+            most = end > most ? end : most;
+            continue;
+        }
+        if (width > 0 && access != MT_PROTECT_WRITE) {
+            widen(&start, &end);
+        }
+{% endif %}
+        allow(start, end, access);
     }
+{% if cookiecutter.protect.unit == "pmsav7" %}
+    if (least < most) {
+        widen(&least, &most);
+        allow(least, most, access);
+    }
+{% endif %}
 }
 
-/* Set the regions up; the MPU stays off where there are too few. */
+/* Set the regions up; the MPU stays off where there are too few. Where two overlap the later one holds. */
 static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
 {
     const uint32_t most = MPU_TYPE >> 8 & 0xFFu;
     __asm__ volatile("dmb" ::: "memory");
     MPU_CTRL = 0;
     regions = 0;
-    allow_areas(flash, sizeof flash / sizeof flash[0]);
+    allow_areas(areas, count, MT_PROTECT_READ);
+    allow_areas(areas, count, MT_PROTECT_EXECUTE);
+    allow_areas(flash, sizeof flash / sizeof flash[0], MT_PROTECT_READ);
+    allow_areas(flash, sizeof flash / sizeof flash[0], MT_PROTECT_EXECUTE);
     allow((uint32_t)mt_stack_low, stack_end, MT_PROTECT_WRITE);
-    allow_areas(areas, count);
+    allow_areas(areas, count, MT_PROTECT_WRITE);
     if (regions > most) {
         return MT_NOT_SUPPORTED;
     }
@@ -216,11 +262,18 @@ int32_t mt_protect_call(const struct mt_protect_area *areas, uint8_t count, mt_p
 {
     uint32_t sp;
     __asm__ volatile("mov %0, sp" : "=r"(sp));
-    const uint32_t stack_end = (sp - SAVED_BYTES - 4u * FRAME_WORDS) & ~(STACK_GRANULE - 1u);
+    uint32_t stack_end = (sp - SAVED_BYTES - 4u * FRAME_WORDS) & ~(STACK_GRANULE - 1u);
     int32_t status = MT_NOT_SUPPORTED;
+{% if cookiecutter.protect.unit == "pmsav7" %}
+    for (width = 0; width <= 2u && status != MT_OK && stack_end > (uint32_t)mt_stack_low; ++width) {
+        status = close_fence(areas, count, stack_end);
+        stack_end = status == MT_OK ? stack_end : stack_end & ~(2u * STACK_GRANULE - 1u); /* one region does for it then */
+    }
+{% else %}
     if (stack_end > (uint32_t)mt_stack_low) {
         status = close_fence(areas, count, stack_end);
     }
+{% endif %}
     if (status == MT_OK) {
         *result = enter(function, first, second, stack_end, &context);
         status = outcome;

@@ -52,7 +52,7 @@ static void add(uint32_t address, uint8_t mode)
 static void allow(uint32_t start, uint32_t end, uint32_t access)
 {
     static const uint8_t accesses[] = {MAY_READ, MAY_READ | MAY_WRITE, MAY_READ | MAY_EXECUTE};
-    if (start == end) {
+    if (start >= end) {
         return;
     }
     if (used == 0 || used > ENTRIES || modes[used - 1u] < TO_HERE || modes[used - 1u] >= NAPOT ||
@@ -62,10 +62,23 @@ static void allow(uint32_t start, uint32_t end, uint32_t access)
     add(end >> 2, (uint8_t)(TO_HERE | accesses[access]));
 }
 
-static void allow_areas(const struct mt_protect_area *areas, uint32_t count)
+static void allow_areas(const struct mt_protect_area *areas, uint32_t count, uint32_t access)
 {
     for (uint32_t i = 0; i < count; ++i) {
-        allow((uint32_t)areas[i].start & ~3u, ((uint32_t)areas[i].end + 3u) & ~3u, areas[i].access);
+        if (areas[i].access == access) {
+            allow((uint32_t)areas[i].start & ~3u, ((uint32_t)areas[i].end + 3u) & ~3u, access);
+        }
+    }
+}
+
+/* From the first of the areas that are read to the last. */
+static void span(const struct mt_protect_area *areas, uint32_t count, uint32_t *start, uint32_t *end)
+{
+    for (uint32_t i = 0; i < count; ++i) {
+        if (areas[i].access == MT_PROTECT_READ && areas[i].start != areas[i].end) {
+            *start = (uint32_t)areas[i].start < *start ? (uint32_t)areas[i].start & ~3u : *start;
+            *end = (uint32_t)areas[i].end > *end ? ((uint32_t)areas[i].end + 3u) & ~3u : *end;
+        }
     }
 }
 
@@ -84,14 +97,29 @@ static void write_entries(void)
 {% endfor %}
 }
 
-/* Code and constants; the stack; the areas; and nothing else. */
+/* Code and constants; the stack; the areas; and nothing else. The first entry that matches holds. Where entries are few,
+ * what lies between areas to read is read too; nothing else is written. */
 static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
 {
-    used = 0;
-    allow_areas(flash, sizeof flash / sizeof flash[0]);
-    allow((uint32_t)mt_stack_low, stack_end, MT_PROTECT_WRITE);
-    allow_areas(areas, count);
-    add(UINT32_MAX, NAPOT);
+    const uint32_t flash_count = sizeof flash / sizeof flash[0];
+    used = ENTRIES + 1u;
+    for (int is_wide = 0; is_wide < 2 && used > ENTRIES; ++is_wide) {
+        used = 0;
+        allow((uint32_t)mt_stack_low, stack_end, MT_PROTECT_WRITE);
+        allow_areas(areas, count, MT_PROTECT_WRITE);
+        allow_areas(areas, count, MT_PROTECT_EXECUTE);
+        allow_areas(flash, flash_count, MT_PROTECT_EXECUTE);
+        if (is_wide) {
+            uint32_t start = UINT32_MAX, end = 0;
+            span(areas, count, &start, &end);
+            span(flash, flash_count, &start, &end);
+            allow(start, end, MT_PROTECT_READ);
+        } else {
+            allow_areas(areas, count, MT_PROTECT_READ);
+            allow_areas(flash, flash_count, MT_PROTECT_READ);
+        }
+        add(UINT32_MAX, NAPOT);
+    }
     if (used > ENTRIES) {
         return MT_NOT_SUPPORTED;
     }

@@ -1,0 +1,103 @@
+"""The pools of a model on a board: those that are asked for, or those that the board lends where one is too small."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mtool import spelling
+from mtool.boards import Board, Memory
+from mtool.errors import UsageError
+from mtool.escaping import short_name
+from mtool.identifiers import tensor_names
+from mtool.plan.pool import LEAST_ALIGNMENT, Pool
+from mtool.plan.ram import RESERVED_BYTES
+
+MOST = 16
+"""Pools of a model."""
+
+_WRITTEN = ("arena", "data", "stack")
+
+
+def asked_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Return the pools that a user asks for, with the board's figures where none are given.
+
+    Raises:
+        UsageError: a pool is no memory of the board, or is larger than it, or can't be written to; or two have a name.
+    """
+    found: list[Pool] = []
+    if len(asked) > MOST:
+        raise UsageError(f"there are {len(asked)} pools", hint=f"at most {MOST}")
+    for pool in asked:
+        if tensor_names([pool.name]) != [pool.name]:
+            raise UsageError(
+                f"the pool {short_name(pool.name)} has no name in C", hint="letters, digits and _, as dtcm or sram_1"
+            )
+        if any(one.name == pool.name for one in found):
+            raise UsageError(f"the pool {pool.name} is given twice", hint="once, with all of its bytes")
+        memory = board.memories.get(pool.name)
+        if memory is None:
+            found.append(_elsewhere(board, pool, is_first=not found))
+            continue
+        _check(board, pool, memory)
+        found.append(_of_board(board, pool, memory))
+    arena = board.region_for("arena")
+    if found and all(pool.use == "weights" for pool in found):
+        if arena is None or any(pool.name == arena for pool in found):
+            raise UsageError("no pool is for tensors", hint="--pool NAME=BYTES,for=all")
+        found.append(_of_board(board, Pool(arena, use="tensors"), board.memories[arena]))
+    return tuple(found)
+
+
+def _of_board(board: Board, pool: Pool, memory: Memory) -> Pool:
+    waits = memory.pool.waits if memory.pool is not None else 0.0
+    return replace(
+        pool,
+        bytes=pool.bytes or _free(memory),
+        waits=waits if pool.waits is None else pool.waits,
+        alignment=max(pool.alignment, LEAST_ALIGNMENT),
+        is_arena=not pool.section and board.region_for("arena") == pool.name,
+    )
+
+
+def lent_pools(board: Board) -> tuple[Pool, ...]:
+    """Return the memories that a board lends to a model whose arena is larger than one of them; none: it has one."""
+    arena = board.region_for("arena")
+    found = tuple(
+        Pool(name, _free(memory), memory.pool.use, memory.pool.waits, is_arena=name == arena)
+        for name, memory in board.memories.items()
+        if memory.pool is not None
+    )
+    return found if len(found) > 1 and any(pool.is_arena for pool in found) else ()
+
+
+def _free(memory: Memory) -> int:
+    """Return the bytes of a memory without what is left to data and stacks that lie there too."""
+    if not {"data", "stack"} & {*memory.holds}:
+        return memory.size
+    return memory.size - min(RESERVED_BYTES, memory.size // 4)
+
+
+def _elsewhere(board: Board, pool: Pool, *, is_first: bool) -> Pool:
+    """Return a pool that is none of the board's memories: its section says where it lies, or an operating system."""
+    if board.memories and not pool.section:
+        near = spelling.did_you_mean(pool.name, board.memories, otherwise="")
+        raise UsageError(
+            f"{board.name} has no memory {pool.name}",
+            details=[f"{name}: {memory.size:,} B" for name, memory in board.memories.items()],
+            hint=near or f"a linker script of yours may have it: --pool {pool.name}=BYTES,section=NAME",
+        )
+    if not pool.bytes:
+        raise UsageError(f"the pool {pool.name} has no size", hint=f"how many bytes it has: --pool {pool.name}=64KiB")
+    return replace(pool, alignment=max(pool.alignment, LEAST_ALIGNMENT), is_arena=is_first and not pool.section)
+
+
+def _check(board: Board, pool: Pool, memory: Memory) -> None:
+    if memory.pool is None and memory.holds and not {*_WRITTEN} & {*memory.holds}:
+        raise UsageError(
+            f"the pool {pool.name} has to be written to, and {board.name} has {' and '.join(memory.holds)} there",
+            details=[f"{name}: {one.size:,} B" for name, one in board.memories.items() if {*_WRITTEN} & {*one.holds}],
+        )
+    if pool.bytes > memory.size:
+        raise UsageError(
+            f"the pool {pool.name} is larger than the memory: {pool.bytes:,} B",
+            details=[f"{pool.name} of {board.name} has {memory.size:,} B"],
+        )

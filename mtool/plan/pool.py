@@ -1,0 +1,63 @@
+"""A pool: memory that tensors of a model may lie in, and copies of its constants."""
+
+from dataclasses import dataclass
+
+from mtool.option_values import PoolUse
+
+LEAST_ALIGNMENT = 16
+"""Of a pool's beginning, in bytes, as MT_ARENA (crt/include/mt_math.h) has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Memory of a board that a model may use, or any memory of a caller's.
+
+    Attributes:
+        name: the board's name of the memory, or any name where `section` says where it lies or the board has no
+            memories: letters, digits and _.
+        bytes: how many may be used; 0: all of the board's memory that nothing else is known to need.
+        use: who may use it: "tensors", "weights", or "all" for both.
+        waits: cycles that an access waits, about: the fewer, the more often used is what lies there; None: as the board
+            has it, or 0.
+        alignment: of its beginning, a power of two; 16 at least.
+        section: the section of the object file that it lies in, for a linker script of one's own; empty: that of the
+            board's memory.
+        is_arena: it is where the board's arena would be, which is cleared before `main`.
+    """
+
+    name: str
+    bytes: int = 0
+    use: PoolUse = "all"
+    waits: float | None = None
+    alignment: int = LEAST_ALIGNMENT
+    section: str = ""
+    is_arena: bool = False
+
+    @property
+    def speed(self) -> float:
+        """The cycles that an access waits."""
+        return self.waits or 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPool:
+    """A pool of a plan: its memory, where it begins among the plan's offsets, and the bytes that are used of it.
+
+    alignment: what its address has to be a multiple of, for all that lies there.
+    constant_bytes: those of `bytes` behind the tensors, where copies of constants lie.
+    """
+
+    pool: Pool
+    begin: int
+    bytes: int
+    alignment: int
+    constant_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantReads:
+    """What an operator's constants cost where they are: bytes that an inference reads, and cycles that it waits."""
+
+    operator: str
+    bytes: float
+    cycles: float
