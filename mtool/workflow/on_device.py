@@ -18,7 +18,7 @@ from mtool.workflow.cost import MODULE, Cost, cost_at
 from mtool.workflow.deployment import Deployment
 from mtool.workflow.inference import run_samples
 from mtool.workflow.layer_report import Layers
-from mtool.workflow.loaded_models import loaded_model
+from mtool.workflow.module_models import loaded_model
 from mtool.workflow.options import Options
 from mtool.workflow.samples import Sample
 from mtool.workflow.verification import golden_samples, judge

@@ -1,11 +1,10 @@
-"""Models that the device of a project has of modules: which there are."""
+"""The models of a project's device that came to it as modules."""
 
 from pathlib import Path
 
-from mtool import manifest
+from mtool import manifest, session
 from mtool.errors import UsageError
 from mtool.manifest import Manifest
-from mtool.session import Device
 from mtool.session.loaded import interfaces, takes_modules
 from mtool.workflow.deployment import HOST, Deployment
 
@@ -33,12 +32,6 @@ def loaded_model(folder: Path, name: str, deployment: Deployment) -> Manifest | 
         return None
     if not name:
         return None
-    with _opened(folder, deployment) as device:
+    with session.open(folder, port=deployment.port, probe=deployment.probe) as device:
         numbers = interfaces(device.session)
         return device[name].manifest if name in {one.name for one in numbers.values()} else None
-
-
-def _opened(folder: Path, deployment: Deployment) -> Device:
-    from mtool import session
-
-    return session.open(folder, port=deployment.port, probe=deployment.probe)
