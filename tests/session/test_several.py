@@ -17,7 +17,7 @@ import mtool
 from mtool import manifest
 from mtool.cli import app
 from mtool.codegen import conventions
-from mtool.errors import DeviceError, UsageError
+from mtool.errors import DeviceError, ModelError, UsageError
 from mtool.rpc.status import Status
 from mtool.session import Device
 from mtool.workflow import write_project
@@ -171,6 +171,16 @@ def test_models_may_be_called_what_is_done_with_them(interface: Any, tmp_path: P
     includes = [f"-I{folder / inner}" for inner in ("model", "include", "crt/include")]
     sources = [folder / "model" / "run_begin_task_own_status_infer.c", folder / "src" / "standalone.c"]
     subprocess.run(["cc", *flags, *includes, "-fsyntax-only", *sources], check=True)
+
+
+def test_what_can_not_be_compiled_is_told_of_all_models(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17, "own": 1]> g (float[4] x) => (float[4] y) {y = own.%s(x)}'
+    for name, operator in (("a", "Frob"), ("b", "Grok")):
+        onnx.save(onnx.parser.parse_model(text % operator), tmp_path / f"{name}.onnx")
+    with pytest.raises(ModelError, match="2 of 3 models can't be compiled") as refused:
+        mtool.compile_models([tmp_path / "a.onnx", DIGITS, tmp_path / "b.onnx"], board="host")
+    told = str(refused.value)
+    assert "1 operator of a can't" in told and "Frob" in told and "1 operator of b can't" in told and "Grok" in told
 
 
 def test_models_without_options_of_their_own_are_refused() -> None:
