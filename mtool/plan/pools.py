@@ -1,8 +1,9 @@
 """An arena in several memories: which storage lies in which pool, and where.
 
 A storage lies in one pool as a whole. What is accessed most by the byte comes first, and takes the fastest pool that
-has room for it; where that leaves something without room, or to save more, other orders are tried: what found no room
-comes first in the next, else one storage is moved by chance (seeded), for as long as it is no worse.
+has room for it; where that leaves something without room, or to save more, others are tried, by chance (seeded), for as
+long as they are no worse: what found no room comes earlier or a storage tries another pool first; once all have room,
+one moves in the order, for fewer cycles.
 """
 
 import random
@@ -16,8 +17,9 @@ from mtool.plan.plan import Plan
 from mtool.plan.pool import PlacedPool, Pool
 from mtool.plan.shared_arena import moved
 
-TRIES = 200
+TRIES = 1500
 STEPS = 4_000_000  # storages and pairs of them that are looked at in all tries
+TURNED = 0.6  # of the tries while something has no room: a storage begins at another pool
 WORD = 4  # bytes of an access
 
 READS_A_PRODUCT = 0.25
@@ -38,9 +40,13 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """An order, the pool and the offset there of each storage that has room, those that have none, and the cost."""
+    """An order, the pool and the offset there of each storage that has room, those that have none, and the cost.
+
+    `starts` are the storages that try another pool before the fastest, and which.
+    """
 
     order: tuple[int, ...]
+    starts: Mapping[int, int]
     placed: Mapping[int, tuple[int, int]]
     left: tuple[int, ...]
     cost: tuple[int, float]
@@ -102,15 +108,15 @@ def _fitted(pieces: Sequence[Storage], accesses: Sequence[float], pools: Sequenc
     numbers = range(len(pieces))
     if pools and plan.arena_bytes <= pools[0].bytes:  # no order is better
         offsets = {number: (0, offset) for number, (_, offset) in enumerate(plan.storages)}
-        return _Fit(tuple(numbers), offsets, (), (0, 0.0))
+        return _Fit(tuple(numbers), {}, offsets, (), (0, 0.0))
     firsts, lasts = [piece.first for piece in pieces], [piece.last for piece in pieces]
     pairs = pairs_of(firsts, lasts)
     if pairs is None or not pools:  # thousands of tensors that are live together
-        return _Fit((), {}, tuple(numbers), (sum(piece.bytes for piece in pieces), 0.0))
+        return _Fit((), {}, {}, tuple(numbers), (sum(piece.bytes for piece in pieces), 0.0))
     apart = apart_of(pieces, pairs)
 
-    def fitted(order: Sequence[int]) -> _Fit:
-        return _first_fit(pieces, accesses, pools, apart, order)
+    def fitted(order: Sequence[int], starts: Mapping[int, int]) -> _Fit:
+        return _first_fit(pieces, accesses, pools, apart, order, starts)
 
     spans = [last - first for first, last in zip(firsts, lasts, strict=True)]
     orders = [
@@ -119,13 +125,18 @@ def _fitted(pieces: Sequence[Storage], accesses: Sequence[float], pools: Sequenc
         sorted(numbers, key=lambda n: (-pieces[n].bytes * (spans[n] + 1), n)),
         sorted(numbers, key=lambda n: (firsts[n], -pieces[n].bytes)),
     ]
-    best = min(map(fitted, orders), key=lambda fit: fit.cost)
+    best = min((fitted(order, {}) for order in orders), key=lambda fit: fit.cost)
     chance = random.Random(0)
     for _ in range(min(TRIES, STEPS // (len(pieces) + len(pairs) + 1)) if len(pieces) > 1 else 0):
-        order = [*best.order]
-        source = order.index(chance.choice(best.left)) if best.left else chance.randrange(len(order))
-        order.insert(chance.randrange(source + 1) if best.left else chance.randrange(len(order)), order.pop(source))
-        other = fitted(order)
+        if best.cost == (0, 0.0):
+            break
+        order, starts = [*best.order], dict(best.starts)
+        if best.left and chance.random() < TURNED:
+            starts[chance.randrange(len(order))] = chance.randrange(len(pools))
+        else:
+            source = order.index(chance.choice(best.left)) if best.left else chance.randrange(len(order))
+            order.insert(chance.randrange(source + 1) if best.left else chance.randrange(len(order)), order.pop(source))
+        other = fitted(order, starts)
         best = other if other.cost <= best.cost else best
     return best
 
@@ -136,15 +147,20 @@ def _first_fit(
     pools: Sequence[Pool],
     apart: Apart,
     order: Sequence[int],
+    starts: Mapping[int, int],
 ) -> _Fit:
-    """Place storages in an order, each in the first pool that has room at the lowest offset there."""
+    """Place storages in an order, each in the first pool that has room at the lowest offset there.
+
+    Those of `starts` try the pool that stands there before all others.
+    """
     inside: list[dict[int, int]] = [{} for _ in pools]
     placed: dict[int, tuple[int, int]] = {}
     left = []
     cycles = 0.0
     for number in order:
         piece = pieces[number]
-        for which, pool in enumerate(pools):
+        start = starts.get(number, 0)
+        for which, pool in ((start, pools[start]), *enumerate(pools)):
             offset = lowest(piece, inside[which], apart[number]) if piece.bytes else 0
             if offset + aligned(piece.bytes) <= pool.bytes:
                 inside[which][number] = offset
@@ -153,7 +169,7 @@ def _first_fit(
                 break
         else:
             left.append(number)
-    return _Fit(tuple(order), placed, tuple(left), (sum(pieces[number].bytes for number in left), cycles))
+    return _Fit(tuple(order), starts, placed, tuple(left), (sum(pieces[number].bytes for number in left), cycles))
 
 
 def _moved(plan: Plan, pieces: Sequence[Storage], fit: _Fit, ranked: Sequence[Pool], pools: Sequence[Pool]) -> Plan:

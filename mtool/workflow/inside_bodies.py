@@ -100,7 +100,15 @@ def _of_sample(
     proto = _path(model, network, node, wanted, seen.sample)
     board = model.board if model.board.emulator or model.board.cpu == "host" else boards.get("host")
     options = replace(
-        model.options, dims={}, constants={}, states=(), state_values={}, maxima={}, schedules={}, natural_maxima=True
+        model.options,
+        dims={},
+        constants={},
+        states=(),
+        state_values={},
+        maxima={},
+        schedules={},
+        pools=(),
+        natural_maxima=True,
     )
     feeds = _known(model, network, [value.name for value in proto.graph.input], seen.sample)
     with tempfile.TemporaryDirectory(prefix="mtool-inside-") as folder:

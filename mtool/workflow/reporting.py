@@ -177,7 +177,7 @@ def report(
         other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
         layers=layers,
         missing=missing,
-        fits=check(path, options=replace(chosen, template="", template_options={}, schedules={})).fits,
+        fits=check(path, options=replace(chosen, template="", template_options={}, schedules={}, pools=())).fits,
     )
 
 

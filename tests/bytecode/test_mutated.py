@@ -4,7 +4,6 @@ import subprocess
 from pathlib import Path
 
 import amount
-import convolutional
 import networks
 import pytest
 import sanitized
@@ -18,6 +17,7 @@ from mtool.bytecode.planning import plan_bytecode
 from tests.bytecode import host, small
 
 CASES = amount.of(100_000, 6_000)
+REDUCED = 3  # of the random quantised networks one that has a reduction
 FLOATS = 15  # of the random networks of float32 one that has a convolution, a pool and a softmax
 
 
@@ -30,7 +30,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _images(folder: Path) -> list[Path]:
     """Write modules that call all kernels; return their paths."""
-    protos = [small.network(), convolutional.Network(1, integer=True).build(), networks.floats(FLOATS)]
+    protos = [small.network(), networks.integers(REDUCED), networks.floats(FLOATS)]
     made, kernels = [], set[str]()
     for number, proto in enumerate(protos):
         image = encode(plan_bytecode(passes.run(imported(proto), SHARED)))
