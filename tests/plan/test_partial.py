@@ -283,3 +283,25 @@ def test_only_promising_regions_are_made(monkeypatch: pytest.MonkeyPatch) -> Non
     partial_execution._near(plan, math.inf, partial_execution.Chooser(plan, {}))
     assert possible > 30
     assert 0 < len(made) < possible / 2, (len(made), possible)
+
+
+def test_a_plan_that_is_alike_tries_what_was_worth_a_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(
+        partial_execution, "with_line_buffers", lambda *arguments: made.append(1) or with_line_buffers(*arguments)
+    )
+    weights = {f"w{number}": np.ones((16, 16 if number else 2, 3, 3), F) for number in range(4)}
+    nodes = [
+        helper.make_node(
+            "Conv", [f"v{number}", f"w{number}"], [f"v{number + 1}"], pads=[1, 1, 1, 1], strides=[1 + (number > 0)] * 2
+        )
+        for number in range(4)
+    ]
+    plan = planned(model(nodes, {"v0": (F, (1, 2, 48, 48))}, ["v4"], weights), DSP, "never")
+    tried: partial_execution.Tried = {}
+    first = partial_execution.with_regions(plan, math.inf, partial_execution.Chooser(plan, {}), tried)
+    whole = len(made)
+    again = partial_execution.with_regions(plan, math.inf, partial_execution.Chooser(plan, {}), tried)
+    assert again.arena_bytes == first.arena_bytes < plan.arena_bytes
+    assert again.graph.nodes == first.graph.nodes
+    assert 0 < len(made) - whole < whole, (len(made), whole)
