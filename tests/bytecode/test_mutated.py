@@ -10,7 +10,7 @@ import sanitized
 from networks import imported
 
 from mtool import passes
-from mtool.bytecode.call import KERNELS
+from mtool.bytecode.call import KERNELS, kernels_of
 from mtool.bytecode.image import encode
 from mtool.bytecode.method import SHARED
 from mtool.bytecode.planning import plan_bytecode
@@ -34,7 +34,7 @@ def _images(folder: Path) -> list[Path]:
     made, kernels = [], set[str]()
     for number, proto in enumerate(protos):
         image = encode(plan_bytecode(passes.run(imported(proto), SHARED)))
-        kernels |= {*image.kernels}
+        kernels |= {*kernels_of(image.data)}
         made.append(folder / f"{number}.bin")
         made[-1].write_bytes(image.data)
     assert kernels == {*KERNELS}, {*KERNELS} - kernels

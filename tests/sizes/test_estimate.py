@@ -127,7 +127,8 @@ def test_what_a_build_refuses_is_never_said_to_fit(tmp_path: Path) -> None:
     real = fit_of(compiled, folder=tmp_path / "p").needs
     for name in (need.memory for need in real if need.bytes):
         less = {need.memory: need.bytes - 16 * (need.memory == name) for need in real}
-        memories = {memory: board.memories[memory].model_copy(update={"size": less[memory] or 16}) for memory in less}
+        changed = {memory: {"size": less[memory] or 16, "pool": None} for memory in less}  # none is lent to the arena
+        memories = {memory: board.memories[memory].model_copy(update=changed[memory]) for memory in less}
         tight = workflow.compile(DIGITS, board=board.model_copy(update={"memories": memories}))
         assert not fit_of(tight, folder=tmp_path / "none").fits
         with pytest.raises(FitError, match="does not fit") as caught:

@@ -23,6 +23,7 @@ from mtool.project import loaded_modules
 from mtool.rpc.loading import Place, Room
 from mtool.session import Readings
 from mtool.workflow import loading, modules, on_device, renewed
+from mtool.workflow.bytecode import make_bytecode
 from mtool.workflow.deployment import DEFAULT
 from mtool.workflow.execution import run
 from mtool.workflow.options import Options
@@ -69,7 +70,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(files: Path) -> Path:
     """A project whose firmware takes modules of the key."""
-    taken = module_options(True, files / "own.key.pub")
+    taken = {**module_options(True, files / "own.key.pub"), "module_kinds": "both"}
     options = Options(name="own", template_options=taken)
     return mtool.prepare(files / "first.onnx", board=BOARD, folder=files / "project", options=options).folder
 
@@ -170,6 +171,14 @@ def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project:
         np.testing.assert_array_equal(device["digits"].run(image)["scores"], after)
     with pytest.raises(UsageError, match="another module in flash"):
         loading.load_module(files / "second.mtm", project, since=tmp_path / "old.mtm")
+
+
+def test_bytecode_computes_the_same_as_the_model(files: Path, project: Path) -> None:
+    made = make_bytecode(DIGITS, options=Options(name="digits"), key=files / "own.key", counter=1)
+    with session.open(project) as device:
+        device.load(made.data)
+        assert device.models == ("own", "digits") and device["digits"].time().median > 0
+    on_device.verify(DIGITS, project, samples=2, options=Options(name="digits"), deployment=DEFAULT).check()
 
 
 def test_another_key_is_told(files: Path, project: Path) -> None:
