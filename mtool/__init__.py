@@ -6,7 +6,8 @@
         print(device.time(number=10, repeat=5))
 
 `prepare`, `run`, `verify`, `bench`, `check` and `quantize` do what the commands of those names do (`prepare` is
-`mtool build`, `flash_model` is `mtool flash`), and so does `tune`.
+`mtool build`, `flash_model` is `mtool flash`), and so does `tune`;
+`make_module` makes what firmware takes at run time.
 Errors are of the classes in mtool.errors.
 """
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         compile,
         compile_models,
         flash_model,
+        make_module,
         open,
         prepare,
         quantize,
@@ -51,6 +53,7 @@ __all__ = [
     "compile",
     "compile_models",
     "flash_model",
+    "make_module",
     "open",
     "prepare",
     "quantize",

@@ -37,7 +37,7 @@ from mtool.manifest import Manifest  # noqa: E402
 from mtool.passes import run as lowered  # noqa: E402
 from mtool.plan import make_plan  # noqa: E402
 from mtool.sizes import c_source  # noqa: E402
-from mtool.sizes.estimate import LEAST_TOKENS, TABLE, WIDE, core_of  # noqa: E402
+from mtool.sizes.estimate import CALLS, LEAST_TOKENS, TABLE, WIDE, core_of  # noqa: E402
 
 BOARDS = {  # the board whose compiler and flags stand for a core
     "thumb1": "rpi_pico", "thumb2": "mps2_an385", "thumb2_fpu": "mps2_an386", "mve": "mps3_an547",
@@ -169,13 +169,10 @@ def measure_core(core: str, models: Path) -> dict[str, Any]:
         for (files, manifest), sizes, wanted in pool.map(one, enumerate([*corpus(core, models)])):
             count += 1
             found = c_source.read(files.text(name) for name in c_source.sources(files))
-            schedule = {operator.function: operator.schedule.partition(":")[0] for operator in manifest.operators}
+            for key, ratio in ratios_of(found, manifest, sizes).items():
+                ratios[key] = max(ratios.get(key, 0), ratio)
             for name, size in sizes.items():
-                if name in found.functions:
-                    length = found.functions[name]
-                    key = schedule.get(name, "calls") + (WIDE if length.is_wide else "")
-                    ratios[key] = max(ratios.get(key, 0), size / (length.tokens + LEAST_TOKENS))
-                elif name.startswith("mt_"):
+                if name not in found.functions and name.startswith("mt_"):
                     functions[name] = max(functions.get(name, 0), size)
             called = found.called | {name.removesuffix("f") for name in found.called}  # an AVR's expf is exp
             named |= wanted & called
@@ -200,6 +197,27 @@ def measure_core(core: str, models: Path) -> dict[str, Any]:
         "library_most": everything,
         "executors": executors,
     }
+
+
+def ratios_of(found: c_source.CSource, manifest: Manifest, sizes: Mapping[str, int]) -> dict[str, float]:
+    """Return the bytes a token of the functions of each schedule, at most, and of all that calls them together.
+
+    What calls them is inlined where it is called, so that the functions which have it are far larger than their text.
+    """
+    schedules = {operator.function: operator.schedule for operator in manifest.operators}
+    for operator in manifest.operators:
+        schedules |= operator.calls
+    ratios: dict[str, float] = {}
+    code, tokens = dict[str, int](), dict[str, int]()
+    for name, length in found.functions.items():
+        wide = WIDE if length.is_wide else ""
+        if name not in schedules:
+            code[f"{CALLS}{wide}"] = code.get(f"{CALLS}{wide}", 0) + sizes.get(name, 0)
+            tokens[f"{CALLS}{wide}"] = tokens.get(f"{CALLS}{wide}", 0) + length.tokens + LEAST_TOKENS
+        elif name in sizes:
+            key = schedules[name].partition(":")[0] + wide
+            ratios[key] = max(ratios.get(key, 0), sizes[name] / (length.tokens + LEAST_TOKENS))
+    return ratios | {key: code[key] / tokens[key] for key in code if code[key]}
 
 
 def kinds_of(found: c_source.CSource) -> tuple[str, ...]:

@@ -8,6 +8,7 @@
 
 #define MOST 64 /* values of an element */
 #define AXES 5
+#define ROUNDS 16 /* elements that go to others, for each byte of arena and constants */
 
 enum {
 #define STEP(code, name, kinds, words) STEP_##name = code,
@@ -73,6 +74,13 @@ static int are_words(const struct mt_bytecode *module, const struct mt_bytecode_
     case STEP_look_up:
         return words[1] > 0 && words[1] < UINT32_C(0x80000000) &&
                mt_bytecode_reads(module, words[0], mt_bytecode_times(words[1], bytes_of(type)), bytes_of(type));
+    case STEP_add_to:
+    case STEP_mul_to:
+    case STEP_min_to:
+    case STEP_max_to:
+        if (type < TYPE_I32)
+            return 0;
+        /* fall through */
     case STEP_store:
         bytes = bytes_of(type);
         for (int32_t i = 0; i < AXES; ++i) {
@@ -115,6 +123,15 @@ static int is_step(uint32_t step, uint32_t made, uint64_t *floats)
     return (step & 255) != STEP_wrap || first != TYPE_F32;
 }
 
+/* Whether so many elements, of which others are made, are no more than a model has. */
+static int is_short(const struct mt_bytecode *module, const struct mt_bytecode_map *call)
+{
+    uint32_t elements = 1;
+    for (int32_t i = 0; i < AXES; ++i)
+        elements = mt_bytecode_times(elements, (uint32_t)call->sizes[i]);
+    return elements / ROUNDS <= mt_bytecode_plus(module->arena_bytes, module->constant_bytes);
+}
+
 static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint32_t count)
 {
     MT_BYTECODE_CALL(map, operands);
@@ -124,8 +141,6 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     for (int32_t i = 0; i < AXES; ++i)
         if (call->sizes[i] < 1)
             return 0;
-    if (!mt_bytecode_are_elements(module, call->sizes, AXES, 1))
-        return 0;
     for (; step < end && made < MOST; ++made) {
         const uint32_t code = *step & 255;
         if (code >= STEPS || steps[code].words >= (uint32_t)(end - step) || !is_step(*step, made, &floats) ||
@@ -133,7 +148,9 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
             return 0;
         step += 1 + steps[code].words;
         if (code == STEP_store)
-            return step == end;
+            return step == end && mt_bytecode_are_elements(module, call->sizes, AXES, 1);
+        if (code >= STEP_add_to)
+            return step == end && is_short(module, call);
     }
     return 0;
 }
@@ -176,6 +193,22 @@ static const uint8_t *place(const struct mt_bytecode *module, const uint8_t *are
     return from;
 }
 
+/* What is at a place and a value, put together. */
+static union value joined(uint32_t code, uint32_t type, union value old, union value value)
+{
+    if (type == TYPE_F32)
+        value.f = code == STEP_add_to   ? old.f + value.f
+                  : code == STEP_mul_to ? old.f * value.f
+                  : code == STEP_min_to ? mt_min_f32(old.f, value.f)
+                                        : mt_max_f32(old.f, value.f);
+    else
+        value.i = code == STEP_add_to   ? (int32_t)((uint32_t)old.i + (uint32_t)value.i)
+                  : code == STEP_mul_to ? (int32_t)((uint32_t)old.i * (uint32_t)value.i)
+                  : code == STEP_min_to ? mt_min_i32(old.i, value.i)
+                                        : mt_max_i32(old.i, value.i);
+    return value;
+}
+
 /* One element; `at` is where it is along the dimensions, `values` has room for those of the steps. */
 static void element(const struct mt_bytecode *module, uint8_t *arena, const uint32_t *operands, const uint32_t *at,
                     union value *values)
@@ -206,10 +239,15 @@ static void element(const struct mt_bytecode *module, uint8_t *arena, const uint
                                (uint32_t)index * bytes_of(type), type);
             break;
         case STEP_store:
+        case STEP_add_to:
+        case STEP_mul_to:
+        case STEP_min_to:
+        case STEP_max_to:
             to = arena + call->output;
             for (int32_t i = 0; i < AXES; ++i)
                 to += call->to[i] * at[i];
-            memcpy(to, &b, bytes_of(type)); /* the low bytes come first */
+            *made = (step & 255) == STEP_store ? b : joined(step & 255, type, loaded(to, type), b);
+            memcpy(to, made, bytes_of(type)); /* the low bytes come first */
             return;
         case STEP_add_i:
             made->i = (int32_t)(left + right);

@@ -48,7 +48,11 @@
     X(36, quantise,      "iff-", 3) /* a / b: the same */ \
     X(37, rescale_pair,  "iii-", 8) /* left and right factor, offset, shift, even, zero point, low, high */ \
     X(38, bit_and,       "iii-", 0) \
-    X(39, bit_or,        "iii-", 0)
+    X(39, bit_or,        "iii-", 0) \
+    X(40, add_to,        "-t?-", 0) /* as store, to what is there already: int32 or float; the last step too */ \
+    X(41, mul_to,        "-t?-", 0) \
+    X(42, min_to,        "-t?-", 0) \
+    X(43, max_to,        "-t?-", 0)
 /* clang-format on */
 
 #endif

@@ -39,6 +39,7 @@ _COMMON = (
 )  # fmt: skip
 _ARM = ("-mpic-data-is-text-relative", "-mno-single-pic-base")
 _RISC_V = ("-mcmodel=medany", "-msmall-data-limit=0")
+_CALL_GRAPH = "-fcallgraph-info=su"  # from GCC 10 on
 _HIDDEN = "mt_module_hidden.h"
 _SCRIPT = """\
 ENTRY({entry})
@@ -131,6 +132,9 @@ class _Build:
         self.compiler = [board.toolchain, *board.cflags]
         self.is_arm = board.toolchain.startswith("arm")
         self.machine = self._machine()
+        self.call_graph = (
+            [_CALL_GRAPH] if self._run([_CALL_GRAPH, "-E", "empty.c"], check=False).returncode == 0 else []
+        )
 
     def image(self, files: FileTree, base: Base, levels: Mapping[str, str], level: str) -> Image:
         (self.folder / _HIDDEN).write_text("#pragma GCC visibility push(hidden)\n")
@@ -138,7 +142,7 @@ class _Build:
         sources = [path for path in files if path.endswith(".c")]
         objects = [
             self._compile(
-                ["-g0", "-w", "-fcallgraph-info=su", *flags, levels.get(path, level), "-Isrc"], f"src/{path}", number
+                ["-g0", "-w", *self.call_graph, *flags, levels.get(path, level), "-Isrc"], f"src/{path}", number
             )
             for number, path in enumerate(sources)
         ]
@@ -197,8 +201,7 @@ class _Build:
 
     def _linked(self, objects: Sequence[str], address: int) -> "_Parts":
         (self.folder / "module.ld").write_text(_SCRIPT.format(entry=ENTRY, base=address))
-        options = ["-nostdlib", "-nostartfiles", "-static", "-Wl,--gc-sections,--build-id=none,--no-warn-rwx-segments",
-                   "-Wl,--orphan-handling=place", "-Tmodule.ld"]  # fmt: skip
+        options = ["-nostdlib", "-nostartfiles", "-static", "-Wl,--gc-sections,--build-id=none", "-Tmodule.ld"]
         done = self._run([*options, *objects, "-lgcc", "-o", "module.elf"], check=False)
         if done.returncode != 0:
             missing = sorted({*_UNDEFINED.findall(done.output)} - {"_GLOBAL_OFFSET_TABLE_"})

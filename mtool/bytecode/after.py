@@ -5,7 +5,7 @@ from typing import Self
 
 from mtool.bytecode.call import Address, Call, Scratch, Value
 from mtool.bytecode.method import Method
-from mtool.bytecode.program import Program
+from mtool.bytecode.program import calls_of
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.scalar import RescalePair
 from mtool.kernels.expressions import is_identity
@@ -51,16 +51,11 @@ def with_rest(node: Node, graph: Graph, calls: tuple[Call, ...], after: With, ov
     """
     if after.rest is None:
         return Method(calls, after.scratch, over)
-    return Method((*calls, _call(node, graph, after)), after.scratch)
-
-
-def _call(node: Node, graph: Graph, after: With) -> Call:
-    out = graph.types[node.outputs[0]]
-    assert after.rest is not None
     pair = pair_of(after.rest, node, graph, after.results)
     if pair is not None:
-        return pair
-    return Program(node, graph, out.shape, after.results).call(after.rest, Value(node.outputs[0]))
+        return Method((*calls, pair), after.scratch)
+    more, scratch = calls_of(after.rest, node, graph, after.results, after.scratch)
+    return Method((*calls, *more), scratch)
 
 
 def pair_of(expr: Expr, node: Node, graph: Graph, acc: Address | None) -> Call | None:

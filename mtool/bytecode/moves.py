@@ -7,7 +7,7 @@ import numpy as np
 from mtool.bytecode.after import pair_of
 from mtool.bytecode.call import Address, Call, Constant, Value, padded
 from mtool.bytecode.method import Method, NoKernel
-from mtool.bytecode.program import Program, flat_affine
+from mtool.bytecode.program import calls_of, flat_affine
 from mtool.ir import Graph, Node
 from mtool.ir.node import expression_of
 from mtool.kernels.in_place import identity_loads
@@ -22,10 +22,8 @@ def loop(node: Node, graph: Graph) -> Method:
     Raises:
         NoKernel: it has something that no kernel computes.
     """
-    expr, out = expression_of(node), graph.types[node.outputs[0]]
+    expr = expression_of(node)
     assert expr is not None
-    if any(part.op == "reduce" for part in expr.walk()):
-        raise NoKernel("a reduction")
     if expr.op == "load":
         copied = _copy(node, graph)
         if copied is not None:
@@ -34,7 +32,8 @@ def loop(node: Node, graph: Graph) -> Method:
     pair = pair_of(expr, node, graph, None)
     if pair is not None:
         return Method((pair,), over=over)
-    return Method((Program(node, graph, out.shape).call(expr, Value(node.outputs[0])),), over=over)
+    calls, scratch = calls_of(expr, node, graph)
+    return Method(calls, scratch, over)
 
 
 def _copy(node: Node, graph: Graph) -> Call | None:

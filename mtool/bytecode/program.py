@@ -6,10 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from mtool.bytecode.call import Address, Call, Constant, Operand, Value, padded, word_of
+from mtool.bytecode.call import Address, Call, Constant, Operand, Scratch, Value, padded, word_of
 from mtool.bytecode.method import NoKernel
 from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.expr import Reduction, const, first_of
 from mtool.ir.scalar import Requantise, RescalePair
+from mtool.kernels.padding import round_up
 
 STEPS: Final = {
     name: number
@@ -18,7 +20,8 @@ STEPS: Final = {
             "load", "integer", "real", "axis", "look_up", "store", "add_i", "sub_i", "mul_i", "min_i", "max_i",
             "less_i", "equal_i", "div_i", "mod_i", "where_i", "where_f", "wrap", "to_f", "to_i", "add_f", "sub_f",
             "mul_f", "div_f", "min_f", "max_f", "less_f", "equal_f", "abs_f", "sqrt_f", "exp_f", "log_f", "tanh_f",
-            "sigmoid_f", "floor_f", "requantise", "quantise", "rescale_pair", "bit_and", "bit_or",
+            "sigmoid_f", "floor_f", "requantise", "quantise", "rescale_pair", "bit_and", "bit_or", "add_to", "mul_to",
+            "min_to", "max_to",
         )
     )
 }  # fmt: skip
@@ -32,6 +35,7 @@ _TYPES: Final = {
     DType.INT8: 0, DType.UINT8: 1, DType.BOOL: 1, DType.INT16: 2, DType.UINT16: 3, DType.INT32: 4, DType.FLOAT32: 5,
 }  # fmt: skip
 _BOTH: Final = {"add": "add", "sub": "sub", "mul": "mul", "minimum": "min", "maximum": "max"}
+_ENDS: Final = {"add": "add", "multiply": "mul", "minimum": "min", "maximum": "max"}
 _FLOATS: Final = {"sqrt": "sqrt_f", "exp": "exp_f", "log": "log_f", "tanh": "tanh_f", "sigmoid": "sigmoid_f",
                   "floor": "floor_f", "div": "div_f"}  # fmt: skip
 _ORDERS: Final = {"less": (False, False), "greater": (True, False), "less_equal": (False, True),
@@ -93,40 +97,53 @@ def _type(dtype: DType) -> int:
 
 @dataclass(slots=True)
 class Program:
-    """The steps of an expression for each element of a tensor.
+    """The steps of an expression for each element of a tensor, or for each that goes into one.
 
     Attributes:
         node: whose inputs it loads.
         graph: the graph.
         shape: of the tensor.
         acc: where the kernel's results lie, in the tensor's order; None: there are none.
+        sums: where reductions lie that are parts of the expression, in the tensor's order.
+        more: further axes, and their sizes, over which elements go into one.
     """
 
     node: Node
     graph: Graph
     shape: tuple[int, ...]
     acc: Address | None = None
+    sums: Mapping[Expr, Address] = field(default_factory=dict)
+    more: tuple[tuple[int, int], ...] = ()
     words: list[Operand] = field(default_factory=list)
     made: dict[tuple[Operand, ...], int] = field(default_factory=dict)
 
-    def call(self, expr: Expr, to: Address) -> Call:
-        """Return the call that stores an expression, in the tensor's order.
+    def call(self, expr: Expr, to: Address, dtype: DType, end: str = "store") -> Call:
+        """Return the call that stores an expression as a type, in the tensor's order.
+
+        `end`: its last step, which may also put it to what is there.
 
         Raises:
             NoKernel: the expression has something that the kernel's steps do not have.
         """
-        if len(self.shape) > AXES:
-            raise NoKernel(f"an expression of {len(self.shape)} dimensions")
-        dtype = self.graph.types[self.node.outputs[0]].dtype
-        result = expr.fold(self._step, ("load",))
-        self._add("store", _type(dtype), result)
+        axes = self._axes()
+        if len(axes) > AXES:
+            raise NoKernel(f"an expression of {len(axes)} dimensions")
+        result = expr.fold(self._step, ("load", "reduce"))
+        self._add(end, _type(dtype), result)
         if len(self.made) > MOST:
             raise NoKernel(f"an expression of {len(self.made)} steps")
-        steps = [dtype.size * step for step in self._strides()]
-        return Call("map", (*padded(self.shape, AXES), to, *[0] * (AXES - len(steps)), *steps, *self.words))
+        strides = self._strides()
+        steps = [dtype.size * strides.get(axis, 0) for axis in axes]
+        sizes = padded([*axes.values()], AXES)
+        return Call("map", (*sizes, to, *[0] * (AXES - len(steps)), *steps, *self.words))
 
-    def _strides(self) -> list[int]:
-        return [int(np.prod(self.shape[axis + 1 :], dtype=np.int64)) for axis in range(len(self.shape))]
+    def _axes(self) -> dict[int, int]:
+        """Return the size of each axis that has more than one element."""
+        return {axis: size for axis, size in (*enumerate(self.shape), *self.more) if size != 1}
+
+    def _strides(self) -> dict[int, int]:
+        """Return the elements from one to the next along each of the tensor's axes."""
+        return {axis: int(np.prod(self.shape[axis + 1 :], dtype=np.int64)) for axis in range(len(self.shape))}
 
     def _add(self, name: str, a: int = 0, b: int = 0, c: int = 0, *more: Operand) -> int:
         """Add a step, unless it is there; return its number."""
@@ -147,10 +164,16 @@ class Program:
             _type(dtype)
             return self._add("real" if dtype.is_float else "integer", 0, 0, 0, word_of(number))
         if op == "axis":
-            return self._add("axis", part.value + AXES - len(self.shape))
+            axes = [*self._axes()]
+            if part.value not in axes:
+                return self._number(0)
+            return self._add("axis", axes.index(part.value) + AXES - len(axes))
         if op == "acc":
             assert self.acc is not None
-            return self._load(self.acc, dtype, dict(enumerate(self._strides())))
+            return self._load(self.acc, dtype, self._strides())
+        if op == "reduce":
+            kept = DType.FLOAT32 if dtype.is_float else DType.INT32
+            return self._wrapped(dtype, self._load(self.sums[part], kept, self._strides()))
         if op == "load":
             return self._loaded(part)
         if op == "cast":
@@ -224,7 +247,7 @@ class Program:
         raise NoKernel(f"{part.op} of {part.args[0].dtype.label}")
 
     def _load(self, address: Address, dtype: DType, steps: Mapping[int, int]) -> int:
-        along = [dtype.size * steps.get(axis, 0) for axis in range(len(self.shape))]
+        along = [dtype.size * steps.get(axis, 0) for axis in self._axes()]
         return self._add("load", _type(dtype), 0, 0, address, *[0] * (AXES - len(along)), *along)
 
     def _loaded(self, load: Expr) -> int:
@@ -235,16 +258,49 @@ class Program:
         index = flat_affine(load, kind.shape)
         first = 0 if index is None else index.first * kind.dtype.size
         at: Address = Value(value, first) if data is None else Constant(data, first)
-        if index is not None and not index.steps.keys() - set(range(len(self.shape))):
+        if index is not None:
             return self._load(at, kind.dtype, index.steps)
         total = self._number(0)
         for part, size in zip(load.args, kind.shape, strict=True):
             if size == 1:
                 continue
             scaled = self._add("mul_i", total, self._number(size))
-            total = self._add("add_i", scaled, part.fold(self._step, ("load",)))
+            total = self._add("add_i", scaled, part.fold(self._step, ("load", "reduce")))
         at = Value(value) if data is None else Constant(data)
         return self._add("look_up", _type(kind.dtype), total, 0, at, kind.count)
+
+
+def calls_of(
+    expr: Expr, node: Node, graph: Graph, acc: Address | None = None, first: int = 0
+) -> tuple[tuple[Call, ...], int]:
+    """Return the calls that make a node's output of an expression, and the bytes of scratch with the `first` ones.
+
+    Reductions in it are made before, one after the other, in scratch.
+
+    Raises:
+        NoKernel: it has something that no kernel computes.
+    """
+    out = graph.types[node.outputs[0]]
+    calls: list[Call] = []
+    sums: dict[Expr, Address] = {}
+    for part in expr.parts(("reduce",)):
+        if part.op != "reduce" or part in sums:
+            continue
+        (body,) = part.args
+        how: Reduction = part.value
+        if any(one.op in ("reduce", "acc") for one in body.walk()):
+            raise NoKernel("a reduction in a reduction")
+        dtype = DType.FLOAT32 if part.dtype.is_float else DType.INT32
+        if part.dtype.is_float and part.dtype is not dtype:
+            raise NoKernel(f"a reduction of {part.dtype.label}")
+        at = Scratch(round_up(first, 4))
+        begin = const(first_of(how.kind, part.dtype), dtype)
+        calls.append(Program(node, graph, out.shape).call(begin, at, dtype))
+        program = Program(node, graph, out.shape, more=how.axes)
+        calls.append(program.call(body, at, dtype, f"{_ENDS[how.kind]}_to"))
+        sums[part], first = at, at.offset + dtype.size * out.count
+    calls.append(Program(node, graph, out.shape, acc, sums).call(expr, Value(node.outputs[0]), out.dtype))
+    return tuple(calls), first
 
 
 def _holds(dtype: DType, before: DType) -> bool:

@@ -46,16 +46,8 @@ class DType(enum.Enum):
         self.label = label
         self.c = c
         self.kind = kind
-
-    @property
-    def numpy(self) -> "np.dtype[Any]":
-        """The NumPy dtype."""
-        return np.dtype(self.label)
-
-    @property
-    def size(self) -> int:
-        """Bytes an element."""
-        return self.numpy.itemsize
+        self.numpy: np.dtype[Any] = np.dtype(label)
+        self.size: int = self.numpy.itemsize  # bytes an element
 
     def c_bytes(self, count: int) -> str:
         """Return the bytes of so many elements as C: 24 of int8, 6 * sizeof(float)."""

@@ -7,6 +7,7 @@ others. mtool.plan.first_fit finds the offsets.
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mtool.ir import Graph
 from mtool.ir.node import View
@@ -80,6 +81,13 @@ def _span(first: int, last: int) -> int:
 
 def aliases(graph: Graph) -> dict[str, tuple[str, int]]:
     """Return the values that lie in another value or in a line buffer: which, and from which byte on."""
+    if "aliases" not in graph.memo:
+        graph.memo["aliases"] = _aliases(graph)
+    found: dict[str, tuple[str, int]] = graph.memo["aliases"]
+    return found
+
+
+def _aliases(graph: Graph) -> dict[str, tuple[str, int]]:
     found = dict(graph.line_buffers)
     for node in graph.nodes:
         made, source = node.outputs[0], node.inputs[0] if node.inputs else ""
@@ -97,6 +105,20 @@ class _Access:
     begin: int
     end: int
     writes: bool
+
+
+class Storages(NamedTuple):
+    """The storages of a graph.
+
+    Attributes:
+        pieces: all of them.
+        owners: the number of the storage of each value, and the offset there.
+        scratch: the number of the storage of each step's scratch.
+    """
+
+    pieces: list[Storage]
+    owners: dict[str, tuple[int, int]]
+    scratch: list[int | None]
 
 
 class _Storages:
@@ -119,18 +141,20 @@ class _Storages:
             self.line_buffer_bytes[buffer] = max(
                 self.line_buffer_bytes.get(buffer, 0), offset + graph.types[value].bytes
             )
-        self.alignment: dict[str, int] = {}  # of roots: the largest element's of the values that lie there
+        self.alignment: dict[str, int] = {}  # of roots that need more than most: for the largest element there
         for value, kind in graph.types.items():
-            root = self.root(value)
-            self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), kind.dtype.size)
+            if kind.dtype.size > ALIGNMENT:
+                root = self.root(value)
+                self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), kind.dtype.size)
         for step in steps:
             if isinstance(step.node.attrs, External):
                 for value in (*step.node.inputs, *step.node.outputs):
                     root = self.root(value)
-                    self.alignment[root] = max(self.alignment.get(root, 1), step.node.attrs.tensor_alignment)
+                    self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), step.node.attrs.tensor_alignment)
         self.last: dict[str, int] = {}
         for number, step in enumerate(steps):
-            self.last |= {self.root(value): number for value in step.node.inputs}
+            for value in step.node.inputs:
+                self.last[self.root(value)] = number
         end = (*graph.outputs, *(value for _, value, _ in graph.state_values), *(size.value for size in graph.sizes))
         self.last |= {self.root(value): len(steps) for value in end}
 
@@ -140,7 +164,7 @@ class _Storages:
     def add(self, root: str) -> None:
         size = self.line_buffer_bytes.get(root) or self.graph.types[root].bytes
         self.owner[root] = len(self.pieces)
-        self.pieces.append(Storage(size, (), [root], self.alignment[root]))
+        self.pieces.append(Storage(size, (), [root], self.alignment.get(root, ALIGNMENT)))
         self.accesses.append([])
 
     def access(self, step: int, value: str, *, writes: bool) -> None:
@@ -163,7 +187,7 @@ class _Storages:
         piece = self.pieces[self.owner[heir]]
         self.owner[output] = self.owner[heir]
         piece.bytes = max(piece.bytes, self.graph.types[output].bytes)
-        piece.alignment = max(piece.alignment, self.alignment[root])
+        piece.alignment = max(piece.alignment, self.alignment.get(root, ALIGNMENT))
         piece.values.append(output)
 
     def scratch(self, number: int) -> int | None:
@@ -200,10 +224,8 @@ class _Storages:
         return max(found, key=lambda value: types[value].bytes, default=None)
 
 
-def storages(
-    graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool = False
-) -> tuple[list[Storage], dict[str, tuple[int, int]], list[int | None]]:
-    """Return the storages, the storage number and the offset there of each value, the storage of each step's scratch.
+def storages(graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool = False) -> Storages:
+    """Return the storages of steps in their order.
 
     An output takes the storage of an input that dies at its step, where the schedule allows it; with `grow` also
     that of a smaller one, which then is as large from its beginning. A state has one storage all the time, which
@@ -237,7 +259,7 @@ def storages(
         root, offset = made.lies.get(value, (value, 0))
         if root in made.owner:
             owners[value] = made.owner[root], offset
-    return made.pieces, owners, scratch_of
+    return Storages(made.pieces, owners, scratch_of)
 
 
 def without_states(

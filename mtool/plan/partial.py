@@ -7,7 +7,7 @@ which region, and how many rows at a time.
 
 import itertools
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial as bound_to
 
@@ -21,7 +21,7 @@ from mtool.ops.loop.node import Loop
 from mtool.option_values import Io, Partial
 from mtool.plan.choice import Choices
 from mtool.plan.line_buffers import with_line_buffers
-from mtool.plan.memory import live_bound, storages
+from mtool.plan.memory import Storages, live_bound, storages
 from mtool.plan.plan import Plan
 from mtool.plan.region import Region, RegionMemory, region_memory
 from mtool.plan.rows import row_reads
@@ -101,13 +101,19 @@ def _small_ones_first(plan: Plan, shared: Shared) -> list[Plan]:
     return [lay_out_steps(shared.one(replace(graph, nodes=nodes)), steps, plan.target, plan.io)]
 
 
-def with_regions(plan: Plan, most: float, chooser: "Chooser") -> Plan:
-    """Return a plan with regions that make its arena smaller, as long as it costs no more than `most` instructions."""
+def with_regions(plan: Plan, most: float, chooser: "Chooser", tried: "Tried | None" = None) -> Plan:
+    """Return a plan with regions that make its arena smaller, as long as it costs no more than `most` instructions.
+
+    `tried` are the regions that were worth a layout in a plan that is alike where regions may be, so that no others are
+    tried here; those that are found come in addition.
+    """
+    path: tuple[int, ...] = ()
     for _ in range(MOST_REGIONS):
-        found = _smallest(plan, most, chooser)
+        found = _smallest(plan, most, chooser, tried, path)
         if found is None:
             break
-        plan = found
+        plan, number = found
+        path = *path, number
     return plan
 
 
@@ -135,6 +141,7 @@ class Chooser:
         self.target: Target = plan.target
         self.io: Io = plan.io
         self.known: dict[int, tuple[Step, float, int]] = {}
+        self.chosen: dict[int, Step] = {}  # by the identity of its node, which most graphs have in common
         for step in plan.steps:
             if isinstance(step.node.attrs, Control):  # whose graphs are planned already
                 self._add(shared.number(plan.graph.likeness(step.node)), step, plan.graph)
@@ -160,30 +167,69 @@ class Chooser:
                     return _Chosen((), math.inf, ())
                 known = self._add(likeness, step, graph)
             like, cost, needs = known
-            steps.append(Step(node, like.op, like.schedule, like.scratch_bytes, like.scratch_alignment))
+            own = self.chosen.get(id(node))
+            if own is None:
+                own = Step(node, like.op, like.schedule, like.scratch_bytes, like.scratch_alignment)
+                self.chosen[id(node)] = own
+            steps.append(own)
             total += cost
             memory.append(needs)
         return _Chosen(tuple(steps), total, tuple(memory))
 
-    def bound(self, graph: Graph, chosen: _Chosen) -> int:
-        """Return the bytes that any arena of the steps has at least."""
-        return self.shared.once(
-            graph, ("bound", self.io, chosen.memory), lambda: live_bound(storages(graph, chosen.steps, self.io)[0])
-        )
+    def bound(self, graph: Graph, chosen: _Chosen) -> tuple[int, Storages | None]:
+        """Return the bytes that any arena of the steps has at least, and their storages, if these had to be found."""
+        made: list[Storages] = []
+
+        def found() -> int:
+            made.append(storages(graph, chosen.steps, self.io))
+            return live_bound(made[0][0])
+
+        bound = self.shared.once(graph, ("bound", self.io, chosen.memory), found)
+        return bound, made[0] if made else None
 
     def laid_out(self, made: "_Made") -> Plan:
         """Return the plan of a trial."""
-        steps = made.chosen.steps
+        graph, steps = made.graph, made.chosen.steps
         plan = self.shared.once(
-            made.graph,
+            graph,
             ("laid out", self.io, made.chosen.memory),
-            lambda: lay_out_steps(made.graph, steps, self.target, self.io),
+            lambda: lay_out_steps(graph, steps, self.target, self.io, made=made.storages),
         )
         return replace(plan, steps=steps, target=self.target)
 
 
-def _smallest(plan: Plan, most: float, chooser: Chooser) -> Plan | None:
-    """Return the plan with the smallest arena of those with one region more; None: none is smaller."""
+def _smallest(
+    plan: Plan, most: float, chooser: Chooser, tried: "Tried | None", path: tuple[int, ...]
+) -> tuple[Plan, int] | None:
+    """Return the plan with the smallest arena of those with one region more, and that trial's number.
+
+    None: none is smaller. `path` are the trials that have made the plan.
+    """
+    known = None if tried is None else _known(tried.get(path), plan)
+    if known is None:
+        near = _near(plan, most, chooser)
+        if tried is not None:
+            tried[path] = tuple(made.trial for made in near)
+    else:
+        again = (_made(plan, trial, most, chooser, plan.arena_bytes) for trial in known)
+        near = [made for made in again if made is not None]
+    best = plan, 0
+    for made in near:
+        if made.bound < best[0].arena_bytes:  # else its arena is no smaller
+            laid_out = chooser.laid_out(made)
+            best = min(best, (laid_out, made.trial.number), key=lambda one: one[0].arena_bytes)
+    return best if best[0] is not plan else None
+
+
+def _known(trials: "Sequence[Trial] | None", plan: Plan) -> "Sequence[Trial] | None":
+    """Return trials of another plan, if all that they compute by rows is in this one too."""
+    nodes = {id(node) for node in plan.graph.nodes}
+    is_there = trials is not None and all(id(node) in nodes for trial in trials for node in trial.region.nodes)
+    return trials if is_there else None
+
+
+def _near(plan: Plan, most: float, chooser: Chooser) -> "list[_Made]":
+    """Return the trials with one region more whose arenas are laid out."""
     found: list[_Made] = []
     least, shared = plan.arena_bytes, chooser.shared
     about = "trials", plan.io, plan.arena_bytes, chooser.memory(plan)
@@ -191,30 +237,25 @@ def _smallest(plan: Plan, most: float, chooser: Chooser) -> Plan | None:
     for trial in trials:  # the rest is not built if one is found
         if trial.least > least * (1 + CLOSE):
             break
-        made = _made(plan, trial, most, chooser, plan.arena_bytes, about)
+        made = _made(plan, trial, most, chooser, plan.arena_bytes)
         if made is not None:
             found.append(made)
             least = min(least, made.bound)
     close = [made for made in _promising(found) if made.bound <= least * (1 + CLOSE)]
-    near = sorted(close, key=lambda made: (len(made.chosen.steps), made.bound))
-    best = min(map(chooser.laid_out, near[:LAID_OUT]), key=lambda trial: trial.arena_bytes, default=plan)
-    return best if best.arena_bytes < plan.arena_bytes else None
+    return sorted(close, key=lambda made: (len(made.chosen.steps), made.bound))[:LAID_OUT]
 
 
-def _made(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float, about: Hashable) -> "_Made | None":
-    """Return the graph of a trial; None: it can't be made, costs more than `most`, or has `limit` live bytes.
-
-    `about` tells apart trials of one graph that have the same number.
-    """
+def _made(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float) -> "_Made | None":
+    """Return the graph of a trial; None: it can't be made, costs more than `most`, or has `limit` live bytes."""
     rows = bound_to(with_line_buffers, plan.graph, trial.region, trial.chunks, trial.memory.rows, trial.turned)
-    graph = chooser.shared.once(plan.graph, ("rows", about, trial.number), rows)
+    graph = chooser.shared.once(plan.graph, ("rows", trial.way), rows)
     if graph is None:
         return None
     chosen = chooser.steps(graph)
     if math.isinf(chosen.cost) or chosen.cost > most:
         return None
-    bound = chooser.bound(graph, chosen)
-    return _Made(trial, graph, chosen, bound) if bound < limit else None
+    bound, found = chooser.bound(graph, chosen)
+    return _Made(trial, graph, chosen, bound, found) if bound < limit else None
 
 
 def plan_of(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float = math.inf) -> Plan | None:
@@ -230,7 +271,7 @@ def plan_of(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: fl
     Returns:
         None: rows would begin within a word, a schedule that is asked for can't do its rows, or it is more.
     """
-    made = _made(plan, trial, most, chooser, limit, ("stream", trial.turned))
+    made = _made(plan, trial, most, chooser, limit)
     return None if made is None else chooser.laid_out(made)
 
 
@@ -249,19 +290,30 @@ class Trial:
     turned: frozenset[str] | None = None
 
     @property
+    def way(self) -> Hashable:
+        """What the graph that it makes depends on."""
+        nodes = tuple((node.name, self.chunks[node.name]) for node in self.region.nodes)
+        return nodes, tuple(self.memory.rows.items()), self.turned
+
+    @property
     def least(self) -> int:
         """The fewest bytes that the arena can have."""
         return max(self.outer, self.memory.live_bytes)
 
 
+Tried = dict[tuple[int, ...], Sequence[Trial]]
+"""The trials that were worth a layout, by the numbers of those that had made the plan before."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A trial whose graph is there."""
+    """A trial whose graph is there; `storages` are those of its steps, if they are known."""
 
     trial: Trial
     graph: Graph
     chosen: _Chosen
     bound: int
+    storages: Storages | None
 
 
 def _trials(plan: Plan) -> Iterator[Trial]:

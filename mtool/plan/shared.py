@@ -21,6 +21,7 @@ class Shared:
         self._answers: dict[Hashable, Any] = {}
         self._kept: list[Graph] = []
         self._numbers: dict[Hashable, int] = {}
+        self._alike: dict[int, tuple[Node, int]] = {}  # by the node's identity, which most graphs have in common
 
     def once(self, graph: Graph, about: Hashable, answer: Callable[[], _T]) -> _T:
         """Return the answer to what is asked about a graph; it is found once."""
@@ -48,9 +49,15 @@ class Shared:
         """Return the nodes that compute something, each with the number of its likeness."""
 
         def found() -> list[tuple[Node, int]]:
-            return [(n, self.number(graph.likeness(n))) for n in graph.nodes if not isinstance(n.attrs, View)]
+            return [self._likeness(graph, node) for node in graph.nodes if not isinstance(node.attrs, View)]
 
         return self.once(graph, "likenesses", found)
+
+    def _likeness(self, graph: Graph, node: Node) -> tuple[Node, int]:
+        known = self._alike.get(id(node))
+        if known is None:
+            known = self._alike[id(node)] = node, self.number(graph.likeness(node))
+        return known
 
     def memory(self, step: Step, graph: Graph) -> int:
         """Return a number that steps share if they need the same memory: scratch, and what they may overwrite."""

@@ -23,7 +23,7 @@ from mtool.ops.conv2d.node import Conv2d
 from mtool.ops.loop.node import Loop
 from mtool.option_values import Order, Partial
 from mtool.plan.choice import Choices
-from mtool.plan.partial import Chooser, Trial, is_closed, live_bytes, plan_of, with_regions
+from mtool.plan.partial import Chooser, Trial, Tried, is_closed, live_bytes, plan_of, with_regions
 from mtool.plan.plan import Plan
 from mtool.plan.region import Region, region_memory
 from mtool.plan.rows import row_reads
@@ -146,20 +146,21 @@ def _smallest(whole: Plan, trials: Sequence[Trial], most: float, chooser: Choose
     """Return the plan with the smallest arena of those that trials make, with `partial` execution behind the stream."""
     found: list[tuple[int, Trial, Plan]] = []
 
-    def attempt(trial: Trial) -> None:
+    def attempt(trial: Trial, tried: Tried | None = None) -> None:
         limit = min((size for size, *_ in found), default=math.inf)
         if trial.memory.live_bytes >= limit or (partial == "never" and trial.least >= limit):
             return
         plan = plan_of(whole, trial, most, chooser, limit if partial == "never" else math.inf)
         if plan is not None:
-            plan = plan if partial == "never" else with_regions(plan, most, chooser)
+            plan = plan if partial == "never" else with_regions(plan, most, chooser, tried)
             found.append((plan.arena_bytes, trial, plan))
 
     for trial in sorted(trials, key=lambda trial: trial.memory.live_bytes):
         attempt(trial)
     for _, trial, _ in sorted(found, key=lambda one: one[0])[:TURNED]:
+        tried: Tried = {}  # as what stands behind the region is the same in all of them
         for turned in _turned(trial, whole.graph):
-            attempt(replace(trial, turned=turned))
+            attempt(replace(trial, turned=turned), tried)
     if not found:
         return None
     _, trial, plan = min(found, key=lambda one: one[0])

@@ -11,7 +11,7 @@ from mtool.option_values import Io, Order
 from mtool.plan.choice import Choices, check_names
 from mtool.plan.control import control_step, kept_outside, planned_body
 from mtool.plan.first_fit import lay_out
-from mtool.plan.memory import ALIGNMENT, live_bound, offsets_of, storages, without_states
+from mtool.plan.memory import ALIGNMENT, Storages, live_bound, offsets_of, storages, without_states
 from mtool.plan.order import order_nodes
 from mtool.plan.plan import Plan
 from mtool.plan.sized import sized_step
@@ -92,14 +92,31 @@ def _plan(
     return lay_out_steps(graph, steps, target, io, outside)
 
 
-def lay_out_steps(graph: Graph, steps: tuple[Step, ...], target: Target, io: Io, outside: Collection[int] = ()) -> Plan:
-    """Lay out the arena for steps in their final order; the states of the numbers `outside` need not lie there."""
-    layouts = []
-    for grow in (False, True):
-        pieces, owners, scratch_of = storages(graph, steps, io, grow=grow)
-        apart = without_states(graph, pieces, owners, outside)
-        layouts.append((pieces, owners, scratch_of, apart, *lay_out(pieces)))
-    pieces, owners, scratch_of, apart, placed, arena_bytes = min(layouts, key=lambda layout: layout[-1])
+def lay_out_steps(
+    graph: Graph,
+    steps: tuple[Step, ...],
+    target: Target,
+    io: Io,
+    outside: Collection[int] = (),
+    made: Storages | None = None,
+) -> Plan:
+    """Lay out the arena for steps in their final order.
+
+    Args:
+        graph, steps, target, io: what is laid out.
+        outside: the numbers of states that need not lie there.
+        made: the steps' storages, none of which grows, if they are known.
+    """
+    found = made or storages(graph, steps, io)
+    apart = without_states(graph, found.pieces, found.owners, outside)
+    placed, arena_bytes = lay_out(found.pieces)
+    grown = storages(graph, steps, io, grow=True)
+    apart_if_grown = without_states(graph, grown.pieces, grown.owners, outside)
+    if live_bound(grown.pieces) < arena_bytes:
+        places_if_grown, bytes_if_grown = lay_out(grown.pieces)
+        if bytes_if_grown < arena_bytes:
+            found, apart, placed, arena_bytes = grown, apart_if_grown, places_if_grown, bytes_if_grown
+    pieces, owners, scratch_of = found
     if pieces and not apart:
         arena_bytes = max(arena_bytes, ALIGNMENT)  # tensors without elements have an address too
     offsets = {value: offset for value, offset in offsets_of(owners, placed).items() if value not in apart}

@@ -305,6 +305,8 @@ class Client:
             at = "" if operator is None else f" in operator {operator}"
             raise DeviceError(f"the model failed on the device{at} with code {code}", operator=operator)
         hint = "time fewer runs at once" if reply.status == Status.MT_TIMER_OVERFLOW else ""
+        if reply.status == Status.MT_NOT_SUPPORTED and is_call:
+            hint = "has the core fewer regions of memory protection than --protect needs? build without it"
         raise DeviceError(
             f"{self._name} reports {describe(reply.status)}", details=[f"in reply to {request}"], hint=hint
         )

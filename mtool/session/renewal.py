@@ -75,8 +75,8 @@ def _delta(client: Client, module: bytes, since: bytes) -> bytes:
         if since:
             log.warning("the device has no module in flash to start from: the new one is sent whole")
         return b""
-    (index,) = [one.index for one in loading.models(client) if one.place == Place.FLASH]
-    head = loading.fetch(client, index, 0, HEAD_BYTES)
+    index = next((one.index for one in loading.models(client) if one.place == Place.FLASH), None)
+    head = b"" if index is None else loading.fetch(client, index, 0, HEAD_BYTES)
     if since and since[:HEAD_BYTES] != head:
         raise UsageError(
             "the device has another module in flash than the one that the new one is to start from",

@@ -29,6 +29,8 @@ LEAST_TOKENS = 20
 """Tokens that count for a function's call, frame and return."""
 WIDE = ":wide"
 """What marks the ratio of functions that compute with 64 bits."""
+CALLS = "calls"
+"""In place of a schedule: what calls the operators, and the RPC server's descriptor."""
 
 MARGIN = 1.1  # for code that is like none in the corpus
 _MARGIN_RUNTIME = 1.03  # for another release of the compiler
@@ -158,7 +160,7 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
         schedules |= operator.calls
     total = 0.0
     for name, function in c_source.functions.items():
-        schedule, _, knobs = schedules.get(name, "calls").partition(":")
+        schedule, _, knobs = schedules.get(name, CALLS).partition(":")
         key = schedule + (WIDE if function.is_wide else "")
         ratio = ratios.get(key, max(largest, ratios.get(schedule, 0), ratios.get(schedule + WIDE, 0)))
         total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if {*knobs.split(",")} - {"", IN_RAM} else 1)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mtool.workflow.flashing import Ready, Smoke, flash_model, flash_plan
     from mtool.workflow.layer_report import Layers
     from mtool.workflow.layers import verify_layers
+    from mtool.workflow.modules import Made, make_module, read_module, write_module
     from mtool.workflow.options import Options
     from mtool.workflow.partitioning import Parts, partition
     from mtool.workflow.profiling import bench_layers
@@ -85,6 +86,7 @@ _EXPORTS = {
     "mtool.workflow.layers": ("verify_layers",),
     "mtool.workflow.deployment": ("Deployment",),
     "mtool.workflow.options": ("Options",),
+    "mtool.workflow.modules": ("Made", "make_module", "read_module", "write_module"),
     "mtool.workflow.partitioning": (
         "Parts",
         "partition",
@@ -119,6 +121,7 @@ __all__ = [
     "Fit",
     "Fits",
     "Layers",
+    "Made",
     "Model",
     "Options",
     "Parts",
@@ -147,6 +150,7 @@ __all__ = [
     "flash_model",
     "flash_plan",
     "hertz",
+    "make_module",
     "mix_rows",
     "open",
     "part_headings",
@@ -154,12 +158,14 @@ __all__ = [
     "partition",
     "prepare",
     "quantize",
+    "read_module",
     "report",
     "run",
     "standing_for",
     "time_function",
     "verify",
     "verify_layers",
+    "write_module",
     "write_package",
     "write_project",
     "write_sources",

@@ -280,6 +280,6 @@ def test_only_promising_regions_are_made(monkeypatch: pytest.MonkeyPatch) -> Non
     plan = planned(model(nodes, {"v0": (F, (1, 8, 24, 24))}, ["v8"], weights), DSP, "never")
     regions = [region for _, region in partial_execution._regions(plan)]
     possible = sum(len([*partial_execution._chunkings(plan.graph, region)]) for region in regions)
-    partial_execution._smallest(plan, math.inf, partial_execution.Chooser(plan, {}))
+    partial_execution._near(plan, math.inf, partial_execution.Chooser(plan, {}))
     assert possible > 30
     assert 0 < len(made) < possible / 2, (len(made), possible)

@@ -66,6 +66,7 @@ def test_what_a_model_may_not_do_ends_it_alone(board: str, tmp_path: Path) -> No
         stopped(fenced.RAISE, f"{'BusFault' if is_arm else 'illegal instruction'} {NAMED}")
         if board in ("mps2_an386", "qemu_riscv32"):
             stopped(fenced.ENDLESS, f"timeout {NAMED}", timeout_s=0.1)
+        stopped(fenced.DEEP, f"stack overflow {NAMED}")
         with pytest.raises(DeviceError, match=NAMED):
             digits.time(2, 1, inputs=fenced.image(1))
         assert digits.time(2, 1, inputs=fenced.image()).median > 0

@@ -62,11 +62,12 @@ static void allow(uint32_t start, uint32_t end, uint32_t access)
     add(end >> 2, (uint8_t)(TO_HERE | accesses[access]));
 }
 
-static void allow_areas(const struct mt_protect_area *areas, uint32_t count, uint32_t access)
+/* Areas in their order, in which neighbours share an entry; where `is_wide`, but for those that are only read. */
+static void allow_areas(const struct mt_protect_area *areas, uint32_t count, int is_wide)
 {
     for (uint32_t i = 0; i < count; ++i) {
-        if (areas[i].access == access) {
-            allow((uint32_t)areas[i].start & ~3u, ((uint32_t)areas[i].end + 3u) & ~3u, access);
+        if (!is_wide || areas[i].access != MT_PROTECT_READ) {
+            allow((uint32_t)areas[i].start & ~3u, ((uint32_t)areas[i].end + 3u) & ~3u, areas[i].access);
         }
     }
 }
@@ -106,17 +107,13 @@ static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, u
     for (int is_wide = 0; is_wide < 2 && used > ENTRIES; ++is_wide) {
         used = 0;
         allow((uint32_t)mt_stack_low, stack_end, MT_PROTECT_WRITE);
-        allow_areas(areas, count, MT_PROTECT_WRITE);
-        allow_areas(areas, count, MT_PROTECT_EXECUTE);
-        allow_areas(flash, flash_count, MT_PROTECT_EXECUTE);
+        allow_areas(areas, count, is_wide);
+        allow_areas(flash, flash_count, is_wide);
         if (is_wide) {
             uint32_t start = UINT32_MAX, end = 0;
             span(areas, count, &start, &end);
             span(flash, flash_count, &start, &end);
             allow(start, end, MT_PROTECT_READ);
-        } else {
-            allow_areas(areas, count, MT_PROTECT_READ);
-            allow_areas(flash, flash_count, MT_PROTECT_READ);
         }
         add(UINT32_MAX, NAPOT);
     }
