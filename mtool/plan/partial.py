@@ -1,8 +1,8 @@
 """Partial execution: compute a region of the network a few rows at a time, where that makes the arena smaller.
 
 Where tensors before the first reductions are far larger than all others, as in the head of an image network, they are
-the arena's peak. mtool.plan.line_buffers computes such a region without ever having one of them whole; mtool.plan.trials
-says which may be worth it, and in how many rows at a time; this module makes them and takes the best.
+the arena's peak. mtool.plan.line_buffers computes such a region without ever having one of them whole;
+mtool.plan.trials says which may be worth it, and in how many rows at a time; this module makes them and takes the best.
 """
 
 import itertools
