@@ -90,11 +90,10 @@ class Cache:
             content: the files, by name.
         """
         packed = _packed(content)
-        if len(packed) > self.limit // 4:  # it would push out too much else
-            return
         try:
-            files.write(self._path(key), packed)
-            self._make_room()
+            if len(packed) <= self.limit // 4:  # it would push out too much else
+                files.write(self._path(key), packed)
+            self._make_room()  # of what another limit let in too
         except (MtoolError, OSError) as failed:
             log.debug("%s is not kept: %s", key, failed)
 

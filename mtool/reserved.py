@@ -68,6 +68,8 @@ _HEADERS = _words(
     arm_acle arm_bf16 arm_cde arm_cmse arm_fp16 arm_math arm_mve arm_mve_types arm_neon arm_nn_types arm_nnfunctions
     arm_nnsupportfunctions arm_sve riscv_vector
     """,
+    # libraries in crt
+    "monocypher",
     # Arduino's cores and their libraries
     """
     arduino abi binary client dma eeprom ethernet hardwareserial hid hooks ipaddress new pins_arduino platformio

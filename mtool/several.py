@@ -11,7 +11,7 @@ from mtool.codegen.functions import Stored
 from mtool.codegen.generation import Emitted
 from mtool.codegen.place import Place
 from mtool.compiler import Planned, planned, unit_for
-from mtool.errors import UsageError
+from mtool.errors import ModelError, UsageError
 from mtool.filetree import FileTree
 from mtool.identifiers import firmware_name
 from mtool.manifest import Manifest
@@ -60,7 +60,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
             "models that share an arena have it in one memory, and --pool gives them several",
             hint="--arena own gives each model pools of its own",
         )
-    models = [planned(path, board, request, is_alone=not sharing) for path, request in sources]
+    models = _planned(sources, board, is_alone=not sharing)
     names = [one.plan.graph.name for one in models]
     _check_names(models)
     _check_conventions(models)
@@ -98,6 +98,23 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     manifests = tuple(one.manifest.model_copy(update={"pauses": chosen}) for one, chosen in described)
     together = tuple(one.model_copy(update={"firmware": manifests}) for one in manifests)
     return CompiledModels(FileTree(files), together, tuple(emitted), apart_bytes)
+
+
+def _planned(sources: Sequence[tuple[Path, Request]], board: Board, *, is_alone: bool) -> list[Planned]:
+    """Plan each model, and tell what can't be compiled of all of them at once."""
+    models: list[Planned] = []
+    failed: list[ModelError] = []
+    for path, request in sources:
+        try:
+            models.append(planned(path, board, request, is_alone=is_alone))
+        except ModelError as error:
+            failed.append(error)
+    if len(failed) > 1:
+        told = [line for error in failed for line in (error.what, *(f"  {detail}" for detail in error.details))]
+        raise ModelError(f"{len(failed)} of {len(sources)} models can't be compiled", details=told, hint=failed[0].hint)
+    if failed:
+        raise failed[0]
+    return models
 
 
 def _check_conventions(models: Sequence[Planned]) -> None:

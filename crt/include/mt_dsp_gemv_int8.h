@@ -221,13 +221,13 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows8(const int8_t *input, const int8_t *en
                              : [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c), [d] "+&r"(d), [w] "+&r"(weights), [m] "+&r"(m)
                              : [z] "r"(z)
                              : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+            MT_DSP_NARROW4(a, b, c, d, m); /* now: of channels that fill up a group there is no zero point */
             z = (int32_t)weights[1];
             weights += 2;
             __asm__ volatile(MT_DSP_FLOAT4_EXACT
                              : [a] "+&r"(e), [b] "+&r"(f), [c] "+&r"(g), [d] "+&r"(h), [w] "+&r"(weights), [m] "+&r"(m)
                              : [z] "r"(z)
                              : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
-            MT_DSP_NARROW4(a, b, c, d, m);
             MT_DSP_NARROW4(e, f, g, h, m);
         }
         MT_DSP_STORE4(a, b, c, d);

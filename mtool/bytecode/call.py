@@ -19,6 +19,13 @@ KERNELS: Final = {
 }  # fmt: skip
 """Their numbers; a test holds the list against the C header's."""
 
+MAGIC: Final = 0x3142544D
+HEAD: Final = 4
+"""Words of an image before its calls."""
+
+MORE: Final = 0x8000
+"""The bit of a call that belongs to the operator of the one before it."""
+
 CONSTANT: Final = 1 << 31
 """The bit of an address that lies in the constants."""
 
@@ -57,6 +64,17 @@ class Call:
 
     kernel: str
     operands: tuple[Operand, ...]
+
+
+def kernels_of(image: bytes) -> tuple[str, ...]:
+    """Return the kernels that an image calls, by name, in the order of their numbers; "?" is one of another version."""
+    names = {number: name for name, number in KERNELS.items()}
+    words = struct.unpack_from(f"<{len(image) // 4}I", image)
+    at, end, found = HEAD, min(HEAD + words[2], len(words)) if len(words) > HEAD else 0, set[int]()
+    while at < end:
+        found.add(words[at] & (MORE - 1))
+        at += 1 + (words[at] >> 16)
+    return tuple(names.get(number, "?") for number in sorted(found))
 
 
 def word_of(number: int | float) -> int:

@@ -3,17 +3,12 @@
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from mtool.bytecode.call import CONSTANT, KERNELS, Address, Constant, Operand, Scratch, Value, word_of
+from mtool.bytecode.call import CONSTANT, KERNELS, MAGIC, MORE, Address, Constant, Operand, Scratch, Value, word_of
 from mtool.bytecode.method import Method
 from mtool.plan import Plan
-
-MAGIC: Final = 0x3142544D
-MORE: Final = 0x8000
-"""The bit of a call that belongs to the operator of the one before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +19,11 @@ class Image:
         data: the head, the calls, the constants.
         code_bytes: what is before the constants.
         arena_bytes: that it needs.
-        kernels: those that it calls, by name, in the order of their numbers.
     """
 
     data: bytes
     code_bytes: int
     arena_bytes: int
-    kernels: tuple[str, ...]
 
 
 class _Constants:
@@ -52,18 +45,15 @@ def encode(plan: Plan) -> Image:
     """Return a plan's image."""
     constants = _Constants()
     words: list[int] = []
-    used: set[str] = set()
     for number, step in enumerate(plan.steps):
         method = step.schedule
         assert isinstance(method, Method)
         for place, call in enumerate(method.calls):
-            used.add(call.kernel)
             words.append(KERNELS[call.kernel] | (MORE if place else 0) | len(call.operands) << 16)
             words += _words(call.operands, plan, plan.scratch[number], constants)
     head = struct.pack("<4I", MAGIC, plan.arena_bytes, len(words), len(constants.data))
     code = head + struct.pack(f"<{len(words)}I", *words)
-    kernels = tuple(name for name in KERNELS if name in used)
-    return Image(code + bytes(constants.data), len(code), plan.arena_bytes, kernels)
+    return Image(code + bytes(constants.data), len(code), plan.arena_bytes)
 
 
 def _words(operands: Sequence[Operand], plan: Plan, scratch: int | None, constants: _Constants) -> list[int]:

@@ -280,7 +280,8 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, Asked)]
         if found:
             asked[parameter.name] = found[0]
-            parameters += _keywords(found[0].parameters)
+            described = found[0].parameters
+            parameters += _keywords(several.once_for_each(described) if found[0].of_models else described)
         else:
             may_lack = of_a_project and parameter.name in (key, "board") and parameter.default is parameter.empty
             default = None if may_lack else parameter.default

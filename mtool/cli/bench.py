@@ -75,9 +75,9 @@ def bench(
     if on is not None:
         if function or layers or cycles:
             raise UsageError("--on is for a model that was loaded, whose operators have no C here")
-        from mtool.workflow import on_device
+        from mtool.workflow import module_models, on_device
 
-        on_device.board_of(on, board)
+        module_models.board_of(on, board)
         cost = on_device.bench(model, on, readings=readings, fill=fill, options=options, deployment=deployment)
         out.result(cost.as_json())
         out.text(table((cost.model, cost.board), workflow.comparison([cost])))

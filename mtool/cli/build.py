@@ -1,11 +1,13 @@
 """`mtool build`: a model's project, built."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mtool import workflow
 from mtool.cli import parameters, template_options
 from mtool.cli.output import Output
-from mtool.manifest import Manifest
+
+if TYPE_CHECKING:
+    from mtool.manifest import Manifest
 
 
 def build(
@@ -47,7 +49,7 @@ def build(
         out.text(f"{kind:<12} {path}")
 
 
-def _fences(manifest: Manifest) -> dict[str, Any]:
+def _fences(manifest: "Manifest") -> dict[str, Any]:
     """Return the areas of each model's fence, if the models have one."""
     fences = {one.model: one.protection for one in manifest.models if one.protection is not None}
     return {"protection": {name: fence.model_dump() for name, fence in fences.items()}} if fences else {}

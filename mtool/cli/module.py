@@ -125,10 +125,12 @@ def _tell(
     linked: tuple[str, ...] = (),
     renewal: "Renewal | None" = None,
 ) -> None:
+    from mtool.bytecode.call import kernels_of
     from mtool.modules import machine
     from mtool.modules.exports import BY_HASH
     from mtool.modules.format import HEAD_BYTES, Kind
 
+    kernels = kernels_of(found.image) if found.kind == Kind.BYTECODE else ()
     imports = [BY_HASH[one].name if one in BY_HASH else f"0x{one:08x}" for one in found.imports]
     constants = len(found.image) - found.code_bytes
     about = len(data) - HEAD_BYTES - len(found.image)
@@ -148,6 +150,7 @@ def _tell(
             "ram_bytes": found.ram_bytes(),
             "stack_bytes": found.stack_bytes or None,
             "imports": imports,
+            "kernels": list(kernels),
             "linked": list(linked),
             "signed": found.is_signed,
             "key_id": found.key_id.hex(),
@@ -171,7 +174,10 @@ def _tell(
     for what, tensors in (("input", found.description.inputs), ("output", found.description.outputs)):
         for one in tensors:
             out.text(f"{what} {one.name}: {one.dtype}[{','.join(map(str, one.shape))}]")
-    out.text(f"imports of the firmware: {', '.join(imports) or 'none'}")
+    if found.kind == Kind.BYTECODE:
+        out.text(f"kernels that the firmware needs: {', '.join(kernels)}")
+    else:
+        out.text(f"imports of the firmware: {', '.join(imports) or 'none'}")
     if linked:
         out.text(f"of the compiler's library, in the module: {', '.join(linked)}")
     if renewal is not None:

@@ -17,6 +17,8 @@ _MARKS = frozenset("=:/")  # where one stands first, the @ is in a value or a pa
 _ONE_MODEL = ("debug",)
 OF_ONE_MODEL = ("input", "golden", "function")
 """Options whose value is for one model: with several each may stand once for each of them, as NAME@VALUE."""
+_ONE_VALUE = {"arena_section": "arena-section", "stream": "stream"}
+"""Options of which a model has one value: with several models each may stand once for each of them, as NAME@VALUE."""
 _WRITTEN = ("output", "dump")  # for each model beside the others
 
 
@@ -34,7 +36,7 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
 
     names = list(values.get("name") or ())
     if len(paths) < 2:
-        return (reading.options(**values),)
+        return (reading.options(**_with_one_value(values, "one model")),)
     for path in paths:
         if not path.is_file():
             raise UsageError(
@@ -48,9 +50,9 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
     names = names or [model_name(path.stem) for path in paths]
     for key, option in _BY_NAMES.items():
         _check_models(option, values.get(key) or (), names)
+    own = [{key: _own(value, name, names) for key, value in values.items()} for name in names]
     return tuple(
-        reading.options(**{**{key: _own(value, name, names) for key, value in values.items()}, "name": [name]})
-        for name in names
+        reading.options(**{**_with_one_value(one, name), "name": [name]}) for one, name in zip(own, names, strict=True)
     )
 
 
@@ -73,7 +75,7 @@ def _check_models(option: str, values: Sequence[str], names: Sequence[str]) -> N
 
 def _own(value: Any, name: str, names: Sequence[str]) -> Any:
     """Return an option's value for the model of a name."""
-    if isinstance(value, str):  # an option that stands once, such as --stream
+    if isinstance(value, str):  # that a project's mtool.toml says once
         of, mark, rest = value.partition(_OF)
         return value if not mark or of not in names else rest if of == name else ""
     if not isinstance(value, list):
@@ -86,6 +88,32 @@ def _own(value: Any, name: str, names: Sequence[str]) -> Any:
         elif of == name:
             found.append(rest)
     return found
+
+
+def _with_one_value(values: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Return the values of a model's options with one of those that have one; a project's mtool.toml has one already.
+
+    Raises:
+        UsageError: there are several.
+    """
+    found = dict(values)
+    for key in _ONE_VALUE.keys() & values.keys():
+        if not isinstance(values[key], str):
+            given = values[key] or [""]
+            if len(given) > 1:
+                raise UsageError(
+                    f"--{_ONE_VALUE[key]} stands {len(given)} times for {model}", hint="leave all but one of them out"
+                )
+            found[key] = given[0]
+    return found
+
+
+def once_for_each(parameters: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    """Return the annotations and defaults of options as a command of several models takes them."""
+    return {
+        name: (repeated(annotation), None) if name in _ONE_VALUE else (annotation, default)
+        for name, (annotation, default) in parameters.items()
+    }
 
 
 def repeated(annotation: Any) -> Any:

@@ -77,11 +77,11 @@ def verify(
     if lsb is not None:
         tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)
     if on is not None:
-        from mtool.workflow import on_device
+        from mtool.workflow import module_models, on_device
 
         if layers:
             raise UsageError("--layers needs the model's C in the firmware, and --on is for one that was loaded")
-        board = on_device.board_of(on, board)
+        board = module_models.board_of(on, board)
     compare = workflow.verify_layers if layers else workflow.verify
     report = (
         compare(

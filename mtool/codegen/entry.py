@@ -110,7 +110,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> s
     model, steps = plan.graph.name, f"{plan.graph.name.upper()}_STEPS"
     number = f"(uint16_t)({steps} - inference.left)"
     call = operator_call(plan, calls, number, "inference.inputs", "inference.outputs")
-    copies = _copies_out(plan, interface, arena, "inference.inputs")
+    copies = _copies_out(plan, interface, arena)
     lines = [
         "/* The inference that is under way. */",
         "static struct {",
@@ -140,6 +140,8 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> s
     ]
     if copies:
         lines += ["    if (inference.left == 0) {"]
+        if any("inputs->" in line for line in copies):  # sizes: the caller's may be those of the next inference by now
+            lines += [f"        const struct {model}_inputs *const inputs = &{model}_arena_inputs;"]
         lines += [f"        const struct {model}_outputs *const outputs = inference.outputs;"]
         lines += [*(f"    {line}" for line in copies), "    }"]
     lines += ["    return 0;", "}", "", f"int32_t {model}_done(void)", "{"]
@@ -158,11 +160,11 @@ def _copies_in(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     return found
 
 
-def _copies_out(plan: Plan, interface: Interface, arena: Arena, structure: str = "inputs") -> list[str]:
+def _copies_out(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     found = []
     copied = zip(plan.graph.caller_outputs, interface.outputs, arena.outputs, strict=True)
     for value, tensor, spot in copied if plan.io == "arena" else ():
-        size = bytes_in_c(plan, value, tensor, interface, structure)
+        size = bytes_in_c(plan, value, tensor, interface, "inputs")
         found += _copied(arena, f"outputs->{tensor.c_name}", size, spot, into_arena=False)
     return found
 

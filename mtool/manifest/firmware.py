@@ -129,8 +129,8 @@ class Manifest(Strict):
         return sum(pool.bytes for pool in self.pools if pool.is_arena) if self.pools else self.arena_bytes
 
     def flat(self, pool: int, offset: int) -> int:
-        """Return an offset in a pool as one in all of them, as if each began where the one before it ends."""
-        return offset + sum(one.bytes for one in self.pools[:pool])
+        """Return an offset in a pool as one in all of them, each beginning where the tensors of that before it end."""
+        return offset + sum(one.bytes - one.constant_bytes for one in self.pools[:pool])
 
     @property
     def stream_input(self) -> int | None:

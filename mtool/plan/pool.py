@@ -1,8 +1,12 @@
 """A pool: memory that tensors of a model may lie in, and copies of its constants."""
 
+import re
 from dataclasses import dataclass
 
 from mtool.option_values import PoolUse
+
+SECTION = re.compile(r"[.A-Za-z_][.\w]{0,62}", re.ASCII)
+"""The name of a section that linkers take."""
 
 LEAST_ALIGNMENT = 16
 """Of a pool's beginning, in bytes, as MT_ARENA (crt/include/mt_math.h) has it."""
@@ -32,6 +36,17 @@ class Pool:
     alignment: int = LEAST_ALIGNMENT
     section: str = ""
     is_arena: bool = False
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with its values, whatever the board; empty: nothing."""
+        if not 0 <= self.bytes < 1 << 32:
+            return f"bytes={self.bytes} is no size"
+        if self.alignment < 1 or self.alignment & (self.alignment - 1):
+            return f"alignment={self.alignment} is no power of two"
+        if self.waits is not None and not 0 <= self.waits < 1000:
+            return f"waits={self.waits} is no number of cycles"
+        return f"section={self.section!r} is no name" if self.section and not SECTION.fullmatch(self.section) else ""
 
     @property
     def speed(self) -> float:

@@ -43,6 +43,7 @@ class TakenModules:
         slot_bytes: of each of the two places for a module that survives a reset.
         ram_bytes: for the memory of modules, and the file of one that is loaded into RAM.
         memory: the board's memory where that RAM is, and RAM that stands for flash.
+        simulates_flash: the board is emulated, and has a memory that nothing else lives in.
     """
 
     public_keys: tuple[tuple[int, ...], ...]
@@ -51,6 +52,7 @@ class TakenModules:
     slot_bytes: int
     ram_bytes: int
     memory: str
+    simulates_flash: bool
 
 
 def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules | None:
@@ -79,8 +81,11 @@ def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules 
     for name, size in sizes.items():
         if size % _UNIT:
             raise UsageError(f"{name} is no multiple of {_UNIT}", details=[f"found {size}"])
+    simulates = board.emulator is not None and bool(memory) and not board.memories[memory].holds
     kinds = ("native", "bytecode") if options[KINDS] == "both" else (str(options[KINDS]),)
-    return TakenModules((tuple(raw),) if raw else (), kinds, unsigned, sizes[SLOT_BYTES], sizes[RAM_BYTES], memory)
+    return TakenModules(
+        (tuple(raw),) if raw else (), kinds, unsigned, sizes[SLOT_BYTES], sizes[RAM_BYTES], memory, simulates
+    )
 
 
 def _memory(board: Board) -> str:

@@ -86,7 +86,7 @@ def load(
     """
     (there,) = _begin(client, bytes([place]) + module[:HEAD_BYTES], _LOAD_REPLY)
     _check_there(there, len(module), "module")
-    _send(client, module, there, _DATA_S if place == Place.FLASH else 0.0, progress)
+    _send(client, module, there, _DATA_S, progress)
     return there
 
 

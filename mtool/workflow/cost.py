@@ -49,7 +49,7 @@ class Cost:
     arena_bytes: activations, with the inputs and outputs unless the caller keeps them.
     arena_bound_bytes: a lower bound of `arena_bytes` for this model.
     firmware_arena_bytes: the arenas of all models of the firmware, what they share once; 0: it has this model alone.
-    ram_static_bytes: .data and .bss without the arena and the stack.
+    ram_static_bytes: .data and .bss without the arena and the stack, and copies of constants in pools.
     stack_bytes: the deepest stack of an inference, by painting; None where that is not measured.
     firmware: whose flash and RAM these are: "standalone" does nothing but inferences, "host_driven" has the RPC server
         besides; "module": a module's own.
@@ -234,7 +234,8 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
         arena_bytes=manifest.arena_bytes,
         arena_bound_bytes=manifest.arena_bound_bytes,
         firmware_arena_bytes=total_arena_bytes(manifest.firmware),
-        ram_static_bytes=size.ram_static_bytes,
+        ram_static_bytes=size.ram_static_bytes
+        + sum(one.constant_bytes for each in manifest.models for one in each.pools),
         stack_bytes=speed.stack_bytes,
         firmware=firmware,
         clock_cycles=round(speed.median * clock_hz / 1e9) if each_cycle else None,

@@ -14,7 +14,7 @@ from mtool.errors import UsageError
 from mtool.manifest import Project
 from mtool.session import Device, Readings
 from mtool.session.bench import Speed, measure_speed, run_measured
-from mtool.workflow import arrays, dumping, dynamic_outputs, filling, on_device, project_cache
+from mtool.workflow import arrays, dumping, dynamic_outputs, filling, module_models, project_cache
 from mtool.workflow import samples as sampling
 from mtool.workflow.building import HOST_DRIVEN, Prepared
 from mtool.workflow.compiling import Model
@@ -130,7 +130,7 @@ def built_with_inputs(
     model: Model | None = None
     if path.is_dir():
         described = project_of(path, board, options, deployment)
-        loaded = on_device.loaded_model(path, options.name, deployment)
+        loaded = module_models.loaded_model(path, options.name, deployment)
         chosen = loaded or chosen_model(path, options.name)
         target, folder, tensors, name = described.board, path, chosen.inputs, "" if loaded else chosen.model
     else:

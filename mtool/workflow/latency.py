@@ -32,7 +32,11 @@ class Latency:
 
     @property
     def worst(self) -> float:
-        """The sum of both; what the scheduler itself takes comes on top, some 100 instructions for each operator."""
+        """The sum of both.
+
+        What the scheduler itself takes comes on top, some 100 instructions for each operator, and the copies of inputs
+        and outputs that don't lie in the arena.
+        """
         return self.own + self.wait
 
     def as_json(self) -> dict[str, Any]:

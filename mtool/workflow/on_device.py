@@ -6,50 +6,22 @@ from pathlib import Path
 
 from mtool import locks, manifest
 from mtool.errors import UsageError
-from mtool.manifest import Manifest
-from mtool.session import Device, Readings
+from mtool.session import Readings
 from mtool.session.bench import measure_speed
-from mtool.session.loaded import interfaces, require_modules, takes_modules
+from mtool.session.loaded import interfaces, require_modules
 from mtool.session.verify import Report, Tolerance
 from mtool.workflow import filling, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.building import Prepared
 from mtool.workflow.compiling import Model, compile
 from mtool.workflow.cost import MODULE, Cost, cost_at
-from mtool.workflow.deployment import HOST, Deployment
+from mtool.workflow.deployment import Deployment
 from mtool.workflow.inference import run_samples
 from mtool.workflow.layer_report import Layers
+from mtool.workflow.module_models import loaded_model
 from mtool.workflow.options import Options
 from mtool.workflow.samples import Sample
 from mtool.workflow.verification import golden_samples, judge
-
-
-def board_of(folder: Path, board: str) -> str:
-    """Return the board of a project, whose device has a model of a module; `board` is the one that is named.
-
-    Raises:
-        UsageError: it is no project, or that of another board than the one that is named.
-    """
-    described = manifest.load(folder).project
-    if described is not None and board not in (HOST, described.board.name):
-        raise UsageError(f"{folder} is a project for {described.board.name}, not for {board}", hint="leave --board out")
-    return HOST if described is None else described.board.name
-
-
-def loaded_model(folder: Path, name: str, deployment: Deployment) -> Manifest | None:
-    """Return the manifest of the model of a name that came as a module to a project's device; None: it has none.
-
-    Raises:
-        MtoolError: the project is none, or its device does not answer.
-    """
-    described = manifest.load(folder)
-    if described.project is None or not takes_modules(described.project):
-        return None
-    if not name:
-        return None
-    with _opened(folder, deployment) as device:
-        numbers = interfaces(device.session)
-        return device[name].manifest if name in {one.name for one in numbers.values()} else None
 
 
 @locks.keep_locks()
@@ -123,12 +95,6 @@ def bench(
         ram_static_bytes=0,
         firmware=MODULE,
     )
-
-
-def _opened(folder: Path, deployment: Deployment) -> Device:
-    from mtool import session
-
-    return session.open(folder, port=deployment.port, probe=deployment.probe)
 
 
 def _both(path: str | Path, folder: Path, options: Options, deployment: Deployment) -> tuple[Model, Prepared]:

@@ -6,10 +6,7 @@ from typing import get_args
 
 from mtool.errors import UsageError
 from mtool.option_values import PoolUse
-from mtool.plan.pool import Pool
-
-SECTION = re.compile(r"[.A-Za-z_][.\w]{0,62}", re.ASCII)
-"""The name of a section that linkers take."""
+from mtool.plan.pool import SECTION, Pool
 
 _EXAMPLE = "--pool dtcm=64KiB,for=tensors"
 _SIZE = re.compile(r"(\d{1,10}) ?(|B|K|KB|KiB|M|MB|MiB)")

@@ -26,9 +26,10 @@ from mtool.option_values import (
     Weights,
 )
 from mtool.plan import Choice
+from mtool.plan.pool import SECTION
 from mtool.workflow.arrays import read
 from mtool.workflow.options import Options
-from mtool.workflow.pool_options import SECTION, pools
+from mtool.workflow.pool_options import pools
 
 if TYPE_CHECKING:
     from mtool.workflow import Deployment

@@ -17,7 +17,7 @@ static const struct mt_module_kind *const kinds[] = {
 
 /* Nothing in it is anything after a reset. */
 static uint8_t ram[{{ cookiecutter.modules.ram_bytes }}]
-    __attribute__((aligned(4096), section(".bss.mt_module_ram")));
+    __attribute__((aligned(4096), section("{{ module_ram_section | default(".bss.mt_module_ram") }}")));
 
 struct mt_extension *mt_port_modules(void)
 {

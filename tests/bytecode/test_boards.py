@@ -36,7 +36,7 @@ def test_a_board_computes_the_same(name: str, tmp_path: Path) -> None:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     onnx.save(small.network(), tmp_path / "small.onnx")
-    paths = [tmp_path / "small.onnx"]
+    paths = [tmp_path / "small.onnx", ROOT / "examples" / "digits" / "digits_int8.onnx"]
     kws = models.FOLDER / "kws" / "kws_int8.tflite"
     paths += [kws] if kws.exists() else []
     lines, rows, ram = [], [], 0

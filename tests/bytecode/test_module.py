@@ -11,8 +11,7 @@ import pytest
 from graphs import model
 from onnx import helper
 
-from mtool.bytecode.call import KERNELS
-from mtool.bytecode.image import MAGIC, MORE
+from mtool.bytecode.call import KERNELS, MAGIC, MORE
 from mtool.bytecode.model import compile_bytecode
 from mtool.bytecode.program import STEPS
 from mtool.cli import app
@@ -89,7 +88,10 @@ def test_options_of_code_are_refused(path: Path, options: Options) -> None:
 def test_the_command_writes_one(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "small.mtm"
     assert app.invoke(["module", str(path), "--bytecode", "-o", str(target)]) == 0
-    assert "bytecode: calls of kernels" in capsys.readouterr().out and unpack(target.read_bytes()).name == "small"
+    said = capsys.readouterr().out
+    assert "bytecode: calls of kernels" in said and unpack(target.read_bytes()).name == "small"
+    names = "conv2d_int8, depthwise_int8, dense_int8, pool_int8, softmax_int8, add_int8, copy, map"
+    assert f"kernels that the firmware needs: {names}" in said
 
 
 def _listed(header: str, macro: str) -> dict[str, int]:

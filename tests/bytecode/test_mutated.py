@@ -10,13 +10,13 @@ import sanitized
 from networks import imported
 
 from mtool import passes
-from mtool.bytecode.call import KERNELS
+from mtool.bytecode.call import KERNELS, kernels_of
 from mtool.bytecode.image import encode
 from mtool.bytecode.method import SHARED
 from mtool.bytecode.planning import plan_bytecode
 from tests.bytecode import host, small
 
-CASES = amount.of(100_000, 6_000)
+CASES = amount.of(100_000, 4_000)
 REDUCED = 3  # of the random quantised networks one that has a reduction
 FLOATS = 15  # of the random networks of float32 one that has a convolution, a pool and a softmax
 
@@ -34,7 +34,7 @@ def _images(folder: Path) -> list[Path]:
     made, kernels = [], set[str]()
     for number, proto in enumerate(protos):
         image = encode(plan_bytecode(passes.run(imported(proto), SHARED)))
-        kernels |= {*image.kernels}
+        kernels |= {*kernels_of(image.data)}
         made.append(folder / f"{number}.bin")
         made[-1].write_bytes(image.data)
     assert kernels == {*KERNELS}, {*KERNELS} - kernels

@@ -57,6 +57,8 @@ def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
     assert 0 in there and {8, 9, 10} <= set(there) and not {1, 2} & set(there)
     kept.put(key(12), {"x": File(bytes(5000))})  # which would push out much else
     assert kept.get(key(12)) is None
+    Cache(tmp_path, limit=0).put(key(13), {"x": File(b"1")})
+    assert kept.content().entries == 0
 
 
 def _many(folder: Path, seed: int) -> None:

@@ -75,7 +75,7 @@ def test_a_shells_completion_of_options_loads_the_command_and_no_compiler(comman
 
 @pytest.mark.parametrize(
     ("typed", "completed"),
-    [("run --board mps2_an50", "mps2_an500"), ("boards nucleo_l4", "nucleo_l4r5zi"), ("flash --runner pyo", "pyocd")],
+    [("run --board mps2_an500", "mps2_an500"), ("boards nucleo_l4", "nucleo_l4r5zi"), ("flash --runner pyo", "pyocd")],
 )
 def test_a_shells_completion_of_names_reads_no_schema(typed: str, completed: str) -> None:
     words = f"mtool {typed}"

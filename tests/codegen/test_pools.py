@@ -22,6 +22,7 @@ from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.option_values import InterfaceApi
 from mtool.plan.pool import Pool
+from mtool.workflow.reporting import memory_map
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")]
@@ -137,6 +138,9 @@ def test_constants_are_read_from_their_copies(interface: InterfaceApi, tmp_path:
     assert 0 < pool.constant_bytes == pool.bytes <= 32 << 10 and not other.constant_bytes and other.bytes
     inside = [one.name for one in made.manifest.operators if one.constants_in == "fast"]
     assert inside and made.manifest.arena_bytes == other.bytes
+    blocks = memory_map(made.manifest)
+    assert {block.kind for block in blocks} >= {"output", "between"}
+    assert all(block.offset + block.bytes <= made.manifest.arena_bytes for block in blocks)
     assert f", the last {pool.constant_bytes:,} of copies of constants" in made.files.text("digits_int8.c")
     rng = np.random.default_rng(0)
     wanted = onnx.load(DIGITS)

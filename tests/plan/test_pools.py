@@ -134,6 +134,16 @@ def test_bad_pools_are_refused(text: str, told: str) -> None:
     assert told in "\n".join([failed.value.what, *failed.value.details, failed.value.hint])
 
 
+@pytest.mark.parametrize(
+    "pool",
+    [Pool("dtcm", -1), Pool("dtcm", alignment=24), Pool("dtcm", waits=-1), Pool("dtcm", section='a") int x; //')],
+    ids=lambda pool: pool.name,
+)
+def test_bad_values_of_the_python_api_are_refused(pool: Pool) -> None:
+    with pytest.raises(UsageError, match="the pool dtcm: "):
+        asked_pools(M7, [pool])
+
+
 def test_a_board_lends_what_its_entry_says() -> None:
     (dtcm, own) = asked_pools(M7, pools(["dtcm", "fast=3K,waits=1.5,align=64,section=.bss.fast"]))
     assert (dtcm.bytes, dtcm.waits, dtcm.is_arena) == (128 << 10, 0, False)

@@ -1,6 +1,7 @@
 """Modules over the RPC: into RAM and into flash, over bad lines, and with the power cut at any write."""
 
 import hashlib
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -251,6 +252,34 @@ def test_power_that_is_cut_at_any_write_of_a_load_leaves_a_good_model(monkeypatc
             old = added(client, 1)
             assert old == 20 + cut % 200
     assert cuts > 10 and went_on > 0
+
+
+def mutated(file: bytes, draw: random.Random) -> bytes:
+    """Return a module with some bytes changed; every other time with the hash of what it then holds."""
+    data = bytearray(file)
+    for _ in range(draw.randrange(1, 4)):
+        at = draw.randrange(draw.choice((100, HEAD_BYTES + 24, len(data))))
+        data[at] = draw.choice((0, 1, 0x7F, 0x80, 0xFF, draw.randrange(256), data[at] ^ 1 << draw.randrange(8)))
+    if draw.random() < 0.5:
+        data[136:200] = hashlib.sha512(data[HEAD_BYTES:]).digest()
+    return bytes(data)
+
+
+def test_modules_that_were_mutated_harm_nothing(client: Client) -> None:
+    """Unsigned, so that nothing but the checks stands between them and the firmware, which the sanitizers watch."""
+    draw, statuses = random.Random(1), set()
+    good = module(9, padding=300)
+    loading.load(client, good, Place.FLASH)
+    for number in range(amount.of(20_000, 400)):
+        try:
+            loading.load(client, mutated(good, draw), draw.choice((Place.RAM, Place.FLASH)))
+            statuses.add("MT_OK")
+        except DeviceError as refused:
+            statuses |= {one.name for one in Status if f"{one.name}:" in str(refused)}
+        if number % 40 == 39:
+            client.ask([protocol.select(0)])
+            loading.models(client)
+    assert {"MT_OK", "MT_BAD_MODULE", "MT_WRONG_MACHINE", "MT_BAD_SIGNATURE"} <= statuses
 
 
 def test_firmware_that_takes_no_modules_says_so() -> None:

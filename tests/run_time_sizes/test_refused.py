@@ -33,6 +33,25 @@ def test_a_size_out_of_its_range_is_a_status_and_nothing_is_computed(tmp_path: P
             assert all((data == 0xA5).all() for data in outputs)
 
 
+def test_a_size_that_the_caller_changes_meanwhile_is_that_of_the_next_inference(tmp_path: Path) -> None:
+    library = Library(planned(written(mlp(), tmp_path), {"batch": 4}), tmp_path / "c", codegen.conventions("step"))
+    begin, step, done = (getattr(library.code, f"{library.name}_{verb}") for verb in ("begin", "step", "done"))
+    rows, size = np.ones((4, 6), np.float32), np.array(2, np.int32)
+    outputs = [np.full(256, 0xA5, np.uint8) for _ in library.manifest.outputs]
+    inputs = np.array([rows.ctypes.data, size.ctypes.data], np.uint64)
+    places = np.array([data.ctypes.data for data in outputs], np.uint64)
+    assert begin(inputs.ctypes, places.ctypes) == 0
+    for later in (4, 1, 3):
+        size[...] = later
+        if not done():
+            assert step() == 0
+    while not done():
+        assert step() == 0
+    (y,) = (data for data, tensor in zip(outputs, library.manifest.outputs, strict=True) if tensor.name == "y")
+    assert (y[2 * 3 * 4 :] == 0xA5).all()
+    assert (y[: 2 * 3 * 4].view(np.float32).reshape(2, 3) == y[: 3 * 4].view(np.float32)).all()  # rows of equal inputs
+
+
 def test_the_smallest_size_is_that_which_the_model_takes(tmp_path: Path) -> None:
     proto = build([node("Conv", "x w", "y")], {"x": (1, 2, "n")}, {"y": (1, 3, "m")}, {"w": floats(3, 2, 4)})
     plan = planned(written(proto, tmp_path), {"n": 12})

@@ -18,13 +18,22 @@ from tests.session import faulty
 PLACES = ("server", "caller's stack", "vectors", "other's state", "input", "peripheral", "nowhere")
 """What is written, as the first element of the input counts them from 1; read by negative numbers."""
 
-LEAVE, LOST_STACK, ILLEGAL, RAISE, ENDLESS, TWICE = range(20, 26)
+LEAVE, LOST_STACK, ILLEGAL, RAISE, ENDLESS, DEEP, TWICE = range(20, 27)
 """What else it asks for: to leave by the way of the fence, with 5; to lose the stack; ...; two faults at once."""
 
 _BEFORE = """
 #include <stdint.h>
 extern uint8_t mt_stack_top[], mt_server_bytes[], cell_digits_int8_arena[];
 static volatile int32_t wanted;
+static int32_t go_deep(int32_t left);
+static int32_t (*const volatile deeper)(int32_t) = go_deep;
+
+static int32_t go_deep(int32_t left)
+{
+    volatile uint8_t bytes[64];
+    bytes[left % 64] = 1;
+    return left > 0 ? deeper(left - 1) + bytes[left % 64] : 0;
+}
 """
 
 _FAULTS = """
@@ -43,11 +52,13 @@ _FAULTS = """
         __builtin_trap();
     if (wanted == 23)
         __asm__ volatile(RAISE);
-    if (wanted == 25)
-        __asm__ volatile(TWICE : : "r"(mt_server_bytes));
     while (wanted == 24)
         for (;;) /* no memory: an emulator is slow where a page has several regions */
             __asm__ volatile("");
+    if (wanted == 25)
+        wanted = deeper(1000000);
+    if (wanted == 26)
+        __asm__ volatile(TWICE : : "r"(mt_server_bytes));
 """
 
 _ARM = {

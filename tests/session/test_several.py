@@ -17,7 +17,7 @@ import mtool
 from mtool import manifest
 from mtool.cli import app
 from mtool.codegen import conventions
-from mtool.errors import DeviceError, UsageError
+from mtool.errors import DeviceError, ModelError, UsageError
 from mtool.rpc.status import Status
 from mtool.session import Device
 from mtool.workflow import write_project
@@ -171,6 +171,32 @@ def test_models_may_be_called_what_is_done_with_them(interface: Any, tmp_path: P
     includes = [f"-I{folder / inner}" for inner in ("model", "include", "crt/include")]
     sources = [folder / "model" / "run_begin_task_own_status_infer.c", folder / "src" / "standalone.c"]
     subprocess.run(["cc", *flags, *includes, "-fsyntax-only", *sources], check=True)
+
+
+def test_each_model_may_have_a_section_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[4] x) => (float[4] y) {y = Abs(x)}'
+    for name in "ab":
+        onnx.save(onnx.parser.parse_model(text), f"{name}.onnx")
+    sections = ["--arena-section", "a@.bss.first", "--arena-section", "b@.bss.second"]
+    assert app.invoke(["compile", "a.onnx", "b.onnx", "-d", "c", "--arena", "own", *sections]) == 0
+    assert ".bss.first" in Path("c/a.c").read_text() and ".bss.second" in Path("c/b.c").read_text()
+    for models, told in ((["a.onnx", "b.onnx"], "2 times for b"), (["a.onnx"], "2 times for one model")):
+        capsys.readouterr()
+        assert app.invoke(["compile", *models, *sections[:1], ".bss.x", *sections[2:]]) == 2
+        assert f"--arena-section stands {told}" in capsys.readouterr().err
+
+
+def test_what_can_not_be_compiled_is_told_of_all_models(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17, "own": 1]> g (float[4] x) => (float[4] y) {y = own.%s(x)}'
+    for name, operator in (("a", "Frob"), ("b", "Grok")):
+        onnx.save(onnx.parser.parse_model(text % operator), tmp_path / f"{name}.onnx")
+    with pytest.raises(ModelError, match="2 of 3 models can't be compiled") as refused:
+        mtool.compile_models([tmp_path / "a.onnx", DIGITS, tmp_path / "b.onnx"], board="host")
+    told = str(refused.value)
+    assert "1 operator of a can't" in told and "Frob" in told and "1 operator of b can't" in told and "Grok" in told
 
 
 def test_models_without_options_of_their_own_are_refused() -> None:

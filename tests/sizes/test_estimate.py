@@ -85,6 +85,7 @@ WINOGRAD = {"mps2_an386": "dsp_winograd", "qemu_riscv32": "int_winograd"}
     ],
     ids=lambda value: value if isinstance(value, str) else "digits" if value else "toy",
 )
+@pytest.mark.product(2)
 def test_a_board_with_just_the_estimate_takes_the_firmware(name: str, model: Path | None, tmp_path: Path) -> None:
     board = boards.get(name)
     need(board)
@@ -127,7 +128,8 @@ def test_what_a_build_refuses_is_never_said_to_fit(tmp_path: Path) -> None:
     real = fit_of(compiled, folder=tmp_path / "p").needs
     for name in (need.memory for need in real if need.bytes):
         less = {need.memory: need.bytes - 16 * (need.memory == name) for need in real}
-        memories = {memory: board.memories[memory].model_copy(update={"size": less[memory] or 16}) for memory in less}
+        changed = {memory: {"size": less[memory] or 16, "pool": None} for memory in less}  # none is lent to the arena
+        memories = {memory: board.memories[memory].model_copy(update=changed[memory]) for memory in less}
         tight = workflow.compile(DIGITS, board=board.model_copy(update={"memories": memories}))
         assert not fit_of(tight, folder=tmp_path / "none").fits
         with pytest.raises(FitError, match="does not fit") as caught:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import amount
 import numpy as np
 import onnx
 import pytest
@@ -22,10 +23,15 @@ from mtool.project import loaded_modules
 from mtool.rpc.loading import Place, Room
 from mtool.session import Readings
 from mtool.workflow import loading, modules, on_device, renewed
+from mtool.workflow.bytecode import make_bytecode
 from mtool.workflow.deployment import DEFAULT
 from mtool.workflow.execution import run
 from mtool.workflow.options import Options
 from mtool.workflow.reading import module_options
+from tests.crt import firmware
+from tests.rpc.bridge import Bridge
+from tests.rpc.test_loading import FLASH_BYTES
+from tests.rpc.test_loading import module as adder
 
 BOARD = "mps2_an386"
 SIZE = 160
@@ -64,7 +70,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(files: Path) -> Path:
     """A project whose firmware takes modules of the key."""
-    taken = module_options(True, files / "own.key.pub")
+    taken = {**module_options(True, files / "own.key.pub"), "module_kinds": "both"}
     options = Options(name="own", template_options=taken)
     return mtool.prepare(files / "first.onnx", board=BOARD, folder=files / "project", options=options).folder
 
@@ -168,6 +174,14 @@ def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project:
         loading.load_module(files / "second.mtm", project, since=tmp_path / "old.mtm")
 
 
+def test_bytecode_computes_the_same_as_the_model(files: Path, project: Path) -> None:
+    made = make_bytecode(DIGITS, options=Options(name="digits"), key=files / "own.key", counter=1)
+    with session.open(project) as device:
+        device.load(made.data)
+        assert device.models == ("own", "digits") and device["digits"].time().median > 0
+    on_device.verify(DIGITS, project, samples=2, options=Options(name="digits"), deployment=DEFAULT).check()
+
+
 def test_another_key_is_told(files: Path, project: Path) -> None:
     with pytest.raises(DeviceError, match="does not trust who signed") as refused:
         loading.load_module(files / "foreign.mtm", project)
@@ -267,3 +281,33 @@ def test_a_firmware_without_modules_is_told(files: Path, tmp_path: Path) -> None
     assert manifest.load(folder).project is not None
     with pytest.raises(UsageError, match="the firmware takes no modules"):
         loading.load_module(files / "first.mtm", folder)
+
+
+def test_a_port_needs_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flash = tmp_path / "flash"
+    flash.write_bytes(bytes([0xFF]) * FLASH_BYTES)
+    monkeypatch.setenv("TEST_FLASH", str(flash))
+    (tmp_path / "adder.mtm").write_bytes(adder(5, padding=5000))
+    with Bridge([str(firmware.build(*firmware.MODULES))]) as device:
+        done = loading.load_module(tmp_path / "adder.mtm", port=device.port)
+        assert [(one.place, one.name) for one in done.models][1:] == [(Place.FLASH, "adder")]
+        with pytest.raises(UsageError, match="runs no modules of native code"):
+            (tmp_path / "native.mtm").write_bytes(adder(5, kind=Kind.NATIVE))
+            loading.load_module(tmp_path / "native.mtm", port=device.port)
+    with Bridge([str(firmware.build())]) as device, pytest.raises(UsageError, match="the firmware takes no modules"):
+        loading.load_module(tmp_path / "adder.mtm", port=device.port)
+
+
+@pytest.mark.skipif(not amount.IS_ALL, reason="builds firmware for more boards: make test-all")
+@pytest.mark.parametrize("board", ["mps2_an385", "mps2_an500", "mps3_an547", "qemu_riscv32"])
+def test_modules_run_on_other_cores(files: Path, tmp_path: Path, board: str) -> None:
+    options = Options(name="own", template_options=module_options(True, files / "own.key.pub"))
+    folder = mtool.prepare(files / "first.onnx", board=board, folder=tmp_path / "project", options=options).folder
+    made = modules.make_module(files / "first.onnx", board=board, key=files / "own.key", options=Options(name="net"))
+    x = {"x": np.linspace(-1, 1, SIZE, dtype=np.float32).reshape(1, SIZE)}
+    for ram in (False, True):
+        with session.open(folder) as device:
+            found = device.load(made.data, ram=ram).run(x)["y"]
+            assert np.array_equal(found, device["own"].run(x)["y"])
+    with session.open(folder) as device:
+        assert device.models == ("own", "net")  # in flash it survives the emulator

@@ -62,26 +62,14 @@ static void allow(uint32_t start, uint32_t end, uint32_t access)
     add(end >> 2, (uint8_t)(TO_HERE | accesses[access]));
 }
 
-static void allow_areas(const struct mt_protect_area *areas, uint32_t count, uint32_t access)
+/* Areas in their order, in which neighbours share an entry; where `is_wide`, but for those that are only read. */
+static void allow_areas(const struct mt_protect_area *areas, uint32_t count, int is_wide)
 {
     for (uint32_t i = 0; i < count; ++i) {
-        if (areas[i].access == access) {
-            allow((uint32_t)areas[i].start & ~3u, ((uint32_t)areas[i].end + 3u) & ~3u, access);
+        if (!is_wide || areas[i].access != MT_PROTECT_READ) {
+            allow((uint32_t)areas[i].start & ~3u, ((uint32_t)areas[i].end + 3u) & ~3u, areas[i].access);
         }
     }
-}
-
-/* Return the first area that begins at `from` or later, or `found` if that is before it. */
-static const struct mt_protect_area *first_from(uint32_t from, const struct mt_protect_area *areas, uint32_t count,
-                                                const struct mt_protect_area *found)
-{
-    for (uint32_t i = 0; i < count; ++i) {
-        const uint32_t start = (uint32_t)areas[i].start;
-        if (start >= from && areas[i].start != areas[i].end && (found == 0 || start < (uint32_t)found->start)) {
-            found = &areas[i];
-        }
-    }
-    return found;
 }
 
 /* From the first of the areas that are read to the last. */
@@ -110,45 +98,24 @@ static void write_entries(void)
 {% endfor %}
 }
 
-/* Code and constants; the stack; the areas; and nothing else. They go by their addresses, as neighbours share an entry. */
-static void allow_each(const struct mt_protect_area *areas, uint32_t count, uint32_t stack_end)
-{
-    const struct mt_protect_area stack = {mt_stack_low, (void *)stack_end, MT_PROTECT_WRITE};
-    const struct mt_protect_area *next = 0;
-    used = 0;
-    for (uint32_t from = 0;; from = (uint32_t)next->start + 1u) {
-        next = first_from(from, areas, count, first_from(from, &stack, 1, 0));
-        next = first_from(from, flash, sizeof flash / sizeof flash[0], next);
-        if (next == 0) {
-            break;
-        }
-        allow((uint32_t)next->start & ~3u, ((uint32_t)next->end + 3u) & ~3u, next->access);
-    }
-    add(UINT32_MAX, NAPOT);
-}
-
-/* Where entries are few, what lies between areas to read is read too; nothing else is written. The first entry that
- * matches holds. */
-static void allow_widely(const struct mt_protect_area *areas, uint32_t count, uint32_t stack_end)
-{
-    const uint32_t flash_count = sizeof flash / sizeof flash[0];
-    uint32_t start = UINT32_MAX, end = 0;
-    used = 0;
-    allow((uint32_t)mt_stack_low, stack_end, MT_PROTECT_WRITE);
-    allow_areas(areas, count, MT_PROTECT_WRITE);
-    allow_areas(areas, count, MT_PROTECT_EXECUTE);
-    allow_areas(flash, flash_count, MT_PROTECT_EXECUTE);
-    span(areas, count, &start, &end);
-    span(flash, flash_count, &start, &end);
-    allow(start, end, MT_PROTECT_READ);
-    add(UINT32_MAX, NAPOT);
-}
-
+/* Code and constants; the stack; the areas; and nothing else. The first entry that matches holds. Where entries are few,
+ * what lies between areas to read is read too; nothing else is written. */
 static int32_t close_fence(const struct mt_protect_area *areas, uint8_t count, uint32_t stack_end)
 {
-    allow_each(areas, count, stack_end);
-    if (used > ENTRIES) {
-        allow_widely(areas, count, stack_end);
+    const uint32_t flash_count = sizeof flash / sizeof flash[0];
+    used = ENTRIES + 1u;
+    for (int is_wide = 0; is_wide < 2 && used > ENTRIES; ++is_wide) {
+        used = 0;
+        allow((uint32_t)mt_stack_low, stack_end, MT_PROTECT_WRITE);
+        allow_areas(areas, count, is_wide);
+        allow_areas(flash, flash_count, is_wide);
+        if (is_wide) {
+            uint32_t start = UINT32_MAX, end = 0;
+            span(areas, count, &start, &end);
+            span(flash, flash_count, &start, &end);
+            allow(start, end, MT_PROTECT_READ);
+        }
+        add(UINT32_MAX, NAPOT);
     }
     if (used > ENTRIES) {
         return MT_NOT_SUPPORTED;

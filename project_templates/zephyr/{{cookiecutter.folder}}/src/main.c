@@ -3,6 +3,9 @@
 
 #include "mt_build.h"
 #include "mt_guard.h"
+{% if cookiecutter.modules %}
+#include "mt_loader.h"
+{% endif %}
 #include "mt_model.h"
 #include "mt_port.h"
 #include "mt_server.h"
@@ -12,7 +15,7 @@ static uint32_t buffer[{{ cookiecutter.options.rpc_buffer_bytes }} / 4];
 
 int main(void)
 {
-    const struct mt_server_config config = {
+    {{ "" if cookiecutter.modules else "const " }}struct mt_server_config config = {
         .model = &mt_model,
         .build_hash = MT_BUILD_HASH,
         .buffer = (uint8_t *)buffer,
@@ -31,6 +34,9 @@ int main(void)
     int32_t status = mt_port_init();
     if (status == MT_OK) {
         mt_guard_init();
+{% if cookiecutter.modules %}
+        config.extension = mt_port_modules();
+{% endif %}
         status = mt_server_run(&config);
     }
     mt_port_abort(status);
