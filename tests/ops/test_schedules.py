@@ -50,8 +50,8 @@ def limits(rng: np.random.Generator, least: int) -> tuple[int, str]:
 
 
 def count_of_outputs(rng: np.random.Generator) -> int:
-    """Every remainder by 2, 4 and 8 alike: the last of the groups in which schedules compute outputs is seldom whole."""
-    return int(8 * rng.choice([0, 0, 1, 2]) + rng.integers(1, 9))
+    """Every remainder by 8: mostly the last of the groups in which schedules compute outputs is not whole."""
+    return int(8 * rng.choice([0, 0, 1, 2]) + rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 8, 8]))
 
 
 def without_multipliers(rng: np.random.Generator, outputs: int) -> int:
@@ -546,7 +546,8 @@ def test_the_plain_c_of_schedules_as_tflite_rounds(target: Target, prefix: str, 
 
 @pytest.mark.parametrize("target, prefix, board", INT8, ids=[case[2] for case in INT8])
 def test_schedules_as_tflite_rounds_in_the_emulator(target: Target, prefix: str, board: str, tmp_path: Path) -> None:
-    assert failures(each_setting(target, prefix, rescaled), tmp_path, board) == []
+    """At -Os, which many a build has: the assembly takes nearly all registers."""
+    assert failures(each_setting(target, prefix, rescaled), tmp_path, board, "-Os") == []
 
 
 def test_knobs_begin_with_the_default() -> None:
