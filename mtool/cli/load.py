@@ -65,7 +65,7 @@ def load(
         done = loading.load_module(
             module, project, port=port, probe=probe, board=board, ram=ram, since=since, progress=progress
         )
-    names = [one.name for one in done.models]
+    names = list(dict.fromkeys(one.name for one in done.models))  # one hides another of its name
     out.result(
         {
             "module": str(module),

@@ -4,6 +4,7 @@ A module names a function by a hash of its declaration. What is "rare" is in fir
 MT_MODULE_MATH=2 alone: it would be 13 KB more on a Cortex-M4.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,6 +47,12 @@ EXPORTS = {one.name: one for one in _ALL}
 
 BY_HASH = {one.hash: one for one in _ALL}
 """All of them, by hash."""
+
+
+def level(hashes: Iterable[int]) -> int:
+    """Return the least MT_MODULE_MATH of firmware that has all of the functions; 2 for one that is not known."""
+    return max((_LEVELS[BY_HASH[one].group] if one in BY_HASH else 2 for one in hashes), default=0)
+
 
 _HEAD = """\
 /* Written by mtool/modules/exports.py, and a test holds the two together.

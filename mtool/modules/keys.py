@@ -102,7 +102,7 @@ def make(path: Path) -> PublicKey:
 
 def public_path_of(path: Path) -> Path:
     """Return the file of the public half of the pair whose private one is in `path`."""
-    return path.with_name(path.name + PUBLIC_SUFFIX)
+    return path.parent / (path.name + PUBLIC_SUFFIX)
 
 
 def read_private(path: Path) -> PrivateKey:
@@ -166,12 +166,16 @@ def _read(path: Path) -> bytes:
 
 
 def _write_new(path: Path, data: bytes, rights: int) -> None:
-    """Write a file that is not there yet, with its rights from the first byte on."""
+    """Write a file that is not there yet, with its rights from the first byte on: all of it, or none."""
+    is_begun = False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights), "wb") as file:  # noqa: PTH123
+            is_begun = True
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
     except OSError as failed:
+        if is_begun:
+            path.unlink(missing_ok=True)
         raise of_os_error(failed, f"the key {path} can't be written") from None

@@ -106,7 +106,8 @@ def _whole(location: SourceLocation) -> str:
 
 def _described(operator: Operator) -> str:
     origin = operator.origins[0] if operator.origins else operator.name
-    return f'operator {operator.index}, {operator.label} "{short_name(origin)}" (schedule {operator.schedule})'
+    schedule = f" (schedule {operator.schedule})" if operator.schedule else ""  # a module does not always tell
+    return f'operator {operator.index}, {operator.label} "{short_name(origin)}"{schedule}'
 
 
 def _lines(

@@ -54,7 +54,14 @@ def manifest_of(module: Interface, project: Project) -> Manifest:
     described = module.description
     operators = tuple(
         Operator(
-            index=index, name=one.name, function="", label=one.label, schedule="", origins=(), shape="", macs=one.macs
+            index=index,
+            name=one.name,
+            function="",
+            label=one.label,
+            schedule=one.schedule,
+            origins=(),
+            shape="",
+            macs=one.macs,
         )
         for index, one in enumerate(described.operators)
     )

@@ -9,8 +9,9 @@ from pathlib import Path
 from mtool import boards, manifest, session
 from mtool.boards import Usb
 from mtool.errors import DeviceError, FitError, MtoolError, UsageError
-from mtool.modules import machine
-from mtool.modules.format import Module
+from mtool.flash import ports
+from mtool.modules import exports, machine
+from mtool.modules.format import Kind, Module
 from mtool.rpc import Client, loading
 from mtool.rpc.loading import Listed, Place, Room
 from mtool.rpc.status import Status
@@ -90,6 +91,11 @@ def load_module(
         raise UsageError(
             "there is no device to load the module into",
             hint=f"name the firmware's project, or a port: mtool load {path} build/PROJECT",
+        )
+    if port == ports.EMULATOR:
+        raise UsageError(
+            "an emulator runs the firmware of a project, and none is named",
+            hint=f"mtool load {path} build/PROJECT --port {port}",
         )
     usb = boards.get(board).usb if board else None
     with open_port(port, baud=usb.uart if usb else _DEFAULT_BAUD, probe=probe) as transport:
@@ -179,7 +185,19 @@ def _explained(refused: DeviceError, module: Module) -> MtoolError:
         whose = f"key id {module.key_id.hex()}" if module.is_signed else "nobody"
         return DeviceError(
             f"the device does not trust who signed {module.name}",
-            details=[f"it is signed by {whose}; the firmware knows other keys"],
+            details=[f"it is signed by {whose}: the firmware has no such key, or the head was changed after that"],
             hint="sign it with the key whose public half the firmware was built with: mtool module --key FILE",
+        )
+    if Status.MT_MISSING_IMPORT.name in str(refused) and module.kind == Kind.BYTECODE:
+        return DeviceError(
+            f"{module.name} calls a kernel that the firmware does not have",
+            hint="leave none out when the firmware is built: MT_BYTECODE_INT8, MT_BYTECODE_FLOAT32, MT_BYTECODE_MAP",
+        )
+    if Status.MT_MISSING_IMPORT.name in str(refused):
+        names = [exports.BY_HASH[one].name if one in exports.BY_HASH else f"{one:#010x}" for one in module.imports]
+        return DeviceError(
+            f"{module.name} calls a function that the firmware does not have",
+            details=[f"it calls {', '.join(names)}"],
+            hint=f"build the firmware with --option definitions=MT_MODULE_MATH={exports.level(module.imports)}",
         )
     return refused

@@ -1,5 +1,6 @@
 """Keys of modules: their files, and what is no key."""
 
+import errno
 import logging
 import os
 import stat
@@ -66,3 +67,19 @@ def test_what_is_no_key_is_told(tmp_path: Path) -> None:
     for read in (keys.read_private, keys.read_public):
         with pytest.raises(UsageError, match="can't be read"):
             read(tmp_path / "none")
+
+
+@pytest.mark.parametrize("name", ["", "/"])
+def test_a_name_that_is_none_is_told(name: str) -> None:
+    with pytest.raises(UsageError, match="is there already"):
+        keys.make(Path(name))
+
+
+def test_a_full_disk_leaves_no_half_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match="can't be written"):
+        keys.make(tmp_path / "own.key")
+    assert not [*tmp_path.iterdir()]

@@ -18,8 +18,8 @@ from tests.session import faulty
 PLACES = ("server", "caller's stack", "vectors", "other's state", "input", "peripheral", "nowhere")
 """What is written, as the first element of the input counts them from 1; read by negative numbers."""
 
-LEAVE, LOST_STACK, ILLEGAL, RAISE, ENDLESS, DEEP = range(20, 26)
-"""What else it asks for: to leave by the way of the fence itself, with 5; to lose the stack; ..."""
+LEAVE, LOST_STACK, ILLEGAL, RAISE, ENDLESS, DEEP, TWICE = range(20, 27)
+"""What else it asks for: to leave by the way of the fence, with 5; to lose the stack; ...; two faults at once."""
 
 _BEFORE = """
 #include <stdint.h>
@@ -57,16 +57,20 @@ _FAULTS = """
             __asm__ volatile("");
     if (wanted == 25)
         wanted = deeper(1000000);
+    if (wanted == 26)
+        __asm__ volatile(TWICE : : "r"(mt_server_bytes));
 """
 
 _ARM = {
     "LEAVE": r'"mov r0, #5\n\tsvc #3"',
     "LOSE_STACK": r'"mov sp, %0\n\tpush {r0}"',
+    "TWICE": r'"mov sp, %0\n\tudf #0"',
     "RAISE": r'"mov r0, #0\n\tmsr control, r0\n\tisb\n\tcpsid i\n\tldr r1, =0xe000ed94\n\tstr r0, [r1]"',
 }
 _RISCV = {
     "LEAVE": r'"li a0, 5\n\tecall"',
     "LOSE_STACK": r'"mv sp, %0\n\tsw a0, 0(sp)"',
+    "TWICE": r'"mv sp, %0\n\tunimp"',
     "RAISE": r'".option arch, +zicsr\n\tcsrw pmpcfg0, zero"',
 }
 

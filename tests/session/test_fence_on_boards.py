@@ -62,6 +62,7 @@ def test_what_a_model_may_not_do_ends_it_alone(board: str, tmp_path: Path) -> No
                 stopped(-number, f"{'MemManage' if is_arm else 'load access fault'} {NAMED}", in_steps=number % 2 == 0)
         assert stopped(fenced.LEAVE, "the model failed on the device in operator 0 with code 5")
         stopped(fenced.LOST_STACK, "MemManage" if is_arm else "store access fault")
+        stopped(fenced.TWICE, "MemManage" if is_arm else "illegal instruction")
         stopped(fenced.ILLEGAL, f"{'UsageFault' if is_arm else 'breakpoint'} {NAMED}")
         stopped(fenced.RAISE, f"{'BusFault' if is_arm else 'illegal instruction'} {NAMED}")
         if board in ("mps2_an386", "qemu_riscv32"):

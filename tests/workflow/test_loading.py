@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mtool
 from mtool import manifest, session, workflow
 from mtool.errors import DeviceError, FitError, UsageError
-from mtool.modules import keys
+from mtool.modules import exports, keys
 from mtool.modules.format import Kind, unpack
 from mtool.modules.machine import Architecture, Needs
 from mtool.project import loaded_modules
@@ -92,7 +92,8 @@ def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Pat
         x = {"x": np.linspace(-1, 1, SIZE, dtype=np.float32).reshape(1, SIZE)}
         assert np.array_equal(device["net"].run(x)["y"], device["own"].run(x)["y"])
         assert device["net"].time().median > 0
-        assert [one.label for one in device["net"].manifest.operators] == ["dense"]
+        operator = device["net"].manifest.operators[0]
+        assert (operator.label, bool(operator.schedule)) == ("dense", True)
         with pytest.raises(UsageError, match="'other'"):
             device["other"]
         device.load(files / "second.mtm", ram=True)
@@ -198,6 +199,25 @@ def test_the_command_line_says_what_came_of_it(files: Path, project: Path) -> No
     assert load(str(files / "foreign.mtm"), str(project))[0] == 10
     code, _, errors = load(str(files / "first.mtm"))
     assert code == 2 and "there is no device to load the module into" in errors
+    code, _, errors = load(str(files / "first.mtm"), "--port", "emulator")
+    assert code == 2 and "an emulator runs the firmware of a project" in errors
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "said"),
+    [
+        (Kind.NATIVE, ("expf", "sinf"), ("calls a function", "it calls expf, sinf", "MT_MODULE_MATH=2")),
+        (Kind.NATIVE, ("memcpy", "tanhf"), ("calls a function", "it calls memcpy, tanhf", "MT_MODULE_MATH=1")),
+        (Kind.BYTECODE, (), ("calls a kernel", "MT_BYTECODE_FLOAT32")),
+    ],
+)
+def test_what_the_firmware_has_not_is_named(
+    files: Path, kind: Kind, names: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    imports = tuple(exports.EXPORTS[name].hash for name in names)
+    module = replace(unpack((files / "first.mtm").read_bytes()), kind=kind, imports=imports)
+    told = str(loading._explained(DeviceError("the device reports MT_MISSING_IMPORT"), module))
+    assert all(text in told for text in said)
 
 
 MACHINE = Architecture.ARMV7EM | Needs.HARD_FLOAT | Needs.FPU | Needs.DSP

@@ -17,6 +17,9 @@
 {% endif %}
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
+{% if cookiecutter.protect %}
+#define ICSR REGISTER(0xE000ED04u)
+{% endif %}
 #define SYST_CSR REGISTER(0xE000E010u)
 #define SYST_RVR REGISTER(0xE000E014u)
 #define SYST_CVR REGISTER(0xE000E018u)
@@ -39,6 +42,8 @@
 #define CONTROL_SPSEL 2u
 #define SYSTICK 15
 {% if cookiecutter.protect %}
+#define ICSR_PENDSTCLR (1u << 25)
+#define SHCSR_PENDED (15u << 12) /* SVC and the faults */
 #define SVCALL 11
 #define EXC_RETURN_THREAD 8u
 {% endif %}
@@ -219,7 +224,7 @@ static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
         return exc_return;
     }
     const int is_models = protect_is_closed() && (exc_return & EXC_RETURN_THREAD) != 0;
-    if (exception == SVCALL) { /* one that comes late, behind a fault of its own frame, has nothing to do any more */
+    if (exception == SVCALL) {
         return is_models ? protect_leave(exc_return, (int32_t)process_stack[0], NULL) : exc_return;
     }
 {% else %}
@@ -251,8 +256,10 @@ static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
 #if HAS_FAULT_STATUS
         CFSR = CFSR; /* ones are cleared */
         HFSR = HFSR;
+        SHCSR &= ~SHCSR_PENDED; /* what the model raised where its stack had no room for the frame: that fault came first */
 #endif
         SYST_CSR = 0;
+        ICSR = ICSR_PENDSTCLR;
         return protect_leave(exc_return, MT_STOPPED, &found);
     }
 {% endif %}
