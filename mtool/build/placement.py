@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mtool.build.size import addresses
 from mtool.errors import BuildError
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, Project
 
 
 def check(elf: Path, manifest: Manifest) -> None:
@@ -17,9 +17,12 @@ def check(elf: Path, manifest: Manifest) -> None:
     wanted = [(f"{manifest.model}_{name}", name, "a backend wants to have") for name in manifest.lent]
     for pool in (pool for one in manifest.models for pool in one.pools if pool.memory):
         wanted.append((pool.symbol, pool.memory, "the model has"))
-    if not wanted or project is None or not project.board.memories:
+    own = [(pool.symbol, pool.section) for one in manifest.models for pool in one.pools if pool.section and pool.bytes]
+    if not (wanted or own) or project is None or not project.board.memories:
         return
     found = addresses(elf)
+    for symbol, section in own:
+        _check_written(project, symbol, section, found.get(symbol))
     for symbol, name, who in wanted:
         memory, address = project.board.memories[name], found.get(symbol)
         if address is not None and not memory.base <= address < memory.base + memory.size:
@@ -30,4 +33,18 @@ def check(elf: Path, manifest: Manifest) -> None:
                     f"{name} of {project.board.name} begins at 0x{memory.base:08x}",
                 ],
                 hint=f"its linker script has to put the section .bss.mt_lent.{name} there; or use another template",
+            )
+
+
+def _check_written(project: Project, symbol: str, section: str, address: int | None) -> None:
+    """Refuse a pool in a section of the user's own that a linker script puts where nothing can be written."""
+    for name, memory in project.board.memories.items():
+        if address is not None and memory.base <= address < memory.base + memory.size and not memory.is_written:
+            raise BuildError(
+                f"the section {section} lies in {name}, and a pool has to be written to",
+                details=[
+                    f"{symbol} lies at 0x{address:08x}",
+                    f"{project.board.name} has {' and '.join(memory.holds)} in {name}",
+                ],
+                hint="the linker script has to put it into RAM; sections whose names begin with .bss have no contents",
             )

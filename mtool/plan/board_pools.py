@@ -14,8 +14,6 @@ from mtool.plan.ram import RESERVED_BYTES
 MOST = 16
 """Pools of a model."""
 
-_WRITTEN = ("arena", "data", "stack")
-
 
 def asked_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
     """Return the pools that a user asks for, with the board's figures where none are given.
@@ -31,10 +29,16 @@ def asked_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
             raise UsageError(f"the pool {short_name(pool.name)}: {pool.fault}")
         if tensor_names([pool.name]) != [pool.name]:
             raise UsageError(
-                f"the pool {short_name(pool.name)} has no name in C", hint="letters, digits and _, as dtcm or sram_1"
+                f"the pool {short_name(pool.name)} has no name in C",
+                hint="small letters, digits and _, and no word of C's or of a compiler's: dtcm or sram_1, say",
             )
         if any(one.name == pool.name for one in found):
             raise UsageError(f"the pool {pool.name} is given twice", hint="once, with all of its bytes")
+        if tensor_names([*(one.name for one in found), pool.name])[-1] != pool.name:
+            raise UsageError(
+                f"the pool {pool.name} has the name of another but for capitals, which its macros have",
+                hint="another name",
+            )
         memory = board.memories.get(pool.name)
         if memory is None:
             found.append(_elsewhere(board, pool, is_first=not found))
@@ -93,10 +97,10 @@ def _elsewhere(board: Board, pool: Pool, *, is_first: bool) -> Pool:
 
 
 def _check(board: Board, pool: Pool, memory: Memory) -> None:
-    if memory.pool is None and memory.holds and not {*_WRITTEN} & {*memory.holds}:
+    if not memory.is_written:
         raise UsageError(
             f"the pool {pool.name} has to be written to, and {board.name} has {' and '.join(memory.holds)} there",
-            details=[f"{name}: {one.size:,} B" for name, one in board.memories.items() if {*_WRITTEN} & {*one.holds}],
+            details=[f"{name}: {one.size:,} B" for name, one in board.memories.items() if one.is_written],
         )
     if pool.bytes > memory.size:
         raise UsageError(
