@@ -10,6 +10,7 @@ from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import PARAMETER, Interface, arena_of, pool_symbol
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
+from mtool.codegen.constant_pools import bytes_in, section_of, with_constants_in_pools
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of
 from mtool.codegen.external import check_alignment, external_files
@@ -37,6 +38,7 @@ from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import as_computed
 from mtool.manifest import (
     Claim,
+    ConstantPool,
     InnerRegion,
     Manifest,
     Operand,
@@ -50,9 +52,10 @@ from mtool.manifest import (
 from mtool.ops.external.node import External
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
+from mtool.plan.constant_pools import ALIGNMENT
 from mtool.plan.control import ControlSchedule, plans_in
 from mtool.plan.interleaved import costs_of
-from mtool.plan.pool import PlacedPool
+from mtool.plan.pool import PlacedPool, Pool
 from mtool.version import __version__
 
 _UNKNOWN = ModelConstants()  # of a plan that was not made of a file
@@ -146,11 +149,19 @@ class Emitted:
         """
         model, constants = self.plan.graph.name, self.functions.constants
         as_text, in_ram = weights_as == "text" or self.plan.target.flash_is_apart, self.functions.in_ram
-        binary = binary_of(model, constants, in_ram, as_text=as_text)
+        as_text |= any(pool.alignment > ALIGNMENT for pool in self.functions.in_pools.values())
+        binary = binary_of(model, constants, in_ram, self._sections, as_text=as_text)
         layouts = self.functions.layouts
-        tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, layouts, in_ram))
+        tables = self._encoded(
+            weights.weights_source(self._banner, model, constants, binary, layouts, in_ram, self.functions.in_pools)
+        )
         large = {binary.name: binary.data} if binary.offsets else {}
         return FileTree({**self.code.files, f"{model}_weights.c": tables, **large, **external_files(self.plan)})
+
+    @property
+    def _sections(self) -> dict[str, str]:
+        """The sections of constants that lie in memories by name."""
+        return {symbol: section_of(symbol, pool) for symbol, pool in self.functions.in_pools.items()}
 
     @property
     def _banner(self) -> str:
@@ -188,10 +199,10 @@ def emit(
     check_conventions(plan, chosen)
     check_alignment(plan)
     check_fence(plan, chosen, place)
-    functions = with_copies_in_pools(emit_functions(plan, stored))
+    initial = initial_constants(plan)
+    functions = with_copies_in_pools(with_constants_in_pools(emit_functions(plan, stored), initial))
     plan = functions.plan
     graph = plan.graph
-    initial = initial_constants(plan)
     layouts = {**functions.layouts, **dict.fromkeys(initial, "the initial value of a state, row-major")}
     head = head_of(plan, functions)
     table = {} if head is None else {f"{graph.name}_head": head.table}
@@ -331,6 +342,7 @@ def _manifest(
         graph=f"{graph.name}.json" if conventions.has_functions else "",
         lent=lent_bytes(plan),
         pools=tuple(_pool(graph.name, one) for one in plan.pools),
+        constant_pools=tuple(_constant_pool(functions, one) for one in plan.constant_pools),
         inner_regions=_inner_regions(plan),
     )
 
@@ -355,6 +367,18 @@ def _pool(model: str, placed: PlacedPool) -> PoolOfArena:
         waits=pool.speed,
         section=pool.section,
         is_arena=pool.is_arena,
+    )
+
+
+def _constant_pool(functions: Functions, pool: Pool) -> ConstantPool:
+    own = (symbol for symbol, one in functions.in_pools.items() if one.name == pool.name)
+    return ConstantPool(
+        name=pool.name,
+        bytes=bytes_in(functions, pool),
+        limit_bytes=pool.bytes,
+        waits=pool.speed,
+        section=pool.section,
+        constants={symbol: functions.constants[symbol].nbytes for symbol in own},
     )
 
 
