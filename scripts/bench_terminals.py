@@ -10,7 +10,8 @@ from pathlib import Path
 
 from mtool import boards
 from mtool.boards import Board
-from mtool.compiler import plan_model, target_of
+from mtool.compiler import plan_model
+from mtool.planning import target_of
 from mtool.tuned.log import Log
 from mtool.tuned.record import digest
 from mtool.tuned.tasks import tasks_of

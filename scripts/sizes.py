@@ -29,13 +29,13 @@ sys.path += [str(ROOT), str(ROOT / "tests")]
 
 from mtool import boards, codegen, resources, workflow  # noqa: E402
 from mtool.build import toolchains  # noqa: E402
-from mtool.compiler import target_of  # noqa: E402
 from mtool.errors import MtoolError  # noqa: E402
 from mtool.filetree import FileTree  # noqa: E402
 from mtool.frontend import load  # noqa: E402
 from mtool.manifest import Manifest  # noqa: E402
 from mtool.passes import run as lowered  # noqa: E402
 from mtool.plan import make_plan  # noqa: E402
+from mtool.planning import target_of  # noqa: E402
 from mtool.sizes import c_source  # noqa: E402
 from mtool.sizes.estimate import CALLS, LEAST_TOKENS, TABLE, WIDE, core_of  # noqa: E402
 

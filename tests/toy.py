@@ -14,10 +14,11 @@ from onnx.reference import ReferenceEvaluator
 
 from mtool import boards
 from mtool.boards import Board
-from mtool.compiler import compile_model, target_of
+from mtool.compiler import compile_model
 from mtool.filetree import FileTree
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
+from mtool.planning import target_of
 from mtool.request import Request
 
 INPUT = np.array([[0.5, -1.0, 0.25, 2.0]], np.float32)

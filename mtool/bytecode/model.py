@@ -8,7 +8,7 @@ from mtool.bytecode.image import Image, encode
 from mtool.bytecode.method import SHARED
 from mtool.bytecode.planning import plan_bytecode
 from mtool.codegen.arena import Interface
-from mtool.codegen.generation import interface_of
+from mtool.codegen.description import interface_of
 from mtool.frontend.options import ModelOptions
 from mtool.kernels.weighted_sum import as_computed
 from mtool.plan import Plan

@@ -23,12 +23,12 @@ import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from mtool import boards
-from mtool.compiler import target_of
 from mtool.errors import NeedsValues, UsageError
 from mtool.onnx_backend import batch, firmware
 from mtool.onnx_backend.batch import HOST, Array, Batch
 from mtool.onnx_backend.firmware import Firmware
 from mtool.onnx_backend.specialisation import Given, Specialisation, check_constants, specialise, waits_for_run
+from mtool.planning import target_of
 
 __all__ = ["Prepared", "ToolBackend", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
 

@@ -1,21 +1,19 @@
 """Partial execution: compute a region of the network a few rows at a time, where that makes the arena smaller.
 
 Where tensors before the first reductions are far larger than all others, as in the head of an image network, they are
-the arena's peak. mtool.plan.line_buffers computes such a region without ever having one of them whole; this module says
-which region, and how many rows at a time.
+the arena's peak. mtool.plan.line_buffers computes such a region without ever having one of them whole;
+mtool.plan.trials says which may be worth it, and in how many rows at a time; this module makes them and takes the best.
 """
 
 import itertools
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial as bound_to
 
 from mtool.errors import UsageError
-from mtool.ir import Graph, Node
+from mtool.ir import Graph
 from mtool.ir.control import Control
-from mtool.ir.node import View
-from mtool.kernels.row_wise import RowReads
 from mtool.kernels.target import Target
 from mtool.ops.loop.node import Loop
 from mtool.option_values import Io, Partial
@@ -23,17 +21,11 @@ from mtool.plan.choice import Choices
 from mtool.plan.line_buffers import with_line_buffers
 from mtool.plan.memory import Storages, live_bound, storages
 from mtool.plan.plan import Plan
-from mtool.plan.region import Region, RegionMemory, region_memory
-from mtool.plan.rows import row_reads
 from mtool.plan.shared import Shared
 from mtool.plan.step import Step, choose_schedule
+from mtool.plan.trials import Trial, Tried, trials_of
 from mtool.plan.whole import lay_out_steps
 
-ROWS = (1, 2, 4, 8)  # of the region's result at a time
-DIVISORS = (1, 2)  # what a chunk of the result needs of the values before it is made in so many parts
-REGIONS = 8  # that are tried
-REACH = 32  # operators before and after the peak that a region may have
-CHUNKS = 1000  # that a region may be made in
 CLOSE = 0.03  # of the peak, that fewer steps are worth
 LAID_OUT = 4  # candidates of nearly the least memory whose arena is laid out
 MOST_REGIONS = 3
@@ -101,7 +93,7 @@ def _small_ones_first(plan: Plan, shared: Shared) -> list[Plan]:
     return [lay_out_steps(shared.one(replace(graph, nodes=nodes)), steps, plan.target, plan.io)]
 
 
-def with_regions(plan: Plan, most: float, chooser: "Chooser", tried: "Tried | None" = None) -> Plan:
+def with_regions(plan: Plan, most: float, chooser: "Chooser", tried: Tried | None = None) -> Plan:
     """Return a plan with regions that make its arena smaller, as long as it costs no more than `most` instructions.
 
     `tried` are the regions that were worth a layout in a plan that is alike where regions may be, so that no others are
@@ -199,7 +191,7 @@ class Chooser:
 
 
 def _smallest(
-    plan: Plan, most: float, chooser: Chooser, tried: "Tried | None", path: tuple[int, ...]
+    plan: Plan, most: float, chooser: Chooser, tried: Tried | None, path: tuple[int, ...]
 ) -> tuple[Plan, int] | None:
     """Return the plan with the smallest arena of those with one region more, and that trial's number.
 
@@ -221,7 +213,7 @@ def _smallest(
     return best if best[0] is not plan else None
 
 
-def _known(trials: "Sequence[Trial] | None", plan: Plan) -> "Sequence[Trial] | None":
+def _known(trials: Sequence[Trial] | None, plan: Plan) -> Sequence[Trial] | None:
     """Return trials of another plan, if all that they compute by rows is in this one too."""
     nodes = {id(node) for node in plan.graph.nodes}
     is_there = trials is not None and all(id(node) in nodes for trial in trials for node in trial.region.nodes)
@@ -233,7 +225,7 @@ def _near(plan: Plan, most: float, chooser: Chooser) -> "list[_Made]":
     found: list[_Made] = []
     least, shared = plan.arena_bytes, chooser.shared
     about = "trials", plan.io, plan.arena_bytes, chooser.memory(plan)
-    trials = shared.once(plan.graph, about, lambda: sorted(_trials(plan), key=lambda trial: trial.least))
+    trials = shared.once(plan.graph, about, lambda: sorted(trials_of(plan), key=lambda trial: trial.least))
     for trial in trials:  # the rest is not built if one is found
         if trial.least > least * (1 + CLOSE):
             break
@@ -245,7 +237,7 @@ def _near(plan: Plan, most: float, chooser: Chooser) -> "list[_Made]":
     return sorted(close, key=lambda made: (len(made.chosen.steps), made.bound))[:LAID_OUT]
 
 
-def _made(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float) -> "_Made | None":
+def _made(plan: Plan, trial: Trial, most: float, chooser: Chooser, limit: float) -> "_Made | None":
     """Return the graph of a trial; None: it can't be made, costs more than `most`, or has `limit` live bytes."""
     rows = bound_to(with_line_buffers, plan.graph, trial.region, trial.chunks, trial.memory.rows, trial.turned)
     graph = chooser.shared.once(plan.graph, ("rows", trial.way), rows)
@@ -258,7 +250,7 @@ def _made(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: floa
     return _Made(trial, graph, chosen, bound, found) if bound < limit else None
 
 
-def plan_of(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: float = math.inf) -> Plan | None:
+def plan_of(plan: Plan, trial: Trial, most: float, chooser: Chooser, limit: float = math.inf) -> Plan | None:
     """Return the plan that a trial makes of one.
 
     Args:
@@ -276,36 +268,6 @@ def plan_of(plan: Plan, trial: "Trial", most: float, chooser: Chooser, limit: fl
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """A region, the peak outside it, how many rows at a time, and the memory that takes; `least` bytes are live.
-
-    `turned` is as for with_line_buffers.
-    """
-
-    region: Region
-    outer: int
-    chunks: Mapping[str, int]
-    memory: RegionMemory
-    number: int
-    turned: frozenset[str] | None = None
-
-    @property
-    def way(self) -> Hashable:
-        """What the graph that it makes depends on."""
-        nodes = tuple((node.name, self.chunks[node.name]) for node in self.region.nodes)
-        return nodes, tuple(self.memory.rows.items()), self.turned
-
-    @property
-    def least(self) -> int:
-        """The fewest bytes that the arena can have."""
-        return max(self.outer, self.memory.live_bytes)
-
-
-Tried = dict[tuple[int, ...], Sequence[Trial]]
-"""The trials that were worth a layout, by the numbers of those that had made the plan before."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Made:
     """A trial whose graph is there; `storages` are those of its steps, if they are known."""
 
@@ -316,18 +278,6 @@ class _Made:
     storages: Storages | None
 
 
-def _trials(plan: Plan) -> Iterator[Trial]:
-    """Yield what may make the arena smaller, the most promising regions first."""
-    numbers = itertools.count()
-    for outer, region in _regions(plan):
-        if outer >= plan.arena_bytes:
-            continue
-        for chunks in _chunkings(plan.graph, region):
-            memory = region_memory(plan.graph, region, chunks, plan.io, plan.arena_bytes)
-            if memory is not None:
-                yield Trial(region, outer, chunks, memory, next(numbers))
-
-
 def _promising(found: Iterable[_Made]) -> list[_Made]:
     """Return those whose region has a smaller peak outside than the best of the more promising regions as a whole."""
     ordered = sorted(found, key=lambda made: made.trial.number)
@@ -336,101 +286,3 @@ def _promising(found: Iterable[_Made]) -> list[_Made]:
         least = min((made.bound for made in result), default=math.inf)
         result += [made for made in alike if made.trial.outer < least]
     return result
-
-
-def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
-    """Yield how many rows of each node's result may be made at a time, by name."""
-    seen: list[Mapping[str, int]] = []
-    for rows in ROWS:
-        for divisor in DIVISORS:
-            chunks = _chunks(graph, region, rows, divisor)
-            count = sum(graph.types[n.outputs[0]].shape[1] // chunks[n.name] for n in region.nodes)
-            if chunks not in seen and count <= CHUNKS:
-                seen.append(chunks)
-                yield chunks
-
-
-def _chunks(graph: Graph, region: Region, rows: int, divisor: int) -> Mapping[str, int]:
-    """Return how many rows of each node's result are made at a time: in step with `rows` of the region's result."""
-    height = {node.name: graph.types[node.outputs[0]].shape[1] for node in region.nodes}
-    last = region.nodes[-1].name
-    found = {}
-    for name, rows_in_all in height.items():
-        wanted = max(1, rows * rows_in_all // height[last] // (1 if name == last else divisor))
-        wanted = min(wanted, rows_in_all)
-        even = next(n for n in range(wanted, 0, -1) if rows_in_all % n == 0)
-        found[name] = even if 2 * even >= wanted else wanted
-    return found
-
-
-def _regions(plan: Plan) -> list[tuple[int, Region]]:
-    """Return regions that hold the operator at the peak, each with the peak outside it; the most promising first."""
-    graph, nodes = plan.graph, plan.graph.nodes
-    reads: dict[str, tuple[RowReads, ...]] = {}
-    for node in nodes:
-        rows = row_reads(node, graph)
-        if rows is not None:
-            reads[node.name] = rows
-    live = live_bytes(plan)
-    peak = max(range(len(live)), key=lambda number: live[number])
-    at = nodes.index(plan.steps[peak].node)
-    numbers = {node.name: number for number, node in enumerate(n for n in nodes if not isinstance(n.attrs, View))}
-    readers = graph.consumers()
-    low = high = at
-    while low > max(at - REACH, 0) and nodes[low - 1].name in reads:
-        low -= 1
-    while high + 1 < min(at + REACH, len(nodes)) and nodes[high + 1].name in reads:
-        high += 1
-    if nodes[at].name not in reads:
-        return []
-    found = []
-    for first in range(low, at + 1):
-        for last in range(max(at, first + 1), high + 1):
-            inside = nodes[first : last + 1]
-            region = Region(inside, {node.name: reads[node.name] for node in inside})
-            if not is_closed(graph, region, readers) or any(region.fill(n.outputs[0]) is None for n in inside):
-                continue
-            names = {numbers[node.name] for node in inside}
-            outer = max((b for n, b in enumerate(live) if n not in names), default=0)
-            found.append((max(outer, _estimate(graph, region)), len(inside), first, outer, region))
-    found.sort(key=lambda one: one[:3])
-    return [(outer, region) for *_, outer, region in found[:REGIONS]]
-
-
-def is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -> bool:
-    """Tell whether what is made in a region is read there only, row by row, but for its result."""
-    names = {node.name for node in region.nodes}
-    between = {node.outputs[0] for node in region.nodes[:-1]}
-    by_row = {(node.name, reads.input) for node in region.nodes for reads in region.reads[node.name]}
-    whole = [
-        value
-        for node in region.nodes
-        for place, value in enumerate(node.inputs)
-        if value in between and (node.name, place) not in by_row
-    ]
-    alone = all(readers.get(value) and all(reader.name in names for reader in readers[value]) for value in between)
-    return alone and not whole and not between & {*graph.outputs}
-
-
-def _estimate(graph: Graph, region: Region) -> int:
-    """Return about how many bytes are live in a region: its inputs or its result, and line buffers of a few rows."""
-    made = {node.outputs[0] for node in region.nodes}
-    outside = {value for node in region.nodes for value in node.inputs if value not in made | {*graph.constants}}
-    ends = max(sum(graph.types[value].bytes for value in outside), graph.types[region.result].bytes)
-    line_buffers = 0
-    for value in made - {region.result}:
-        kind = graph.types[value]
-        rows = max(reads.reach + reads.stride for _, reads in region.readers.get(value, ()))
-        line_buffers += kind.bytes * min(rows, kind.shape[1]) // kind.shape[1]
-    return ends + line_buffers
-
-
-def live_bytes(plan: Plan) -> list[int]:
-    """Return the bytes that are live at each step."""
-    changes = [0] * (len(plan.steps) + 3)  # from before the first step on
-    for piece, _ in plan.storages:
-        for part in piece.parts:
-            for first, end in part.spans():
-                changes[first] += part.bytes
-                changes[end] -= part.bytes
-    return list(itertools.accumulate(changes))[1 : len(plan.steps) + 1]

@@ -23,11 +23,12 @@ from mtool.ops.conv2d.node import Conv2d
 from mtool.ops.loop.node import Loop
 from mtool.option_values import Order, Partial
 from mtool.plan.choice import Choices
-from mtool.plan.partial import Chooser, Trial, Tried, is_closed, live_bytes, plan_of, with_regions
+from mtool.plan.partial import Chooser, plan_of, with_regions
 from mtool.plan.plan import Plan
 from mtool.plan.region import Region, region_memory
 from mtool.plan.rows import row_reads
 from mtool.plan.split_pools import with_split_pools
+from mtool.plan.trials import Trial, Tried, is_closed, live_bytes
 from mtool.plan.whole import plan_whole
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mtool.boards import Board
-from mtool.compiler import target_of
 from mtool.kernels.schedule import schedule_text
 from mtool.option_values import LEVEL, WEIGHTS, Level
 from mtool.plan.built import LEVELS, RAM, Built, built
+from mtool.planning import target_of
 from mtool.tuned.record import Target, Unit
 from mtool.tuning.candidates import Candidate
 from mtool.tuning.progress import Row

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mtool import codegen, session
 from mtool.boards import Board
-from mtool.compiler import target_of
 from mtool.flash import Runner, ports
+from mtool.planning import target_of
 from mtool.session import Device
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.meter import BoardMeter

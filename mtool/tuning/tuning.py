@@ -10,11 +10,12 @@ from typing import Any
 
 from mtool import boards, files, frontend, locks
 from mtool.boards import Board
-from mtool.compiler import plan_model, target_of
+from mtool.compiler import plan_model
 from mtool.errors import UsageError
 from mtool.flash import ports
 from mtool.option_values import Objective
 from mtool.plan.choice import Choices, check_names
+from mtool.planning import target_of
 from mtool.session import cycles
 from mtool.tuned import log as tuning_log
 from mtool.tuned.choosing import text_of

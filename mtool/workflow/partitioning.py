@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mtool import boards, filetree
 from mtool.backends.interface import BackendError, Region
-from mtool.compiler import division
+from mtool.claims import division
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.manifest import Claim

@@ -20,6 +20,7 @@ SUBSET = [
 
 
 @pytest.mark.parametrize(("model", "board"), SUBSET)
+@pytest.mark.product(2)
 def test_no_figure_is_worse_than_the_committed_one(model: str, board: str) -> None:
     bench = load("bench")
     paths = {path.stem: path for path in bench.model_paths(models.FOLDER)}

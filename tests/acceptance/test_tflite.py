@@ -43,6 +43,7 @@ def needs_toolchain(board: str) -> None:
 
 @models.needed
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.product(2)
 def test_int8_is_what_xnnpack_computes(name: str, tmp_path: Path) -> None:
     golden = models.golden(f"{name}/{name}_int8_qdq")
     report = workflow.verify(
@@ -57,7 +58,7 @@ def test_int8_is_what_xnnpack_computes(name: str, tmp_path: Path) -> None:
 
 @models.needed
 @pytest.mark.parametrize(("name", "board"), CASES)
-@pytest.mark.product(8)
+@pytest.mark.product(12)
 def test_int8_rounded_as_tflite_does_is_what_the_reference_kernels_compute(
     name: str, board: str, tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ def test_the_kernels_are_those_of_the_other_rounding(name: str, board: str) -> N
 
 @models.needed
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.product(2)
 def test_float(name: str, tmp_path: Path) -> None:
     chosen = workflow.Options(hybrid="float")  # the keyword spotter has int8 weights
     prepared = workflow.prepare(tflite(name, "float"), board="host", folder=tmp_path / "project", options=chosen)

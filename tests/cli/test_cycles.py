@@ -101,6 +101,7 @@ def test_without_the_option_nothing_is_estimated(capsys: Captured) -> None:
 @needs_arm
 @models.needed
 @pytest.mark.parametrize("model", ["kws", "vww", "ic", "ad"])
+@pytest.mark.product(2)
 def test_cycles_for_an_instruction_are_plausible(model: str, capsys: Captured) -> None:
     document = bench(capsys, models.path(f"{model}/{model}_int8_qdq"), "-b", "mps2_an386", "--cycles")
     cycles = document["cycles"]

@@ -40,6 +40,7 @@ MODELS = {"small": small_model, "pools64": lambda: pools(64), "pools10": lambda:
 @pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("target", [M4, M55], ids=lambda target: target.cpu)
+@pytest.mark.product(2)
 def test_gcc_warns_of_nothing(name: str, target: Target, tmp_path: Path) -> None:
     files, _ = codegen.generate(compiled(MODELS[name](), target, "net"), "net.onnx", "ab" * 32)  # type: ignore[arg-type]
     for each in files:

@@ -13,9 +13,9 @@ import pytest
 import sanitized
 
 from mtool import boards
-from mtool.compiler import target_of
 from mtool.errors import ModelError
 from mtool.onnx_backend import batch, firmware
+from mtool.planning import target_of
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -13,9 +13,9 @@ import pytest
 from onnx.backend.test.runner import Runner
 
 from mtool import boards
-from mtool.compiler import target_of
 from mtool.onnx_backend import firmware
 from mtool.onnx_backend.batch import CModel
+from mtool.planning import target_of
 
 from .cases import Case, node_cases
 from .expectations import NOT_PASSED

@@ -59,6 +59,7 @@ def pools() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("made", [chain, of_one_value, side_by_side, pools])
+@pytest.mark.product(2)
 def test_a_thousand_nodes(made: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
     graph = networks.imported(made())
     with mock.patch.object(editor, "MOST", 30), mock.patch.object(editor, "MOST_OF_A_NODE", 3):

@@ -26,7 +26,7 @@ from mtool.errors import UsageError
 from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.lowerings.verification import verify
-from mtool.plan import Choice, Plan, make_plan
+from mtool.plan import Choice, Plan, make_plan, trials
 from mtool.plan import partial as partial_execution
 from mtool.plan.line_buffers import with_line_buffers
 from mtool.plan.memory import aliases, live_bound, storages
@@ -255,7 +255,7 @@ def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
     close, seen = 0, 0
     for seed in range(16):
         plan = planned(Network(seed, integer=seed % 2 == 0).build(), DSP, "never", io=io)
-        for trial in itertools.islice(partial_execution._trials(plan), 0, None, 7):
+        for trial in itertools.islice(trials.trials_of(plan), 0, None, 7):
             graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
             steps = partial_execution.Chooser(plan, {}).steps(graph).steps if graph else ()
             if graph is None or not steps:
@@ -278,8 +278,8 @@ def test_only_promising_regions_are_made(monkeypatch: pytest.MonkeyPatch) -> Non
         for number in range(8)
     ]
     plan = planned(model(nodes, {"v0": (F, (1, 8, 24, 24))}, ["v8"], weights), DSP, "never")
-    regions = [region for _, region in partial_execution._regions(plan)]
-    possible = sum(len([*partial_execution._chunkings(plan.graph, region)]) for region in regions)
+    regions = [region for _, region in trials._regions(plan)]
+    possible = sum(len([*trials._chunkings(plan.graph, region)]) for region in regions)
     partial_execution._near(plan, math.inf, partial_execution.Chooser(plan, {}))
     assert possible > 30
     assert 0 < len(made) < possible / 2, (len(made), possible)
@@ -298,7 +298,7 @@ def test_a_plan_that_is_alike_tries_what_was_worth_a_layout(monkeypatch: pytest.
         for number in range(4)
     ]
     plan = planned(model(nodes, {"v0": (F, (1, 2, 48, 48))}, ["v4"], weights), DSP, "never")
-    tried: partial_execution.Tried = {}
+    tried: trials.Tried = {}
     first = partial_execution.with_regions(plan, math.inf, partial_execution.Chooser(plan, {}), tried)
     whole = len(made)
     again = partial_execution.with_regions(plan, math.inf, partial_execution.Chooser(plan, {}), tried)

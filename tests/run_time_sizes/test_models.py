@@ -148,14 +148,14 @@ def moved() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-@pytest.mark.product(2)
+@pytest.mark.product
 def test_rows_of_a_dense_network(target: Target, tmp_path: Path) -> None:
     check(mlp(), {"batch": 9}, tmp_path, target)
 
 
 @pytest.mark.parametrize("channels", [8, 5])
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-@pytest.mark.product(2)
+@pytest.mark.product
 def test_rows_of_integers_leave_any_remainder_of_a_tile(target: Target, channels: int, tmp_path: Path) -> None:
     check(quantised_mlp(channels), {"n": 14}, tmp_path, target, tolerance=1e-5 if target is not NO_FPU else 0.05)
 

@@ -85,6 +85,7 @@ WINOGRAD = {"mps2_an386": "dsp_winograd", "qemu_riscv32": "int_winograd"}
     ],
     ids=lambda value: value if isinstance(value, str) else "digits" if value else "toy",
 )
+@pytest.mark.product(2)
 def test_a_board_with_just_the_estimate_takes_the_firmware(name: str, model: Path | None, tmp_path: Path) -> None:
     board = boards.get(name)
     need(board)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mtool import boards
-from mtool.compiler import target_of
 from mtool.errors import BuildError, DeviceError, FitError, NoAnswerError
+from mtool.planning import target_of
 from mtool.tuned.record import Unit
 from mtool.tuning.measuring import Measuring, Outcome
 from mtool.tuning.operators import IDLE

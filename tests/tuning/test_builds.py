@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from mtool import boards
-from mtool.compiler import plan_model, target_of
+from mtool.compiler import plan_model
 from mtool.plan.built import Built
 from mtool.plan.step import choose_schedule
+from mtool.planning import target_of
 from mtool.tuned import log as tuning_log
 from mtool.tuned.choosing import parse
 from mtool.tuned.log import Log

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mtool.compiler import plan_model, target_of
+from mtool.compiler import plan_model
+from mtool.planning import target_of
 from mtool.tuned import log as tuning_log
 from mtool.tuned.known import Known
 from mtool.tuned.log import Log

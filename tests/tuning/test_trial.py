@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from mtool import boards
-from mtool.compiler import plan_model, target_of
+from mtool.compiler import plan_model
+from mtool.planning import target_of
 from mtool.tuned.tasks import tasks_of
 from mtool.tuning.candidates import space_of
 from mtool.tuning.trial import Share, trial_of

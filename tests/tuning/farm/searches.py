@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mtool.compiler import plan_model, target_of
+from mtool.compiler import plan_model
 from mtool.errors import FitError
+from mtool.planning import target_of
 from mtool.tuned import log as tuning_log
 from mtool.tuned.log import Log
 from mtool.tuned.record import Unit

@@ -1,0 +1,99 @@
+"""Ask backends which operators of a model they compute, and give them their regions."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtool import frontend, passes
+from mtool.boards import Board
+from mtool.errors import UsageError
+from mtool.ir import Graph
+from mtool.manifest import Claim, Refusal
+from mtool.plan import make_plan
+from mtool.planning import target_of
+from mtool.request import Request
+
+if TYPE_CHECKING:
+    from mtool.backends.chosen import Chosen
+    from mtool.backends.interface import Context
+    from mtool.backends.partition import Claim as Claimed
+    from mtool.backends.partition import Division
+
+log = logging.getLogger(__name__)
+
+
+def partitioned(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Graph, tuple[Claim, ...]]:
+    """Give backends their regions; return the graph with these, and who computes which operator."""
+    from mtool.backends.partition import partition
+
+    asked = _asked(graph, path, board, request)
+    found = partition(*asked, falls_back=request.backend_fallback, cost_in_c=_cost_in_c(board))
+    for backend in (one.backend.name for one in asked[2]):
+        _tell_idle(backend, found.claims)
+    return found.graph, tuple(map(_told, found.claims))
+
+
+def division(path: Path, board: Board, request: Request) -> tuple["Division", tuple[Claim, ...]]:
+    """Return the regions that backends claim of a model, and who would compute what; nothing is compiled.
+
+    Raises:
+        UsageError: there is no such model, a backend or an option of it is wrong, or a size is known at run time only.
+        ModelError: the model is malformed, or something in it can't be compiled.
+    """
+    from mtool.backends.partition import divide
+
+    open_sizes = frontend.run_time_sizes(path, request)
+    if open_sizes:
+        check_no_backends(request, open_sizes)
+    found = divide(*_asked(frontend.load(path, request), path, board, request), cost_in_c=_cost_in_c(board))
+    return found, tuple(map(_told, found.claims(region.name for _, region in found.regions)))
+
+
+def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Graph, Graph, "list[Chosen]", "Context"]:
+    """Return what the partitioner is given; operators are recognised in a graph that rounds as ONNX does."""
+    from mtool.backends.chosen import choose
+    from mtool.backends.interface import BoardMemory, Context
+    from mtool.backends.view import aligned
+
+    chosen = choose(request.backends)
+    view = graph
+    if frontend.is_tflite(path):
+        view = aligned(frontend.load(path, replace(request, rounding="onnx", whole=True)), graph)
+    memories = {name: BoardMemory(one.size, one.holds) for name, one in board.memories.items()}
+    context = Context(target_of(board), board.name, memories, request.rounding, request.tolerance)
+    return view, graph, chosen, context
+
+
+def check_no_backends(request: Request, open_sizes: Mapping[str, int]) -> None:
+    """Raise a UsageError if backends are asked for and a size is known at run time only."""
+    if request.backends:
+        raise UsageError(
+            f"backends compute shapes that are known when they compile; {next(iter(open_sizes))} is a run-time size",
+            hint=f"give it one size: --dim {next(iter(open_sizes))}=N",
+        )
+
+
+def _cost_in_c(board: Board) -> Callable[[Graph], float]:
+    """Return what estimates the instructions of a graph that is compiled to C for a board."""
+    target = target_of(board)
+    return lambda body: make_plan(passes.run(body, target), target, partial="never").cost
+
+
+def _tell_idle(backend: str, claims: Sequence["Claimed"]) -> None:
+    """Warn of a backend that computes nothing, with the reason for the operator of the most multiply-accumulates."""
+    refused = [(one.operation.macs, why) for one in claims for name, why in one.refusals if name == backend]
+    if refused and not any(one.backend == backend for one in claims):
+        _, why = max(refused, key=lambda pair: pair[0])
+        log.warning("%s computes nothing of the model: %s; mtool check tells of each operator", backend, why)
+
+
+def _told(one: "Claimed") -> Claim:
+    return Claim(
+        operator=one.operation.name,
+        kind=one.operation.kind,
+        backend=one.backend,
+        region=one.region,
+        refusals=tuple(Refusal(backend=name, reason=why) for name, why in one.refusals),
+    )
