@@ -1,4 +1,4 @@
-"""A pool: memory that tensors of a model may lie in, and copies of its constants."""
+"""A pool: memory that tensors of a model may lie in, copies of its constants, or constants themselves."""
 
 import re
 from dataclasses import dataclass
@@ -30,7 +30,8 @@ class Pool:
         name: the board's name of the memory, or any name where `section` says where it lies or the board has no
             memories: letters, digits and _.
         bytes: how many may be used; 0: all of the board's memory that nothing else is known to need.
-        use: who may use it: "tensors", "weights", or "all" for both.
+        use: who may use it: "tensors", "weights" (copies of them, and in a memory that is only read they themselves),
+            "all" for both, or "constants": they themselves, whatever the memory.
         waits: cycles that an access waits, about: the fewer, the more often used is what lies there; None: as the board
             has it, or 0.
         alignment: of its beginning, a power of two; 16 at least.
