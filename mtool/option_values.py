@@ -38,8 +38,9 @@ Arenas = Literal["shared", "interleaved", "own", "caller"]
 """The arena: of several models one, as one of them runs at a time; one, in which each may run between two operators of
 those after it; one for each; or the caller's, who passes it with each call."""
 
-PoolUse = Literal["all", "tensors", "weights"]
-"""Who may use a pool."""
+PoolUse = Literal["all", "tensors", "weights", "constants"]
+"""Who may use a pool: tensors, copies of constants (weights), both, or constants themselves, in a memory that is only
+read."""
 
 Level = Literal["O2", "O3", "Os"]
 """The compiler's optimisation level of a file."""

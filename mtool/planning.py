@@ -5,14 +5,15 @@ from dataclasses import replace
 from typing import TypeVar
 
 from mtool.boards import Board
+from mtool.errors import UsageError
 from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.option_values import Order, Partial
 from mtool.plan import Choice, Plan, make_plan
-from mtool.plan.board_pools import asked_pools, lent_pools
+from mtool.plan.board_pools import asked_pools, constant_pools, lent_pools, tensor_pools
 from mtool.plan.flash import Offers, offers_of
 from mtool.plan.in_memory import first_in_pools, first_that_fits
-from mtool.plan.ram import SlowFlash, constant_reads, in_ram, with_constants_in_ram
+from mtool.plan.ram import SlowFlash, all_reads, constant_reads, in_ram, with_constants_in_ram
 from mtool.request import Request
 from mtool.tuned.known import Known
 
@@ -40,12 +41,22 @@ def plan_for(graph: Graph, board: Board, request: Request, model_hash: str, *, i
 
 
 def with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> Plan:
-    """Return a plan that says which constants may have copies in the pools that a user asks for."""
-    flash = _slow_flash(board) if request.pools else None
+    """Return a plan that says which constants may have copies in the pools that a user asks for, or lie in them.
+
+    Raises:
+        UsageError: they are to lie in several memories, and the core reads constants from one alone.
+    """
+    flash, own = (_slow_flash(board), constant_pools(board, request.pools)) if request.pools else (None, ())
     chosen = request.conventions
-    if flash is None or chosen.context or chosen.has_functions or request.optimize == "size":
+    if own and plan.target.flash_is_apart:
+        raise UsageError(f"the constants of {plan.graph.name} can't lie in {own[0].name}: {board.cpu} has one flash")
+    if own:
+        plan = replace(plan, constant_pools=own, reads=all_reads(plan))
+    if chosen.context or chosen.has_functions or request.optimize == "size":
         return plan
-    return replace(plan, offers=constant_reads(plan, flash, schedules))
+    if own:
+        return replace(plan, offers=tuple(one for one in plan.reads if one.operator not in schedules))
+    return plan if flash is None else replace(plan, offers=constant_reads(plan, flash, schedules))
 
 
 def constants_in_ram(plan: Plan, board: Board, request: Request, schedules: Mapping[str, Choice]) -> frozenset[str]:
@@ -86,9 +97,10 @@ def settled(
         UsageError: a pool is none of the board's.
         FitError: the pools have no room.
     """
-    request.check_pools()
-    if request.pools:
-        return first_in_pools(model, asked_pools(board, request.pools), attempts)
+    request.check_pools(asked_pools(board, request.pools))
+    own = tensor_pools(board, request.pools)
+    if own:
+        return first_in_pools(model, own, attempts)
     return first_that_fits(board, lent_pools(board) if is_alone and request.may_be_split else (), attempts)
 
 

@@ -1,6 +1,6 @@
 """A request to the compile half: all its options in one record."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mtool.backends.spec import BackendSpec
@@ -93,16 +93,19 @@ class Request(ModelOptions):
         """Whether an arena that is too large for one memory may lie in several, where nobody asks for that."""
         return not self.conventions.context and not self.arena_section and not self._against_pools()
 
-    def check_pools(self) -> None:
+    def check_pools(self, pools: Sequence[Pool]) -> None:
         """Refuse what does not go with an arena in several memories.
+
+        Args:
+            pools: those that are asked for, as the board has them.
 
         Raises:
             UsageError: graph executors, backends, or a section for an arena in one.
         """
         reasons = [*self._against_pools(), *(["--arena-section: name each pool's"] if self.arena_section else [])]
-        if self.conventions.context and any(pool.use == "weights" for pool in self.pools):
+        if self.conventions.context and any(pool.use == "weights" for pool in pools):
             reasons.append("--arena caller where it is for=weights, which each instance would have a copy of")
-        if self.pools and reasons:
+        if pools and reasons:
             raise UsageError(
                 f"--pool does not go with {reasons[0]}",
                 hint="--pool NAME=BYTES,section=NAME" if self.arena_section else "leave one of them out",

@@ -27,6 +27,8 @@ KEYWORDS = _words(
     reinterpret_cast requires static_cast synchronized template this throw try typeid typename using virtual wchar_t
     xor xor_eq
     """,
+    # types of <stdint.h>, which C++ lets no member hide that a structure has used
+    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t",
     # of compilers
     "far fortran interrupt near",
 )

@@ -298,14 +298,15 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1(int32_t *column, int8_t value, int32_t words
 /* The functions that operators share, written where they are called: the loop, the scaling, and whether the output has a
  * range of its own. */
 #define MT_DSP_COLUMNS_PLAIN(name, words, turn, apart, by)                                                   \
-    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
-                          int8_t *o1, int8_t *o2, int32_t pairs)                                             \
+    MT_DSP_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights,           \
+                              int8_t *o0, int8_t *o1, int8_t *o2, int32_t pairs)                             \
     {                                                                                                        \
         mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, words, turn, apart, by, 0, 0);              \
     }
 #define MT_DSP_COLUMNS_RANGE(name, words, turn, apart, by, clamped)                                          \
-    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
-                          int8_t *o1, int8_t *o2, int32_t pairs, const struct mt_dsp_range *range)           \
+    MT_DSP_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights,           \
+                              int8_t *o0, int8_t *o1, int8_t *o2, int32_t pairs,                             \
+                              const struct mt_dsp_range *range)                                              \
     {                                                                                                        \
         const struct mt_dsp_range own = *range;                                                              \
         mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, words, turn, apart, by, clamped, &own);     \

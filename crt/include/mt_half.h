@@ -33,8 +33,10 @@ static inline uint16_t mt_bf16_store(float value)
 #if defined(__FLT16_MAX__) && !defined(__cplusplus)
 
 /* The compiler has the type, and the processor perhaps the instructions. */
+__extension__ typedef _Float16 mt_float16;
+
 union mt_bits16 {
-    _Float16 f;
+    mt_float16 f;
     uint16_t u;
 };
 
@@ -48,7 +50,7 @@ static inline float mt_f16_load(uint16_t half)
 static inline uint16_t mt_f16_store(float value)
 {
     union mt_bits16 bits;
-    bits.f = (_Float16)value;
+    bits.f = (mt_float16)value;
     return bits.u;
 }
 

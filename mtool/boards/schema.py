@@ -149,6 +149,11 @@ class Memory(Record):
     reads: Reads | None = Field(default=None, exclude=True)
     pool: Lending | None = Field(default=None, exclude=True)
 
+    @property
+    def is_written(self) -> bool:
+        """Whether it can be written to while a firmware runs: it holds more than code and constants, or nothing yet."""
+        return self.pool is not None or not self.holds or bool({"arena", "data", "stack"} & {*self.holds})
+
 
 class Draw(Record):
     """The power that the chip draws while it computes.

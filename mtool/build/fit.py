@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mtool.boards import Board
 from mtool.build.size import Size
 from mtool.errors import FitError
-from mtool.manifest import Manifest, bytes_in_memories
+from mtool.manifest import Manifest, bytes_in_memories, constants_in_memories
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     """
     assert manifest.project is not None
     board = manifest.project.board
-    beside = bytes_in_memories(manifest.models)
+    beside, constants = bytes_in_memories(manifest.models), constants_in_memories(manifest.models)
     known = {
-        "weights": size.flash_const_bytes,
+        "weights": size.flash_const_bytes - sum(constants.values()),
         "arena": size.arena_bytes - sum(beside.values()),
         "stack": size.stack_bytes,
     }
@@ -62,9 +62,10 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
         roles = [role for role in known if board.region_for(role) == name and known[role]]
         lent = sum(one.lent.get(name, 0) for one in manifest.models)
         pools = beside.get(name, 0)
-        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent - pools
+        own = constants.get(name, 0)
+        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent - pools - own
         parts = [Part(role, known[role]) for role in roles] + [Part("backends' buffers", lent)] * bool(lent)
-        parts += [Part("pools", pools)] * bool(pools)
+        parts += [Part("pools", pools)] * bool(pools) + [Part("constants", own)] * bool(own)
         parts += [Part("code" if board.region_for("code") == name else "data", rest)] if rest > 0 else []
         parts += [Part("stack", unreserved)] if unreserved and board.region_for("stack") == name else []
         if parts or memory.holds:

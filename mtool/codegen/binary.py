@@ -7,10 +7,11 @@ import hashlib
 import io
 import math
 from collections.abc import Collection, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from mtool.escaping import c_string
 from mtool.ir.types import Array
 
 LARGE_BYTES = 4 << 20  # of all constants, from which on the larger ones lie in the file
@@ -50,27 +51,38 @@ class Binary:
         name: the file's.
         data: what it holds; empty: the model has no such file.
         offsets: the first byte of each constant that lies there, by its symbol.
+        sections: those of constants that lie in memories by name; none: each has one of its own.
     """
 
     name: str
     data: bytes
     offsets: Mapping[str, int]
+    sections: Mapping[str, str] = field(default_factory=dict)
 
     def macro(self) -> str:
         """Return the C macro that takes a constant from the file."""
         digest = hashlib.sha256(self.data).hexdigest()
-        return _MACRO.format(file=self.name, digest=digest, alignment=_ALIGNMENT)
+        text = _MACRO
+        if self.sections:
+            text = text.replace("WEIGHTS(name", "WEIGHTS(section, name").replace('.rodata." #name', '" section')
+        return text.format(file=self.name, digest=digest, alignment=_ALIGNMENT)
 
     def definition(self, symbol: str, data: Array) -> str:
         """Return the C that defines a constant by its place in the file."""
-        return f"WEIGHTS({symbol}, {self.offsets[symbol]}, {data.nbytes});"
+        section = f"{c_string(self.sections.get(symbol, f'.rodata.{symbol}'))}, " if self.sections else ""
+        return f"WEIGHTS({section}{symbol}, {self.offsets[symbol]}, {data.nbytes});"
 
 
 NO_BINARY = Binary("", b"", {})
 
 
 def binary_of(
-    model: str, constants: MutableMapping[str, Array], in_ram: Collection[str] = (), *, as_text: bool
+    model: str,
+    constants: MutableMapping[str, Array],
+    in_ram: Collection[str] = (),
+    sections: Mapping[str, str] | None = None,
+    *,
+    as_text: bool,
 ) -> Binary:
     """Return the file of a model's large constants.
 
@@ -78,6 +90,7 @@ def binary_of(
         model: the model's name.
         constants: all of them, by symbol; those in the file become views of it, so that they are in memory once.
         in_ram: those that lie in RAM, and not in the file.
+        sections: those of constants that lie in memories by name.
         as_text: there shall be no such file.
     """
     large = [symbol for symbol, data in constants.items() if data.nbytes >= PIECE_BYTES and symbol not in in_ram]
@@ -96,4 +109,9 @@ def binary_of(
     content = file.getvalue()
     for symbol, (dtype, shape) in kinds.items():
         constants[symbol] = np.frombuffer(content, dtype, math.prod(shape), offsets[symbol]).reshape(shape)
-    return Binary(f"{model}_weights.bin", content, offsets)
+    return Binary(
+        f"{model}_weights.bin",
+        content,
+        offsets,
+        {symbol: name for symbol, name in (sections or {}).items() if symbol in offsets},
+    )

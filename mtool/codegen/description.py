@@ -7,6 +7,7 @@ from mtool.codegen import weights
 from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import Interface, pool_symbol
 from mtool.codegen.calls import operands_of
+from mtool.codegen.constant_pools import bytes_in
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.device import devices_of
 from mtool.codegen.functions import Functions
@@ -21,6 +22,7 @@ from mtool.ir import Graph, Node, RunTimeSize, Stream
 from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import as_computed
 from mtool.manifest import (
+    ConstantPool,
     InnerRegion,
     Manifest,
     Operand,
@@ -34,7 +36,7 @@ from mtool.manifest import (
 from mtool.ops.external.node import External
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
-from mtool.plan.pool import PlacedPool
+from mtool.plan.pool import PlacedPool, Pool
 from mtool.version import __version__
 
 
@@ -124,6 +126,7 @@ def manifest_of(
         graph=f"{graph.name}.json" if conventions.has_functions else "",
         lent=lent_bytes(plan),
         pools=tuple(_pool(graph.name, one) for one in plan.pools),
+        constant_pools=tuple(_constant_pool(functions, one) for one in plan.constant_pools),
         inner_regions=_inner_regions(plan),
     )
 
@@ -180,6 +183,18 @@ def _pool(model: str, placed: PlacedPool) -> PoolOfArena:
         waits=pool.speed,
         section=pool.section,
         is_arena=pool.is_arena,
+    )
+
+
+def _constant_pool(functions: Functions, pool: Pool) -> ConstantPool:
+    own = (symbol for symbol, one in functions.in_pools.items() if one.name == pool.name)
+    return ConstantPool(
+        name=pool.name,
+        bytes=bytes_in(functions, pool),
+        limit_bytes=pool.bytes,
+        waits=pool.speed,
+        section=pool.section,
+        constants={symbol: functions.constants[symbol].nbytes for symbol in own},
     )
 
 

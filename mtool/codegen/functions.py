@@ -18,6 +18,7 @@ from mtool.kernels.schedule import Argument, Kernel
 from mtool.plan import Plan, Step
 from mtool.plan.constants_in_pools import with_copies
 from mtool.plan.control import ControlSchedule
+from mtool.plan.pool import Pool
 from mtool.plan.sized import sized_control
 
 _FunctionKey = tuple[tuple[Argument, ...], str, str]
@@ -38,7 +39,8 @@ class Functions:
 
     `plan` is the model's. The constants of its graph have lost their elements (Graph.without_elements): packed, they
     are in `constants`, and a large model is not held twice. `in_ram` are the constants that lie in RAM. `borrowed` are
-    the constants that another model of the firmware defines, by its symbols. `copied` are those with copies in pools.
+    the constants that another model of the firmware defines, by its symbols. `copied` are those with copies in pools,
+    `in_pools` has the memory of each where they lie in several.
     """
 
     plan: Plan
@@ -49,6 +51,7 @@ class Functions:
     in_ram: frozenset[str] = frozenset()
     borrowed: dict[str, Array] = field(default_factory=dict)
     copied: Mapping[str, Copied] = field(default_factory=dict)
+    in_pools: Mapping[str, Pool] = field(default_factory=dict)
 
     @property
     def own(self) -> tuple[Function, ...]:

@@ -7,6 +7,7 @@ from mtool.codegen import weights
 from mtool.codegen.arena import PARAMETER, Interface, arena_of
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of
+from mtool.codegen.constant_pools import section_of, with_constants_in_pools
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.description import interface_of, manifest_of
 from mtool.codegen.external import check_alignment, external_files
@@ -32,6 +33,7 @@ from mtool.manifest import (
 )
 from mtool.option_values import Weights
 from mtool.plan import Plan
+from mtool.plan.constant_pools import ALIGNMENT
 from mtool.plan.interleaved import costs_of
 from mtool.version import __version__
 
@@ -126,11 +128,19 @@ class Emitted:
         """
         model, constants = self.plan.graph.name, self.functions.constants
         as_text, in_ram = weights_as == "text" or self.plan.target.flash_is_apart, self.functions.in_ram
-        binary = binary_of(model, constants, in_ram, as_text=as_text)
+        as_text |= any(pool.alignment > ALIGNMENT for pool in self.functions.in_pools.values())
+        binary = binary_of(model, constants, in_ram, self._sections, as_text=as_text)
         layouts = self.functions.layouts
-        tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, layouts, in_ram))
+        tables = self._encoded(
+            weights.weights_source(self._banner, model, constants, binary, layouts, in_ram, self.functions.in_pools)
+        )
         large = {binary.name: binary.data} if binary.offsets else {}
         return FileTree({**self.code.files, f"{model}_weights.c": tables, **large, **external_files(self.plan)})
+
+    @property
+    def _sections(self) -> dict[str, str]:
+        """The sections of constants that lie in memories by name."""
+        return {symbol: section_of(symbol, pool) for symbol, pool in self.functions.in_pools.items()}
 
     @property
     def _banner(self) -> str:
@@ -163,15 +173,16 @@ def emit(
 
     Raises:
         UsageError: the model and the conventions do not go together.
+        FitError: pools have no room for the constants.
     """
     chosen = conventions or Conventions()
     check_conventions(plan, chosen)
     check_alignment(plan)
     check_fence(plan, chosen, place)
-    functions = with_copies_in_pools(emit_functions(plan, stored))
+    initial = initial_constants(plan)
+    functions = with_copies_in_pools(with_constants_in_pools(emit_functions(plan, stored), initial))
     plan = functions.plan
     graph = plan.graph
-    initial = initial_constants(plan)
     layouts = {**functions.layouts, **dict.fromkeys(initial, "the initial value of a state, row-major")}
     head = head_of(plan, functions)
     table = {} if head is None else {f"{graph.name}_head": head.table}

@@ -52,7 +52,10 @@ def declarations(plan: Plan, arena: Arena) -> list[str]:
         comment("The caller's pools, of so many bytes; addresses are multiples of what stands beside them."),
         f"struct {model}_pools {{",
     ]
-    lines += [f"    uint8_t *{one.pool.name}; {comment(str(one.alignment))}" for one in plan.pools]
+    lines += [
+        f"    uint8_t *{one.pool.name}; {comment(str(one.alignment) if one.bytes else 'nothing lies there: NULL')}"
+        for one in plan.pools
+    ]
     return [*lines, "};", ""]
 
 
@@ -96,6 +99,6 @@ def told(placed: PlacedPool) -> str:
 
 def _told(placed: PlacedPool) -> str:
     waits = placed.pool.speed
-    slow = f", about {waits:g} cycles an access" if waits else ""
+    slow = f", about {waits:g} cycle{'s' * (waits != 1)} an access" if waits else ""
     copies = f", the last {placed.constant_bytes:,} of copies of constants" if placed.constant_bytes else ""
     return f"of {placed.pool.bytes:,}{copies}{slow}"

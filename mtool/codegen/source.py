@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mtool.codegen import pools
+from mtool.codegen import constant_pools, pools
 from mtool.codegen.arena import PARAMETER, Arena, Interface, Spot, moves_rows
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
@@ -47,7 +47,7 @@ def source(
     own = [one for one in functions.own if not one.kernel.level]
     lines = [
         banner,
-        _arena_map(plan, arena),
+        _arena_map(plan, arena, functions),
         *([] if arena.is_shared or arena.is_callers else place.section_lines()),
         f'#include "{model}.h"',
         "",
@@ -129,7 +129,7 @@ def _shared(functions: Sequence[Function]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _arena_map(plan: Plan, arena: Arena) -> str:
+def _arena_map(plan: Plan, arena: Arena, functions: Functions) -> str:
     """Return the comment that says what lies where, when."""
     names = [step.node.title for step in plan.steps]
 
@@ -162,6 +162,7 @@ def _arena_map(plan: Plan, arena: Arena) -> str:
     for number, placed in enumerate(plan.pools):
         lines += [""] * (number > 0) + [f"Pool {pools.told(placed)}"]
         lines += ["", *_table([row[1:] for row in rows if row[0] == number])] if placed.bytes else []
+    lines += constant_pools.map_of(functions)
     return comment(*lines, apart=True)
 
 

@@ -1,6 +1,5 @@
 """The model's constants as C arrays."""
 
-import re
 import textwrap
 from collections.abc import Collection, Mapping
 
@@ -8,10 +7,12 @@ import numpy as np
 
 from mtool.codegen import linkage
 from mtool.codegen.binary import NO_BINARY, Binary
+from mtool.codegen.constant_pools import alignment_of, placing
 from mtool.escaping import comment
 from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.ir.types import Array
+from mtool.plan.pool import Pool
 
 WIDTH = 116
 _REASONS = {
@@ -19,7 +20,6 @@ _REASONS = {
     "int8": ". Bytes, as most are weights, and all are read one after the other.",
     "int16": ". Halfwords, as most are weights, and all are read one after the other.",
 }
-_ALIGNED = re.compile(r"aligned to (\d+) bytes")
 AVR_NEAR = 60_000  # bytes of constants that fit the first 64 KB of flash, beside what else is there
 
 
@@ -36,15 +36,20 @@ def weights_source(
     binary: Binary = NO_BINARY,
     layouts: Mapping[str, str] | None = None,
     in_ram: Collection[str] = (),
+    in_pools: Mapping[str, Pool] | None = None,
 ) -> str:
     """Return `<model>_weights.c`; what lies in the file of large constants is taken from there.
 
-    `layouts` say what stands where in a constant, by its symbol; `in_ram` are those that lie in RAM.
+    `layouts` say what stands where in a constant, by its symbol; `in_ram` are those that lie in RAM, `in_pools` has the
+    memories of those that lie in several.
     """
     texts = [data for symbol, data in constants.items() if symbol not in binary.offsets]
     floats = [data for data in texts if data.dtype.kind == "f" and data.dtype.itemsize > 2]
     infinite = not all(np.isfinite(data).all() for data in floats)  # NAN and INFINITY are macros
     parts = [banner, "#include <math.h>\n" * infinite + f'#include "{model}_weights.h"\n']
+    where = in_pools or {}
+    if where:
+        parts[-1] = f'#include "mt_device.h"\n{parts[-1]}'
     if binary.offsets:
         parts.append(binary.macro())
     for symbol, data in constants.items():
@@ -52,7 +57,8 @@ def weights_source(
         if symbol in binary.offsets:
             definition = binary.definition(symbol, data)
         else:
-            declared = f"{_alignment(layout)}{declaration(symbol, data, in_ram)}"
+            own = f"{placing(symbol, where[symbol])} " if symbol in where else ""
+            declared = f"{own}{_alignment(layout)}{declaration(symbol, data, in_ram)}"
             definition = f"{declared} = {{\n{_rows(data, is_packed=_is_packed(layout))}\n}};"
         parts.append(f"{comment(*_described(data, layout, is_in_ram=symbol in in_ram))}\n{definition}\n")
     return "\n".join(parts)
@@ -74,8 +80,8 @@ def weights_header(
 
 def _alignment(layout: str) -> str:
     """Return the attribute of a table whose layout begins with its alignment: "aligned to 16 bytes"."""
-    found = _ALIGNED.match(layout)
-    return f"__attribute__((aligned({found[1]}))) " if found else ""
+    bytes_ = alignment_of(layout)
+    return f"__attribute__((aligned({bytes_}))) " if bytes_ else ""
 
 
 def _is_packed(layout: str) -> bool:

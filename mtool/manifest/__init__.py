@@ -7,12 +7,14 @@ stale or foreign file is told at once.
 
 from mtool.manifest.fields import Strict
 from mtool.manifest.firmware import (
+    ConstantPool,
     Firmware,
     Manifest,
     PoolOfArena,
     Project,
     arenas_of,
     bytes_in_memories,
+    constants_in_memories,
     total_arena_bytes,
     total_constant_bytes,
 )
@@ -25,6 +27,7 @@ __all__ = [
     "FILE_NAME",
     "Area",
     "Claim",
+    "ConstantPool",
     "Firmware",
     "GrownConstant",
     "InnerRegion",
@@ -43,6 +46,7 @@ __all__ = [
     "Tensor",
     "arenas_of",
     "bytes_in_memories",
+    "constants_in_memories",
     "firmware_of",
     "is_project",
     "load",

@@ -61,6 +61,22 @@ class PoolOfArena(Strict):
         return "" if self.section or self.is_arena or not self.bytes else self.name
 
 
+class ConstantPool(Strict):
+    """A memory, one of several, that constants of a model lie in; nothing copies them there.
+
+    `name` is the board's of the memory, or any with a `section` of the object file. `bytes` are used of the
+    `limit_bytes` that may be; `constants` are those that lie there, each by its C symbol and with its bytes.
+    `waits` are the cycles that an access waits, about.
+    """
+
+    name: str
+    bytes: int
+    limit_bytes: int
+    waits: float = 0.0
+    section: str = ""
+    constants: dict[str, int]
+
+
 class Manifest(Strict):
     """All that is known of one model of a firmware.
 
@@ -74,8 +90,8 @@ class Manifest(Strict):
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
     point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
     memories, by name, that regions of backends have besides the arena; `pools` are the memories that the arena lies in,
-    if it is not in one piece: then `arena_bytes` are those of the tensors in all. `inner_regions` stand in branches and
-    loops.
+    if it is not in one piece: then `arena_bytes` are those of the tensors in all. `constant_pools` are the memories
+    that its constants lie in, where they are several. `inner_regions` stand in branches and loops.
     `caller_has_arena`: the entry point takes the arena as its first argument; a firmware of mtool's gives it one.
     `pauses` are the operators before which a model that stands before this one in the firmware may run.
     `protection` is the fence around it while it runs, if it was compiled with --protect.
@@ -112,6 +128,7 @@ class Manifest(Strict):
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
     lent: dict[str, int] = Field(default={})
     pools: tuple[PoolOfArena, ...] = ()
+    constant_pools: tuple[ConstantPool, ...] = ()
     inner_regions: tuple[InnerRegion, ...] = ()
     pauses: tuple[int, ...] = ()
     protection: Protection | None = None
@@ -196,4 +213,12 @@ def bytes_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
     found: dict[str, int] = {}
     for pool in (pool for one in models for pool in one.pools if pool.memory):
         found[pool.memory] = found.get(pool.memory, 0) + pool.bytes
+    return found
+
+
+def constants_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
+    """Return the bytes of constants in pools of their own, by the pool's name."""
+    found: dict[str, int] = {}
+    for pool in (pool for one in models for pool in one.constant_pools):
+        found[pool.name] = found.get(pool.name, 0) + sum(pool.constants.values())
     return found

@@ -7,7 +7,7 @@ from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.option_values import Io
 from mtool.plan.memory import ALIGNMENT, Storage
-from mtool.plan.pool import ConstantReads, PlacedPool
+from mtool.plan.pool import ConstantReads, PlacedPool, Pool
 from mtool.plan.step import Step
 
 
@@ -19,7 +19,7 @@ class Plan:
     steps' scratch (None: the step has none). `storages` are the pieces of the arena, for its map. `in_states` has the
     values that lie in a state which the caller keeps: its number, and at which byte. With `pools` the arena lies in
     several memories, and all offsets count through them, one behind the other; `offers` are the constants that could
-    have copies there, by operator.
+    have copies there, by operator. With `constant_pools` constants lie in these; `reads` says how often they are read.
     """
 
     graph: Graph
@@ -34,6 +34,8 @@ class Plan:
     in_states: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     pools: tuple[PlacedPool, ...] = ()
     offers: tuple[ConstantReads, ...] = ()
+    constant_pools: tuple[Pool, ...] = ()
+    reads: tuple[ConstantReads, ...] = ()
 
     @property
     def cost(self) -> float:

@@ -1,4 +1,4 @@
-"""A pool: memory that tensors of a model may lie in, and copies of its constants."""
+"""A pool: memory that tensors of a model may lie in, copies of its constants, or constants themselves."""
 
 import re
 from dataclasses import dataclass
@@ -7,6 +7,16 @@ from mtool.option_values import PoolUse
 
 SECTION = re.compile(r"[.A-Za-z_][.\w]{0,62}", re.ASCII)
 """The name of a section that linkers take."""
+
+_READ_ONLY = re.compile(r"\.?(text|rodata|init|fini|init_array|fini_array|(isr_)?vectors?|progmem)(\..*)?", re.ASCII)
+
+
+def section_fault(section: str) -> str:
+    """Return why an arena, or a pool of it, can't lie in a section; empty: it can, or none is given."""
+    if section and not SECTION.fullmatch(section):
+        return "no name of a section: letters, digits, _ and ."
+    return "a section of code or constants, which lie in flash" if _READ_ONLY.fullmatch(section) else ""
+
 
 LEAST_ALIGNMENT = 16
 """Of a pool's beginning, in bytes, as MT_ARENA (crt/include/mt_math.h) has it."""
@@ -20,7 +30,8 @@ class Pool:
         name: the board's name of the memory, or any name where `section` says where it lies or the board has no
             memories: letters, digits and _.
         bytes: how many may be used; 0: all of the board's memory that nothing else is known to need.
-        use: who may use it: "tensors", "weights", or "all" for both.
+        use: who may use it: "tensors", "weights" (copies of them, and in a memory that is only read they themselves),
+            "all" for both, or "constants": they themselves, whatever the memory.
         waits: cycles that an access waits, about: the fewer, the more often used is what lies there; None: as the board
             has it, or 0.
         alignment: of its beginning, a power of two; 16 at least.
@@ -46,7 +57,7 @@ class Pool:
             return f"alignment={self.alignment} is no power of two"
         if self.waits is not None and not 0 <= self.waits < 1000:
             return f"waits={self.waits} is no number of cycles"
-        return f"section={self.section!r} is no name" if self.section and not SECTION.fullmatch(self.section) else ""
+        return f"section={self.section!r} is {fault}" if (fault := section_fault(self.section)) else ""
 
     @property
     def speed(self) -> float:

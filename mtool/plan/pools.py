@@ -59,7 +59,7 @@ def in_pools(plan: Plan, pools: Sequence[Pool]) -> Plan | Short:
         plan: with its arena in one piece.
         pools: with their bytes; those for constants alone are left out of it.
     """
-    ranked = sorted((pool for pool in pools if pool.use != "weights"), key=lambda pool: pool.speed)
+    ranked = sorted((pool for pool in pools if pool.use in ("all", "tensors")), key=lambda pool: pool.speed)
     pieces = [storage for storage, _ in plan.storages]
     fit = _fitted(pieces, _accesses(plan, pieces), ranked, plan)
     if fit.left:

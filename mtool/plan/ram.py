@@ -85,6 +85,16 @@ def constant_reads(plan: Plan, flash: SlowFlash, asked: Collection[str]) -> tupl
     return tuple(ConstantReads(title, count, count * waits) for title, count in reads.items())
 
 
+def all_reads(plan: Plan) -> tuple[ConstantReads, ...]:
+    """Return what an inference reads of the constants of each operator, wherever they lie."""
+    reads: dict[str, float] = {}
+    for step in plan.steps:
+        size = 0 if isinstance(step.node.attrs, (Control, External)) else _constant_bytes(step, plan)
+        if size:
+            reads[step.node.title] = reads.get(step.node.title, 0) + _bytes_read(step, plan, size)
+    return tuple(ConstantReads(title, count, 0) for title, count in reads.items())
+
+
 def with_constants_in_ram(plan: Plan, operators: Collection[str]) -> Plan:
     """Return a plan with the constants of operators in RAM."""
     settings: Mapping[str, str] = {WEIGHTS: RAM}

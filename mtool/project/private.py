@@ -77,14 +77,25 @@ def _without_unused(text: str, name: str) -> str:
     return re.sub(f"{function}|{prototype}", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def apart(parts: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield texts of several models, of which each is (model, text), so that no two have a static of one name."""
+def apart(parts: Sequence[tuple[str, str]], header: str) -> Iterator[str]:
+    """Yield texts of several models, of which each is (model, text), so that no two have a static of one name.
+
+    The names that they get are in none of the texts, nor in the header that all of them include.
+    """
     statics = [{found[1] or found[2] for found in _STATIC.finditer(text)} for _, text in parts]
     owners: dict[str, set[str]] = {}
     for (model, _), names in zip(parts, statics, strict=True):
         for name in names:
             owners.setdefault(name, set()).add(model)
     taken = {name for name, models in owners.items() if len(models) > 1}
+    known = words(header).union(*(words(text) for _, text in parts)) if taken else set()
     for (model, text), names in zip(parts, statics, strict=True):
-        mine = {name: f"{model}_{name}" for name in names & taken}
+        mine = {name: _free(f"{model}_{name}", known) for name in names & taken}
         yield _TOKEN.sub(lambda token, own=mine: own.get(token[0], token[0]), text) if mine else text  # type: ignore[misc]
+
+
+def _free(name: str, known: Collection[str]) -> str:
+    """Return a name that is not known yet: `kws_run` is the entry point's, and a static `run` gets `kws_run_`."""
+    while name in known:
+        name += "_"
+    return name

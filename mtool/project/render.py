@@ -53,7 +53,7 @@ def render(
     start = time.monotonic()
     chosen, values = choose(board, template, options or {})
     board = board.placed_by(chosen.name)
-    if chosen.builder == "arduino" and any(one.pools for one in manifest.models):
+    if chosen.builder == "arduino" and any(one.pools or one.constant_pools for one in manifest.models):
         raise UsageError("an Arduino core has one RAM for all, and --pool several memories", hint="leave --pool out")
     folders = chosen.folders
     headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
@@ -195,6 +195,9 @@ def _context(
         "models": described,
         "arenas": {name: count for name, count in arenas_of(manifest.models).items() if name in in_arena},
         "lent": sorted(lent),
+        "constant_memories": sorted(
+            {pool.name for one in manifest.models for pool in one.constant_pools if not pool.section}
+        ),
         "board": board.model_dump(mode="json"),
         "modules": None,
         "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},

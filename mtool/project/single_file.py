@@ -24,6 +24,10 @@ _OPTIMIZE = re.compile(r"^#pragma GCC optimize.*\n", re.MULTILINE)
 _GUARDED = re.compile(r"\s*(?:/\*.*?\*/\s*)*#ifndef (\w+)\n#define \1\b", re.DOTALL)
 _C = (".c", ".h")
 _POP = "#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC pop_options\n#endif\n"
+_CLANG = """#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wunused-function" /* of the headers that stand in here */
+#endif
+"""
 _LINKAGE = tuple("\n".join(lines) for lines in (linkage.BEGIN, linkage.END))
 
 
@@ -59,11 +63,14 @@ def single_file(files: FileTree, models: Sequence[str], name: str, runtime: Runt
     elsewhere = [data.decode(errors="replace") for path, data in outside.items() if path.endswith(_C)]
     named = {word for text in (*elsewhere, *(own[path] for path in descriptors)) for word in words(text)}
     source = "".join(unit.source(text.decode()) for text in runtime.sources.values())
-    source += "".join(apart([(model, _model(unit, own, model)) for model in dict.fromkeys((name, *models))]))
+    parts = [(model, _model(unit, own, model)) for model in dict.fromkeys((name, *models))]
+    source += "".join(apart(parts, header))
     inner = {one for text in private.values() for one in declared(text)} - named
     far = "".join(dict.fromkeys(_FAR.findall(source)))
     maps = "".join(found[0] for model in models if (found := _MAP.match(_BANNER.sub("", own[f"{model}.c"]))))
-    text = f'{_banner(own[public[0]])}{maps}{far}#include "{name}.h"\n\n{made_static(_FAR.sub("", source), inner)}'
+    text = (
+        f'{_banner(own[public[0]])}{maps}{far}{_CLANG}#include "{name}.h"\n\n{made_static(_FAR.sub("", source), inner)}'
+    )
     made = {f"{name}.h": header, f"{name}.c": text}
     for path in descriptors:
         kept = {inside: only_named(text, words(own[path])) for inside, text in private.items()}

@@ -18,7 +18,13 @@ from mtool.boards import Board
 from mtool.build.fit import Need, Part
 from mtool.build.overflow import ARRAY_BYTES_AVR
 from mtool.filetree import FileTree
-from mtool.manifest import Manifest, bytes_in_memories, total_arena_bytes, total_constant_bytes
+from mtool.manifest import (
+    Manifest,
+    bytes_in_memories,
+    constants_in_memories,
+    total_arena_bytes,
+    total_constant_bytes,
+)
 from mtool.option_values import IN_RAM
 from mtool.project.template import Template
 from mtool.sizes.c_source import CSource, read, sources
@@ -79,13 +85,14 @@ def estimate(
     c_source = _read(tuple(files[name] for name in sources(files)))
     kinds = [_of_kind(kind, c_source, manifest, board, template, options) for kind in template.firmware]
     needs = []
-    beside = bytes_in_memories(manifest.models)
+    beside, constants = bytes_in_memories(manifest.models), constants_in_memories(manifest.models)
     for name, memory in board.memories.items():
         shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
         most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
         lent = sum(one.lent.get(name, 0) for one in manifest.models)
         most += (Part("backends' buffers", lent),) * bool(lent)
         most += (Part("pools", beside.get(name, 0)),) * (name in beside)
+        most += (Part("constants", constants.get(name, 0)),) * (name in constants)
         if most or memory.holds:
             needs.append(Need(name, memory.size, most))
     too_large = [line for one in manifest.models for line in _too_large(files, one)]
@@ -117,9 +124,10 @@ def _of_kind(
     tensors = [tensor for one in models for tensor in (*one.inputs, *one.outputs)]
     outside = sum(tensor.outside_bytes + 8 for tensor in tensors if tensor.arena_offset is None)
     count = sum(len(one.constants) for one in models)
+    placed = sum(constants_in_memories(models).values())
     buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", "uart_ring_bytes")) if served else 0
     parts = [
-        ("weights", Part("weights", total_constant_bytes(models) + _OBJECT_ALIGNMENT * count)),
+        ("weights", Part("weights", total_constant_bytes(models) - placed + _OBJECT_ALIGNMENT * count)),
         ("code", Part("the model's code", round(MARGIN * factor * code_of(c_source, manifest, entry)), estimated=True)),
         ("code", Part("libraries", round(MARGIN * factor * libraries_of(c_source, entry)), estimated=True)),
         ("code", Part("runtime", round(_MARGIN_RUNTIME * factor * runtime["code"]), estimated=True)),

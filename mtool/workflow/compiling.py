@@ -116,7 +116,7 @@ class Model:
                 f"--emit {form} has programs that call a model with an arena of its own",
                 hint="leave --arena caller out, or --emit",
             )
-        if self.manifest.pools and form != "c":
+        if (self.manifest.pools or self.manifest.constant_pools) and form != "c":
             raise UsageError(
                 f"--emit {form} builds where nobody puts a model's pools into their memories",
                 hint="leave --pool out, or --emit",

@@ -60,11 +60,16 @@ def tensor(described: "Tensor") -> str:
 
 
 def arena(described: "Manifest") -> str:
-    """Write how large an arena is, and what of it lies in which memory if it lies in several."""
+    """Write how large an arena is, and what of it lies in which memory where they are several; and its constants."""
     pools = [
         f"{pool.name} {pool.bytes:,} of {pool.limit_bytes:,} B"
         + f", of which {pool.constant_bytes:,} B of constants" * bool(pool.constant_bytes)
         for pool in described.pools
     ]
     where = f" in {', '.join(pools)}" if pools else ""
-    return f"arena {described.arena_bytes:,} B{where} (bound {described.arena_bound_bytes:,} B)"
+    of_constants = ", ".join(
+        f"{pool.name} {pool.bytes:,} of {pool.limit_bytes:,} B ({len(pool.constants)} arrays)"
+        for pool in described.constant_pools
+    )
+    constants = f", constants in {of_constants}" if of_constants else ""
+    return f"arena {described.arena_bytes:,} B{where} (bound {described.arena_bound_bytes:,} B){constants}"

@@ -7,6 +7,7 @@ from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
 from mtool.option_values import IN_RAM
 from mtool.plan.interleaved import longest_stretch
+from mtool.plan.pools import WORD
 from mtool.plan.ram import BYTES_A_PRODUCT, HELD
 from mtool.session.cycles import Core, cores
 from mtool.workflow.software_float import float_operators
@@ -126,7 +127,7 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
         return None
     weights = board.memory_for("weights")
     instructions = emitted.cost * core.schedules_factor
-    waits = _waits(emitted, weights.reads, clock) if weights and weights.reads else (0.0, 0.0)
+    waits = _waits(emitted, weights.reads if weights else None, clock)
     low, high = (instructions * each + wait for each, wait in zip(core.per_instruction, waits, strict=True))
     error = (1 + (high - low) / (high + low)) * (1 + core.schedules_error) - 1
     factor, least = _left_out(emitted, core, weights.reads if weights else None, clock)
@@ -152,17 +153,30 @@ def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tup
     return (core.small_models_factor, core.small_models_error) if is_small else (1.0, 0.0)
 
 
-def _waits(emitted: Emitted, reads: Reads, hz: int) -> tuple[float, float]:
-    """Return the cycles for which an inference waits for the flash, at least and at most."""
-    cache_bytes = (reads.data or reads.code).lines * reads.line
+def _waits(emitted: Emitted, reads: Reads | None, hz: int) -> tuple[float, float]:
+    """Return the cycles for which an inference waits for constants, at least and at most."""
+    if reads is None and not emitted.functions.in_pools:
+        return 0.0, 0.0
+    cache_bytes = (reads.data or reads.code).lines * reads.line if reads else 0
+    usual = reads.waits(hz) / reads.width if reads else 0.0
     low = high = 0.0
     for operator in emitted.manifest.operators:
         if operator.constants_in or IN_RAM in operator.schedule.partition(":")[2].split(","):
             continue
         once = operator.constant_bytes
         is_held = HELD * once <= cache_bytes
-        low += once if is_held else max(once, BYTES_A_PRODUCT * operator.macs)
-        high += once if is_held else max(once, _MOST_BYTES_A_PRODUCT * operator.macs)
-    each = reads.waits(hz) / reads.width
-    unsure = 1 if reads.is_sure else _UNSURE
-    return low * each / unsure, high * each * unsure
+        each = _each(emitted, operator.index, usual)
+        low += each * (once if is_held else max(once, BYTES_A_PRODUCT * operator.macs))
+        high += each * (once if is_held else max(once, _MOST_BYTES_A_PRODUCT * operator.macs))
+    unsure = 1 if reads is None or reads.is_sure else _UNSURE
+    return low / unsure, high * unsure
+
+
+def _each(emitted: Emitted, number: int, usual: float) -> float:
+    """Return the cycles that a byte of an operator's constants waits: where they lie, else as usual."""
+    functions = emitted.functions
+    sizes = {symbol: functions.read[symbol].nbytes for symbol in functions.calls[number].constants.values()}
+    if not functions.in_pools or not sum(sizes.values()):
+        return usual
+    waits = {symbol: pool.speed / WORD for symbol, pool in functions.in_pools.items()}
+    return sum(size * waits.get(symbol, usual) for symbol, size in sizes.items()) / sum(sizes.values())

@@ -6,7 +6,7 @@ from typing import get_args
 
 from mtool.errors import UsageError
 from mtool.option_values import PoolUse
-from mtool.plan.pool import SECTION, Pool
+from mtool.plan.pool import Pool, section_fault
 
 _EXAMPLE = "--pool dtcm=64KiB,for=tensors"
 _SIZE = re.compile(r"(\d{1,10}) ?(|B|K|KB|KiB|M|MB|MiB)")
@@ -75,8 +75,8 @@ def _alignment(text: str, alignment: str) -> int:
 
 
 def _section(text: str, section: str) -> str:
-    if section and not SECTION.fullmatch(section):
-        raise _wrong(text, f"section={section!r} is no name of a section: letters, digits, _ and .")
+    if fault := section_fault(section):
+        raise _wrong(text, f"section={section!r} is {fault}")
     return section
 
 

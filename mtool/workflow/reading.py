@@ -26,7 +26,7 @@ from mtool.option_values import (
     Weights,
 )
 from mtool.plan import Choice
-from mtool.plan.pool import SECTION
+from mtool.plan.pool import section_fault
 from mtool.workflow.arrays import read
 from mtool.workflow.options import Options
 from mtool.workflow.pool_options import pools
@@ -164,13 +164,10 @@ def _section(name: str, arena: Arenas) -> str:
     """Return the name of the arena's section.
 
     Raises:
-        UsageError: no linker takes it, or the caller has the arena.
+        UsageError: no linker takes it, or puts it into flash, or the caller has the arena.
     """
-    if name and not SECTION.fullmatch(name):
-        raise UsageError(
-            f"--arena-section {name!r}: no name of a section",
-            hint="letters, digits, _ and .: --arena-section .bss.dtcm",
-        )
+    if fault := section_fault(name):
+        raise UsageError(f"--arena-section {name!r}: {fault}", hint="for instance: --arena-section .bss.dtcm")
     if name and arena == "caller":
         raise UsageError("--arena-section is for an arena of the model's, and --arena caller leaves it to the caller")
     return name

@@ -92,6 +92,7 @@ class Report:
                 "functions": [dataclasses.asdict(function) for function in self.functions],
                 "other_code_bytes": self.other_code_bytes,
                 "constants": {operator.name: operator.constant_bytes for operator in self.manifest.operators},
+                "pools": [pool.model_dump() for pool in self.manifest.constant_pools],
             },
             "layers": None if self.layers is None else self.layers.as_json(),
             "fits": [fit.as_json() for fit in self.fits],

@@ -6,7 +6,13 @@ from mtool import project
 from mtool.boards import Board
 from mtool.build import fit
 from mtool.filetree import FileTree
-from mtool.manifest import Manifest, bytes_in_memories, total_arena_bytes, total_constant_bytes
+from mtool.manifest import (
+    Manifest,
+    bytes_in_memories,
+    constants_in_memories,
+    total_arena_bytes,
+    total_constant_bytes,
+)
 
 
 def refuse_certain(
@@ -30,11 +36,12 @@ def refuse_certain(
     chosen = project.load(name)
     placed = board.placed_by(chosen.name)
     models = manifest.models
-    beside = bytes_in_memories(models)
-    shares = {"weights": total_constant_bytes(models), "arena": total_arena_bytes(models) - sum(beside.values())}
+    beside, constants = bytes_in_memories(models), constants_in_memories(models)
+    weights = total_constant_bytes(models) - sum(constants.values())
+    shares = {"weights": weights, "arena": total_arena_bytes(models) - sum(beside.values())}
     for region, memory in placed.memories.items():
         own = sum(count for role, count in shares.items() if placed.region_for(role) == region)
-        if own + beside.get(region, 0) > memory.size:
+        if own + beside.get(region, 0) + constants.get(region, 0) > memory.size:
             from mtool.sizes.estimate import estimate
 
             found = estimate(files, manifest, placed, chosen, chosen.read_options(template_options))

@@ -107,8 +107,9 @@ def test_plainly_safe_names_stay() -> None:
 
 
 def test_names_get_another_beginning_where_they_are_taken() -> None:
-    assert tensor_names(["NULL", "and", "7up", "", "x y", "x-y"]) == [
+    assert tensor_names(["NULL", "uint8_t", "and", "7up", "", "x y", "x-y"]) == [
         "t_NULL",
+        "t_uint8_t",
         "t_and",
         "t_7up",
         "tensor",

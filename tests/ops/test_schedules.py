@@ -49,6 +49,21 @@ def limits(rng: np.random.Generator, least: int) -> tuple[int, str]:
     return int(zero), str(rng.choice(["none", "relu", "clip", "relu"]))
 
 
+def count_of_outputs(rng: np.random.Generator) -> int:
+    """Every remainder by 8: mostly the last of the groups in which schedules compute outputs is not whole."""
+    return int(8 * rng.choice([0, 0, 1, 2]) + rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 8, 8]))
+
+
+def without_multipliers(rng: np.random.Generator, outputs: int) -> int:
+    """The first of the last channels whose scale is to be a power of two: all of the last group alone, or all, or none.
+
+    Halves then go to the even neighbour on either side of a multiple, which no multiplier and offset gives
+    (mtool/kernels/exact_scaling.py): the kernel has floats for these channels.
+    """
+    group = int(rng.choice([2, 4, 8]))
+    return int(rng.choice([(outputs - 1) // group * group, 0, outputs], p=[0.4, 0.1, 0.5]))
+
+
 def quantised(
     rng: np.random.Generator,
     shape: tuple[int, ...],
@@ -63,6 +78,8 @@ def quantised(
     outputs = weights.shape[0] if nodes[0].op_type == "Conv" else weights.shape[1]
     sums = np.abs(weights.astype(int)).sum(axis=tuple(range(1, weights.ndim)) if nodes[0].op_type == "Conv" else 0)
     w_scale = (rng.uniform(0.5, 2, outputs) * 255 / (sums + 1) / 60).astype(F)
+    first = without_multipliers(rng, outputs)
+    w_scale[first:] = np.exp2(np.rint(np.log2(w_scale[first:])))
     bias = rng.integers(-2000, 2000, outputs).astype(np.int32)
     least = int(np.iinfo(activations).min)
     step = F(-128 / least)
@@ -80,9 +97,9 @@ def quantised(
     x_type = x_type or activations
     x_zero = int(rng.choice([least, 0, int(rng.integers(least, -least))])) + (np.iinfo(x_type).max + 1 + least)
     constants: dict[str, Any] = {
-        "xs": F(0.05) * step, "xz": x_type(x_zero), "w": weights, "ws": w_scale,
+        "xs": F(0.07) * step, "xz": x_type(x_zero), "w": weights, "ws": w_scale,
         "wz": np.zeros(outputs, weights.dtype), "b": bias,
-        "bs": F(0.05) * step * w_scale, "bz": np.zeros(outputs, np.int32),
+        "bs": F(0.07) * step * w_scale, "bz": np.zeros(outputs, np.int32),
         "ys": F(0.07) * step, "yz": activations(zero), "lo": F(0), "hi": F(6),
         "rs": F(0.031) * step, "rz": activations(-3), "zs": F(0.083) * step, "zz": activations(-20),
     }  # fmt: skip
@@ -219,7 +236,7 @@ def convolution(rng: np.random.Generator, kind: str, make: Callable[..., Made]) 
     depthwise, pointwise = kind == "depthwise", kind == "pointwise"
     channels = int(rng.choice([1, 2, 3, 4, 5, 8, 12, 13, 16, 18, 32, 48]))
     kernel, stride, pads = [1, 1], [1, 1], [0, 0, 0, 0]
-    outputs = int(rng.choice([1, 2, 3, 4, 6, 7, 8, 16, 24]))
+    outputs = count_of_outputs(rng)
     group = 1
     if depthwise:
         channels = outputs = int(rng.choice([2, 5, 8, 8, 16, 20, 32]))
@@ -245,6 +262,8 @@ def convolution(rng: np.random.Generator, kind: str, make: Callable[..., Made]) 
         kernel = [1, 1] if pointwise else [1, 2]
         stride, pads = [1, 1], [0, 0, 0, int(not pointwise)]
     height, width = (int(rng.integers(k, 12)) for k in kernel)
+    if channels == 1500:  # whose images would fill the board's memory
+        height, width = min(height, 4), min(width, 4)
     dilation = [1, 1]
     if not pointwise and rng.random() < 0.2:
         dilation = rng.integers(1, 3, 2).tolist()
@@ -279,7 +298,7 @@ def wide_convolution(rng: np.random.Generator, make: Callable[..., Made]) -> Mad
 
 
 def dense(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
-    rows, depth, outputs = int(rng.integers(1, 4)), int(rng.integers(1, 80)), int(rng.integers(1, 22))
+    rows, depth, outputs = int(rng.integers(1, 4)), int(rng.integers(1, 80)), count_of_outputs(rng)
     if make is sixteen and rng.random() < 0.2:
         depth = 1500  # enough for sums of 64 bits
     weights = rng.integers(-127, 128, (depth, outputs)).astype(np.int8)
@@ -529,7 +548,8 @@ def test_the_plain_c_of_schedules_as_tflite_rounds(target: Target, prefix: str, 
 
 @pytest.mark.parametrize("target, prefix, board", INT8, ids=[case[2] for case in INT8])
 def test_schedules_as_tflite_rounds_in_the_emulator(target: Target, prefix: str, board: str, tmp_path: Path) -> None:
-    assert failures(each_setting(target, prefix, rescaled), tmp_path, board) == []
+    """At -Os, which many a build has: the assembly takes nearly all registers."""
+    assert failures(each_setting(target, prefix, rescaled), tmp_path, board, "-Os") == []
 
 
 def test_knobs_begin_with_the_default() -> None:

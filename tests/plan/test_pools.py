@@ -118,6 +118,9 @@ def test_what_finds_no_room_is_told() -> None:
         ("dtcm,align=24", "power of two"),
         ("dtcm,waits=-1", "number of cycles"),
         ('dtcm,section=a"b', "no name of a section"),
+        ("dtcm,section=.text", "which lie in flash"),
+        ("dtcm,section=.rodata.x", "which lie in flash"),
+        ("uint8_t=1K,section=.bss.x", "no name in C"),
         ("dtcm,color=red", "none of for="),
         ("dtcm,waits=1,waits=2", "twice"),
         ("dtcm=200KiB", "131,072 B"),
@@ -154,6 +157,8 @@ def test_a_board_lends_what_its_entry_says() -> None:
     assert not lent_pools(boards.get("nucleo_l4r5zi")) and not lent_pools(boards.get("host"))
     with pytest.raises(UsageError, match="twice"):
         asked_pools(M7, pools(["dtcm=1K", "dtcm=2K"]))
+    with pytest.raises(UsageError, match="but for capitals"):
+        asked_pools(boards.get("host"), pools(["dtcm=1K", "Dtcm=2K"]))
 
 
 def small_board(first: int, second: int) -> boards.Board:

@@ -1,6 +1,7 @@
 """One source and one header: they compile by themselves, hide what is inside, and give the same bytes."""
 
 import ctypes
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -48,15 +49,34 @@ def written(model: Model, folder: Path) -> list[str]:
     return sorted(files)
 
 
+def check(source: Path) -> None:
+    for compiler in ("gcc", "clang"):
+        if compiler == "gcc" or shutil.which(compiler):
+            subprocess.run([compiler, *STRICT, "-fsyntax-only", source], check=True)
+
+
 @pytest.mark.parametrize("name", CHOICES)
 def test_it_compiles_by_itself(name: str, net: Path, tmp_path: Path) -> None:
     options = mtool.Options(single_file=True, portable=True, **CHOICES[name])  # type: ignore[arg-type]
     model = mtool.compile(net, board="host", options=options)
     beside = ["net.json"] if model.manifest.graph else []
     assert written(model, tmp_path / "c") == ["mtool.json", "net.c", "net.h", *beside]
-    subprocess.run(["gcc", *STRICT, "-fsyntax-only", tmp_path / "c" / "net.c"], check=True)
+    check(tmp_path / "c" / "net.c")
     (tmp_path / "c" / "main.cpp").write_text('#include "net.h"\nint main() { return 0; }\n')
     subprocess.run(["g++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", tmp_path / "c" / "main.cpp"], check=True)
+
+
+@pytest.mark.parametrize("name", [name for name in CHOICES if name != "step, packed"])
+def test_two_models_in_one_compile_by_themselves(name: str, net: Path, tmp_path: Path) -> None:
+    """Statics of both that have one name get others, and none that an entry point has."""
+    own = {"arenas": "own"} if name == "rows" else {}
+    both = [
+        mtool.Options(name=each, single_file=True, portable=True, **CHOICES[name], **own)  # type: ignore[arg-type]
+        for each in ("left", "right")
+    ]
+    model = mtool.compile_models([net, net], board="host", options=both)[0]
+    assert {"left_right.c", "left_right.h"} <= {*written(model, tmp_path / "c")}
+    check(tmp_path / "c" / "left_right.c")
 
 
 def library(folder: Path) -> Path:

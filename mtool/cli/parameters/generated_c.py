@@ -50,8 +50,8 @@ Pools = Annotated[
     _option(
         "--pool",
         metavar="NAME[=BYTES][,KEY=VALUE...]",
-        help="A memory that tensors may lie in, by the board's name of it (docs/memories.md), of which so many bytes; "
-        "for=tensors or weights, waits=CYCLES, align=BYTES, section=NAME; may be repeated.",
+        help="A memory that tensors or constants may lie in, by the board's name of it (docs/memories.md), of which "
+        "so many bytes; for=tensors, weights or constants, waits=CYCLES, align=BYTES, section=NAME; may be repeated.",
         show_default=False,
     ),
 ]

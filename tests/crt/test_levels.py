@@ -1,0 +1,67 @@
+"""The assembly of SIMD32, which takes every register, compiles at each level of optimisation."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mtool.boards import get
+from tests.crt import firmware
+
+TILES = ("MT_DSP_COLUMNS", "MT_DSP_COLUMNS_2X2")
+SCALINGS = ("MT_BY_FLOAT", "MT_ONCE", "MT_TWICE", "MT_EXACT + 4")
+SLIDES = {
+    "mt_dsp_slide": "3, 0.5f",
+    "mt_dsp_slide_by": "&by, MT_TWICE",
+    "mt_dsp_slide_exact": "&by, 4",
+}
+
+
+def instances() -> list[str]:
+    """Every function of tiles and of dense layers that a model's operators may share: its name and its macro's call."""
+    found = []
+    for by in SCALINGS:
+        for tile in TILES:
+            for loop in ("3, 0", "0, 4"):
+                for apart in (0, 1):
+                    found += [f"{tile}_PLAIN(f{{}}, {loop}, {apart}, {by})"]
+                    found += [f"{tile}_RANGE(f{{}}, {loop}, {apart}, {by}, 1)"]
+        found += [f"MT_DSP_ROWS_PLAIN(f{{}}, 8, {by})", f"MT_DSP_ROWS_RANGE(f{{}}, 8, {by}, 1)"]
+    found += ["MT_DSP_ROWS8_PLAIN(f{}, 4, MT_EXACT + 4)", "MT_DSP_ROWS8_RANGE(f{}, 4, MT_EXACT + 4, 1)"]
+    return [one.format(number) for number, one in enumerate(found)]
+
+
+def planes() -> list[str]:
+    """Depthwise layers, which are written out where a model calls them."""
+    lines = []
+    for name, scaling in SLIDES.items():
+        for stride, limits in ((1, "-128, 127"), (2, "-11, 100")):
+            zero = "" if name == "mt_dsp_slide_exact" else "-5, "
+            lines += [
+                f"void {name}{stride}(const int8_t *input, int8_t *output, const uint32_t *weights, int16_t *scratch);",
+                f"void {name}{stride}(const int8_t *input, int8_t *output, const uint32_t *weights, int16_t *scratch)",
+                "{",
+                "    for (int32_t c = 0; c < 5; ++c, ++input, ++output, weights += 6) {",
+                "        struct mt_dsp_fixed by;",
+                "        const struct mt_dsp_taps taps = mt_dsp_load_taps(weights + 3);",
+                "        memcpy(&by, weights, sizeof(by));",
+                "        scratch[c] = *input;",
+                f"        mt_dsp_slide{name[12:]}(scratch, output, &taps, {scaling}, 12, {stride}, 3, 5, 25, 5,",
+                f"                     {zero}{limits});",
+                "    }",
+                "}",
+            ]
+    return lines
+
+
+@pytest.mark.parametrize("level", ["-O0", "-Og", "-O1", "-Os", "-O2", "-O3"])
+def test_simd32_compiles(level: str, tmp_path: Path) -> None:
+    headers = ("tile_3x2", "tile_2x2", "gemv", "depthwise3x3")
+    functions = instances()
+    lines = [f'#include "mt_dsp_{name}_int8.h"' for name in headers] + functions + planes()
+    lines += ["typedef void (*any)(void);", "extern const any all[];"]
+    lines += ["const any all[] = {" + ", ".join(f"(any)f{number}" for number in range(len(functions))) + "};"]
+    (tmp_path / "all.c").write_text("\n".join(lines) + "\n")
+    board = get("mps2_an386")
+    flags = [*board.cflags, "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{firmware.CRT / 'include'}"]
+    subprocess.run([board.toolchain, *flags, level, "-c", "all.c"], cwd=tmp_path, check=True)
