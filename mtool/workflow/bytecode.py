@@ -13,7 +13,7 @@ from mtool.modules.machine import Architecture
 from mtool.version import __version__
 from mtool.workflow.modules import Made, check_counter, check_name, sealed, signer_of
 from mtool.workflow.options import Options
-from mtool.workflow.renewed import check_interface
+from mtool.workflow.renewed import check_interface, check_kind
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +72,7 @@ def make_bytecode(
         stack_bytes=0,
     )
     if since is not None:
+        check_kind(since, Kind.BYTECODE)
         check_interface(since.description, module.description)
     log.info("  %-9s %4.1f s   %s B", "bytecode", time.monotonic() - start, f"{len(image.data):,}")
     data = sealed(module, signer)

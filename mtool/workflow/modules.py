@@ -94,6 +94,7 @@ def make_module(
     chosen = _for_a_module(options or Options())
     model = compile(path, board=target, options=chosen)
     if since is not None:
+        renewed.check_kind(since, Kind.NATIVE)
         renewed.check_interface(since.description, description_of(model.manifest))
         model = renewed.with_schedules_of(since, model, lambda turned: compile(path, board=target, options=turned))
     described = model.manifest

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from mtool.delta import MOST_BYTES, delta_by_parts
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
-from mtool.modules.format import HEAD_BYTES, Description, Module
+from mtool.modules.format import HEAD_BYTES, Description, Kind, Module
 from mtool.workflow.compiling import Model
 from mtool.workflow.formatting import count, tensor
 from mtool.workflow.options import Options
@@ -78,6 +78,19 @@ def with_schedules_of(old: Module, model: Model, compile: Callable[[Options], Mo
         return model
     log.info("  %-9s          %s as before: %s", "schedules", count(len(others), "operator"), ", ".join(others))
     return again
+
+
+def check_kind(old: Module, kind: Kind) -> None:
+    """Refuse a module of another kind than the one that it renews: no code of it would stay.
+
+    Raises:
+        UsageError: one is native and the other bytecode.
+    """
+    if old.kind != kind:
+        raise UsageError(
+            f"the module which this one is to renew is {old.kind.name.lower()}, and this one {kind.name.lower()}",
+            hint="give --bytecode" if old.kind == Kind.BYTECODE else "leave --bytecode out",
+        )
 
 
 def check_interface(old: Description, new: Description) -> None:

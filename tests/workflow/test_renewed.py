@@ -8,7 +8,7 @@ import pytest
 import mtool
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
-from mtool.modules.format import Module, pack, unpack
+from mtool.modules.format import Kind, Module, pack, unpack
 from mtool.plan.choice import Choice
 from mtool.workflow import Options, renewed
 from mtool.workflow.compiling import Model
@@ -67,12 +67,15 @@ def test_another_interface_is_refused_and_another_grid_told(caplog: pytest.LogCa
     assert "quantised in another way" in caplog.text
 
 
-def test_name_and_counter_stay_unless_they_are_given() -> None:
+def test_name_counter_and_kind_stay() -> None:
     old = replace(MODULE, counter=7, name="kws")
     assert renewed.options_since(old, Options(), None) == (Options(name="kws"), 7)
     assert renewed.options_since(old, Options(name="other"), 9) == (Options(name="other"), 9)
     with pytest.raises(UsageError, match="--counter 6 is below"):
         renewed.options_since(old, Options(), 6)
+    renewed.check_kind(old, Kind.NATIVE)
+    with pytest.raises(UsageError, match="is native, and this one bytecode"):
+        renewed.check_kind(old, Kind.BYTECODE)
 
 
 def test_what_is_told_of_the_delta_is_what_is_sent() -> None:
