@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mtool import invalid
 from mtool.errors import UsageError
-from mtool.manifest import Strict, Tensor
+from mtool.manifest import StateTensor, Strict, Tensor
 from mtool.manifest.fields import OfModel
 
 MAGIC: Final = b"MTM1"
@@ -66,6 +66,7 @@ class Description(Strict):
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     operators: tuple[OperatorNote, ...]
+    states: tuple[StateTensor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Module:
         imports: hashes of the declarations of the firmware's functions, in the order of the table.
         name: the model's, an identifier of C of at most 31 bytes.
         model_hash: SHA-256 of the model's file.
-        description: of inputs, outputs and operators.
+        description: of inputs, outputs, operators and states.
         arena_bytes: the model's own memory.
         arena_alignment: of that.
         stack_bytes: that one inference needs; 0: not known.
@@ -120,8 +121,17 @@ class Module:
 
 
 def pack(module: Module) -> bytes:
-    """Return the bytes of a module with the key id and the signature that it has."""
+    """Return the bytes of a module with the key id and the signature that it has.
+
+    Raises:
+        UsageError: its description is too long.
+    """
     text = module.description.model_dump_json(exclude_defaults=True).encode()
+    if len(text) > MOST_DESCRIPTION_BYTES:
+        raise UsageError(
+            f"{module.name} has too many names, scales or initial values of states for a module",
+            details=[f"expected at most {MOST_DESCRIPTION_BYTES:,} bytes of description, found {len(text):,}"],
+        )
     inputs, outputs = module.description.inputs, module.description.outputs
     parts = [struct.pack("<2I", one.arena_offset or 0, one.bytes) for one in (*inputs, *outputs)]
     parts += [struct.pack("<I", value) for value in module.imports]

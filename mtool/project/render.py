@@ -106,7 +106,8 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
         options: values of the template's options, as text.
 
     Raises:
-        UsageError: the template is not one of the board's, or an option is unknown or can't have this value.
+        UsageError: the template is not one of the board's, or takes no modules, or an option is unknown or can't have
+            this value.
     """
     chosen = load(template or _first_template(board))
     if chosen.is_own and chosen.name not in board.templates:
@@ -114,6 +115,11 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
             f"{board.name} has no template {chosen.name}",
             details=[f"it has: {', '.join(board.templates) or 'none'}"],
             hint="the others know nothing of this board; a template of your own is named by its folder",
+        )
+    if loaded_modules.MODULES in options and loaded_modules.MODULES not in chosen.options:
+        raise UsageError(
+            f"the template {chosen.name} has no loader of modules (--modules)",
+            hint="leave --modules out, or choose --template baremetal, on a board that has it",
         )
     return chosen, chosen.read_options(options)
 

@@ -18,6 +18,7 @@ _EXIT = 100  # a template without an operating system ends with this plus the ex
 _EXIT_MOST = 31
 _STACK_TOP = "mt_stack_top"
 _STACK_OPTION = "stack_bytes"
+_MOST_STACKS = 256  # whoever is further below than so many stacks has not overflowed one, but lost the pointer to it
 
 
 def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceError:
@@ -42,6 +43,9 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
             pass  # it has been built anew or removed meanwhile: the numbers have to do
     where = _where(fault.operator, manifest, [location for location in (pc, lr) if location is not None])
     details = _lines(fault, reading, pc, lr, {operator.function for operator in manifest.operators})
+    if stack is not None and stack[0] > _MOST_STACKS * stack[1]:
+        details.append(f"sp 0x{reading.sp:0{reading.digits}x}, far from the stack")
+        return DeviceError(f"{reading.name or 'fault'}{where}", details=details, operator=fault.operator)
     if stack is not None:
         details.append(f"stack {stack[0]} of {stack[1]} B used")
     used_bytes = stack[0] if stack is not None else 0

@@ -81,5 +81,6 @@ def manifest_of(module: Interface, project: Project) -> Manifest:
         constants=(),
         symbols={},
         operators=operators,
+        states=described.states,
         project=project,
     )

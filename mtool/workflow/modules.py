@@ -168,6 +168,7 @@ def description_of(manifest: Manifest) -> Description:
             OperatorNote(name=one.name, label=one.label, macs=one.macs, schedule=one.schedule)
             for one in manifest.operators
         ),
+        states=manifest.states,
     )
 
 

@@ -7,7 +7,16 @@ import pytest
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
 from mtool.modules.declarations import declaration_hash
-from mtool.modules.format import HEAD_BYTES, Description, Kind, Module, OperatorNote, pack, unpack
+from mtool.modules.format import (
+    HEAD_BYTES,
+    MOST_DESCRIPTION_BYTES,
+    Description,
+    Kind,
+    Module,
+    OperatorNote,
+    pack,
+    unpack,
+)
 
 X = Tensor(name="x/0", c_name="x_0", dtype="int8", shape=(1, 4), bytes=4, arena_offset=0, scale=(0.5,), zero_point=(3,))
 Y = Tensor(name="y", c_name="y", dtype="float32", shape=(2,), bytes=8, arena_offset=16)
@@ -33,6 +42,12 @@ MODULE = Module(
     arena_alignment=16,
     stack_bytes=0,
 )
+
+
+def test_a_description_that_is_too_long_is_told() -> None:
+    long = MODULE.description.model_copy(update={"model_file": "x" * MOST_DESCRIPTION_BYTES})
+    with pytest.raises(UsageError, match="too many names"):
+        pack(replace(MODULE, description=long))
 
 
 def test_what_is_packed_is_unpacked() -> None:

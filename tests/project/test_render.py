@@ -120,6 +120,7 @@ def test_an_option_reaches_the_project_and_the_manifest() -> None:
     ("options", "says"),
     [
         ({"optimise": "-O3"}, "has no option 'optimise'"),
+        ({"modules": "signed"}, "has no loader of modules"),
         ({"opt": "-O9"}, "one of -O2, -O3, -Os"),
         ({"rpc_buffer_bytes": "16"}, "a number of at least"),
         ({"rpc_buffer_bytes": "many"}, "a number of at least"),

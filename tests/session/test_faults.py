@@ -7,6 +7,7 @@ import pytest
 from mtool import boards
 from mtool.manifest import Operator
 from mtool.rpc.fault import Fault, FaultKind, Machine
+from mtool.session import faults
 from mtool.session.faults import explain, of_exit
 from tests.crt import firmware
 from tests.session import projects
@@ -96,6 +97,39 @@ def test_the_kinds(kind: int, name: str, hint: str) -> None:
 def test_registers_that_make_no_sense(machine: int, registers: tuple[int, ...]) -> None:
     error = explain(Fault(EXCEPTION, 17, machine, registers), MANIFEST, None)
     assert (error.what, error.details) == ("fault in operator 17", ())
+
+
+class Symbols:
+    """A firmware whose stack has 4,096 bytes from LOW on."""
+
+    def __init__(self, firmware: Path) -> None: ...
+
+    def __enter__(self) -> "Symbols":
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def of(self, address: int) -> None: ...
+
+    def address(self, symbol: str) -> int:
+        return LOW + 4096
+
+
+@pytest.mark.parametrize(
+    ("sp", "what", "said", "hint"),
+    [
+        (LOW - 64000, "stack overflow", "stack 68096 of 4096 B used", "stack_bytes=131072"),
+        (0x10, "store access fault", "sp 0x00000010, far from the stack", ""),
+    ],
+)
+def test_a_stack_pointer_that_was_lost_is_no_overflow(
+    sp: int, what: str, said: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "Symboliser", Symbols)
+    words = (0x80000100, 0x80000200, 0, sp, 7, 0x10, LOW)
+    error = explain(Fault(STACK, 1, RISCV, words), MANIFEST, Path("firmware.elf"))
+    assert error.what.startswith(f"{what} in operator 1") and error.details[-1] == said
+    assert error.hint.endswith(hint) and bool(error.hint) == bool(hint)
 
 
 @pytest.mark.parametrize("content", [b"", b"no ELF file", None])

@@ -182,6 +182,23 @@ def test_bytecode_computes_the_same_as_the_model(files: Path, project: Path) -> 
     on_device.verify(DIGITS, project, samples=2, options=Options(name="digits"), deployment=DEFAULT).check()
 
 
+def test_a_state_of_a_module_begins_anew(files: Path, project: Path, tmp_path: Path) -> None:
+    text = (
+        '<ir_version: 8, opset_import: ["": 17]> g (float[4] x, float[4] s) => (float[4] t, float[4] y) '
+        "{t = Add(x, s) y = Identity(t)}"
+    )
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "sum.onnx")
+    options = Options(states=(("t", "s"),), state_values={"s": np.full(4, 3, np.float32)})
+    made = modules.make_module(tmp_path / "sum.onnx", board=BOARD, key=files / "own.key", options=options)
+    x = {"x": np.ones(4, np.float32)}
+    with session.open(project) as device:
+        total = device.load(made.data, ram=True)
+        for expected in (4, 5, 6):
+            assert total.run(x)["y"].tolist() == [expected] * 4
+        total.reset_state()
+        assert total.run(x)["y"].tolist() == [4] * 4
+
+
 def test_another_key_is_told(files: Path, project: Path) -> None:
     with pytest.raises(DeviceError, match="does not trust who signed") as refused:
         loading.load_module(files / "foreign.mtm", project)
