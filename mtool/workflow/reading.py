@@ -32,7 +32,7 @@ from mtool.workflow.options import Options
 from mtool.workflow.pool_options import pools
 
 if TYPE_CHECKING:
-    from mtool.workflow import Deployment
+    from mtool.workflow.deployment import Deployment
 
 _DIGITS = 18  # of a size; more are no int64
 
@@ -188,7 +188,7 @@ def deployment(
     *, output_dir: Path | None = None, port: str = "", probe: str = "", flash_command: str = "", power: str = ""
 ) -> "Deployment":
     """Return the project folder and the device, from what was given on the command line."""
-    from mtool.workflow import Deployment  # the device half, which a compile does not load
+    from mtool.workflow.deployment import Deployment  # the device half, which a compile does not load
 
     return Deployment(output_dir, port, probe, flash_command, power)
 

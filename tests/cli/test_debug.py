@@ -11,7 +11,7 @@ from mtool.cli import app
 from mtool.errors import UsageError
 from mtool.flash import gdb_servers
 from mtool.flash.runner import Job
-from tests.session.faulty import _after
+from tests.session.faulty import after
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 Captured = pytest.CaptureFixture[str]
@@ -46,7 +46,7 @@ def test_an_operator_that_faults_in_an_emulator(tmp_path: Path, capfd: pytest.Ca
     assert app.invoke(["-q", "generate", str(DIGITS), "-b", "mps2_an386", "-d", str(folder)]) == 0
     source = folder / "model" / "digits_int8.c"
     begins = r"^MT_ALONE void digits_int8_conv_2\([^)]*\)\n\{\n"
-    source.write_text(_after(source.read_text(), begins, "    *(volatile int *)0xF0000000u = 1;\n"))
+    source.write_text(after(source.read_text(), begins, "    *(volatile int *)0xF0000000u = 1;\n"))
     assert app.invoke(["debug", str(folder), "--batch", "--ex", "continue", "--ex", "bt 3"]) == 0
     told = capfd.readouterr()
     assert "in operator 2, " in told.err and "stop at operator 2, " in told.err
