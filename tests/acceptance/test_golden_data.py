@@ -58,7 +58,7 @@ def test_host(name: str, tmp_path: Path) -> None:
 @models.needed
 @pytest.mark.parametrize("board", EMULATED)
 @pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.product(18)
+@pytest.mark.product(14)
 def test_emulated(name: str, board: str, tmp_path: Path) -> None:
     toolchain = boards.get(board).toolchain
     try:

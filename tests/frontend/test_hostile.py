@@ -209,6 +209,7 @@ def _attempt(path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", range(8))
+@pytest.mark.product(2)
 def test_random_edits_of_valid_models(part: int, tmp_path: Path) -> None:
     """Also within 10 s and 2 GB each."""
     originals = [_cnn(), _qdq()]

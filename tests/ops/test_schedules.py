@@ -519,7 +519,7 @@ def each_setting(target: Target, prefix: str, asked: Callable[..., Made] | None 
 
 
 @pytest.mark.parametrize("target, prefix", PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
-@pytest.mark.product(2)
+@pytest.mark.product
 def test_the_plain_c_of_schedules(target: Target, prefix: str, tmp_path: Path) -> None:
     assert failures([*each_setting(target, prefix), *wide_cases(target, prefix)], tmp_path, None) == []
 

@@ -71,7 +71,7 @@ def weighted(
 @pytest.mark.parametrize("act", ["none", "relu", "clip"])
 @pytest.mark.parametrize("group", [1, 2, 8])
 @pytest.mark.parametrize(("dtype", "w_dtype"), [(np.int16, np.int8), (np.uint16, np.int8), (np.int16, np.int16)])
-@pytest.mark.product
+@pytest.mark.product(8)
 def test_convolutions(dtype: Any, w_dtype: Any, group: int, act: str, target: Target, tmp_path: Path) -> None:
     conv = helper.make_node("Conv", ["xf", "wf", "bf"], ["c"], pads=[1, 1, 0, 1], strides=[2, 1], group=group)
     proto = weighted(conv, dtype, codes(w_dtype, 8, 8 // group, 3, 3), 0, act, (1, 8, 7, 6))

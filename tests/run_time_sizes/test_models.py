@@ -162,6 +162,7 @@ def test_rows_of_integers_leave_any_remainder_of_a_tile(target: Target, channels
 
 @pytest.mark.parametrize("most", [{"n": 6, "b": 5}, {"n": 9, "b": 1}])
 @pytest.mark.parametrize("target", [HOST, DSP], ids=["host", "dsp"])
+@pytest.mark.product(2)
 def test_rows_of_two_sizes(target: Target, most: dict[str, int], tmp_path: Path) -> None:
     """What is left over of a tile depends on both: it is right, or refused."""
     constants = {

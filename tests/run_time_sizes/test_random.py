@@ -136,6 +136,7 @@ def network(seed: int, *, quantised: bool = False) -> onnx.ModelProto | None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.product(2)
 def test_every_size_is_right_or_all_are_refused(seed: int, quantised: bool, tmp_path: Path) -> None:
     proto = network(seed, quantised=quantised)
     if proto is None:
