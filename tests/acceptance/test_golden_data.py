@@ -71,7 +71,7 @@ def test_emulated(name: str, board: str, tmp_path: Path) -> None:
 
 @models.needed
 @pytest.mark.parametrize("name", models.ALL)
-@pytest.mark.product
+@pytest.mark.product(8)
 def test_generated_c_is_clean_and_the_same_twice(name: str, tmp_path: Path) -> None:
     """Strict warnings are errors in every build above; here: the bytes, the banner, and no long lines of code."""
     first = workflow.compile(models.path(name), board="mps2_an386").files

@@ -9,7 +9,7 @@ import pytest
 
 from tests.crt import firmware
 
-SECONDS = amount.of(30, 5)
+SECONDS = amount.of(30, 3)
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ import random
 import signal
 from pathlib import Path
 
+import amount
 import numpy as np
 import onnx
 import pytest
@@ -13,7 +14,7 @@ from mtool.frontend import load
 from scripts.fuzzing import campaign, forks, mutate_onnx, mutate_tflite, oracles, seeds_onnx, seeds_tflite, survivors
 from scripts.fuzzing.campaign import Form, Tally
 
-COUNT = 40
+COUNT = amount.of(40, 24)
 FORMS = {
     "onnx": lambda: Form(".onnx", sorted(seeds_onnx.own().items()), mutate_onnx.mutate),
     "tflite": lambda: Form(".tflite", sorted(seeds_tflite.own().items()), mutate_tflite.mutate),

@@ -18,7 +18,7 @@ SOURCES = [CRT / "tests" / "mt_test_module.c", *(CRT / "modules" / f"{name}.c" f
 def test_changed_modules_stay_within_their_memory(tmp_path: Path) -> None:
     program = sanitized.build(SOURCES, tmp_path / "program", STRICT)
     (tmp_path / "one.mtm").write_bytes(pack(MODULE))
-    times = amount.of(100_000, 15_000)
+    times = amount.of(100_000, 8_000)
     done = subprocess.run([program, tmp_path / "one.mtm", str(times), "1"], stdout=subprocess.PIPE, text=True)
     assert done.returncode == 0
     found = {Status(int(code)): int(count) for code, count in (line.split() for line in done.stdout.splitlines())}

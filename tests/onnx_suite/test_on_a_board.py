@@ -22,7 +22,7 @@ from .expectations import NOT_PASSED
 from .running import compiled
 
 BOARD = boards.get("mps2_an386")
-COUNT = amount.of(200, 100)
+COUNT = amount.of(200, 64)
 FIRMWARES = 4
 MOST_BYTES = 64 * 1024  # of constants, arena, inputs and outputs: all of a firmware's models lie side by side
 

@@ -103,6 +103,7 @@ def proto_of(form: Form) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("forms", [slices, reductions, others, sampling], ids=lambda forms: forms.__name__)
+@pytest.mark.product(2)
 def test_each_form_computes_what_onnxruntime_does(forms: object, tmp_path: Path) -> None:
     cases = list(forms())  # type: ignore[operator]
     protos = [proto_of(form) for form in cases]
