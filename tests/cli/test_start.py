@@ -66,6 +66,7 @@ def test_a_shells_completion_of_commands_loads_none() -> None:
 
 
 @pytest.mark.parametrize("command", app.COMMANDS)
+@pytest.mark.product(3)
 def test_a_shells_completion_of_options_loads_the_command_and_no_compiler(command: str) -> None:
     modules, shown = loaded(_MTOOL_COMPLETE="complete_bash", COMP_WORDS=f"mtool {command} --js", COMP_CWORD="2")
     assert shown.split() == ["--json"]

@@ -65,6 +65,7 @@ COMPILERS = (
 
 
 @pytest.mark.parametrize("compiler", COMPILERS, ids=" ".join)
+@pytest.mark.product(2)
 def test_objects_of_different_conventions_do_not_link_and_the_linker_says_why(
     compiler: list[str], tmp_path: Path
 ) -> None:

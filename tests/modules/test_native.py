@@ -18,7 +18,7 @@ from mtool.workflow import modules
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-BOARDS = ["mps2_an386", "qemu_riscv32", *["mps3_an547", "mps2_an385", "mps2_an500"] * amount.IS_ALL]
+BOARDS = ["mps2_an386", *["qemu_riscv32", "mps3_an547", "mps2_an385", "mps2_an500"] * amount.IS_ALL]
 LOADER = ("mt_module", "mt_module_native", "mt_module_exports", "mt_sha512", "mt_ed25519")
 COUNTER = 3
 

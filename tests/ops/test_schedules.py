@@ -536,6 +536,7 @@ def test_the_portable_c_of_a_kernel_wider_than_the_image(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("target, prefix, board", EMULATED, ids=[f"{case[1]}-{case[2]}" for case in EMULATED])
+@pytest.mark.product(2)
 def test_schedules_in_the_emulator(target: Target, prefix: str, board: str, tmp_path: Path) -> None:
     cases = each_setting(target, prefix) if board != "mps2_an500" else cases_of(target, prefix, CASES)
     assert failures(cases, tmp_path, board) == []

@@ -60,6 +60,7 @@ def network(zero: int, x_type: Any = np.uint8, depth: int = 12) -> onnx.ModelPro
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.cpu)
 @pytest.mark.parametrize("zero", [1, 141, 255])
+@pytest.mark.product(2)
 def test_every_schedule_gives_onnxruntimes_numbers(target: Target, zero: int, tmp_path: Path) -> None:
     proto = network(zero)
     feeds = {"x": np.random.default_rng(5).integers(0, 256, (1, 12, 7, 4)).astype(np.uint8)}

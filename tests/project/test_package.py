@@ -42,6 +42,7 @@ def need(*programs: str) -> None:
 
 
 @pytest.mark.parametrize("form", project.FORMATS)
+@pytest.mark.product(2)
 def test_a_package_is_the_same_each_time(form: Format, tmp_path: Path) -> None:
     board = "mps2_an385"  # for one core: what it is made for many of is tried in test_portable.py
     folder = write(form, tmp_path / "a", board=board)
