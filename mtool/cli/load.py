@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtool.cli import completion, parameters
+from mtool.cli import parameters
 from mtool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -27,17 +27,7 @@ def load(
             show_default=False,
         ),
     ] = None,
-    board: Annotated[
-        str,
-        typer.Option(
-            "--board",
-            "-b",
-            metavar="BOARD",
-            help="The board at --port; default: the project's.",
-            show_default=False,
-            autocompletion=completion.boards,
-        ),
-    ] = "",
+    board: Annotated[str, parameters.boards("The board at --port; default: the project's.")] = "",
     port: parameters.Port = "",
     probe: parameters.Probe = "",
     *,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from mtool import files
-from mtool.cli import completion, parameters
+from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.errors import UsageError
 
@@ -25,17 +25,7 @@ def mlperf(
     mode: Annotated[
         Literal["performance", "accuracy"], typer.Option("--mode", help="Five windows of time, or the accuracy.")
     ] = "performance",
-    board: Annotated[
-        str,
-        typer.Option(
-            "--board",
-            "-b",
-            metavar="BOARD",
-            help="The board; default: the project's.",
-            show_default=False,
-            autocompletion=completion.boards,
-        ),
-    ] = "",
+    board: Annotated[str, parameters.boards("The board; default: the project's.")] = "",
     count: Annotated[
         int | None,
         typer.Option("--count", min=1, help="Inferences of a window; default: the benchmark's.", show_default=False),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtool.cli import completion, parameters
+from mtool.cli import parameters
 from mtool.cli.output import SCHEMA_VERSION, Output
 from mtool.errors import BoardError, CommunicationError, UsageError
 
@@ -34,17 +34,7 @@ def monitor(
             show_default=False,
         ),
     ] = None,
-    board: Annotated[
-        str,
-        typer.Option(
-            "--board",
-            "-b",
-            metavar="BOARD",
-            help="The board; default: the project's, or what is attached.",
-            show_default=False,
-            autocompletion=completion.boards,
-        ),
-    ] = "",
+    board: Annotated[str, parameters.boards("The board; default: the project's, or what is attached.")] = "",
     port: parameters.Port = "",
     probe: parameters.Probe = "",
     baud: Annotated[int, typer.Option("--baud", min=0, help="Bits per second; 0: those of the board, or 115200.")] = 0,

@@ -19,17 +19,7 @@ def new(
     model: Annotated[
         Path, typer.Option("--model", "-m", metavar="MODEL", help="The model, .onnx or .tflite.", show_default=False)
     ],
-    board: Annotated[
-        str,
-        typer.Option(
-            "--board",
-            "-b",
-            metavar="BOARD",
-            help="The board that the program is for.",
-            show_default=False,
-            autocompletion=completion.boards,
-        ),
-    ],
+    board: Annotated[str, parameters.boards("The board that the program is for.")],
     type: Annotated[
         ProjectType,
         typer.Option("--type", help="A program around the model, a model that a host drives, or EEMBC's benchmark."),

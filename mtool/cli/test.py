@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mtool import distribution
-from mtool.cli import completion, parameters
+from mtool.cli import parameters
 from mtool.cli.ending import INTERRUPTED
 from mtool.cli.output import Output
 from mtool.errors import MismatchError, MtoolError, UsageError
@@ -23,17 +23,7 @@ def test(
         list[str] | None,
         typer.Argument(metavar="[-- PYTEST..]", help="Arguments of pytest.", show_default=False),
     ] = None,
-    board: Annotated[
-        str,
-        typer.Option(
-            "--board",
-            "-b",
-            metavar="BOARD",
-            help="Where the tests run; default: test_board of mtool.toml.",
-            show_default=False,
-            autocompletion=completion.boards,
-        ),
-    ] = "",
+    board: Annotated[str, parameters.boards("Where the tests run; default: test_board of mtool.toml.")] = "",
     port: parameters.Port = "",
     probe: parameters.Probe = "",
     record: Annotated[

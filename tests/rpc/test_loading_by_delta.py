@@ -1,7 +1,5 @@
 """Modules as their difference from the one in flash: over bad lines, in pieces, and with the power cut at any write."""
 
-from pathlib import Path
-
 import amount
 import numpy as np
 import pytest
@@ -11,17 +9,12 @@ from mtool.errors import CommunicationError, DeviceError
 from mtool.rpc import Client, loading
 from mtool.rpc.loading import HEAD_BYTES, Place
 from tests.rpc.channels import Lossy
-from tests.rpc.test_loading import CUT, FLASH_BYTES, Unplugged, added, listed, module, process
+from tests.rpc.test_loading import CUT, Unplugged, added, flash, listed, module, process
 
 PADDING = {Place.FLASH: 6000, Place.RAM: 2400}
 
 
-@pytest.fixture(autouse=True)
-def flash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "flash"
-    path.write_bytes(bytes([0xFF]) * FLASH_BYTES)
-    monkeypatch.setenv("TEST_FLASH", str(path))
-    return path
+__all__ = ["flash"]  # a fixture, for every test here too
 
 
 def model(adds: int, counter: int = 1, place: Place = Place.FLASH) -> bytes:

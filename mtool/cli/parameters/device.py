@@ -35,7 +35,7 @@ BoardOrProjects = Annotated[
 
 
 def boards(meaning: str) -> Any:
-    """Return the option -b of a command that takes several boards, with its help."""
+    """Return the option -b of a command that means something else by it than the board to build for."""
     return _option("--board", "-b", metavar="BOARD", help=meaning, show_default=False, autocompletion=completion.boards)
 
 
