@@ -1,8 +1,9 @@
 """`mtool verify`: a model's outputs on a board against a reference."""
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,35 +77,24 @@ def verify(
     tolerance = dataclasses.replace(tolerance, atol=atol, rtol=rtol)
     if lsb is not None:
         tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)
-    if on is not None:
+    compare: Callable[..., Report | Layers]
+    if on is None:
+        compare = functools.partial(workflow.verify_layers if layers else workflow.verify, board=board)
+    else:
         from mtool.workflow import module_models, on_device
 
         if layers:
             raise UsageError("--layers needs the model's C in the firmware, and --on is for one that was loaded")
         board = module_models.board_of(on, board)
-    compare = workflow.verify_layers if layers else workflow.verify
-    report = (
-        compare(
-            model,
-            board=board,
-            golden=golden,
-            tolerance=tolerance,
-            samples=samples,
-            seed=seed,
-            options=options,
-            deployment=deployment,
-        )
-        if on is None
-        else on_device.verify(
-            model,
-            on,
-            golden=golden,
-            tolerance=tolerance,
-            samples=samples,
-            seed=seed,
-            options=options,
-            deployment=deployment,
-        )
+        compare = functools.partial(on_device.verify, folder=on)
+    report = compare(
+        model,
+        golden=golden,
+        tolerance=tolerance,
+        samples=samples,
+        seed=seed,
+        options=options,
+        deployment=deployment,
     )
     if isinstance(report, workflow.Layers):
         _print_layers(out, report, board)
