@@ -35,7 +35,7 @@ def planes() -> list[str]:
     """Depthwise layers, which are written out where a model calls them."""
     lines = []
     for name, scaling in SLIDES.items():
-        for stride, limits in ((1, "-128, 127"), (2, "-11, 100")):
+        for stride, limits, offset in ((1, "-128, 127", 0), (2, "-11, 100", -7)):
             zero = "" if name == "mt_dsp_slide_exact" else "-5, "
             lines += [
                 f"void {name}{stride}(const int8_t *input, int8_t *output, const uint32_t *weights, int16_t *scratch);",
@@ -43,10 +43,9 @@ def planes() -> list[str]:
                 "{",
                 "    for (int32_t c = 0; c < 5; ++c, ++input, ++output, weights += 6) {",
                 "        struct mt_dsp_fixed by;",
-                "        const struct mt_dsp_taps taps = mt_dsp_load_taps(weights + 3);",
                 "        memcpy(&by, weights, sizeof(by));",
                 "        scratch[c] = *input;",
-                f"        mt_dsp_slide{name[12:]}(scratch, output, &taps, {scaling}, 12, {stride}, 3, 5, 25, 5,",
+                f"        mt_dsp_slide{name[12:]}(scratch, output, weights + 3, {offset}, {scaling}, 12, {stride}, 3, 5, 25, 5,",
                 f"                     {zero}{limits});",
                 "    }",
                 "}",
