@@ -187,6 +187,8 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
             raise Unsupported("its activations are float and its weights int8: it has no form with --rounding tflite")
         if _is_exact(t, operator, options):
             exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
+        elif any(number in t.complex for number in operator.inputs):
+            spectrum.of_complex(t)
         elif hybrid.in_integers(options) and hybrid.is_hybrid(operator, t.tensors):
             hybrid.TRANSLATIONS[operator.kind](t)
         else:

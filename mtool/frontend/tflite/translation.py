@@ -70,7 +70,7 @@ class Translation:
         self.tensors = list(model.tensors)
         self.variables = Variables()
         self.handles: dict[int, Key] = {}  # of resource variables, by the number of the tensor
-        self.complex: dict[int, str] = {}  # values that are the parts of complex tensors, by the number of the tensor
+        self.complex: dict[int, tuple[str, str]] = {}  # real and imaginary parts, by the number of the tensor
         self.dequantised: dict[int, int] = {}  # constants that DEQUANTIZE makes real, and what of
         self._made_bytes = 0
         self._numbers: dict[str, int] = {}  # by stem, of the last unique name
