@@ -96,7 +96,7 @@ def check(
     for fit in report.fits:
         if fit.fits and fit.needs:
             floats = [fit.software_float.line()] if fit.software_float else []
-            longest = [_longest(one) for one in fit.longest if one.operator]
+            longest = [_longest(one) for one in fit.longest if one.operator or one.unknown]
             longest += [_wait(fit.longest)] if any(one.pauses for one in described) else []
             out.text("", fit.board, *(f"  {line}" for line in [*fit.lines(report.manifest), *floats, *longest]))
     lacking = [fit for fit in report.fits if not fit.fits]
@@ -121,14 +121,23 @@ def _fastest_first(fit: "Fit") -> tuple[bool, float]:
 
 def _time(fit: "Fit") -> str:
     if fit.time is None:
-        return "not known"
+        return "not known" + (f": no estimate by {_of_backends(fit.without_estimate)}" if fit.without_estimate else "")
     waits = "" if fit.time.flash_is_known else ", and waits for its flash"
     waits += "" if fit.time.flash_is_sure else ", its flash assumed"
-    return f"{fit.time.milliseconds:.3g} ms ± {fit.time.error:.0%}{waits}"
+    by_devices = fit.time.device_milliseconds
+    devices = f", {by_devices:.3g} ms of it by backends' estimates" if by_devices else ""
+    clock = f" at {formatting.frequency(fit.time.hz)}"
+    return f"{fit.time.milliseconds:.3g} ms{clock} ± {fit.time.error:.0%}{devices}{waits}"
+
+
+def _of_backends(names: "Sequence[str]") -> str:
+    return f"the backend{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
 def _longest(one: "LongestOperator") -> str:
     """Return the line of a model's longest operator."""
+    if one.unknown:
+        return f"longest operator of {one.model}: not known: no estimate by {_of_backends(one.unknown)}"
     time = "" if one.time is None else f", {one.time.milliseconds:.3g} ms ± {one.time.error:.0%}"
     return f"longest operator of {one.model}: {one.operator}, {one.share:.0%} of an inference{time}"
 
@@ -136,6 +145,9 @@ def _longest(one: "LongestOperator") -> str:
 def _wait(models: "Sequence[LongestOperator]") -> str:
     """Return the line of what the most urgent model waits for."""
     first, *others = models
+    unknown = sorted({backend for one in others for backend in one.unknown})
+    if unknown:
+        return f"{first.model} waits for others: not known: no estimate by {_of_backends(unknown)}"
     most = max(others, key=lambda one: one.stretch_instructions)  # times are not known of each
     time = "" if most.stretch is None else f", {most.stretch.milliseconds:.3g} ms ± {most.stretch.error:.0%}"
     return f"{first.model} waits for at most {most.stretch_share:.0%} of an inference of {most.model}{time}"

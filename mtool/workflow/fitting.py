@@ -60,6 +60,11 @@ class Fit:
         """Whether a build will succeed, as far as memory goes."""
         return not self.refused and not any(need.missing_bytes for need in self.needs)
 
+    @property
+    def without_estimate(self) -> tuple[str, ...]:
+        """The backends that give no estimate of what they compute, so that the time is not known."""
+        return tuple(sorted({backend for one in self.longest for backend in one.unknown}))
+
     def lines(self, manifest: Manifest) -> list[str]:
         """Return a line of each memory, and what the compiler does not take."""
         return [*(needed.line(need, manifest) for need in self.needs), *self.refused]
@@ -100,10 +105,10 @@ class Fit:
             "longest_operators": [
                 {
                     "model": one.model,
-                    "operator": one.operator,
-                    "share": one.share,
+                    "operator": one.operator or None,
+                    "share": None if one.unknown else one.share,
                     "milliseconds": one.time and one.time.milliseconds,
-                    "stretch_share": one.stretch_share,
+                    "stretch_share": None if one.unknown else one.stretch_share,
                     "stretch_milliseconds": one.stretch and one.stretch.milliseconds,
                     "stretch_instructions": one.stretch_instructions,
                 }
@@ -111,6 +116,9 @@ class Fit:
             ],
             "milliseconds": self.time and self.time.milliseconds,
             "milliseconds_error": self.time and self.time.error,
+            "milliseconds_of_backends": self.time and self.time.device_milliseconds,
+            "without_estimate": list(self.without_estimate),
+            "clock_hz": self.time and self.time.hz,
             "milliseconds_have_flash": self.time and self.time.flash_is_known,
             "milliseconds_flash_is_sure": self.time and self.time.flash_is_sure,
             "microjoules": energy and energy.microjoules,
@@ -200,7 +208,11 @@ def check_models(
         whole = None
         if known and len(known) == len(times):
             most = max(time.error for time in known)
-            whole = LikelyTime(sum(time.milliseconds for time in known), most, known[0].flash_is_known)
+            milliseconds = sum(time.milliseconds for time in known)
+            by_devices = sum(time.device_milliseconds for time in known)
+            whole = LikelyTime(
+                milliseconds, most, known[0].flash_is_known, hz=known[0].hz, device_milliseconds=by_devices
+            )
         floats = next(filter(None, (software_float(one, board) for one in compiled.manifests)), None)
         fits.append(replace(fit_of(model, folder=folder), time=whole, longest=longest, software_float=floats))
     return Fits(manifests[0], tuple(fits))

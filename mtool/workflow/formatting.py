@@ -23,6 +23,11 @@ def joules(microjoules: float) -> str:
     return f"{microjoules:.3g} µJ" if microjoules < 1000 else f"{microjoules / 1e3:.3g} mJ"
 
 
+def frequency(hz: int) -> str:
+    """Write a clock: 120 MHz."""
+    return f"{hz / 1e6:g} MHz"
+
+
 def kilobytes(count: int) -> str:
     """Write a number of bytes: 512 B, 37.6 KB, 4 MB (1 KB is 1,024 B)."""
     if count < 1024:
