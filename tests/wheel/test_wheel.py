@@ -97,8 +97,7 @@ def test_no_hint_installs_a_strangers_package() -> None:
     assert distribution.install("verify") == "pip install 'mtool-mcu[verify]'"
 
 
-# The first version without a hole that is known: CVE-2026-26007, -2026-22701, -2025-27516, -2026-27489, -2026-40192, -2026-0994,
-# -2026-23528, -2025-71176.
+# The first version that no published advisory names.
 MENDED = {
     "cryptography": "46.0.5", "filelock": "3.20.3", "jinja2": "3.1.6", "onnx": "1.21.0", "pillow": "12.2.0",
     "protobuf": "6.33.5", "distributed": "2026.1.0", "pytest": "9.0.3", "numpy": "1.22.2", "pydantic": "2.4.0",
