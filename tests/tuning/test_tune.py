@@ -208,23 +208,24 @@ def test_what_is_given_to_a_schedule_or_a_backend_is_not_tuned(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "why"),
     [
-        ({"median": 1.25}, "dense_5 has not the fastest: the whole model is 25.0% slower with it"),
-        ({"median": 1.0}, "dense_5 has not the fastest: the whole model is no faster with it"),
-        (
-            {"failed": "its outputs are not those of the default plan"},
-            "dense_5 has not the fastest: its outputs are not",
-        ),
-        (None, "dense_5 has not the fastest: not measured in the whole model"),
+        ({"median": 1.25}, "the whole model is 25.0% slower with it"),
+        ({"median": 1.0}, "the whole model is no faster with it"),
+        ({"failed": "its outputs are not those of the default plan"}, "its outputs are not those of the default plan"),
+        (None, "not measured in the whole model"),
     ],
 )
+def test_why_a_plan_has_not_the_fastest_is_known(outcome: dict[str, Any] | None, why: str) -> None:
+    plan = Measured({"a": "fast", "b": "default"}, (1.0,), 100)
+    tried = () if outcome is None else (Tried({"a": "fast", "b": "fast"}, **outcome),)
+    whole = Whole(plan, plan, "0" * 64, (), tried)
+    assert whole.why_not("a", "fast") == "" and whole.why_not("b", "default") == ""
+    assert whole.why_not("b", "fast") == why
+
+
 def test_the_table_has_what_the_plan_took_and_why(
-    outcome: dict[str, Any] | None,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All tasks but one have their fastest candidate in the plan that was taken."""
     monkeypatch.chdir(tmp_path)
@@ -241,7 +242,7 @@ def test_the_table_has_what_the_plan_took_and_why(
         fastest = {row.space.task.record.key: row.best.candidate for row in rows}
         (dense,) = [row for row in rows if NODE in row.space.task.nodes]
         taken = {**fastest, dense.space.task.record.key: "the_default"}
-        tried = () if outcome is None else (Tried(fastest, **outcome),)
+        tried = (Tried(fastest, 1.25),)
         return Whole(Measured(taken, (1.0,), 100), Measured(taken, (2.0,), 100), "0" * 64, (), tried)
 
     monkeypatch.setattr(Search, "run", run)
@@ -249,6 +250,7 @@ def test_the_table_has_what_the_plan_took_and_why(
     assert app.invoke(["tune", str(DIGITS), "--board", BOARD, "--no-builds"]) == 0
     shown = capsys.readouterr().out
     rows = [line for line in shown.splitlines() if line.split()[1:] and "/" in line]
+    said = "dense_5 has not the fastest: the whole model is 25.0% slower with it"
     assert "in the plan" in shown and said in shown and shown.count("has not the fastest") == 1
     assert [line.split()[-1] for line in rows if line.startswith("dense")] == ["the_default"]
     assert all(line.rstrip().endswith("the same") for line in rows if not line.startswith("dense"))
