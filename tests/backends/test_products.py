@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import amount
 import networks
 import numpy as np
 import onnx

@@ -45,8 +45,8 @@ def planes() -> list[str]:
                 "        struct mt_dsp_fixed by;",
                 "        memcpy(&by, weights, sizeof(by));",
                 "        scratch[c] = *input;",
-                f"        mt_dsp_slide{name[12:]}(scratch, output, weights + 3, {offset}, {scaling}, 12, {stride}, 3, 5, 25, 5,",
-                f"                     {zero}{limits});",
+                f"        mt_dsp_slide{name[12:]}(scratch, output, weights + 3, {offset}, {scaling}, 12, {stride},",
+                f"                     3, 5, 25, 5, {zero}{limits});",
                 "    }",
                 "}",
             ]
