@@ -82,7 +82,7 @@ def load(
     out.text(f"the device has: {', '.join(names)}")
     if not done.is_kept:
         what = "its RAM" if done.place.name == "RAM" else "its flash"
-        out.text(f"the emulator has ended, and {what} with it: the next one does not have {done.module.name}")
+        out.text(f"the emulator has ended, and {what} with it: the next one starts without it")
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mtool.errors import CommunicationError, DeviceError
 from mtool.modules.format import HEAD_BYTES, Description, Kind, Module, OperatorNote, pack, signed
 from mtool.rpc import Client, loading, protocol
-from mtool.rpc.loading import Place
 from mtool.rpc.framing import Frame
+from mtool.rpc.loading import Place
 from mtool.rpc.protocol import Message, Request
 from mtool.rpc.status import Status
 from mtool.transport import ProcessTransport, Transport

@@ -212,7 +212,9 @@ def test_the_command_line_says_what_came_of_it(files: Path, project: Path) -> No
         return done.returncode, json.loads(done.stdout), done.stderr
 
     code, said, _ = load(str(files / "first.mtm"), str(project), "--ram")
-    assert (code, said["place"], said["name"], said["there_bytes"]) == (0, "ram", "net", 0)
+    assert (code, said["place"], said["name"], said["there_bytes"], said["is_kept"]) == (0, "ram", "net", 0, False)
+    code, said, _ = load(str(files / "first.mtm"), str(project))
+    assert (code, said["place"], said["replaced"], said["is_kept"]) == (0, "flash", None, True)
     assert load(str(files / "foreign.mtm"), str(project))[0] == 10
     code, _, errors = load(str(files / "first.mtm"))
     assert code == 2 and "there is no device to load the module into" in errors
