@@ -16,6 +16,7 @@ from mtool.workflow import formatting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mtool.boards import Board
     from mtool.build.fit import Need
     from mtool.manifest import Manifest, Operator
     from mtool.workflow import Fit, Fits
@@ -98,7 +99,8 @@ def check(
             floats = [fit.software_float.line()] if fit.software_float else []
             longest = [_longest(one) for one in fit.longest if one.operator or one.unknown]
             longest += [_wait(fit.longest)] if any(one.pauses for one in described) else []
-            out.text("", fit.board, *(f"  {line}" for line in [*fit.lines(report.manifest), *floats, *longest]))
+            told = [*fit.lines(report.manifest), *floats, *longest, *([] if clock else _clock_of(known.get(fit.board)))]
+            out.text("", fit.board, *(f"  {line}" for line in told))
     lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(
@@ -128,6 +130,13 @@ def _time(fit: "Fit") -> str:
     devices = f", {by_devices:.3g} ms of it by backends' estimates" if by_devices else ""
     clock = f" at {formatting.frequency(fit.time.hz)}"
     return f"{fit.time.milliseconds:.3g} ms{clock} ± {fit.time.error:.0%}{devices}{waits}"
+
+
+def _clock_of(board: "Board") -> list[str]:
+    """Return a line where the clock of a board's times is none that its framework sets by itself."""
+    if "clock-frequency" not in str(board.port.get("overlay", "")):
+        return []
+    return [f"times hold at {formatting.frequency(board.clock_hz)}, the clock that mtool's overlay for Zephyr sets"]
 
 
 def _of_backends(names: "Sequence[str]") -> str:

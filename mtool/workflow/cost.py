@@ -50,6 +50,7 @@ class Cost:
     arena_bound_bytes: a lower bound of `arena_bytes` for this model.
     firmware_arena_bytes: the arenas of all models of the firmware, what they share once; 0: it has this model alone.
     ram_static_bytes: .data and .bss without the arena and the stack, and copies of constants in pools.
+    weights_in_ram_bytes: those of them that are weights, which lie in flash too.
     stack_bytes: the deepest stack of an inference, by painting; None where that is not measured.
     firmware: whose flash and RAM these are: "standalone" does nothing but inferences, "host_driven" has the RPC server
         besides; "module": a module's own.
@@ -74,6 +75,7 @@ class Cost:
     first_run: FirstRun | None = None
     live_macs: int = 0
     firmware_arena_bytes: int = 0
+    weights_in_ram_bytes: int = 0
 
     @property
     def instructions_per_mac(self) -> float | None:
@@ -114,8 +116,17 @@ class Cost:
         total = arena_bytes + self.ram_static_bytes + (self.stack_bytes or 0)
         stack = "not measured" if self.stack_bytes is None else kilobytes(self.stack_bytes)
         own = f" for all models, {kilobytes(self.arena_bytes)} for this one" if self.firmware_arena_bytes else ""
-        parts = f"arena {kilobytes(arena_bytes)}{own}, data {kilobytes(self.ram_static_bytes)}, stack {stack}"
+        data = f"{kilobytes(self.ram_static_bytes)}{self._weights()}"
+        parts = f"arena {kilobytes(arena_bytes)}{own}, data {data}, stack {stack}"
         return f"{kilobytes(total)}  ({parts})"
+
+    def _weights(self) -> str:
+        return f" with {kilobytes(self.weights_in_ram_bytes)} of weights" if self.weights_in_ram_bytes else ""
+
+    def data(self) -> str:
+        """Return the static RAM in words."""
+        weights = f", {self.weights_in_ram_bytes:,} B of it weights" if self.weights_in_ram_bytes else ""
+        return f"{self.ram_static_bytes:,} B{weights}"
 
 
 @locks.keep_locks()
@@ -237,6 +248,7 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
         ram_static_bytes=size.ram_static_bytes
         + sum(one.constant_bytes for each in manifest.models for one in each.pools),
         stack_bytes=speed.stack_bytes,
+        weights_in_ram_bytes=sum(one.constant_bytes_in_ram for one in manifest.models),
         firmware=firmware,
         clock_cycles=round(speed.median * clock_hz / 1e9) if each_cycle else None,
     )
@@ -260,7 +272,7 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
             if any(cost.firmware_arena_bytes for cost in costs)
             else ()
         ),
-        ["RAM: data, bss", *(f"{cost.ram_static_bytes:,} B" for cost in costs)],
+        ["RAM: data, bss", *(cost.data() for cost in costs)],
         ["RAM: stack", *("" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs)],
         *(with_server if any(cost.firmware != STANDALONE for cost in costs) else ()),
     ]
