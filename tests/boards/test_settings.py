@@ -33,7 +33,7 @@ def names_read() -> set[str]:
     """Return the attributes and keys that are read in mtool's code and its templates."""
     found: set[str] = set()
     for path in ROOT.rglob("*.py"):
-        for attribute, key in re.findall(r"(?<=[\w)\]])\.(\w+)\b|(?:\[|get\()\"(\w+)\"", path.read_text()):
+        for attribute, key in re.findall(r"(?<=[\w)\]])\.(\w+)\b|[\[(]\"(\w+)\"", path.read_text()):
             found.add(attribute or key)
     for path in resources.path("project_templates").rglob("*"):
         text = f"{path.name}\n{path.read_text(errors='replace')}" if path.is_file() else ""
