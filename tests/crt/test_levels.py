@@ -1,11 +1,11 @@
-"""The assembly of SIMD32, which takes many registers, compiles at each level of optimization, wherever it is inlined."""
+"""The assembly of SIMD32, which takes many registers, compiles at each level of optimization, inlined anywhere."""
 
 import subprocess
 from pathlib import Path
 
+import amount
 import pytest
 
-import amount
 from mtool.boards import get
 from tests.crt import firmware
 
@@ -52,8 +52,8 @@ def planes() -> list[str]:
                 "        struct mt_dsp_fixed by;",
                 "        memcpy(&by, weights, sizeof(by));",
                 "        scratch[c] = *input;",
-                f"        mt_dsp_slide{name[12:]}(scratch, output, weights + 3, {offset}, {scaling}, 12, {stride}, 3, 5, 25, 5,",
-                f"                     {zero}{limits});",
+                f"        mt_dsp_slide{name[12:]}(scratch, output, weights + 3, {offset}, {scaling}, 12, {stride},",
+                f"                     3, 5, 25, 5, {zero}{limits});",
                 *(f"        {one} += {other} ^ c;" for one, other in zip(kept, kept[1:] + kept[:1], strict=True)),
                 "    }",
                 f"    *output = (int8_t)({' ^ '.join(kept)});",
