@@ -202,7 +202,8 @@ def _values(
         "title": plain(folder.resolve().name),
         "type": kind,
         "test_board": tested.model_dump(mode="json"),
-        "memory": {role: _size(tested, role) for role in ("code", "arena")},
+        # What the tests' board has is no limit where it stands for another.
+        "memory": {role: _size(board, role) or _size(tested, role) for role in ("code", "arena")},
         "options": _stored(folder, options),
         "model_path": f"{_MODELS}/{model.path.name}",
         "distribution": distribution.NAME,
