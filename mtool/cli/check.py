@@ -76,7 +76,7 @@ def check(
         }
     )
     for one in described:
-        _print_model(out, one)
+        _print_model(out, one, report.fits)
     _print_arena(out, described)
     rows = [
         [
@@ -178,19 +178,29 @@ def _energy(fit: "Fit") -> str:
     return f"{formatting.joules(energy.microjoules)} ± {energy.error:.0%}" if energy else ""
 
 
-def _print_model(out: Output, manifest: "Manifest") -> None:
+def _print_model(out: Output, manifest: "Manifest", fits: "Sequence[Fit]") -> None:
+    """Print what a model is; of several boards only what holds for each of them, as their schedules are others."""
+    sizes = f"constants {manifest.constant_bytes:,} B, {formatting.arena(manifest)}"
+    if len(fits) > 1 and fits[0].arena_bytes:
+        constants, arena = ([fit.constant_bytes for fit in fits], [fit.arena_bytes for fit in fits])
+        sizes = f"constants {_range(constants)}, arena {_range(arena)}"
     inputs = ", ".join(f"{short_name(tensor.name)} {formatting.tensor(tensor)}" for tensor in manifest.inputs)
     outputs = ", ".join(f"{short_name(tensor.name)} {formatting.tensor(tensor)}" for tensor in manifest.outputs)
     out.text(f"{manifest.model_file}   {inputs} -> {outputs}")
-    out.text(
-        f"  {formatting.amount(manifest.macs)} MACs, {formatting.amount(manifest.parameters)} parameters, "
-        f"constants {manifest.constant_bytes:,} B, "
-        f"{formatting.arena(manifest)}"
-    )
+    out.text(f"  {formatting.amount(manifest.macs)} MACs, {formatting.amount(manifest.parameters)} parameters, {sizes}")
     rows = operator_rows(manifest.operators)
-    out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
+    if len(fits) > 1:
+        out.text(table(("#", "operator", "shape", "MACs"), [[*row[:3], row[4]] for row in rows], right=(0, 3)), "")
+    else:
+        out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
     if manifest.claims:
         out.text(claims_table(manifest.claims), "")
+
+
+def _range(sizes: "Sequence[int]") -> str:
+    """Write the least and the most bytes of boards."""
+    least, most = min(sizes), max(sizes)
+    return f"{least:,} B" if least == most else f"{least:,} to {most:,} B, by the board"
 
 
 def operator_rows(operators: "Sequence[Operator]") -> list[list[str]]:
@@ -218,11 +228,11 @@ def _row(group: "Sequence[Operator]") -> list[str]:
     number = str(first.index) if len(group) == 1 else f"{first.index}-{last.index}"
     parts = f" in {len(group)} parts" if first.whole else f", {len(group)} times"
     label = first.label + (parts if len(group) > 1 else "")
-    return [number, label, first.shape, first.backend or first.schedule, f"{sum(one.macs for one in group):,}"]
+    return [number, label, first.shape, first.by, f"{sum(one.macs for one in group):,}"]
 
 
 def _looks(operator: "Operator") -> tuple[str, str, str, int]:
-    return operator.label, operator.shape, operator.backend or operator.schedule, operator.macs
+    return operator.label, operator.shape, operator.by, operator.macs
 
 
 def _verdict(report: "Fits", *, named: bool) -> str:

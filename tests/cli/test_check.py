@@ -44,6 +44,20 @@ def test_all_boards_are_all(capsys: Captured) -> None:
     assert f"{len(boards.load_all()) - 1} of {len(boards.load_all())} boards fit" in capsys.readouterr().out
 
 
+def test_of_several_boards_no_schedules_are_shown(capsys: Captured) -> None:
+    """They are the first board's alone, and so are the sizes of constants that they want."""
+    boards_ = ["--board", "host", "--board", "mps2_an386"]
+    assert app.invoke(["check", str(DIGITS), *boards_, "--json"]) == 0
+    sizes = [fit["constant_bytes"] for fit in json.loads(capsys.readouterr().out)["boards"]]
+    alone = {name: workflow.compile(DIGITS, board=name).manifest.constant_bytes for name in ("host", "mps2_an386")}
+    assert sorted(sizes) == sorted(alone.values()) and len({*sizes}) == 2
+    assert app.invoke(["check", str(DIGITS), *boards_]) == 0
+    shown = capsys.readouterr().out
+    assert f"constants {min(sizes):,} to {max(sizes):,} B, by the board" in shown
+    used = {one.schedule.partition(":")[0] for one in workflow.compile(DIGITS, board="host").manifest.operators}
+    assert "conv2d 3x3" in shown and "schedule" not in shown and not any(name in shown for name in used)
+
+
 def test_several_models_need_named_boards(capsys: Captured) -> None:
     assert app.invoke(["check", str(DIGITS), str(DIGITS), "-b", "all"]) == 2
     assert "several models need boards that are named" in capsys.readouterr().err
