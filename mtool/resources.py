@@ -14,7 +14,7 @@ def path(name: str) -> Path:
 
 
 def warnings_are_errors() -> bool:
-    """Whether a warning fails a build: MTOOL_WERROR, for tests; not for users, whose compiler may be newer than these files."""
+    """Whether a warning fails a build (MTOOL_WERROR): in tests, not for users, whose compiler may be newer."""
     return bool(os.environ.get("MTOOL_WERROR"))
 
 
