@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mtool import locks, manifest
 from mtool.boards import Board
+from mtool.errors import FitError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest
 from mtool.workflow.compiling import Model, compile
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from mtool.build import Built
     from mtool.build.fit import Need
     from mtool.session import Device
+    from mtool.workflow.checkup import Item
 
 log = logging.getLogger(__name__)
 
@@ -111,12 +113,36 @@ def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str]
 
 
 def rendered_plan(
-    model: Model, tree: FileTree, described: Manifest, folder: Path | None = None, *, kinds: Sequence[str]
+    model: Model,
+    tree: FileTree,
+    described: Manifest,
+    folder: Path | None = None,
+    *,
+    kinds: Sequence[str],
+    tools: "Sequence[Item]" = (),
 ) -> list[str]:
-    """Return the same, of a project that is rendered already."""
+    """Return the same, of a project that is rendered already; a warning says what is missing here.
+
+    `tools` are needed besides those of the build.
+
+    Raises:
+        FitError: the firmware does not fit the board, as far as that is known before the build.
+    """
     from mtool import build as building
+    from mtool.workflow import checkup
+    from mtool.workflow.fitting import fit_of
 
     assert described.project is not None
+    model.refuse_certain()
+    if HOST_DRIVEN in kinds and not (fit := fit_of(model, folder=folder)).fits:
+        name = " and ".join(one.model for one in described.models)
+        raise FitError(
+            f"{name} does not fit {fit.board}", details=fit.lines(model.manifest), hint=fit.hint(model.manifest)
+        )
+    template = model.options.template or next(iter(model.board.templates))
+    lacking = {item.name: item for item in checkup.missing([*tools, *checkup.to_build(template, model.board)])}
+    for item in lacking.values():
+        log.warning("%s is missing: %s", item.name, item.install)
     project_folder = folder or model.default_folder()
     return [
         f"# compile {model.path.name}, write the project {project_folder} ({len([*tree])} files)",

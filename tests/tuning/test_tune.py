@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import altered
+import amount
 import pytest
 
 import mtool
@@ -86,6 +87,7 @@ def tuned(folder: Path, **given: object) -> Tuned:
 
 
 @pytest.mark.long
+@amount.everything
 def test_what_is_wrong_hangs_crashes_or_is_no_c_costs_itself_alone(
     tmp_path: Path, spoilt: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
