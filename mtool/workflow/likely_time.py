@@ -175,10 +175,10 @@ def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> Likel
         return None
     if board.timer.unit == "ns":
         return LikelyTime(nanoseconds / 1e6, 0.0, flash_is_known=True, hz=board.clock_hz)
-    core = next((core for core in cores() if core.cpu == board.cpu and core.per_instruction), None)
-    if core is None or float_operators(manifest.operators):
+    figures = next((core.per_instruction for core in cores() if core.cpu == board.cpu), ())
+    if not figures or float_operators(manifest.operators):
         return None
-    low, high = core.per_instruction
+    low, high = figures
     milliseconds = nanoseconds * (low + high) / 2 / board.clock_hz * 1e3
     return LikelyTime(milliseconds, (high - low) / (high + low), flash_is_known=True, hz=board.clock_hz)
 
