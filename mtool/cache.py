@@ -2,7 +2,7 @@
 
 An entry is one file: the hash of the rest, a line of JSON that names the files in it, and their bytes. It is written
 beside its place and renamed to it, so that two processes never see half of one, and it is used only if the hash holds.
-The hash is no signature: who can write to the folder decides what is compiled and run, so it has to be the user's alone.
+The hash is no signature: who can write to the folder decides what is compiled and run: it has to be the user's alone.
 The entries that were used longest ago go when all are more than the limit.
 """
 
