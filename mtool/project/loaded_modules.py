@@ -9,6 +9,7 @@ from mtool import resources
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.filetree import FileTree, from_folder
+from mtool.modules.keys import is_weak
 
 MODULES: Final = "modules"
 KEY: Final = "module_key"
@@ -80,6 +81,8 @@ def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules 
             details=[] if not digits else [f"expected 64 hexadecimal digits, found {digits[:80]!r}"],
             hint="make a pair with mtool key FILE, and name its public half: --modules --module-key FILE.pub",
         )
+    if raw and is_weak(raw):
+        raise UsageError("anyone can sign for the module key: its point is of low order", hint="mtool key FILE")
     memory = _memory(board)
     default = _default(board.memories[memory].size) if memory else _LEAST_DEFAULT
     slot_bytes = default if board.emulator is not None else _SLOT_IN_FLASH
