@@ -3,8 +3,9 @@
 scripts/outputs.py [--update] [PAGE …]
 
 Each page is run in a folder of its own with the example's model and, where they are there, MLPerf Tiny's; `$ cd FOLDER`
-in a block changes the folder. A line `...` stands for lines that are left out. Times, versions, hashes and paths are not
-compared. A block below a line `<!-- not run: REASON -->` is not run. --update writes what was printed into the pages.
+in a block changes the folder. A line `...` stands for lines that are left out. Times, versions, hashes and paths are
+not compared. A block below a line `<!-- not run: REASON -->` is not run. --update writes what was printed into the
+pages.
 """
 
 import argparse
@@ -33,6 +34,7 @@ GAP = "..."
 _MARK = re.compile(r"<!-- not run: (.+) -->")
 _QUICK = ("check", "compile")  # that need no compiler
 _FILES = (".onnx", ".tflite", ".npz", ".toml", ".jsonl")
+_FEW = 3  # lines that are shown sooner than left out, in a block that leaves out none
 _LIKE = 0.6  # what a line has in common with one that takes its place, at least
 
 
@@ -129,8 +131,7 @@ def brought_up_to_date(output: Sequence[str], printed: Sequence[str]) -> list[st
         whole.pop(0)
     while whole and not whole[-1]:
         whole.pop()
-    if GAP not in (line.strip() for line in output) and len(whole) <= len(output) + 2:
-        return whole
+    has_gaps = GAP in (line.strip() for line in output)
     kept: list[int] = []
     for line in output:
         if not line.strip() or line.strip() == GAP:
@@ -148,7 +149,7 @@ def brought_up_to_date(output: Sequence[str], printed: Sequence[str]) -> list[st
     found: list[str] = []
     for before, place in zip([-1, *kept], [*kept, len(whole)], strict=True):
         between = whole[before + 1 : place]
-        found += [GAP] if any(between) else between
+        found += [GAP] if any(between) and (has_gaps or len(between) > _FEW) else between
         found += whole[place : place + 1]
     return found
 

@@ -19,6 +19,7 @@ from mtool.workflow.writing import write_project
 
 if TYPE_CHECKING:
     from mtool.build import Built
+    from mtool.build.fit import Need
     from mtool.session import Device
     from mtool.workflow.checkup import Item
 
@@ -36,6 +37,36 @@ class Prepared:
     board: Board
     manifest: Manifest
     built: "Built"
+
+    def sizes(self, kind: str) -> "Sizes":
+        """Return what a kind of its firmware takes of the board.
+
+        Raises:
+            BuildError: there is no such firmware.
+        """
+        from mtool.build import measure
+        from mtool.build.fit import needs_of
+
+        size = measure(self.built.firmware[kind], self.manifest)
+        return Sizes(
+            size.flash_code_bytes + size.flash_const_bytes,
+            size.ram_static_bytes + size.arena_bytes + size.stack_bytes,
+            sum(one.constant_bytes_in_ram for one in self.manifest.models),
+            needs_of(size, self.manifest) if self.board.memories else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a firmware takes: all its flash and RAM, the weights in RAM among them, and the same by memory.
+
+    On the host, where an operating system places things, these are the model's own, and no memory is listed.
+    """
+
+    flash_bytes: int
+    ram_bytes: int
+    weights_in_ram_bytes: int
+    memories: "tuple[Need, ...]" = ()
 
 
 @locks.keep_locks()

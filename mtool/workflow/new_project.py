@@ -220,7 +220,8 @@ def _values(
         "title": plain(folder.resolve().name),
         "type": kind,
         "test_board": tested.model_dump(mode="json"),
-        "memory": {role: _size(tested, role) for role in ("code", "arena")},
+        # What the tests' board has is no limit where it stands for another.
+        "memory": {role: _size(board, role) or _size(tested, role) for role in ("code", "arena")},
         "options": _stored(folder, options),
         "roots": _roots(folder),
         "model_path": f"{_MODELS}/{model.path.name}",

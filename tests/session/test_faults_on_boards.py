@@ -108,9 +108,10 @@ def test_a_port_that_gives_up(built: tuple[Board, Path]) -> None:
     assert fault(built[1], faulty.ABORT).what.startswith(f"failed assertion in {faulty.NAMED}")
 
 
-def test_an_operator_that_does_not_end(built: tuple[Board, Path]) -> None:
+@pytest.mark.parametrize("in_steps", [True, False])
+def test_an_operator_that_does_not_end(built: tuple[Board, Path], in_steps: bool) -> None:
     folder = built[1]
-    error = fault(folder, faulty.ENDLESS, timeout_s=1.0)
+    error = fault(folder, faulty.ENDLESS, timeout_s=0.05, in_steps=in_steps)
     assert error.what.startswith(f"timeout in {faulty.NAMED}")
     assert faulty.line(folder, faulty.ENDLESS) in error.details[0]
 

@@ -184,6 +184,16 @@ def test_a_model_may_have_any_name(tmp_path: Path) -> None:
     assert own_project.require(tmp_path / "p").model.read_bytes() == model.read_bytes()
 
 
+def test_limits_are_those_of_the_projects_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tests run on an emulated one with other memories."""
+    monkeypatch.chdir(tmp_path)
+    model = line(tmp_path / "line.onnx", slope=1.0)
+    assert begin(tmp_path / "p", model, "--board", "nucleo_l4r5zi", "--type", "host-driven") == 0
+    (limits,) = tomllib.loads((tmp_path / "p" / "limits.toml").read_text()).values()
+    memories = boards.get("nucleo_l4r5zi").memories
+    assert (limits["flash_bytes"], limits["ram_bytes"]) == (memories["flash"].size, memories["sram"].size)
+
+
 def test_an_emulated_board_with_the_same_processor_is_tested_on() -> None:
     named = {
         name: new_project.test_board_for(boards.get(name)) for name in ("nucleo_l4r5zi", "mps2_an386", "spresense")
