@@ -31,7 +31,7 @@
  * MT_DSP_OPERATOR, neither there nor at -Os. */
 #ifdef MT_DSP_ASM
 #pragma GCC optimize("tree-sra", "tree-pta", "tree-bit-ccp", "tree-dse", "dse", "move-loop-invariants", "ssa-phiopt")
-#if defined(__ARM_ARCH_8_1M_MAIN__)
+#if __ARM_ARCH >= 8
 #pragma GCC optimize("no-branch-count-reg")
 #endif
 #define MT_DSP_OPERATOR __attribute__((optimize("O2"))) MT_OPERATOR
