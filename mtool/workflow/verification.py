@@ -144,6 +144,9 @@ def judge(
     """
     tensors = model.manifest
     _check_shapes(tensors, expected, found)
+    is_given = tolerance is not None and (tolerance.atol is not None or tolerance.rtol is not None)
+    if is_given and not any(np.dtype(output.dtype).kind == "f" for output in tensors.outputs):
+        log.warning("atol and rtol are for floats, and all outputs are integers: give the steps, as --lsb N")
     expected = [dynamic_outputs.padded(tensors.outputs, sample) for sample in expected]
     found = [dynamic_outputs.masked(tensors.outputs, sample) for sample in found]
     chosen = model.options
