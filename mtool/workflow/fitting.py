@@ -43,6 +43,8 @@ class Fit:
         time: how long an inference is likely to take, of several models one of each; None: not known.
         longest: the operator of each model that takes the longest.
         software_float: what products of float32 cost without an FPU; None: there are none.
+        constant_bytes: the models' constants, as the schedules for the board's core want them.
+        arena_bytes: their arena there.
     """
 
     board: str
@@ -54,6 +56,8 @@ class Fit:
     time: LikelyTime | None = None
     longest: tuple[LongestOperator, ...] = ()
     software_float: SoftwareFloat | None = None
+    constant_bytes: int = 0
+    arena_bytes: int = 0
 
     @property
     def fits(self) -> bool:
@@ -123,6 +127,8 @@ class Fit:
             "milliseconds_flash_is_sure": self.time and self.time.flash_is_sure,
             "microjoules": energy and energy.microjoules,
             "microjoules_error": energy and energy.error,
+            "constant_bytes": self.constant_bytes,
+            "arena_bytes": self.arena_bytes,
             "software_float": self.software_float and self.software_float.as_json(),
         }
 
@@ -170,6 +176,7 @@ def check(
         fit = _fit_of_emitted(source, board, chosen, emitted, folder, load)
         time, floats = likely_time(emitted, board, hz), software_float(emitted.manifest, board)
         longest = (longest_operator(emitted, board, hz),)
+        fit = replace(fit, constant_bytes=emitted.manifest.constant_bytes, arena_bytes=emitted.manifest.arena_bytes)
         fits.append(replace(fit, time=time, software_float=floats, longest=longest))
     if len(asked) < len(known.load_all()):  # else the first board's constants say little of the others'
         warn_of_growth(manifests[0])

@@ -77,4 +77,6 @@ def arena(described: "Manifest") -> str:
         for pool in described.constant_pools
     )
     constants = f", constants in {of_constants}" if of_constants else ""
+    in_ram = described.constant_bytes_in_ram
+    constants += f", {in_ram:,} B of weights in RAM besides" if in_ram else ""
     return f"arena {described.arena_bytes:,} B{where} (bound {described.arena_bound_bytes:,} B){constants}"

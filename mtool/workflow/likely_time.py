@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
+from mtool.manifest import Manifest
 from mtool.option_values import IN_RAM
 from mtool.plan.control import device_cycles, without_estimate
 from mtool.plan.interleaved import longest_stretch
@@ -157,6 +158,29 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
     energy = likely_energy(milliseconds, error, board.draws, clock) if known and not by_devices else None
     sure = weights is None or weights.reads is None or weights.reads.is_sure
     return LikelyTime(milliseconds, error, known, sure, energy, clock, by_devices)
+
+
+def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> LikelyTime | None:
+    """Return how long what an emulated board ran takes at the board's clock.
+
+    Args:
+        nanoseconds: by its timer; each may be an instruction.
+        board: the board.
+        manifest: of the model that ran.
+
+    Returns:
+        None: it isn't known, as of `likely_time`.
+    """
+    if board.timer is None or not board.clock_hz:
+        return None
+    if board.timer.unit == "ns":
+        return LikelyTime(nanoseconds / 1e6, 0.0, flash_is_known=True, hz=board.clock_hz)
+    figures = next((core.per_instruction for core in cores() if core.cpu == board.cpu), ())
+    if not figures or float_operators(manifest.operators):
+        return None
+    low, high = figures
+    milliseconds = nanoseconds * (low + high) / 2 / board.clock_hz * 1e3
+    return LikelyTime(milliseconds, (high - low) / (high + low), flash_is_known=True, hz=board.clock_hz)
 
 
 def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tuple[float, float]:

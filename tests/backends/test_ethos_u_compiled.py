@@ -112,7 +112,7 @@ def test_what_to_do_is_said(tmp_path: Path) -> None:
     assert raised.value.exit_code == 5
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
+@amount.everything
 @pytest.mark.skipif(importlib.util.find_spec("ethosu") is None, reason="Vela is not installed")
 @models.needed
 @pytest.mark.parametrize("board", ["host", "mps3_an547"])

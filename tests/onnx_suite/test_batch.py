@@ -94,7 +94,7 @@ def test_firmware_leaves_out_what_the_compiler_refuses(tmp_path: Path) -> None:
             device.run(1, [np.ones(2, np.float32)] * 2)
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all")
+@amount.everything
 @pytest.mark.usefixtures("emulated")
 def test_firmware_of_one_float(tmp_path: Path) -> None:
     """Where GCC inlines much it sees a copy of the float onto itself (-Wrestrict), in code that is never reached."""
