@@ -167,7 +167,7 @@ def test_outcomes_tell_the_worst_output_and_the_worst_board() -> None:
     assert trial.verdict(Report(1, "LiteRT", (same,))) == ("equal", "")
     assert trial.verdict(Report(1, "LiteRT", (same, near))) == ("within", "2 of 16 by 1 LSB at most")
     assert trial.verdict(Report(1, "LiteRT", (near, wrong))) == ("differs", "4 of 16 by 9 LSB at most")
-    boards = {"host": Found("equal"), "a": Found("within"), "b": Found("does not fit")}
+    boards = {"host": Found("equal"), "a": Found("within"), "b": Found("too large")}
     assert Row(boards=boards).outcome == "within"
     assert Row(boards={**boards, "c": Found("differs")}).outcome == "differs"
     rows = [("onnx", Row(boards=boards)), ("onnx", Row(refused="no")), ("onnx", Row(stopped="slow"))]
