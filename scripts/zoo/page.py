@@ -106,6 +106,8 @@ def _on_board(found: Found | None) -> str:
     if found is None:
         return "not tried"
     note = found.note if found.outcome in ("too large", "differs", "failed") else ""
+    if found.outcome == "too large":  # the memories that are
+        note = "; ".join(part for part in note.split("; ") if " too many" in part) or note
     return _text(f"{found.outcome}: {note}" if note else found.outcome)
 
 
@@ -130,7 +132,8 @@ def _section(title: str, models: Sequence[Tried], chosen, words) -> list[str]:
                 told.setdefault(words(row), []).append(rounding)
         for text, roundings in told.items():
             only = "" if len(roundings) == len(model.rows) else f" (`--rounding {roundings[0]}`)"
-            lines.append(f"- {_text(model.origin.path)}{only}: {_text(text)}")
+            where = ": ".join(filter(None, [model.origin.repository, model.origin.path]))
+            lines.append(f"- {_text(where)}{only}: {_text(text)}")
     return ["", f"## {title}", "", *lines] if lines else []
 
 
