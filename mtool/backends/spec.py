@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mtool import checked
 from mtool.errors import UsageError
 
 COMMON: Mapping[str, str] = {
@@ -34,6 +35,14 @@ class BackendSpec:
     where: str
     attribute: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is of another type, or none of those that there are.
+        """
+        checked.fields(self, {})
 
     @property
     def is_file(self) -> bool:

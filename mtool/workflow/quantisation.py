@@ -15,7 +15,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError
 
-from mtool import boards, files, spelling
+from mtool import boards, checked, files, spelling
 from mtool.boards import Board
 from mtool.errors import BuildError, ModelError, UsageError
 from mtool.frontend.onnx_file import read_bound
@@ -57,6 +57,14 @@ class Scheme:
     per_channel: bool = True
     exclude: tuple[str, ...] = ()
     integer_io: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is of another type, or none of those that there are.
+        """
+        checked.fields(self, {"exclude": tuple})
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,7 @@ def quantize(
 
 def _check_target(target: Path, source: Path, files_read: Sequence[Path], *, is_named: bool) -> None:
     if target.suffix != ".onnx":
-        raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.with_suffix('.onnx')}")
+        raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.stem or 'model'}.onnx")
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(f"{target} is the model itself", hint="give another file with -o")
     files.check_writable(target, files_read)
