@@ -27,6 +27,10 @@
 extern "C" {
 #endif
 
+/* Tiles of columns that are deeper than 256: the depth of their blocks, whose sums are added up with what that rounds away.
+ * In the stream of weights zeros stand where each block but the first of a tile has its biases. */
+#define MT_F32_BLOCK 128
+
 /* How weights are stored: as floats; as float16, two in a word; or as bytes, a sign and seven bits of magnitude, four in
  * a word, which become subnormal float16: what is multiplied is 2^-24 times the weight. */
 enum mt_f32_stored { MT_F32_FLOATS, MT_F32_HALVES, MT_F32_BYTES };
@@ -98,21 +102,28 @@ MT_F32_INLINE int32_t mt_f32_words(int32_t count, enum mt_f32_stored stored)
     return stored == MT_F32_HALVES ? count / 2 : stored == MT_F32_BYTES ? count / 4 : count;
 }
 
-/* `pixels` columns by all output channels, `channels` at a time: those of a pixel go to its o. */
+/* `pixels` columns by all output channels, `channels` at a time: those of a pixel go to its o. `most`: the depth of a block. */
 MT_F32_INLINE void mt_f32_tiles(const float *columns, const float *end, const uint32_t *weights, float *const *o,
                                 int32_t tiles, enum mt_f32_stored stored, int fused, int relu, int32_t pixels,
-                                int32_t channels)
+                                int32_t channels, int32_t most)
 {
-    const int32_t depth = (int32_t)(end - columns) / pixels;
-    for (int32_t n = 0; n < tiles; ++n, weights += channels + mt_f32_words(channels * depth, stored))
+    const int32_t depth = (int32_t)(end - columns) / pixels, blocks = (depth + most - 1) / most;
+    const int32_t words = channels + mt_f32_words(channels * most, stored); /* of a whole block */
+    for (int32_t n = 0; n < tiles; ++n, weights += channels * blocks + mt_f32_words(channels * depth, stored))
         for (int32_t p = 0; p < pixels; ++p)
             for (int32_t q = 0; q < channels; ++q) {
-                float sum = mt_f32_weight(weights, q, MT_F32_FLOATS);
-                for (int32_t k = 0; k < depth; ++k) {
-                    const float weight = mt_f32_weight(weights + channels, channels * k + q, stored);
-                    sum = mt_f32_add_product(sum, columns[pixels * k + p], weight, fused);
+                float total = 0.0f, rest = 0.0f;
+                for (int32_t b = 0; b < blocks; ++b) {
+                    const uint32_t *const from = weights + b * words;
+                    float sum = mt_f32_weight(from, q, MT_F32_FLOATS);
+                    for (int32_t k = b * most; k < depth && k < (b + 1) * most; ++k) {
+                        const float weight = mt_f32_weight(from + channels, channels * (k - b * most) + q, stored);
+                        sum = mt_f32_add_product(sum, columns[pixels * k + p], weight, fused);
+                    }
+                    mt_add_f32(&total, &rest, sum);
                 }
-                o[p][channels * n + q] = relu && sum < 0.0f ? 0.0f : sum;
+                total = mt_total_f32(total, rest);
+                o[p][channels * n + q] = relu && total < 0.0f ? 0.0f : total;
             }
 }
 

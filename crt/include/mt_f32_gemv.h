@@ -72,24 +72,28 @@ extern "C" {
     } while (0)
 
 /* Eight outputs of a dense layer at a time: for each input eight weights, then the biases (floats); inputs a multiple of
- * four. In onnxruntime's order: sums of up to 256 products from zero, added up, then the bias. */
+ * four. Sums of up to 256 products from zero, as onnxruntime has them, then the bias; where there are more inputs, sums of
+ * 128, added up with what that rounds away. */
 MT_F32_INLINE const uint32_t *mt_f32_rows(const float *input, const float *end, const uint32_t *weights, float *output,
                                           int32_t groups, enum mt_f32_stored stored, int fused, int relu)
 {
+    const int32_t most = end - input > 256 ? 128 : 256;
     do {
         const float *x = input;
         float *sums = output;
-        float block[8];
+        float block[8], rest[8] = {0};
         while (x != end) {
-            const float *const stop = end - x > 256 ? x + 256 : end;
+            const float *const stop = end - x > most ? x + most : end;
             if (fused)
                 MT_F32_DENSE_BY(MT_F32_INPUT_FMA, stored);
             else
                 MT_F32_DENSE_BY(MT_F32_INPUT_MULADD, stored);
             for (int32_t q = 0; sums == block && q < 8; ++q)
-                output[q] += block[q];
+                mt_add_f32(output + q, rest + q, block[q]);
             sums = block;
         }
+        for (int32_t q = 0; most == 128 && q < 8; ++q)
+            output[q] = mt_total_f32(output[q], rest[q]);
         const union mt_bits32 *const biases = (const union mt_bits32 *)(const void *)weights;
         for (int32_t q = 0; q < 8; ++q)
             output[q] += biases[q].f;
@@ -108,17 +112,18 @@ MT_F32_INLINE const uint32_t *mt_f32_rows(const float *input, const float *end, 
 MT_F32_INLINE const uint32_t *mt_f32_rows(const float *input, const float *end, const uint32_t *weights, float *output,
                                           int32_t groups, enum mt_f32_stored stored, int fused, int relu)
 {
-    const int32_t depth = (int32_t)(end - input), words = mt_f32_words(8 * depth, stored);
+    const int32_t depth = (int32_t)(end - input), words = mt_f32_words(8 * depth, stored), most = depth > 256 ? 128 : 256;
     for (; groups; --groups, weights += words + 8, output += 8)
         for (int32_t q = 0; q < 8; ++q) {
-            float sum = 0.0f, block = 0.0f;
+            float sum = 0.0f, rest = 0.0f, block = 0.0f;
             for (int32_t k = 0; k < depth; ++k) {
                 block = mt_f32_add_product(block, input[k], mt_f32_weight(weights, 8 * k + q, stored), fused);
-                if (k % 256 == 255 || k == depth - 1) {
-                    sum += block;
+                if ((k + 1) % most == 0 || k == depth - 1) {
+                    mt_add_f32(&sum, &rest, block);
                     block = 0.0f;
                 }
             }
+            sum = mt_total_f32(sum, rest);
             sum += mt_f32_weight(weights + words, q, MT_F32_FLOATS);
             output[q] = relu && sum < 0.0f ? 0.0f : sum;
         }

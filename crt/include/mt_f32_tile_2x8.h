@@ -115,34 +115,76 @@ MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, co
     } while (--eights);
 }
 
+/* The same of columns that are deeper than 256. */
+MT_F32_INLINE void mt_f32_columns_2x8_long(const float *columns, const float *last, const uint32_t *weights, float *p0, float *p1,
+                             int32_t eights, enum mt_f32_stored stored, int fused, int relu)
+{
+    do {
+        const float *c = columns;
+        float sums[16] = {0}, rests[16] = {0}, block[16];
+        do {
+            const float *const end = last - c > 2 * MT_F32_BLOCK ? c + 2 * MT_F32_BLOCK : last;
+            float *o0 = block, *o1 = block + 8;
+            if (fused)
+                MT_F32_2X8_BY(MT_F32_2X8_FMA, stored);
+            else
+                MT_F32_2X8_BY(MT_F32_2X8_MULADD, stored);
+            for (int32_t i = 0; i < 16; ++i)
+                mt_add_f32(sums + i, rests + i, block[i]);
+        } while (c != last);
+        for (int32_t q = 0; q < 8; ++q) {
+            p0[q] = mt_total_f32(sums[q], rests[q]);
+            p1[q] = mt_total_f32(sums[8 + q], rests[8 + q]);
+        }
+        p0 += 8;
+        p1 += 8;
+        if (relu) {
+            MT_F32_RELU4(p0);
+            MT_F32_RELU4(p0 - 4);
+            MT_F32_RELU4(p1);
+            MT_F32_RELU4(p1 - 4);
+        }
+    } while (--eights);
+}
+
 #else /* the same in plain C */
 
 MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, const uint32_t *weights, float *o0,
                                       float *o1, int32_t eights, enum mt_f32_stored stored, int fused, int relu)
 {
     float *const o[2] = {o0, o1};
-    mt_f32_tiles(columns, end, weights, o, eights, stored, fused, relu, 2, 8);
+    mt_f32_tiles(columns, end, weights, o, eights, stored, fused, relu, 2, 8, (int32_t)(end - columns) / 2);
+}
+
+MT_F32_INLINE void mt_f32_columns_2x8_long(const float *columns, const float *end, const uint32_t *weights, float *o0, float *o1,
+                             int32_t eights, enum mt_f32_stored stored, int fused, int relu)
+{
+    float *const o[2] = {o0, o1};
+    mt_f32_tiles(columns, end, weights, o, eights, stored, fused, relu, 2, 8, MT_F32_BLOCK);
 }
 
 #endif
 
 /* The functions that operators share. */
-#define MT_F32_COLUMNS_2X8(name, type, stored, fused, relu) \
-    MT_OPERATOR void name(const float *columns, const float *end, const type *weights, float *o0, float *o1, \
+#define MT_F32_COLUMNS_2X8(function, name, type, stored, fused, relu) \
+    MT_OPERATOR void function##_##name(const float *columns, const float *end, const type *weights, float *o0, float *o1, \
                           int32_t eights) \
     { \
-        mt_f32_columns_2x8(columns, end, (const uint32_t *)(const void *)weights, o0, o1, eights, stored, fused, relu); \
+        function(columns, end, (const uint32_t *)(const void *)weights, o0, o1, eights, stored, fused, relu); \
     }
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_muladd, float, MT_F32_FLOATS, 0, 0)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_muladd_relu, float, MT_F32_FLOATS, 0, 1)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_fma, float, MT_F32_FLOATS, 1, 0)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_fma_relu, float, MT_F32_FLOATS, 1, 1)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_halves_muladd, uint32_t, MT_F32_HALVES, 0, 0)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_halves_muladd_relu, uint32_t, MT_F32_HALVES, 0, 1)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_halves_fma, uint32_t, MT_F32_HALVES, 1, 0)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_halves_fma_relu, uint32_t, MT_F32_HALVES, 1, 1)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_bytes_muladd, uint32_t, MT_F32_BYTES, 0, 0)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_bytes_fma, uint32_t, MT_F32_BYTES, 1, 0)
+#define MT_F32_COLUMNS_2X8_OF(function) \
+    MT_F32_COLUMNS_2X8(function, muladd, float, MT_F32_FLOATS, 0, 0) \
+    MT_F32_COLUMNS_2X8(function, muladd_relu, float, MT_F32_FLOATS, 0, 1) \
+    MT_F32_COLUMNS_2X8(function, fma, float, MT_F32_FLOATS, 1, 0) \
+    MT_F32_COLUMNS_2X8(function, fma_relu, float, MT_F32_FLOATS, 1, 1) \
+    MT_F32_COLUMNS_2X8(function, halves_muladd, uint32_t, MT_F32_HALVES, 0, 0) \
+    MT_F32_COLUMNS_2X8(function, halves_muladd_relu, uint32_t, MT_F32_HALVES, 0, 1) \
+    MT_F32_COLUMNS_2X8(function, halves_fma, uint32_t, MT_F32_HALVES, 1, 0) \
+    MT_F32_COLUMNS_2X8(function, halves_fma_relu, uint32_t, MT_F32_HALVES, 1, 1) \
+    MT_F32_COLUMNS_2X8(function, bytes_muladd, uint32_t, MT_F32_BYTES, 0, 0) \
+    MT_F32_COLUMNS_2X8(function, bytes_fma, uint32_t, MT_F32_BYTES, 1, 0)
+MT_F32_COLUMNS_2X8_OF(mt_f32_columns_2x8)
+MT_F32_COLUMNS_2X8_OF(mt_f32_columns_2x8_long)
 
 #ifdef __cplusplus
 }

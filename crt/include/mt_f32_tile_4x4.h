@@ -98,34 +98,80 @@ MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const 
     } while (--quads);
 }
 
+/* The same of columns that are deeper than 256. */
+MT_F32_INLINE void mt_f32_columns_long(const float *columns, const float *last, const uint32_t *weights, float *p0, float *p1, float *p2, float *p3,
+                             int32_t quads, enum mt_f32_stored stored, int fused, int relu)
+{
+    do {
+        const float *c = columns;
+        float sums[16] = {0}, rests[16] = {0}, block[16];
+        do {
+            const float *const end = last - c > 4 * MT_F32_BLOCK ? c + 4 * MT_F32_BLOCK : last;
+            float *o0 = block, *o1 = block + 4, *o2 = block + 8, *o3 = block + 12;
+            if (fused)
+                MT_F32_4X4_BY(MT_F32_4X4_FMA, stored);
+            else
+                MT_F32_4X4_BY(MT_F32_4X4_MULADD, stored);
+            for (int32_t i = 0; i < 16; ++i)
+                mt_add_f32(sums + i, rests + i, block[i]);
+        } while (c != last);
+        for (int32_t q = 0; q < 4; ++q) {
+            p0[q] = mt_total_f32(sums[q], rests[q]);
+            p1[q] = mt_total_f32(sums[4 + q], rests[4 + q]);
+            p2[q] = mt_total_f32(sums[8 + q], rests[8 + q]);
+            p3[q] = mt_total_f32(sums[12 + q], rests[12 + q]);
+        }
+        p0 += 4;
+        p1 += 4;
+        p2 += 4;
+        p3 += 4;
+        if (relu) {
+            MT_F32_RELU4(p0);
+            MT_F32_RELU4(p1);
+            MT_F32_RELU4(p2);
+            MT_F32_RELU4(p3);
+        }
+    } while (--quads);
+}
+
 #else /* the same in plain C */
 
 MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const uint32_t *weights, float *o0, float *o1,
                                   float *o2, float *o3, int32_t quads, enum mt_f32_stored stored, int fused, int relu)
 {
     float *const o[4] = {o0, o1, o2, o3};
-    mt_f32_tiles(columns, end, weights, o, quads, stored, fused, relu, 4, 4);
+    mt_f32_tiles(columns, end, weights, o, quads, stored, fused, relu, 4, 4, (int32_t)(end - columns) / 4);
+}
+
+MT_F32_INLINE void mt_f32_columns_long(const float *columns, const float *end, const uint32_t *weights, float *o0, float *o1, float *o2, float *o3,
+                             int32_t quads, enum mt_f32_stored stored, int fused, int relu)
+{
+    float *const o[4] = {o0, o1, o2, o3};
+    mt_f32_tiles(columns, end, weights, o, quads, stored, fused, relu, 4, 4, MT_F32_BLOCK);
 }
 
 #endif
 
 /* The functions that operators share. */
-#define MT_F32_COLUMNS(name, type, stored, fused, relu) \
-    MT_OPERATOR void name(const float *columns, const float *end, const type *weights, float *o0, float *o1, float *o2, \
+#define MT_F32_COLUMNS(function, name, type, stored, fused, relu) \
+    MT_OPERATOR void function##_##name(const float *columns, const float *end, const type *weights, float *o0, float *o1, float *o2, \
                           float *o3, int32_t quads) \
     { \
-        mt_f32_columns(columns, end, (const uint32_t *)(const void *)weights, o0, o1, o2, o3, quads, stored, fused, relu); \
+        function(columns, end, (const uint32_t *)(const void *)weights, o0, o1, o2, o3, quads, stored, fused, relu); \
     }
-MT_F32_COLUMNS(mt_f32_columns_muladd, float, MT_F32_FLOATS, 0, 0)
-MT_F32_COLUMNS(mt_f32_columns_muladd_relu, float, MT_F32_FLOATS, 0, 1)
-MT_F32_COLUMNS(mt_f32_columns_fma, float, MT_F32_FLOATS, 1, 0)
-MT_F32_COLUMNS(mt_f32_columns_fma_relu, float, MT_F32_FLOATS, 1, 1)
-MT_F32_COLUMNS(mt_f32_columns_halves_muladd, uint32_t, MT_F32_HALVES, 0, 0)
-MT_F32_COLUMNS(mt_f32_columns_halves_muladd_relu, uint32_t, MT_F32_HALVES, 0, 1)
-MT_F32_COLUMNS(mt_f32_columns_halves_fma, uint32_t, MT_F32_HALVES, 1, 0)
-MT_F32_COLUMNS(mt_f32_columns_halves_fma_relu, uint32_t, MT_F32_HALVES, 1, 1)
-MT_F32_COLUMNS(mt_f32_columns_bytes_muladd, uint32_t, MT_F32_BYTES, 0, 0)
-MT_F32_COLUMNS(mt_f32_columns_bytes_fma, uint32_t, MT_F32_BYTES, 1, 0)
+#define MT_F32_COLUMNS_OF(function) \
+    MT_F32_COLUMNS(function, muladd, float, MT_F32_FLOATS, 0, 0) \
+    MT_F32_COLUMNS(function, muladd_relu, float, MT_F32_FLOATS, 0, 1) \
+    MT_F32_COLUMNS(function, fma, float, MT_F32_FLOATS, 1, 0) \
+    MT_F32_COLUMNS(function, fma_relu, float, MT_F32_FLOATS, 1, 1) \
+    MT_F32_COLUMNS(function, halves_muladd, uint32_t, MT_F32_HALVES, 0, 0) \
+    MT_F32_COLUMNS(function, halves_muladd_relu, uint32_t, MT_F32_HALVES, 0, 1) \
+    MT_F32_COLUMNS(function, halves_fma, uint32_t, MT_F32_HALVES, 1, 0) \
+    MT_F32_COLUMNS(function, halves_fma_relu, uint32_t, MT_F32_HALVES, 1, 1) \
+    MT_F32_COLUMNS(function, bytes_muladd, uint32_t, MT_F32_BYTES, 0, 0) \
+    MT_F32_COLUMNS(function, bytes_fma, uint32_t, MT_F32_BYTES, 1, 0)
+MT_F32_COLUMNS_OF(mt_f32_columns)
+MT_F32_COLUMNS_OF(mt_f32_columns_long)
 
 #ifdef __cplusplus
 }

@@ -28,20 +28,30 @@ static inline void mt_f32_max(const float *x, float *output, int32_t rows, int32
     }
 }
 
-/* The sum of each channel. */
+/* The sum of each channel: of up to 16 elements of a row from zero, which are added up with what that rounds away. */
 static inline void mt_f32_sum(const float *x, float *output, int32_t rows, int32_t columns, int32_t row_step,
                               int32_t column_step, int32_t channels)
 {
+    if (columns == 1 || row_step == columns * column_step) { /* as one row */
+        column_step = columns == 1 ? row_step : column_step;
+        columns *= rows;
+        rows = 1;
+    }
     for (; channels; --channels, ++x, ++output) {
-        float sum = 0.0f;
+        float sum = 0.0f, rest = 0.0f;
         const float *row = x;
         for (int32_t i = 0; i < rows; ++i, row += row_step) {
             const float *from = row;
-            MT_UNROLL(4)
-            for (int32_t j = 0; j < columns; ++j, from += column_step)
-                sum += *from;
+            for (int32_t left = columns; left > 0; left -= 16) {
+                const int32_t count = left < 16 ? left : 16;
+                float part = 0.0f;
+                MT_UNROLL(4)
+                for (int32_t j = 0; j < count; ++j, from += column_step)
+                    part += *from;
+                mt_add_f32(&sum, &rest, part);
+            }
         }
-        *output = sum;
+        *output = mt_total_f32(sum, rest);
     }
 }
 

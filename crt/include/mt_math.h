@@ -21,6 +21,23 @@ extern "C" {
 #define MT_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* Add a part to a sum, and what that rounds away to its rest (Dekker's sum of two); at the end both are added. What is
+ * rounded away of an infinity is no number. */
+#define MT_SUM(name, type)                                                \
+    static inline void mt_add_##name(type *sum, type *rest, type part)    \
+    {                                                                     \
+        const type next = *sum + part;                                    \
+        *rest += part - (next - *sum);                                    \
+        *sum = next;                                                      \
+    }                                                                     \
+    static inline type mt_total_##name(type sum, type rest)               \
+    {                                                                     \
+        const type total = sum + rest;                                    \
+        return total == total ? total : sum;                              \
+    }
+MT_SUM(f32, float)
+MT_SUM(f64, double)
+
 /* Ask the compiler to unroll the loop that follows. Without optimisation GCC can't, and may warn of that. */
 #define MT_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
@@ -37,6 +54,11 @@ extern "C" {
 #define MT_IN_ORDER __asm__ volatile("" ::: "memory")
 #else
 #define MT_IN_ORDER
+#endif
+
+/* Assembly may want every register: an option for frame pointers does not take one of them away. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__arm__)
+#pragma GCC optimize("omit-frame-pointer")
 #endif
 
 /* An operator of a model stays a function of its own: a fault names it, a profile shows it, and its stack frame ends

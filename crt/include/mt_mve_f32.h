@@ -30,6 +30,22 @@ extern "C" {
 #define MT_MVE_F32_FLOATS(q) "vldrw.32 q" #q ", [%[w]], #16\n\t"
 #define MT_MVE_F32_HALVES(q) "vldrh.u32 q" #q ", [%[w]], #8\n\t.inst.w 0xfe3f0e01 + " #q " * 0x2002\n\t"
 
+/* Add vectors of floats to sums, and what that rounds away to their rests; then both are added (mt_add_f32, mt_total_f32). */
+MT_MVE_F32_INLINE void mt_mve_f32_add_blocks(const float *block, float32x4_t *sums, float32x4_t *rests, int32_t vectors)
+{
+    for (int32_t i = 0; i < vectors; ++i) {
+        const float32x4_t part = vldrwq_f32(block + 4 * i), next = vaddq_f32(sums[i], part);
+        rests[i] = vaddq_f32(rests[i], vsubq_f32(part, vsubq_f32(next, sums[i])));
+        sums[i] = next;
+    }
+}
+
+MT_MVE_F32_INLINE float32x4_t mt_mve_f32_total(float32x4_t sum, float32x4_t rest)
+{
+    const float32x4_t total = vaddq_f32(sum, rest);
+    return vpselq_f32(total, sum, vcmpeqq_f32(total, total));
+}
+
 #else
 
 /* Number i of a stream of weights: floats, or two float16 in a word. */

@@ -30,9 +30,8 @@ extern "C" {
     load(4) MT_MVE_F32_FOUR(load, "r0", load(4))                          \
     MT_MVE_F32_FOUR(load, "r1", load(4)) MT_MVE_F32_FOUR(load, "r2", load(4))   \
     MT_MVE_F32_FOUR(load, "r3", "")
-/* What is done with each sum: from zero, on top of the blocks before, and the bias at last. */
+/* What is done with each sum: from zero, and the bias at last. */
 #define MT_MVE_F32_ZERO(sum, at) "vmov.i32 " sum ", #0\n\t"
-#define MT_MVE_F32_PART(sum, at) "vldrw.32 q4, [%[o], #" at "]\n\tvadd.f32 " sum ", q4, " sum "\n\t"
 #define MT_MVE_F32_LAST(sum, at) \
     "vldrw.32 q5, [%[w]], #16\n\tvadd.f32 " sum ", " sum ", q5\n\tvmax.s32 " sum ", " sum ", q4\n\t"
 #define MT_MVE_F32_STORE(sum, at) "vstrw.32 " sum ", [%[o], #" at "]\n\t"
@@ -43,16 +42,12 @@ extern "C" {
     MT_KEPT(__asm__ volatile(of(MT_MVE_F32_ZERO) "dls lr, %[n]\n\t"                             \
                      "1:\n\t"                                                                   \
                      "ldmia %[x]!, {r0-r3}\n\t" four "le lr, 1b\n\t"                            \
-                     "cmp %[later], #0\n\t"                                                     \
-                     "beq 2f\n\t" of(MT_MVE_F32_PART)                                           \
-                     "2:\n\t"                                                                   \
                      "cmp %[x], %[end]\n\t"                                                     \
-                     "bne 3f\n\t"                                                               \
+                     "bne 2f\n\t"                                                               \
                      "vdup.32 q4, %[least]\n\t" of(MT_MVE_F32_LAST)                             \
-                     "3:\n\t" of(MT_MVE_F32_STORE)                                              \
+                     "2:\n\t" of(MT_MVE_F32_STORE)                                              \
                      : [w] any(weights), [x] "+&r"(x)                                           \
-                     : [n] "r"(fours), [later] "r"(x != input), [end] "r"(end), [o] "r"(output), \
-                       [least] "r"(least)                                                       \
+                     : [n] "r"(fours), [end] "r"(last), [o] "r"(to), [least] "r"(least)         \
                      : "r0", "r1", "r2", "r3", "lr", "q0", "q1", "q2", "q3", "q4", "q5", "q6",  \
                        "q7", "cc", "memory"))
 
@@ -64,23 +59,47 @@ extern "C" {
             MT_MVE_F32_DENSE(of, rows(MT_MVE_F32_FLOATS), "+&r"); \
     } while (0)
 
+/* At the end the sums of blocks are results, with their biases. */
+MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_results(const float32x4_t *sums, const float32x4_t *rests,
+                                                     const uint32_t *biases, float *output, int32_t wide, int32_t least)
+{
+    for (int32_t q = 0; q < wide / 4; ++q, biases += 4) {
+        const float32x4_t total = mt_mve_f32_total(sums[q], rests[q]);
+        const int32x4_t bits = vreinterpretq_s32_f32(vaddq_f32(total, vreinterpretq_f32_u32(vldrwq_u32(biases))));
+        vstrwq_s32((int32_t *)(void *)(output + 4 * q), vmaxq_s32(bits, vdupq_n_s32(least)));
+    }
+    return biases;
+}
+
 /* Four, eight or 16 outputs (`wide`) of a dense layer at a time: for each input a weight an output, then the biases (floats);
- * inputs a multiple of four. In onnxruntime's order: sums of up to 256 products from zero, added up, then the bias. */
+ * inputs a multiple of four. Sums of up to 256 products from zero, as onnxruntime has them, then the bias; where there are
+ * more inputs, sums of 128, added up with what that rounds away. */
 MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_rows(const float *input, const float *end, const uint32_t *weights,
                                                   float *output, int32_t groups, int32_t wide, int halves,
                                                   int32_t least)
 {
+    const int in_blocks = end - input > 256;
+    const float *const last = in_blocks ? NULL : end;
+    float block[16];
     do {
         const float *x = input;
+        float *const to = in_blocks ? block : output;
+        float32x4_t sums[4], rests[4];
+        for (int32_t q = 0; in_blocks && q < wide / 4; ++q)
+            sums[q] = rests[q] = vdupq_n_f32(0.0f);
         do {
-            const int32_t fours = end - x < 256 ? (int32_t)(end - x) / 4 : 64;
+            const int32_t fours = in_blocks && end - x > 128 ? 32 : (int32_t)(end - x) / 4;
             if (wide == 16)
                 MT_MVE_F32_DENSE_BY(MT_MVE_F32_OF16, MT_MVE_F32_ROWS16, halves);
             else if (wide == 8)
                 MT_MVE_F32_DENSE_BY(MT_MVE_F32_OF8, MT_MVE_F32_ROWS8, halves);
             else
                 MT_MVE_F32_DENSE_BY(MT_MVE_F32_OF4, MT_MVE_F32_ROWS4, halves);
+            if (in_blocks)
+                mt_mve_f32_add_blocks(block, sums, rests, wide / 4);
         } while (x != end);
+        if (in_blocks)
+            weights = mt_mve_f32_results(sums, rests, weights, output, wide, least);
         output += wide;
     } while (--groups);
     return weights;
@@ -92,17 +111,18 @@ MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_rows(const float *input, const floa
                                                   float *output, int32_t groups, int32_t wide, int halves,
                                                   int32_t least)
 {
-    const int32_t depth = (int32_t)(end - input), words = wide * depth / (halves ? 2 : 1);
+    const int32_t depth = (int32_t)(end - input), words = wide * depth / (halves ? 2 : 1), most = depth > 256 ? 128 : 256;
     for (; groups; --groups, weights += words + wide, output += wide)
         for (int32_t q = 0; q < wide; ++q) {
-            float sum = 0.0f, block = 0.0f;
+            float sum = 0.0f, rest = 0.0f, block = 0.0f;
             for (int32_t k = 0; k < depth; ++k) {
                 block = fmaf(input[k], mt_mve_f32_weight(weights, wide * k + q, halves), block);
-                if (k % 256 == 255 || k == depth - 1) {
-                    sum += block;
+                if ((k + 1) % most == 0 || k == depth - 1) {
+                    mt_add_f32(&sum, &rest, block);
                     block = 0.0f;
                 }
             }
+            sum = mt_total_f32(sum, rest);
             output[q] = mt_mve_f32_at_least(sum + mt_mve_f32_weight(weights + words, q, 0), least);
         }
     return weights;

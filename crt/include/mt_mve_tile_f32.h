@@ -142,6 +142,41 @@ MT_MVE_F32_INLINE void mt_mve_f32_columns(const float *columns, const uint32_t *
     } while (--groups);
 }
 
+/* The same of columns that are deeper than 256: blocks of 128 are added up with what that rounds away. Zeros stand where each
+ * block but the first of a group has its biases. */
+MT_MVE_F32_INLINE void mt_mve_f32_columns_long(const float *columns, const uint32_t *weights, float *output,
+                                               int32_t step, int32_t depth, int32_t groups, int32_t pixels, int halves,
+                                               int32_t lowest)
+{
+    const int32_t wide = pixels == 3 ? 8 : 4, bytes = 4 * wide, least = MT_MVE_F32_ANY;
+    do {
+        const float *c = columns;
+        float block[24];
+        float32x4_t sums[6], rests[6];
+        for (int32_t i = 0; i < 6; ++i)
+            sums[i] = rests[i] = vdupq_n_f32(0.0f);
+        for (int32_t left = depth; left > 0; left -= 32) {
+            const int32_t fours = left > 32 ? 32 : left;
+            float *o = block;
+            if (pixels == 3 && halves)
+                MT_MVE_F32_TILE3(MT_MVE_F32_HALVES, "+&l");
+            else if (pixels == 3)
+                MT_MVE_F32_TILE3(MT_MVE_F32_FLOATS, "+&r");
+            else if (halves)
+                MT_MVE_F32_TILE6(MT_MVE_F32_HALVES, "+&l");
+            else
+                MT_MVE_F32_TILE6(MT_MVE_F32_FLOATS, "+&r");
+            mt_mve_f32_add_blocks(block, sums, rests, 6);
+        }
+        for (int32_t i = 0; i < 6; ++i) {
+            const int32x4_t total = vreinterpretq_s32_f32(mt_mve_f32_total(sums[i], rests[i]));
+            float *const to = output + (pixels == 3 ? i / 2 * step + i % 2 * 4 : i * step);
+            vstrwq_s32((int32_t *)(void *)to, vmaxq_s32(total, vdupq_n_s32(lowest)));
+        }
+        output += wide;
+    } while (--groups);
+}
+
 #else /* the same in plain C */
 
 MT_MVE_F32_INLINE void mt_mve_f32_spread(float *column, const float *x, int32_t rows, int32_t count, int32_t line,
@@ -173,19 +208,48 @@ MT_MVE_F32_INLINE void mt_mve_f32_columns(const float *columns, const uint32_t *
             }
 }
 
+MT_MVE_F32_INLINE void mt_mve_f32_columns_long(const float *columns, const uint32_t *weights, float *output,
+                                               int32_t step, int32_t fours, int32_t groups, int32_t pixels, int halves,
+                                               int32_t least)
+{
+    const int32_t wide = pixels == 3 ? 8 : 4, depth = 4 * fours;
+    for (; groups; --groups, output += wide) {
+        const uint32_t *from = weights;
+        for (int32_t p = 0; p < pixels; ++p)
+            for (int32_t q = 0; q < wide; ++q) {
+                float total = 0.0f, rest = 0.0f;
+                from = weights;
+                for (int32_t first = 0, last; first < depth; first = last) {
+                    float sum = mt_mve_f32_weight(from, q, 0);
+                    last = depth - first > 128 ? first + 128 : depth;
+                    for (int32_t k = first; k < last; ++k) {
+                        const float weight = mt_mve_f32_weight(from + wide, wide * (k - first) + q, halves);
+                        sum = fmaf(columns[k * pixels + p], weight, sum);
+                    }
+                    mt_add_f32(&total, &rest, sum);
+                    from += wide + wide * (last - first) / (halves ? 2 : 1);
+                }
+                output[p * step + q] = mt_mve_f32_at_least(mt_total_f32(total, rest), least);
+            }
+        weights = from;
+    }
+}
+
 #endif
 
 /* The functions that operators share. */
-#define MT_MVE_F32_MEET(name, type, pixels, halves)                                                                   \
+#define MT_MVE_F32_MEET(function, name, type, pixels, halves)                                                         \
     MT_OPERATOR void name(const float *columns, const type *weights, float *output, int32_t step, int32_t fours,      \
                           int32_t groups, int32_t least)                                                              \
     {                                                                                                                 \
         const uint32_t *const words = (const uint32_t *)(const void *)weights;                                        \
-        mt_mve_f32_columns(columns, words, output, step, fours, groups, pixels, halves, least);                       \
+        function(columns, words, output, step, fours, groups, pixels, halves, least);                                 \
     }
 #define MT_MVE_F32_COLUMNS(pixels)                                                                                    \
-    MT_MVE_F32_MEET(mt_mve_f32_columns_##pixels, float, pixels, 0)                                                    \
-    MT_MVE_F32_MEET(mt_mve_f32_columns_halves_##pixels, uint32_t, pixels, 1)                                          \
+    MT_MVE_F32_MEET(mt_mve_f32_columns, mt_mve_f32_columns_##pixels, float, pixels, 0)                                \
+    MT_MVE_F32_MEET(mt_mve_f32_columns, mt_mve_f32_columns_halves_##pixels, uint32_t, pixels, 1)                      \
+    MT_MVE_F32_MEET(mt_mve_f32_columns_long, mt_mve_f32_columns_long_##pixels, float, pixels, 0)                      \
+    MT_MVE_F32_MEET(mt_mve_f32_columns_long, mt_mve_f32_columns_long_halves_##pixels, uint32_t, pixels, 1)            \
     /* the columns of so many pixels in a row */                                                                      \
     MT_OPERATOR void mt_mve_f32_pixels_##pixels(float *columns, const float *x, int32_t count, int32_t channels)      \
     {                                                                                                                 \

@@ -18,21 +18,49 @@ MT_MVE_F32_INLINE float32x4_t mt_mve_f32_some(const float *from, int whole, mve_
     return whole ? vldrwq_f32(from) : vldrwq_z_f32(from, lanes);
 }
 
-MT_MVE_F32_INLINE float32x4_t mt_mve_f32_window(const float *row, int32_t rows, int32_t columns, int32_t row_step,
-                                                int32_t column_step, int maximum, int whole, mve_pred16_t lanes)
+MT_MVE_F32_INLINE float32x4_t mt_mve_f32_window_max(const float *row, int32_t rows, int32_t columns, int32_t row_step,
+                                                    int32_t column_step, int whole, mve_pred16_t lanes)
 {
-    float32x4_t result = maximum ? mt_mve_f32_some(row, whole, lanes) : vdupq_n_f32(0.0f);
+    float32x4_t result = mt_mve_f32_some(row, whole, lanes);
     for (; rows > 0; --rows, row += row_step) {
         const float *from = row;
         for (int32_t j = columns; j > 0; --j, from += column_step) {
             const float32x4_t next = mt_mve_f32_some(from, whole, lanes);
-            if (maximum) /* less or unordered, unless the maximum is no number: as mt_max_f32 */
-                result = vpselq_f32(next, result, vcmpeqq_m_f32(result, result, vcmpltq_f32(result, next)));
-            else
-                result = vaddq_f32(result, next);
+            /* less or unordered, unless the maximum is no number: as mt_max_f32 */
+            result = vpselq_f32(next, result, vcmpeqq_m_f32(result, result, vcmpltq_f32(result, next)));
         }
     }
     return result;
+}
+
+MT_MVE_F32_INLINE float32x4_t mt_mve_f32_window_sum(const float *row, int32_t rows, int32_t columns, int32_t row_step,
+                                                    int32_t column_step, int whole, mve_pred16_t lanes)
+{
+    float32x4_t sum = vdupq_n_f32(0.0f), rest = sum;
+    if (columns == 1 || row_step == columns * column_step) { /* as one row */
+        column_step = columns == 1 ? row_step : column_step;
+        columns *= rows;
+        rows = 1;
+    }
+    for (; rows > 0; --rows, row += row_step) {
+        const float *from = row;
+        for (int32_t left = columns; left > 0; left -= 16) {
+            float32x4_t part = vdupq_n_f32(0.0f);
+            for (int32_t j = left < 16 ? left : 16; j > 0; --j, from += column_step)
+                part = vaddq_f32(part, mt_mve_f32_some(from, whole, lanes));
+            const float32x4_t next = vaddq_f32(sum, part);
+            rest = vaddq_f32(rest, vsubq_f32(part, vsubq_f32(next, sum)));
+            sum = next;
+        }
+    }
+    return mt_mve_f32_total(sum, rest);
+}
+
+MT_MVE_F32_INLINE float32x4_t mt_mve_f32_window(const float *row, int32_t rows, int32_t columns, int32_t row_step,
+                                                int32_t column_step, int maximum, int whole, mve_pred16_t lanes)
+{
+    return maximum ? mt_mve_f32_window_max(row, rows, columns, row_step, column_step, whole, lanes)
+                   : mt_mve_f32_window_sum(row, rows, columns, row_step, column_step, whole, lanes);
 }
 
 MT_MVE_F32_INLINE void mt_mve_f32_pool(const float *x, float *output, int32_t rows, int32_t columns, int32_t row_step,

@@ -19,6 +19,7 @@ from mtool.codegen.state_reset import states_of
 from mtool.escaping import encodable
 from mtool.identifiers import tensor_names
 from mtool.ir import Graph, Node, RunTimeSize, Stream
+from mtool.kernels.expression_cost import cost_of
 from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import as_computed
 from mtool.manifest import (
@@ -34,10 +35,28 @@ from mtool.manifest import (
     Tensor,
 )
 from mtool.ops.external.node import External
+from mtool.ops.loop.node import Loop
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
+from mtool.plan.interleaved import costs_of
 from mtool.plan.pool import PlacedPool, Pool
 from mtool.version import __version__
+
+_SOFTWARE_FLOAT = 100  # instructions of a float operation that a core computes in software, at most about
+_AN_ELEMENT = 20  # instructions for each element that an operator reads or writes, at least about
+
+
+def _instructions(plan: Plan) -> int:
+    """Return the instructions of an inference, roughly and rather too many: what its schedules estimate, or more."""
+    graph, total = plan.graph, 0.0
+    for step, cost in zip(plan.steps, costs_of(plan), strict=True):
+        kinds = [graph.types[value] for value in (*step.node.inputs, *step.node.outputs) if value]
+        cost = max(cost, _AN_ELEMENT * sum(kind.count for kind in kinds))
+        if isinstance(step.node.attrs, Loop):
+            cost = max(cost, graph.types[step.node.outputs[0]].count * cost_of(step.node.attrs.expr))
+        has_floats = any(kind.dtype.is_float for kind in kinds)
+        total += cost * (1 if plan.target.has_float or not has_floats else _SOFTWARE_FLOAT)
+    return round(total)
 
 
 def interface_of(plan: Plan) -> Interface:
@@ -105,6 +124,7 @@ def manifest_of(
         states=interface.states,
         macs=macs,
         live_macs=live if live < macs else 0,
+        instructions=_instructions(plan),
         parameters=read.parameters,
         arena_bytes=plan.arena_bytes,
         arena_bound_bytes=plan.arena_bound_bytes,

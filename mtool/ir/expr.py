@@ -23,10 +23,14 @@ LONGEST_SHOWN = 200  # parts of an expression in a dump
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Combine the body over extra axes: kind is the NumPy ufunc "add", "multiply", "maximum" or "minimum"."""
+    """Combine the body over extra axes: kind is the NumPy ufunc "add", "multiply", "maximum" or "minimum".
+
+    careful: what each addition of a float rounds away is added up too.
+    """
 
     kind: str
     axes: tuple[tuple[int, int], ...]  # (axis number, size)
+    careful: bool = False
 
 
 def first_of(kind: str, dtype: DType) -> float | int | bool:

@@ -77,7 +77,8 @@ class Graph:
     of `outputs`, in their order; `line_buffers` has the line buffer that a value lies in, by
     name, and at which byte (mtool.plan.line_buffers); `sizes` are the run-time sizes, whose largest values the graph
     has, and whose inputs the nodes read last that depend on them; `samples` are what the graph is, without those
-    inputs, at some values of the sizes, and `fixed_sizes` the sizes of dimensions that do not follow them; `halves`
+    inputs, at some values of the sizes, `fixed_sizes` the sizes of dimensions that do not follow them, and
+    `is_sample` tells that a graph is one of these; `halves`
     says that the model's file has weights of float16, which kernels may store so, though the graph has them as
     float32; `rounds` is how often an inference computes a graph that is a body, about; `stream` is the input that
     comes by rows, if there is one; `memo` caches answers to what is asked at every node.
@@ -98,6 +99,7 @@ class Graph:
     sizes: tuple[RunTimeSize, ...] = ()
     samples: tuple[tuple[tuple[int, ...], "Graph"], ...] = ()
     fixed_sizes: frozenset[int] = frozenset()
+    is_sample: bool = False
     halves: bool = False
     rounds: int = 1
     stream: Stream | None = None

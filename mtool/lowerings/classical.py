@@ -89,6 +89,14 @@ def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
     )
 
 
+def _careful_product(ctx: Lowering, node: Node) -> None:
+    """CarefulProduct: x [M, K] times the rows of w [N, K], plus b [N], where terms nearly cancel."""
+    kind, depth = ctx.types[node.outputs[0]], ctx.types[node.inputs[0]].shape[1]
+    x, w = (load(n, kind.dtype, (axis(n), axis(2))) for n in (0, 1))
+    total = Expr("reduce", kind.dtype, (call("mul", x, w),), Reduction("add", ((2, depth),), careful=True))
+    ctx.loop(node, call("add", total, load(2, kind.dtype, (axis(1),))), node.inputs)
+
+
 def _label_encoder(ctx: Lowering, node: Node) -> None:
     """LabelEncoder: the index of the key that is equal, or one behind the last, into the table of values."""
     x, keys, values = node.inputs
@@ -110,5 +118,6 @@ def _label_encoder(ctx: Lowering, node: Node) -> None:
 LOWERINGS: dict[str, Operator] = {
     "TreeEnsemble": Operator(_tree_ensemble, TreeEnsemble),
     "PairwiseCoupling": Operator(_pairwise_coupling),
+    "CarefulProduct": Operator(_careful_product),
     "LabelEncoder": Operator(_label_encoder),
 }

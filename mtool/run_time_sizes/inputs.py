@@ -39,7 +39,7 @@ def with_sizes(
         types={**graph.types, **dict.fromkeys(values, TensorType(DType.INT32, ()))},
         nodes=tuple(nodes),
         sizes=sizes,
-        samples=tuple(samples),
+        samples=tuple((point, replace(sample, is_sample=True)) for point, sample in samples),
         fixed_sizes=_fixed_sizes([sample for _, sample in samples]),
     )
 

@@ -41,7 +41,7 @@ class Device(ModelOnDevice, Closing):
 
     Attributes:
         identity: which device of all, by the board's name and its serial number.
-        work_s: seconds that an inference may take unless said otherwise, generously by its multiply-accumulates.
+        work_s: seconds that an inference may take unless said otherwise, generously by its estimated instructions.
     """
 
     def __init__(
@@ -54,8 +54,10 @@ class Device(ModelOnDevice, Closing):
         reopen: Callable[[], Transport] | None = None,
         take_over: bool = False,
         firmware: Path | None = None,
+        work_s: float | None = None,
     ) -> None:
-        work_s = generous_s(manifest.models)
+        self._given_s = work_s
+        work_s = work_s or generous_s(manifest.models)
         connection = Connection(
             manifest,
             transport,
@@ -79,7 +81,7 @@ class Device(ModelOnDevice, Closing):
         if len(self.models) == 1:
             return self
         found = self._other(model)
-        found.work_s = max(self.work_s, generous_s([described]))
+        found.work_s = self._given_s or max(self.work_s, generous_s([described]))
         return found
 
     @property

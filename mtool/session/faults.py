@@ -143,7 +143,7 @@ def _stack(reading: Reading, symbols: Symboliser) -> tuple[int, int] | None:
 
 def _hint(fault: Fault, project: Project | None, used_bytes: int) -> str:
     if fault.kind == FaultKind.MT_FAULT_WATCHDOG:
-        return "does it hang on this device, or does it need longer? a session's run takes timeout_s"
+        return "does it hang on this device, or does it need longer? --timeout SECONDS, in Python timeout_s"
     if fault.kind == FaultKind.MT_FAULT_STACK and project is not None and _STACK_OPTION in project.options:
         more = 2 * int(project.options[_STACK_OPTION])
         while more <= used_bytes:

@@ -33,8 +33,10 @@ from mtool.session.tensors import (
 from mtool.session.timing import Readings, Timing
 
 # How long an inference may take, generously: the slowest soft-float core needs some 200 cycles a multiply-accumulate,
-# an emulator runs some 20 M instructions a second.
+# and what an operator computes for each element may take more than its products; an emulator runs some 20 M
+# instructions a second.
 _CYCLES_PER_MAC = 200
+_CYCLES_PER_INSTRUCTION = 2  # that was estimated
 _SLOWEST_HZ = 16e6
 _LEAST_WORK_S = 10.0
 _LEAST_S = 1e-3  # the device's watchdog counts milliseconds
@@ -42,7 +44,8 @@ _LEAST_S = 1e-3  # the device's watchdog counts milliseconds
 
 def generous_s(models: Sequence[Manifest]) -> float:
     """Return the seconds that an inference of any of the models may take, generously."""
-    return max(_LEAST_WORK_S, max(one.macs for one in models) * _CYCLES_PER_MAC / _SLOWEST_HZ)
+    cycles = max(max(one.macs * _CYCLES_PER_MAC, one.instructions * _CYCLES_PER_INSTRUCTION) for one in models)
+    return max(_LEAST_WORK_S, cycles / _SLOWEST_HZ)
 
 
 class ModelOnDevice:
@@ -134,7 +137,7 @@ class ModelOnDevice:
             inputs: an array for each input, of the model's own shape and type; those that were set need not be given.
             timeout_s: how long the inference may take, 1 ms at least: the device's watchdog ends it, by its own clock
                 (to 20 ms on a bare-metal Cortex-M), and where there is none the host gives up 5 s later. Default:
-                generously by its multiply-accumulates.
+                generously by its estimated instructions.
             in_steps: let the device run operator by operator, so that a fault names its operator; else through the
                 model's entry point, as a standalone firmware does, and the watchdog looks at it only if `timeout_s` is
                 given. The outputs are the same.
@@ -202,7 +205,7 @@ class ModelOnDevice:
                 timer is read, and what happens in between: see `Readings`.
             function: the operator, by its number, its name or that of its C function; default: the model.
             inputs: what to run on; default: those of the last `run` or `time`, zeros if there was none.
-            timeout_s: how long an inference may take; default: generously by its multiply-accumulates.
+            timeout_s: how long an inference may take; default: generously by its estimated instructions.
 
         Raises:
             UsageError: a value is out of its range, an input is wrong, or there is no such function.

@@ -46,6 +46,7 @@ def open(
     take_over: bool = False,
     record: IO[str] | None = None,
     model: str = "",
+    work_s: float | None = None,
 ) -> Device:
     """Start the firmware of a built project and open a session with it; use it in a `with` statement.
 
@@ -62,6 +63,7 @@ def open(
             taken over anyway.
         record: where each piece that goes over the channel is written down, with its time.
         model: the name of one of the firmware's models; default: the only one, or all: device["kws"].
+        work_s: seconds that an inference may take unless said otherwise; default: generously by its instructions.
 
     Raises:
         UsageError: the folder is no project, its firmware is not built, or it has no such model.
@@ -88,6 +90,7 @@ def open(
         reopen=lambda: start()[0],
         take_over=take_over,
         firmware=Path(folder) / described.project.firmware[_KIND],
+        work_s=work_s,
     )
     device.work_s = _DEBUGGED_S if waits else device.work_s
     try:

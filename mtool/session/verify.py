@@ -29,7 +29,8 @@ class Tolerance:
     of_backends: further steps of what a backend computes, or the whole network with it.
     grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given; None: one.
     atol: absolute difference of a float output, times max(1, largest magnitude of the reference); None: FLOAT.
-    rtol: difference of a float output relative to the reference; None: FLOAT.
+    rtol: difference of a float output relative to the reference; None: FLOAT. A float output on a quantisation grid may
+        differ by the grid's steps, or by these two where either is given.
     ties: differences are allowed where the reference's own rounding is a tie (mtool.workflow.rounding_ties).
     """
 
@@ -155,6 +156,12 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
     with np.errstate(invalid="ignore"):
         distance = np.where(same, 0.0, np.abs(wide_actual - wide_expected))
     distance = np.where(np.isnan(distance), np.inf, distance)  # one of them is not a number
+    finite = np.abs(wide_expected[np.isfinite(wide_expected)])
+    atol, rtol = (FLOAT if given is None else given for given in (tolerance.atol, tolerance.rtol))
+    atol *= max(1.0, float(finite.max(initial=0.0)))
+    with np.errstate(invalid="ignore"):
+        is_close = same | (distance <= atol + rtol * np.abs(wide_expected))
+    of_floats = f"{atol:.3g} + {rtol:g} x |reference|"
     step = _step(tensor, expected.ndim)
     steps = None if step is None else distance / step
     if steps is not None:
@@ -163,13 +170,11 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
         rounding = np.spacing(np.abs(expected)) / step if expected.dtype.kind == "f" else 0.0  # of 16 bits it shows
         within = steps <= lsb + 1e-3 + rounding
         allowed = f"{lsb} LSB"
+        same = same | (steps <= 1e-3 + rounding)  # the same step of the grid
+        if expected.dtype.kind == "f" and (tolerance.atol is not None or tolerance.rtol is not None):
+            within, allowed = within | is_close, f"{allowed} or {of_floats}"
     elif expected.dtype.kind == "f":
-        finite = np.abs(wide_expected[np.isfinite(wide_expected)])
-        atol, rtol = (FLOAT if given is None else given for given in (tolerance.atol, tolerance.rtol))
-        atol *= max(1.0, float(finite.max(initial=0.0)))
-        with np.errstate(invalid="ignore"):
-            within = same | (distance <= atol + rtol * np.abs(wide_expected))
-        allowed = f"{atol:.3g} + {rtol:g} x |reference|"
+        within, allowed = is_close, of_floats
     elif tolerance.of_backends and expected.dtype in (np.int16, np.uint16):  # wider integers count, or number
         within, allowed = distance <= tolerance.of_backends, f"{tolerance.of_backends} LSB"
     else:
@@ -185,7 +190,7 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
         max_lsb=None if finite_steps is None else round(float(finite_steps.max())),
         allowed=allowed,
         within=bool(within.all()),
-        histogram=_decades(distance) if finite_steps is None else _lsb_histogram(finite_steps),
+        histogram=_decades(distance) if finite_steps is None else _lsb_histogram(finite_steps, same),
         worst=_worst(distance, expected, actual),
     )
 
@@ -205,13 +210,15 @@ def _step(tensor: Tensor, rank: int) -> Array | None:
     return None
 
 
-def _lsb_histogram(steps: Array) -> tuple[tuple[str, int], ...]:
-    rounded = np.rint(steps)
+def _lsb_histogram(steps: Array, same: Array) -> tuple[tuple[str, int], ...]:
+    """Count the elements by their difference in steps: those that are the `same`, and below half a step the others."""
+    rounded = np.where(same, -1, np.rint(steps))
     rows = []
-    for low, high in _LSB_BINS:
+    for low, high in ((-1, -1), *_LSB_BINS):
         count = int(np.count_nonzero((rounded >= low) & (rounded <= high)))
         if count:
-            rows.append((EQUAL if high == 0 else f"{low} LSB" if low == high else f"{low} to {high} LSB", count))
+            label = EQUAL if low < 0 else "below 0.5 LSB" if high == 0 else f"{low} LSB" if low == high else ""
+            rows.append((label or f"{low} to {high} LSB", count))
     beyond = int(np.count_nonzero(rounded > _LSB_BINS[-1][1]))
     return (*rows, *([(f"over {_LSB_BINS[-1][1]} LSB", beyond)] if beyond else []))
 

@@ -27,6 +27,7 @@ class Deployment:
     probe: the USB serial number of the board or its probe, or the beginning of it; empty: likewise.
     flash: the command that flashes the board, in place of a runner; empty: that of mtool.toml, or a runner.
     power: the command that cycles the board's power; empty: that of mtool.toml or of the board, or none.
+    timeout_s: seconds that an inference may take; None: generously by its estimated instructions.
     models: those of a firmware of several, which are compiled; the name in the options says which one is meant.
     """
 
@@ -35,6 +36,7 @@ class Deployment:
     probe: str = ""
     flash: str = ""
     power: str = ""
+    timeout_s: float | None = None
     models: tuple[Model, ...] = ()
 
     def __post_init__(self) -> None:
@@ -148,7 +150,8 @@ class Deployment:
 
     def open(self, prepared: Prepared) -> Device:
         """Open a session with the device, which runs the firmware of a built project: as it runs its model."""
-        return session.open(prepared.folder, port=self.port, probe=self.probe, model=prepared.manifest.model)
+        name, timeout_s = prepared.manifest.model, self.timeout_s
+        return session.open(prepared.folder, port=self.port, probe=self.probe, model=name, work_s=timeout_s)
 
 
 DEFAULT = Deployment()

@@ -56,7 +56,8 @@ def worst_latency(prepared: Prepared, deployment: Deployment, *, repeat: int = 3
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     urgent, *others = prepared.manifest.models
-    with session.open(prepared.folder, port=deployment.port, probe=deployment.probe) as device:
+    where, limit_s = (deployment.port, deployment.probe), deployment.timeout_s
+    with session.open(prepared.folder, port=where[0], probe=where[1], work_s=limit_s) as device:
 
         def times(described: Manifest) -> list[float]:
             own = device[described.model]

@@ -188,9 +188,15 @@ def given(**values: Any) -> dict[str, Any]:
 
 
 def deployment(
-    *, output_dir: Path | None = None, port: str = "", probe: str = "", flash_command: str = "", power: str = ""
+    *,
+    output_dir: Path | None = None,
+    port: str = "",
+    probe: str = "",
+    flash_command: str = "",
+    power: str = "",
+    timeout: float | None = None,
 ) -> "Deployment":
     """Return the project folder and the device, from what was given on the command line."""
     from mtool.workflow.deployment import Deployment  # the device half, which a compile does not load
 
-    return Deployment(output_dir, port, probe, flash_command, power)
+    return Deployment(output_dir, port, probe, flash_command, power, timeout)

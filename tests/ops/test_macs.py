@@ -8,7 +8,8 @@ import pytest
 from onnx import helper
 
 from mtool.onnx_backend.batch import to_c
-from tests.graphs import model
+from mtool.session.model import generous_s
+from tests.graphs import HOST, NO_FPU, model
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -33,3 +34,12 @@ def made(node: onnx.NodeProto, shapes: Shapes) -> onnx.ModelProto:
 )
 def test_products_of_activations_are_counted(node: onnx.NodeProto, shapes: Shapes, macs: int) -> None:
     assert to_c(made(node, shapes), "m").manifest.macs == macs
+
+
+def test_elementwise_work_in_software_has_its_time() -> None:
+    nodes = [helper.make_node("LpNormalization", ["a"], ["y"], axis=2, p=2)]
+    proto = model(nodes, {"a": (np.float32, (8, 128, 1024))}, ["y"])
+    hard, soft = (to_c(proto, "m", target=target).manifest for target in (HOST, NO_FPU))
+    # at the least a product and a quotient for each element, of a hundred instructions in software
+    assert soft.macs == 0 and soft.instructions > 8 * 128 * 1024 * 200 > hard.instructions
+    assert generous_s([soft]) > 8 * 128 * 1024 * 200 / 20e6 > generous_s([hard])

@@ -67,6 +67,11 @@ def check(found: Arrays, wanted: Arrays) -> None:
         assert np.array_equal(found[name], array), name
 
 
+def test_the_time_of_an_inference_can_be_given(folder: Path) -> None:
+    with session.open(folder, work_s=2.5) as device:
+        assert device.work_s == 2.5
+
+
 def test_samples_run_in_one_process(device: Device) -> None:
     for run in range(1, 11):
         given = inputs(run)

@@ -107,3 +107,17 @@ def test_a_reference_with_an_output_of_another_shape_is_a_mismatch() -> None:
     with pytest.raises(MismatchError) as told:
         compare([tensor], [{"y": np.zeros((3, 2))}], [{"y": np.zeros((2, 3))}], tolerance=Tolerance(), reference="it")
     assert list(told.value.details) == ["y: sample 0: expected [3, 2], found [2, 3]"]
+
+
+def test_a_given_tolerance_of_floats_holds_on_a_grid_too() -> None:
+    wanted, found = [0.5, 0.25], [0.0, 0.25]
+    assert difference("float32", wanted, found, scale=(0.25,), tolerance=Tolerance(rtol=1.0)).within
+    allowed = difference("float32", wanted, found, scale=(0.25,), tolerance=Tolerance(atol=0.6))
+    assert allowed.within and allowed.allowed == "1 LSB or 0.6 + 1e-05 x |reference|"
+    assert not difference("float32", wanted, found, scale=(0.25,), tolerance=Tolerance(atol=0.1)).within
+
+
+def test_what_differs_by_less_than_a_step_is_not_counted_as_equal() -> None:
+    found = difference("float32", [0.5, 0.25, 1.0], [0.55, 0.25 + 2**-25, 1.25], scale=(0.25,))
+    assert found.differing == 2  # the second is the same step
+    assert found.histogram == (("equal", 1), ("below 0.5 LSB", 1), ("1 LSB", 1))

@@ -68,6 +68,16 @@ Probe = Annotated[
         show_default=False,
     ),
 ]
+Timeout = Annotated[
+    float | None,
+    _option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.001,
+        help="How long an inference may take; default: generously by its estimated instructions.",
+        show_default=False,
+    ),
+]
 FlashCommand = Annotated[
     str,
     _option(

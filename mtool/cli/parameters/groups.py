@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mtool.cli.parameters.device import FlashCommand, Port, PowerCommand, Probe
+from mtool.cli.parameters.device import FlashCommand, Port, PowerCommand, Probe, Timeout
 from mtool.cli.parameters.generated_c import (
     ArenaSection,
     ArenasOfModels,
@@ -111,10 +111,11 @@ _OF_A_DEPLOYMENT: dict[str, tuple[Any, Any]] = {
     "port": (Port, ""),
     "probe": (Probe, ""),
 }
-ProjectDeployment = Annotated["Deployment", Asked(_OF_A_DEPLOYMENT, "deployment")]
+_OF_A_RUN: dict[str, tuple[Any, Any]] = {**_OF_A_DEPLOYMENT, "timeout": (Timeout, None)}
+ProjectDeployment = Annotated["Deployment", Asked(_OF_A_RUN, "deployment")]
 """The project folder, and the device that runs it."""
 _OF_A_BOARD: dict[str, tuple[Any, Any]] = {"flash_command": (FlashCommand, ""), "power": (PowerCommand, "")}
-FlashDeployment = Annotated["Deployment", Asked({**_OF_A_DEPLOYMENT, **_OF_A_BOARD}, "deployment")]
+FlashDeployment = Annotated["Deployment", Asked({**_OF_A_RUN, **_OF_A_BOARD}, "deployment")]
 """And the commands that flash it and cycle its power."""
 TrialsDeployment = Annotated[
     "Deployment",

@@ -8,7 +8,7 @@ import numpy as np
 from mtool.frontend.classical.decomposition import Classical, Decomposition, transformed
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
-from mtool.ir.types import DType
+from mtool.ir.types import Array, DType
 
 
 def _kernel(write: Decomposition, x: str, count: int) -> str:
@@ -44,8 +44,7 @@ def _regressor(write: Decomposition) -> None:
     seen = _kernel(write, x, count) if count else x
     if len(coefficients) != write.kind(seen).shape[1] or not rho:
         raise Unsupported(f"it has {len(coefficients)} coefficients and {len(rho)} offsets")
-    weights = write.constant(np.reshape(coefficients, (1, -1)), dtype)
-    result = write("Gemm", seen, weights, write.constant(rho[:1], dtype), transB=1)
+    result = _decision(write, seen, np.reshape(np.asarray(coefficients, dtype), (1, -1)), rho[:1])
     if write.attrs.get("one_class"):
         above = write("Greater", result, write.constant(0, dtype))
         result = write("Where", above, write.constant(1, dtype), write.constant(-1, dtype))
@@ -101,7 +100,17 @@ def _decisions(
     for index, (i, j) in enumerate(pairs):
         weights[index, begin[i] : begin[i + 1]] = rows[j - 1, begin[i] : begin[i + 1]]
         weights[index, begin[j] : begin[j + 1]] = rows[i, begin[j] : begin[j + 1]]
-    return write("Gemm", kernel, write.constant(weights, dtype), write.constant(rho, dtype), transB=1)
+    return _decision(write, kernel, weights, rho)
+
+
+def _decision(write: Decomposition, kernel: str, weights: Array, rho: list[float]) -> str:
+    """Return the weighted sums of the kernels, [examples, sums], of terms that nearly cancel."""
+    examples = write.kind(kernel).shape[0]
+    output = write.state.unique(f"{write.origin}/decisions")
+    write.state.types[output] = TensorType(DType.of(weights.dtype), (examples, len(weights)))
+    inputs = [kernel, write.constant(weights), write.constant(rho, weights.dtype)]
+    write.state.emit("CarefulProduct", write.origin, inputs, [output])
+    return output
 
 
 def _probabilities(write: Decomposition, decisions: str, a: list[float], b: list[float], classes: int) -> str:

@@ -12,8 +12,16 @@ from mtool.kernels.padding import filled_up, round_up
 LAYOUT = "the channels of a tile a row: biases, then their weights by turns"
 
 
+MOST = 256
+"""Products that are added up from zero one after the other; of more, …"""
+BLOCK = 128
+"""… sums of so many are added up with what that rounds away."""
+
+
 def packed(weights: Array, bias: Array, together: int, stored: Stored = "") -> Array:
     """Return the stream of mt_f32_columns, float32 [N/T, T * (1 + K)], or words (mtool.kernels.f32.stored).
+
+    Of more than `MOST` products a tile's blocks begin with zeros in place of biases, but for the first.
 
     Args:
         weights: float32 or int8 [N, K]; N is filled up to whole tiles, K to a multiple of 4.
@@ -29,6 +37,9 @@ def _rows(weights: Array, bias: Array, together: int, stored: Stored) -> Array:
     bias = np.pad(bias, (0, count - bias.size)).reshape(count // together, together)
     filled = filled_up(weights, count, round_up(weights.shape[1], 4)).reshape(count // together, together, -1)
     steps = filled.transpose(0, 2, 1).reshape(count // together, -1)
+    deep = weights.shape[1] > MOST
+    parts = np.split(steps, range(BLOCK * together, steps.shape[1], BLOCK * together), axis=1) if deep else [steps]
+    streams = [part for one in parts for part in (bias if one is parts[0] else np.zeros_like(bias), one)]
     if stored:
-        return np.concatenate([as_words(bias, ""), as_words(steps, stored)], axis=1)
-    return np.concatenate([bias, steps], axis=1).astype(np.float32)
+        return np.concatenate([as_words(one, stored if n % 2 else "") for n, one in enumerate(streams)], axis=1)
+    return np.concatenate(streams, axis=1).astype(np.float32)

@@ -83,12 +83,18 @@ MT_ALONE void sized_softmax_2(const float *input, float *output, const int32_t *
         float top = row[0];
         for (int32_t i = 1; i < size_n; ++i)
             top = mt_max_f32(top, row[i]);
-        float sum = 0.0f;
-        for (int32_t i = 0; i < size_n; ++i) {
-            const float power = expf(row[i] - top);
-            output[m * size_n + i] = power;
-            sum += power;
+        float sum = 0.0f, sum_rest = 0.0f;
+        for (int32_t first = 0; first < size_n; first += 8) {
+            const int32_t last = first + 8 < size_n ? first + 8 : size_n;
+            float part = 0.0f;
+            for (int32_t i = first; i < last; ++i) {
+                const float power = expf(row[i] - top);
+                output[m * size_n + i] = power;
+                part += power;
+            }
+            mt_add_f32(&sum, &sum_rest, part);
         }
+        sum = mt_total_f32(sum, sum_rest);
         for (int32_t i = 0; i < size_n; ++i) {
             const float acc = output[m * size_n + i] / sum;
             output[m * size_n + i] = acc;

@@ -201,8 +201,9 @@ MT_ALONE void small_softmax_5(const int8_t *input, int8_t *output, const float *
     for (int32_t i = 1; i < 3; ++i)
         top = mt_max_i8(top, row[i]);
     float sum = 0.0f;
-    for (int32_t i = 0; i < 3; ++i)
+    for (int32_t i = 0; i < 3; ++i) {
         sum += exponential[255 + row[i] - top];
+    }
     for (int32_t i = 0; i < 3; ++i) {
         const float acc = exponential[255 + row[i] - top] / sum;
         output[i] = (int8_t)mt_quantise(acc, 0.00390625f, -128, -128, 127);

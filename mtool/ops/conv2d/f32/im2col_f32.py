@@ -9,7 +9,7 @@ from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product
 from mtool.kernels.f32.stored import stored_as, words_of
-from mtool.kernels.f32.weights import LAYOUT, packed
+from mtool.kernels.f32.weights import LAYOUT, MOST, packed
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
@@ -92,7 +92,11 @@ class Im2col(BaseSchedule):
             conv=conv,
             depth=round_up(conv.depth, 4),
             tile=tile,
-            function=epilogue.function(FUNCTIONS[tile.name], self.product or best_product(target), stored),
+            function=epilogue.function(
+                FUNCTIONS[tile.name] + ("_long" if conv.depth > MOST else ""),
+                self.product or best_product(target),
+                stored,
+            ),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
             by_channel=stored == "bytes",

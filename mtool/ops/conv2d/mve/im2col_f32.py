@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.stored import stored_as, words_of
-from mtool.kernels.f32.weights import LAYOUT, packed
+from mtool.kernels.f32.weights import LAYOUT, MOST, packed
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
@@ -89,12 +89,13 @@ class Im2col(BaseSchedule):
         conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
         assert epilogue is not None
         pixels, stored = self._pixels(conv), stored_as(node, graph) or ""
+        depth = "long_" if conv.depth > MOST else ""
         body = template(
             "ops/conv2d/mve/im2col_f32.c.j2",
             conv=conv,
             depth=round_up(conv.depth, 4),
             pixels=pixels,
-            function=f"mt_mve_f32_columns_{stored + '_' if stored else ''}{pixels}",
+            function=f"mt_mve_f32_columns_{depth}{stored + '_' if stored else ''}{pixels}",
             filled=round_up(conv.out_channels, CHANNELS[pixels]),
             groups=round_up(conv.out_channels, CHANNELS[pixels]) // CHANNELS[pixels],
             staged=self._is_staged(node, graph),

@@ -1,8 +1,12 @@
 """The one emitter of loop nests."""
 
-from mtool.ir import Expr, Graph, Node
-from mtool.ir.expr import Reduction, first_of
-from mtool.ir.scalar import FUNCTIONS, Text, literal
+from collections.abc import Callable, Sequence
+from math import prod
+
+from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.expr import Reduction, axis, first_of
+from mtool.ir.index import plus
+from mtool.ir.scalar import ADD, FUNCTIONS, MUL, Text, literal
 from mtool.kernels.expressions import (
     Leaves,
     element,
@@ -19,6 +23,15 @@ from mtool.kernels.target import Target
 from mtool.ops.loop.node import Loop
 
 INDENT = "    "
+FOURS = 9
+"""Terms along the innermost axis from which on four at a time are added to a sum of floats, pair by pair, …"""
+LARGEST_BODY = 32
+"""… if the expression of a term has at most so many parts."""
+FOURS_BLOCK = 16
+"""Terms that are added up from zero,"""
+BLOCK = 8
+"""where they are not added by fours."""
+
 NAMES = "ijklmnpqrs"  # axis names; beyond them a7, a8, …
 
 
@@ -92,11 +105,13 @@ class LoopNest(BaseSchedule):
 
         totals: dict[Expr, str] = {}
 
+        joined = graph.is_sample
+
         def reduce(part: Expr) -> Text:
             if part not in totals:
                 totals[part] = f"total{len(totals)}" if totals else "total"
-                body = Leaves(node, graph, names, axes, reduce=reduce).number(part.args[0])
-                lines.extend(_reduction(part, totals[part], body, depth))
+                text = Leaves(node, graph, names, axes, reduce=reduce).number
+                lines.extend(INDENT * depth + line for line in _reduction(part, totals[part], text, joined))
             return Text(totals[part])
 
         value = element(expr, node, graph, names, axes, reduce=reduce)
@@ -117,23 +132,104 @@ def element_offset(shape: tuple[int, ...]) -> str:
     return text or "0"
 
 
-def _reduction(part: Expr, name: str, body: Text, depth: int) -> list[str]:
+def _reduction(part: Expr, name: str, text: Callable[[Expr], Text], joined: bool) -> list[str]:
+    """Return the C of a reduction whose body `text` writes; `joined`: of one structure at all sizes."""
     how: Reduction = part.value
-    dtype = part.dtype
-    start = literal(first_of(how.kind, dtype), dtype)
-    lines = [f"{INDENT * depth}{dtype.computed} {name} = {start.c};"]
-    level = depth
-    for number, size in how.axes:
-        axis = _axis_name(number)
-        lines.append(f"{INDENT * level}for (int32_t {axis} = 0; {axis} < {size}; ++{axis}) {{")
-        level += 1
+    dtype, (body,) = part.dtype, part.args
     op = {"multiply": "mul"}.get(how.kind, how.kind)
-    combined = FUNCTIONS[op].text(Expr(op, dtype), Text(name), body).c
-    symbol = next((symbol for symbol in "+*" if combined.startswith(f"{name} {symbol} ")), "")
-    changed = f"{symbol}= {body.c}" if symbol else f"= {combined}"
-    lines.append(f"{INDENT * level}{name} {changed};")
-    lines.extend(INDENT * down + "}" for down in range(level - 1, depth - 1, -1))
-    return lines
+
+    def changed(by: Text) -> str:
+        combined = FUNCTIONS[op].text(Expr(op, dtype), Text(name), by).c
+        symbol = next((symbol for symbol in "+*" if combined.startswith(f"{name} {symbol} ")), "")
+        return f"{name} {symbol}= {by.c};" if symbol else f"{name} = {combined};"
+
+    begin = f"{dtype.computed} {name} = {literal(first_of(how.kind, dtype), dtype).c};"
+    if how.kind == "add" and dtype.is_float and changed(Text("x")) == f"{name} += x;":
+        return [begin, *_float_sum(how, dtype, name, body, text, joined)]
+    return [begin, *_loops(how.axes, [changed(text(body))])]
+
+
+def _for(name: str, first: str, last: str, step: int, lines: Sequence[str]) -> list[str]:
+    """Return lines in a loop."""
+    head = f"for (int32_t {name} = {first}; {name} < {last}; {f'{name} += {step}' if step > 1 else f'++{name}'}) {{"
+    return [head, *(INDENT + line for line in lines), "}"]
+
+
+def _loops(axes: Sequence[tuple[int, int]], lines: Sequence[str]) -> list[str]:
+    """Return lines in a loop over each axis."""
+    for number, size in reversed(axes):
+        lines = _for(_axis_name(number), "0", str(size), 1, lines)
+    return [*lines]
+
+
+def _float_sum(
+    how: Reduction, dtype: DType, name: str, body: Expr, text: Callable[[Expr], Text], joined: bool
+) -> list[str]:
+    """Return the C of a sum of floats: blocks, each from zero, are added up.
+
+    One term after the other, n terms are off by up to n roundings of their sum. With blocks, and what each addition of
+    a block rounds away kept beside it, the bound does not grow with n (docs/verify.md).
+    """
+    axes = how.axes
+    *outer, (inner, size) = axes or [(0, 1)]
+    count = prod(size for _, size in axes)
+    fours = size >= FOURS and body.size <= LARGEST_BODY and not how.careful and not joined
+    most = 1 if how.careful else FOURS_BLOCK if fours else BLOCK
+
+    def terms(total: str, number: int, first: str, length: int) -> list[str]:
+        """Return what adds up the terms from `first` on along an axis, with all of those behind it."""
+        behind = axes[[axis for axis, _ in axes].index(number) + 1 :]
+        k, last, lines = _axis_name(number), _plus(first, length), [f"{total} += {text(body).c};"]
+        if number != inner:
+            own = terms(total, *behind[-1][:1], "0", size)
+            return _for(k, first, last, 1, _loops(behind[:-1], own))
+        if not fours or length < 4:
+            return _for(k, first, last, 1, lines)
+        parts = [text(body.with_axes({inner: plus(axis(inner), n)})) for n in range(4)]
+        a, b, c, d = (part.at(ADD if n % 2 == 0 else MUL) for n, part in enumerate(parts))
+        whole = _plus(first, length // 4 * 4)
+        found = _for(k, first, whole, 4, [f"{total} += ({a} + {b}) + ({c} + {d});"])
+        return found + (_for(k, whole, last, 1, lines) if length % 4 else [])
+
+    if count <= most and not joined:
+        return _loops(outer, terms(name, inner, "0", size)) if axes else [f"{name} += {text(body).c};"]
+    if joined and axes:
+        return _joined_sum(axes, dtype, name, text(body), most)
+    behind, split = 1, len(axes) - 1  # the terms of the axes behind the one along which the blocks lie
+    while behind * axes[split][1] <= most:
+        behind, split = behind * axes[split][1], split - 1
+    (number, size_split), length = axes[split], most // behind
+    part, rest = f"{name}_part", f"{name}_rest"
+    function = "f64" if dtype is DType.FLOAT64 else "f32"
+    add = f"mt_add_{function}(&{name}, &{rest}, {part});"
+    zero = literal(0, dtype).c
+
+    def block(first: str, length: int) -> list[str]:
+        return [f"{dtype.computed} {part} = {zero};", *terms(part, number, first, length), add]
+
+    whole = size_split // length * length
+    lines = _for(f"{_axis_name(number)}0", "0", str(whole), length, block(f"{_axis_name(number)}0", length))
+    if whole < size_split:
+        lines += ["{", *(INDENT + line for line in block(str(whole), size_split - whole)), "}"]
+    total = f"{name} = mt_total_{function}({name}, {rest});"
+    return [f"{dtype.computed} {rest} = {zero};", *_loops(axes[:split], lines), total]
+
+
+def _joined_sum(axes: Sequence[tuple[int, int]], dtype: DType, name: str, term: Text, most: int) -> list[str]:
+    """Return the C of a sum of floats, in blocks of the innermost axis, whatever its size."""
+    (*outer, (inner, size)), zero = axes, literal(0, dtype).c
+    k, function = _axis_name(inner), "f64" if dtype is DType.FLOAT64 else "f32"
+    block = [
+        f"{dtype.computed} {name}_part = {zero};",
+        *_for(k, f"{k}0", f"{k}0 + {most} && {k} < {size}", 1, [f"{name}_part += {term.c};"]),
+        f"mt_add_{function}(&{name}, &{name}_rest, {name}_part);",
+    ]
+    lines = _loops(outer, _for(f"{k}0", "0", str(size), most, block))
+    return [f"{dtype.computed} {name}_rest = {zero};", *lines, f"{name} = mt_total_{function}({name}, {name}_rest);"]
+
+
+def _plus(first: str, count: int) -> str:
+    return str(int(first) + count) if first.isdigit() else f"{first} + {count}"
 
 
 SCHEDULE = LoopNest()

@@ -40,6 +40,7 @@ class Window(BaseSchedule):
             batch=x.shape[0],
             channels=x.shape[3],
             average=average,
+            joined=graph.is_sample,
             mean=average and x.dtype.is_float,
             acc=acc.c,
             start="0" if average else low,

@@ -46,6 +46,7 @@ class Softmax(BaseSchedule):
             x=x.dtype.c,
             kind=x.dtype.kind[0] + str(x.dtype.size * 8),
             integer=integer,
+            joined=graph.is_sample,
             log=log,
             stores=not (integer or log or residuals) and y.dtype is DType.FLOAT32,
             epilogue=epilogue,

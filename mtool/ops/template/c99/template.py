@@ -43,7 +43,12 @@ class Template(BaseSchedule):
         types = {name: graph.types[v] for name, v in zip(names, [*node.inputs, *node.outputs], strict=True)}
         values = {one.name: getattr(attrs.values, one.name) for one in fields(attrs.values)}
         is_path = Path(attrs.template).is_absolute()
-        body = template(attrs.template if is_path else f"ops/template/c99/{attrs.template}.c.j2", types=types, **values)
+        body = template(
+            attrs.template if is_path else f"ops/template/c99/{attrs.template}.c.j2",
+            types=types,
+            joined=graph.is_sample,
+            **values,
+        )
         arguments, constants = [], {}
         for number, (name, value) in enumerate(zip(inputs, node.inputs, strict=True)):
             constant = value in graph.constants
