@@ -188,6 +188,8 @@ def run_page(page: Path, folder: Path, takes: Callable[[Shown], bool]) -> Iterat
     for path in (*DIGITS.glob("*.onnx"), *DIGITS.glob("*.npz"), *MODELS.glob("*/*.onnx"), *MODELS.glob("*/*.tflite")):
         shutil.copy(path, folder / path.name)
     for shown in shown_in(page):
+        if not place.is_dir():  # the command that makes it was not taken
+            return
         with contextlib.chdir(place):
             if shown.words[:1] == ("cd",):
                 place = (place / shown.words[1]).resolve()
