@@ -2,6 +2,7 @@
 
 An entry is one file: the hash of the rest, a line of JSON that names the files in it, and their bytes. It is written
 beside its place and renamed to it, so that two processes never see half of one, and it is used only if the hash holds.
+The hash is no signature: who can write to the folder decides what is compiled and run: it has to be the user's alone.
 The entries that were used longest ago go when all are more than the limit.
 """
 
@@ -25,6 +26,8 @@ DEFAULT_LIMIT = 512 << 20
 OFF = "off"
 
 _KEPT = 0.9  # of the limit, when it was passed
+_OWN = 0o700
+_OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _NAME = re.compile(r"[0-9a-f]{64}")
 _LIMIT = re.compile(r"(\d{1,12})([KMG]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -68,19 +71,27 @@ class Cache:
         """
         path = self._path(key)
         try:
-            if not path.is_file():  # what else stands there may never end, as a pipe does
+            if not path.is_file() or path.is_symlink():  # what else stands there may never end, as a pipe does
+                return None
+            if not all(is_own(each) for each in (self.folder, path.parent, path)):
+                log.warning("%s is not used: others can write to it, or it is another user's", path)
                 return None
             data = path.read_bytes()
         except OSError:
             return None
         found = _unpacked(data)
+        if found is None:
+            self.drop(key)
+            return None
         with contextlib.suppress(OSError):
-            if found is None:
-                log.debug("%s is damaged", path)
-                path.unlink()
-            else:
-                os.utime(path)  # it was used now
+            os.utime(path)  # it was used now
         return found
+
+    def drop(self, key: str) -> None:
+        """Remove an entry that is damaged."""
+        log.debug("%s is damaged", self._path(key))
+        with contextlib.suppress(OSError):
+            self._path(key).unlink()
 
     def put(self, key: str, content: Mapping[str, File]) -> None:
         """Keep files under a key. What can't be written is not kept: the cache saves time and decides nothing.
@@ -92,6 +103,8 @@ class Cache:
         packed = _packed(content)
         try:
             if len(packed) <= self.limit // 4:  # it would push out too much else
+                for each in (self.folder, self._path(key).parent):
+                    each.mkdir(_OWN, parents=True, exist_ok=True)
                 files.write(self._path(key), packed)
             self._make_room()  # of what another limit let in too
         except (MtoolError, OSError) as failed:
@@ -148,7 +161,7 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
     MTOOL_CACHE names another folder than `$XDG_CACHE_HOME/mtool` (`~/.cache/mtool`), MTOOL_CACHE_LIMIT another limit.
 
     Raises:
-        UsageError: one of them is no folder's path, or no number.
+        UsageError: one of them is no folder's path, or no number; or others can write to the folder.
     """
     named, told = environment.get(VARIABLE, ""), environment.get(LIMIT_VARIABLE, "")
     if named == OFF:
@@ -160,7 +173,19 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
         raise UsageError(f'{LIMIT_VARIABLE} is "{told}"', details=["expected: bytes, as 200M or 1G"])
     limit = int(read[1]) * _UNITS[read[2]] if read else DEFAULT_LIMIT
     folder = Path(named) if named else resources.cache_folder(environment)
+    if folder is not None and folder.exists() and not is_own(folder):
+        raise UsageError(
+            f"the cache {folder} is not yours alone: who can write to it decides what mtool compiles and runs",
+            details=["expected  your own folder, which no one else can write to"],
+            hint=f"chmod go-w {folder}, name another folder ({VARIABLE}=DIR), or do without: {VARIABLE}={OFF}",
+        )
     return None if folder is None else Cache(folder, limit)
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file or folder is this user's, and no one else can write to it."""
+    status = path.stat()
+    return os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & _OF_OTHERS)
 
 
 def _packed(content: Mapping[str, File]) -> bytes:
@@ -173,8 +198,12 @@ def _unpacked(data: bytes) -> dict[str, File] | None:
     digest, _, body = data.partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != digest:
         return None
-    start = body.index(b"\n") + 1
-    found: dict[str, File] = {}
-    for name, size, runs in json.loads(body[:start]):
-        found[name], start = File(body[start : start + size], runs), start + size
-    return found
+    head, _, rest = body.partition(b"\n")
+    try:
+        listed = [(str(name), int(size), bool(runs)) for name, size, runs in json.loads(head)]
+    except (ValueError, TypeError, RecursionError):
+        return None
+    found, start = {}, 0
+    for name, size, runs in listed:
+        found[name], start = File(rest[start : start + size], runs), start + size
+    return found if start == len(rest) and all(size >= 0 for _, size, _ in listed) else None

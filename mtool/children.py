@@ -38,6 +38,7 @@ class Child:
         self.stdin: IO[bytes] = process.stdin
         self.stdout: IO[bytes] = process.stdout
         self.pid = process.pid
+        self._starter = os.getpid()
         self._process = process
         self._watcher = _watch(process)
 
@@ -65,9 +66,12 @@ class Child:
         return self._process.returncode
 
     def end(self) -> None:
-        """End it: by closing its input, else by a signal, else by force."""
+        """End it: by closing its input, else by a signal, else by force. A fork of who started it leaves it alone."""
         with contextlib.suppress(OSError):
             self.stdin.close()
+        if os.getpid() != self._starter:
+            self.stdout.close()
+            return
         for gently in (True, False):
             if self.wait(_GRACE_S) is not None:
                 break

@@ -1,6 +1,7 @@
 """Ask backends which operators of a model they compute, and give them their regions."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from mtool.backends.partition import Claim as Claimed
     from mtool.backends.partition import Division
 
+_REASONS = 5  # that an error has, of the operators with the most multiply-accumulates
+
 log = logging.getLogger(__name__)
 
 
@@ -30,8 +33,7 @@ def partitioned(graph: Graph, path: Path, board: Board, request: Request) -> tup
 
     asked = _asked(graph, path, board, request)
     found = partition(*asked, falls_back=request.backend_fallback, cost_in_c=_cost_in_c(board))
-    for backend in (one.backend.name for one in asked[2]):
-        _tell_idle(backend, found.claims)
+    _refuse_idle(asked[2], found.claims, request)
     return found.graph, tuple(map(_told, found.claims))
 
 
@@ -39,7 +41,8 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
     """Return the regions that backends claim of a model, and who would compute what; nothing is compiled.
 
     Raises:
-        UsageError: there is no such model, a backend or an option of it is wrong, or a size is known at run time only.
+        UsageError: there is no such model, a backend or an option of it is wrong or it computes nothing, or a size is
+            known at run time only.
         ModelError: the model is malformed, or something in it can't be compiled.
     """
     from mtool.backends.partition import divide
@@ -47,8 +50,11 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
     open_sizes = frontend.run_time_sizes(path, request)
     if open_sizes:
         check_no_backends(request, open_sizes)
-    found = divide(*_asked(frontend.load(path, request), path, board, request), cost_in_c=_cost_in_c(board))
-    return found, tuple(map(_told, found.claims(region.name for _, region in found.regions)))
+    asked = _asked(frontend.load(path, request), path, board, request)
+    found = divide(*asked, cost_in_c=_cost_in_c(board))
+    claims = found.claims(region.name for _, region in found.regions)
+    _refuse_idle(asked[2], claims, request)
+    return found, tuple(map(_told, claims))
 
 
 def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Graph, Graph, "list[Chosen]", "Context"]:
@@ -81,12 +87,30 @@ def _cost_in_c(board: Board) -> Callable[[Graph], float]:
     return lambda body: make_plan(passes.run(body, target), target, partial="never").cost
 
 
-def _tell_idle(backend: str, claims: Sequence["Claimed"]) -> None:
-    """Warn of a backend that computes nothing, with the reason for the operator of the most multiply-accumulates."""
-    refused = [(one.operation.macs, why) for one in claims for name, why in one.refusals if name == backend]
-    if refused and not any(one.backend == backend for one in claims):
-        _, why = max(refused, key=lambda pair: pair[0])
-        log.warning("%s computes nothing of the model: %s; mtool check tells of each operator", backend, why)
+def _refuse_idle(chosen: "Sequence[Chosen]", claims: "Sequence[Claimed]", request: Request) -> None:
+    """Refuse a backend that computes nothing, unless it is optional or its regions fall back to C; tell the reasons.
+
+    Raises:
+        UsageError: it computes nothing of the model.
+    """
+    for one, spec in zip(chosen, request.backends, strict=True):
+        name = one.backend.name
+        failed = any(not claim.backend and name not in dict(claim.refusals) for claim in claims)
+        if any(claim.backend == name for claim in claims) or (request.backend_fallback and failed):
+            continue
+        reasons: Counter[str] = Counter()
+        for claim in claims:
+            reasons.update({dict(claim.refusals).get(name, ""): claim.operation.macs or 1})
+        told = [why for why, _ in reasons.most_common() if why]
+        what = f"the backend {name} computes nothing of the model"
+        if not spec.optional:
+            raise UsageError(
+                what,
+                details=told[:_REASONS],
+                hint=f"leave it out, or give --backend {spec.where}:optional, with which mtool check tells of each "
+                "operator",
+            )
+        log.warning("%s%s; mtool check tells of each operator", what, "".join(f": {why}" for why in told[:1]))
 
 
 def _told(one: "Claimed") -> Claim:

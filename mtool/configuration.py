@@ -18,7 +18,9 @@ from mtool import system
 from mtool.errors import UsageError, of_os_error
 
 FILE_NAME = "mtool.toml"
-_PATHS = ("boards", "tuned", "board_root", "soc_root", "dts_root")  # a path, or a list of them
+ROOTS = ("board_root", "soc_root", "dts_root")
+"""Keys of folders outside of the Zephyr tree."""
+_PATHS = ("boards", "tuned", *ROOTS)  # a path, or a list of them
 _TABLES = ("project", "options")
 
 

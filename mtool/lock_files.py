@@ -59,14 +59,17 @@ def _take_by_flock(name: str) -> Taken | str:
                 break
             os.close(handle)  # who held it has removed it meanwhile
 
+        owner = os.getpid()
+
         def release() -> None:
-            with contextlib.suppress(OSError):
-                (path / name).unlink()
+            if os.getpid() == owner:  # not a fork of it
+                with contextlib.suppress(OSError):
+                    (path / name).unlink()
             os.close(handle)
 
         try:
             os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(handle, f"{owner}\n".encode(), 0)
         except OSError:  # a full disk. Without its number this process would wait for itself
             release()
             raise

@@ -13,6 +13,11 @@ def path(name: str) -> Path:
     return installed if installed.exists() else _PACKAGE.parent / name
 
 
+def warnings_are_errors() -> bool:
+    """Whether a warning fails a build (MTOOL_WERROR): in tests, not for users, whose compiler may be newer."""
+    return bool(os.environ.get("MTOOL_WERROR"))
+
+
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return the folder of what mtool keeps between its runs, which need not be there yet; None: there is no place.
 

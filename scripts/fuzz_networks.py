@@ -3,8 +3,8 @@
 
     scripts/fuzz_networks.py [--place NAME ...] [--count N | --seconds N] [--seed N] [--number N] [--state FOLDER]
 
-Places: host (ASan and UBSan), O0, O3 (with -flto), clang, powerpc (big-endian, qemu-user), m4, m55, m3, riscv32,
-riscv32_v (QEMU).
+Places: host (ASan and UBSan), O0, O3 (with -flto), clang, powerpc (big-endian, qemu-user), m0plus, m4, m55, m3,
+riscv32, riscv32_v (QEMU).
 Integers must be onnxruntime's own, but where the exact number lies within float32's own error of a half: each such tie
 is shown in the state's folder. A campaign goes on where the last one stopped, and sums its figures. A network that
 fails is made smaller and kept. Ends with exit code 1 if one of this run is wrong, breaks mtool, or is refused.

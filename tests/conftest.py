@@ -1,6 +1,6 @@
 """What all tests share: the folder of the tests is importable (`import graphs`), how much runs, and in what order.
 
-A test marked `product` is tried on many combinations of its parameters. A quarter of them run (of `product(8)` an
+A test marked `product` is tried on many combinations of its parameters. A sixth of them run (of `product(8)` an
 eighth), the same ones each time; `make test-all` runs every one, and so does naming one of them.
 
 The tests of a file run in one process (`--dist loadfile`), those of some folders too (distribution.py), so that what
@@ -30,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("COLUMNS", None)  # which xdist sets: tables would be folded
     compiler_cache.use()
     os.environ["MTOOL_CACHE"] = "off"  # what is made is what is tested
+    os.environ["MTOOL_WERROR"] = "1"  # a warning fails a build here, not at a user's
     gc.set_threshold(100_000, 20, 20)
     if "MTOOL_CPU_TIMES" in os.environ:
         config.pluginmanager.register(cpu_times)

@@ -1,6 +1,7 @@
 """What a graph means, in NumPy: what passes are held against. And what a plan does in the bytes of its arena."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,12 @@ def _pool2d(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
     total = _patches(wide, node, shape, 0).sum(axis=0)
     if x.dtype.kind != "f":
         return total.astype(np.int32)
-    assert not Pool2d.of(node).count_pads
+    attrs = Pool2d.of(node)
     count = _patches(np.ones(x.shape), node, shape, 0).sum(axis=0)
+    if attrs.count_pads:
+        (down, right), (top, left) = attrs.limits, attrs.pads[:2]
+        counted = np.ones((1, top + down, left + right, 1))
+        count = _patches(counted, replace(node, attrs=replace(attrs, pads=(0, 0, 0, 0))), shape, 0).sum(axis=0)
     return (total / count).astype(np.float32)
 
 

@@ -8,29 +8,25 @@
 
 #define HEAD 3 /* words of a channel before its taps */
 
-/* The assembly takes every register: at -Os GCC 12 finds none for what it keeps besides. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE_SIZE__)
-#pragma GCC push_options
-#pragma GCC optimize("O2")
-#define WAS_SIZE
-#endif
-
 /* A row of outputs of a 3x3 channel, two at a time, side by side at `output`; `pitch` and `stride` are constants. */
 #ifdef MT_DSP_ASM
-#define SLIDE_ROW(name, pitch, stride, pair)                                                                       \
-    static MT_ALONE void name(const int16_t *i, const int16_t *end, int8_t *output, const struct mt_dsp_taps *taps, \
-                              const struct mt_dsp_fixed *by)                                                       \
-    {                                                                                                              \
-        int32_t a, b, p, q;                                                                                        \
-        double words;                                                                                              \
-        memcpy(&words, &by->multiplier, sizeof(words));                                                            \
-        __asm__ volatile(MT_DSP_SLIDE_PAIRS(pair, MT_DSP_EXACT_AB, MT_DSP_NOTHING)                                 \
-                         : [a] "=&r"(a), [b] "=&r"(b), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output) \
-                         : [e] "r"(end), [u0] "r"(taps->u0), [u1] "r"(taps->u1), [u2] "r"(taps->u2),               \
-                           [v0] "r"(taps->v0), [v1] "r"(taps->v1), [v2] "r"(taps->v2), [bias] "r"(by->bias),       \
-                           [words] "w"(words), [places] "i"(MT_EXACT_PLACES(MT_EXACT_4)), [row1] "i"(2 * (pitch)), \
-                           [row2] "i"(4 * (pitch)), [step] "i"(1), [step2] "i"(2)                                  \
-                         : "cc", "memory");                                                                        \
+#define SLIDE_ROW(name, pitch, stride, pair)                                                                        \
+    static MT_ALONE void name(const int16_t *from, const int16_t *to, int8_t *output, const struct mt_dsp_taps *taps, \
+                              const struct mt_dsp_fixed *by)                                                        \
+    {                                                                                                               \
+        double exact;                                                                                               \
+        memcpy(&exact, &by->multiplier, sizeof(exact));                                                             \
+        register const int16_t *i __asm__("r0") = from;                                                             \
+        register int8_t *o __asm__("r1") = output;                                                                  \
+        register const int16_t *end __asm__("r2") = to;                                                             \
+        register int32_t bias __asm__("r3") = by->bias;                                                             \
+        register const struct mt_dsp_taps *pairs __asm__("r12") = taps;                                             \
+        __asm__ volatile(MT_DSP_KEEP_R7 "ldm r12, {r6, r7, r8, r9, r10, r11}\n"                                     \
+                         MT_DSP_SLIDE_PAIRS(pair, MT_DSP_EXACT_AB, MT_DSP_NOTHING) MT_DSP_RESTORE_R7                \
+                         : "+r"(i), "+r"(o), "+r"(pairs)                                                            \
+                         : "r"(end), "r"(bias), [exact] "w"(exact), [places] "i"(MT_EXACT_PLACES(MT_EXACT_4)),      \
+                           [row1] "i"(2 * (pitch)), [row2] "i"(4 * (pitch)), [step] "i"(1), [step2] "i"(2)          \
+                         : MT_DSP_SLIDE_CLOBBERS);                                                                  \
     }
 #else
 #define SLIDE_ROW(name, pitch, stride, pair)                                                                        \
@@ -50,10 +46,6 @@ SLIDE_ROW(slide_32_1, 32, 1, MT_DSP_PAIR_STRIDE1)
 SLIDE_ROW(slide_32_2, 32, 2, MT_DSP_PAIR_STRIDE2)
 SLIDE_ROW(slide_64_1, 64, 1, MT_DSP_PAIR_STRIDE1)
 SLIDE_ROW(slide_64_2, 64, 2, MT_DSP_PAIR_STRIDE2)
-
-#ifdef WAS_SIZE
-#pragma GCC pop_options
-#endif
 
 /* A channel: its plane, taps and scaling. */
 struct channel {
@@ -127,7 +119,7 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
 /* All rows of a channel that has a multiplier, by pairs. */
 static void slide(const struct mt_bytecode_depthwise_int8 *call, const struct channel *of, int8_t *to)
 {
-    const struct mt_dsp_taps taps = mt_dsp_load_taps(of->words);
+    const struct mt_dsp_taps taps = mt_dsp_load_taps(of->words, 0);
     const int32_t step = call->out_column_step, count = call->out_columns, reach = paired(call) * call->column_stride;
     const int16_t *row = of->plane;
     for (int32_t y = 0; y < call->out_rows; ++y, row += call->pitch * call->row_stride, to += call->out_row_step) {

@@ -27,10 +27,13 @@
 #define MT_DSP_INLINE static inline
 #endif
 
-/* Some assembly takes every register. GCC 12 finds them at -Og if it does what it does at -O1 and above anyway; in a
+/* Some assembly takes every register, so no loop around it may count in one (Armv8.1-M). GCC 12 finds them at -Og if it does what it does at -O1 and above anyway; in a
  * MT_DSP_OPERATOR, neither there nor at -Os. */
 #ifdef MT_DSP_ASM
 #pragma GCC optimize("tree-sra", "tree-pta", "tree-bit-ccp", "tree-dse", "dse", "move-loop-invariants", "ssa-phiopt")
+#if __ARM_ARCH >= 8
+#pragma GCC optimize("no-branch-count-reg")
+#endif
 #define MT_DSP_OPERATOR __attribute__((optimize("O2"))) MT_OPERATOR
 #else
 #define MT_DSP_OPERATOR MT_OPERATOR

@@ -12,65 +12,64 @@ extern "C" {
 
 /* The nine weights of a depthwise channel as pairs: u = (w0, w1), v = (w1, w2) of each row of taps. */
 struct mt_dsp_taps {
-    int32_t u0, u1, u2, v0, v1, v2;
+    int32_t u0, v0, u1, v1, u2, v2;
 };
 
-MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
-{
-    int32_t even, odd;
-    __asm__("sxtb16 %0, %2\n\t"
-            "sxtb16 %1, %2, ror #8"
-            : "=&r"(even), "=r"(odd)
-            : "r"(word));
-    __asm__("pkhbt %0, %2, %3, lsl #16\n\t"
-            "pkhbt %1, %3, %2"
-            : "=&r"(*u), "=r"(*v)
-            : "r"(even), "r"(odd));
-}
+/* The inner loop wants 14 registers, more than the compiler always has. They are therefore chosen here, and r7, which may
+ * be the frame pointer, is kept in s2:
+ *
+ *     r0       where the next outputs' taps begin     r4, r5    two words of the plane, or what scales
+ *     r1       the next output                        r6 - r11  u0, v0, u1, v1, u2, v2
+ *     r2       the weights, then the row's end        r12, lr   the sums of two outputs side by side
+ *     r3       the bias                               s3        the last row's end
+ */
+#define MT_DSP_SLIDE_CLOBBERS "r4", "r5", "r6", "r8", "r9", "r10", "r11", "lr", "s0", "s1", "s2", "s3", "cc", "memory"
+#define MT_DSP_KEEP_R7 "vmov s2, r7\n\t"
+#define MT_DSP_RESTORE_R7 "vmov r7, s2"
 
 /* One row of taps, for two outputs side by side, or for one; what the sums begin with is `a0` and `b0`. */
-#define MT_DSP_TAPS2(r, from, a0, b0)       \
-    "ldrd %[p], %[q], " from "\n\t"         \
-    "smlad %[a], %[p], %[u" r "], " a0 "\n\t"  \
-    "smlatb %[b], %[p], %[u" r "], " b0 "\n\t" \
-    "smlabt %[a], %[q], %[v" r "], %[a]\n\t"   \
-    "smlad %[b], %[q], %[v" r "], %[b]\n\t"
-#define MT_DSP_TAPS1(r, from, sum, first)            \
-    "ldrd %[p], %[q], " from "\n\t"                  \
-    "smlad " sum ", %[p], %[u" r "], " first "\n\t"  \
-    "smlabt " sum ", %[q], %[v" r "], " sum "\n\t"
-#define MT_DSP_ROWS1(sum)                                   \
-    MT_DSP_TAPS1("2", "[%[i], %[row2]]", sum, "%[bias]")    \
-    MT_DSP_TAPS1("1", "[%[i], %[row1]]", sum, sum)          \
-    MT_DSP_TAPS1("0", "[%[i]], #4", sum, sum)
-#define MT_DSP_PAIR_STRIDE1                                  \
-    MT_DSP_TAPS2("2", "[%[i], %[row2]]", "%[bias]", "%[bias]") \
-    MT_DSP_TAPS2("1", "[%[i], %[row1]]", "%[a]", "%[b]")     \
-    MT_DSP_TAPS2("0", "[%[i]], #4", "%[a]", "%[b]")
-#define MT_DSP_PAIR_STRIDE2 MT_DSP_ROWS1("%[a]") MT_DSP_ROWS1("%[b]")
+#define MT_DSP_TAPS2(u, v, from, a0, b0) \
+    "ldrd r4, r5, " from "\n\t"          \
+    "smlad r12, r4, " u ", " a0 "\n\t"   \
+    "smlatb lr, r4, " u ", " b0 "\n\t"   \
+    "smlabt r12, r5, " v ", r12\n\t"     \
+    "smlad lr, r5, " v ", lr\n\t"
+#define MT_DSP_TAPS1(u, v, from, sum, first)       \
+    "ldrd r4, r5, " from "\n\t"                    \
+    "smlad " sum ", r4, " u ", " first "\n\t"      \
+    "smlabt " sum ", r5, " v ", " sum "\n\t"
+#define MT_DSP_ROWS1(sum)                                     \
+    MT_DSP_TAPS1("r10", "r11", "[r0, %[row2]]", sum, "r3")    \
+    MT_DSP_TAPS1("r8", "r9", "[r0, %[row1]]", sum, sum)       \
+    MT_DSP_TAPS1("r6", "r7", "[r0], #4", sum, sum)
+#define MT_DSP_PAIR_STRIDE1                                    \
+    MT_DSP_TAPS2("r10", "r11", "[r0, %[row2]]", "r3", "r3")    \
+    MT_DSP_TAPS2("r8", "r9", "[r0, %[row1]]", "r12", "lr")     \
+    MT_DSP_TAPS2("r6", "r7", "[r0], #4", "r12", "lr")
+#define MT_DSP_PAIR_STRIDE2 MT_DSP_ROWS1("r12") MT_DSP_ROWS1("lr")
 #define MT_DSP_FLOAT2               \
-    "vmov s0, s1, %[a], %[b]\n\t"   \
+    "vmov s0, s1, r12, lr\n\t"      \
     "vcvt.f32.s32 s0, s0\n\t"       \
     "vcvt.f32.s32 s1, s1\n\t"       \
     "vmul.f32 s0, s0, %[scale]\n\t" \
     "vmul.f32 s1, s1, %[scale]\n\t" \
     "vcvtr.s32.f32 s0, s0\n\t"      \
     "vcvtr.s32.f32 s1, s1\n\t"      \
-    "vmov %[a], %[b], s0, s1\n\t"
+    "vmov r12, lr, s0, s1\n\t"
 #define MT_DSP_FLOAT1               \
-    "vmov s0, %[a]\n\t"             \
+    "vmov s0, r12\n\t"              \
     "vcvt.f32.s32 s0, s0\n\t"       \
     "vmul.f32 s0, s0, %[scale]\n\t" \
     "vcvtr.s32.f32 s0, s0\n\t"      \
-    "vmov %[a], s0\n\t"
-#define MT_DSP_FETCH               \
-    "vmov %[p], %[multiplier]\n\t" \
-    "vmov %[q], %[places]\n\t"
-#define MT_DSP_FIXED1(scale) MT_DSP_FETCH scale("%[a]", "%[p]", "%[q]")
-#define MT_DSP_FIXED2(scale) MT_DSP_FIXED1(scale) scale("%[b]", "%[p]", "%[q]")
-#define MT_DSP_FETCH_EXACT "vmov %[p], %[q], %P[words]\n\t"
-#define MT_DSP_EXACT_A MT_DSP_FETCH_EXACT MT_DSP_EXACT("%[a]", "%[p]", "%[q]", "%[places]")
-#define MT_DSP_EXACT_AB MT_DSP_EXACT_A MT_DSP_EXACT("%[b]", "%[p]", "%[q]", "%[places]")
+    "vmov r12, s0\n\t"
+#define MT_DSP_FETCH             \
+    "vmov r4, %[multiplier]\n\t" \
+    "vmov r5, %[places]\n\t"
+#define MT_DSP_FIXED1(scale) MT_DSP_FETCH scale("r12", "r4", "r5")
+#define MT_DSP_FIXED2(scale) MT_DSP_FIXED1(scale) scale("lr", "r4", "r5")
+#define MT_DSP_FETCH_EXACT "vmov r4, r5, %P[exact]\n\t"
+#define MT_DSP_EXACT_A MT_DSP_FETCH_EXACT MT_DSP_EXACT("r12", "r4", "r5", "%[places]")
+#define MT_DSP_EXACT_AB MT_DSP_EXACT_A MT_DSP_EXACT("lr", "r4", "r5", "%[places]")
 #define MT_DSP_NOTHING(x)
 #define MT_DSP_PLAIN(x)        \
     "usat " x ", #8, " x "\n\t" \
@@ -87,63 +86,103 @@ MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
     "it gt\n\t"                         \
     "movgt " x ", %[most]\n\t"
 /* The pairs of a row, then its odd output. */
-#define MT_DSP_SLIDE_PAIRS(pair, scale, narrow)                 \
-    "2:\n\t" pair scale narrow("%[a]") narrow("%[b]")     \
-    "strb %[a], [%[o]]\n\t"                               \
-    "strb %[b], [%[o], %[step]]\n\t"                      \
-    "add %[o], %[o], %[step2]\n\t"                        \
-    "cmp %[i], %[e]\n\t"                                  \
+#define MT_DSP_SLIDE_PAIRS(pair, scale, narrow)     \
+    "2:\n\t" pair scale narrow("r12") narrow("lr")  \
+    "strb r12, [r1]\n\t"                            \
+    "strb lr, [r1, %[step]]\n\t"                    \
+    "add r1, r1, %[step2]\n\t"                      \
+    "cmp r0, r2\n\t"                                \
     "bne 2b\n\t"
-#define MT_DSP_SLIDE_ODD(scale, narrow)              \
-    MT_DSP_ROWS1("%[a]") scale narrow("%[a]")  \
-    "strb %[a], [%[o]]\n\t"
-/* All rows: every register is taken, what a row's end needs lies in memory. */
+#define MT_DSP_SLIDE_ODD(scale, narrow)       \
+    MT_DSP_ROWS1("r12") scale narrow("r12")   \
+    "strb r12, [r1]\n\t"
+/* A constant; `value` is a number without its sign #. */
+#define MT_DSP_SET(x, value)                                  \
+    "movw " x ", #((" value ") & 0xffff)\n\t"                 \
+    ".if (" value ") >> 16\n\t"                               \
+    "movt " x ", #((" value ") >> 16 & 0xffff)\n\t"           \
+    ".endif\n\t"
+/* The pairs u and v of a word (w0, w1, w2, 0), less the offset that weights are stored without. */
+#define MT_DSP_PAIR(word, u, v)                  \
+    "sxtb16 r12, " word "\n\t"                   \
+    "sxtb16 lr, " word ", ror #8\n\t"            \
+    "pkhbt " u ", r12, lr, lsl #16\n\t"          \
+    "pkhbt " v ", lr, r12\n\t"
+#define MT_DSP_OFFSET(u, v)              \
+    "sadd16 " u ", " u ", r4\n\t"        \
+    "sadd16 " v ", " v ", r4\n\t"
+#define MT_DSP_PAIRS                                                              \
+    "ldm r2, {r4, r5, r6}\n\t"                                                    \
+    MT_DSP_PAIR("r6", "r10", "r11") MT_DSP_PAIR("r5", "r8", "r9") MT_DSP_PAIR("r4", "r6", "r7") \
+    ".if %c[offset]\n\t"                                                          \
+    "movw r4, #(%c[offset] & 0xffff)\n\t"                                         \
+    "movt r4, #(%c[offset] & 0xffff)\n\t"                                         \
+    MT_DSP_OFFSET("r6", "r7") MT_DSP_OFFSET("r8", "r9") MT_DSP_OFFSET("r10", "r11") \
+    ".endif\n\t"
+MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t offset)
+{
+    struct mt_dsp_taps taps;
+    register const uint32_t *w __asm__("r2") = words;
+    register struct mt_dsp_taps *to __asm__("r0") = &taps;
+    __asm__ volatile(MT_DSP_KEEP_R7 MT_DSP_PAIRS "stm r0, {r6, r7, r8, r9, r10, r11}\n\t" MT_DSP_RESTORE_R7
+                     : "+r"(w)
+                     : "r"(to), [offset] "i"(offset)
+                     : "r12", MT_DSP_SLIDE_CLOBBERS);
+    return taps;
+}
+
+/* All rows: their pairs end `reach` bytes from where they begin, and begin `down` bytes after the last one. */
 #define MT_DSP_PLANE_OF(row)                                                                                        \
-    __asm__ volatile("1:\n\t" row                                                                                   \
-                     "ldr %[p], %[skip]\n\t"                                                                        \
-                     "add %[i], %[i], %[next]\n\t"                                                                  \
-                     "add %[e], %[e], %[down]\n\t"                                                                  \
-                     "add %[o], %[o], %[p]\n\t"                                                                     \
-                     "ldr %[p], %[last]\n\t"                                                                        \
-                     "cmp %[e], %[p]\n\t"                                                                           \
-                     "bne 1b"                                                                                       \
-                     : [a] "=&r"(a), [b] "=&r"(b), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output),     \
-                       [e] "+&r"(end)                                                                               \
-                     : [u0] "r"(taps->u0), [u1] "r"(taps->u1), [u2] "r"(taps->u2), [v0] "r"(taps->v0),              \
-                       [v1] "r"(taps->v1), [v2] "r"(taps->v2), [bias] "r"(bias), MT_DSP_SLIDE_SCALING,              \
-                       [row1] "i"(2 * pitch), [row2] "i"(4 * pitch), [step] "i"(step), [step2] "i"(2 * step),       \
-                       [zero] "i"(zero_point), [least] "i"(low), [most] "i"(high), [skip] "m"(skip),                \
-                       [last] "m"(last), [down] "i"(2 * pitch * stride),                                            \
+    __asm__ volatile(MT_DSP_KEEP_R7 MT_DSP_PAIRS                                                                    \
+                     "add r2, r0, %[reach]\n\t" MT_DSP_SET("r4", "%c[down] * %c[rows]")                             \
+                     "add r4, r2, r4\n\t"                                                                           \
+                     "vmov s3, r4\n"                                                                                \
+                     "1:\n\t" row                                                                                   \
+                     "vmov r4, s3\n\t"                                                                              \
+                     "add r0, r0, %[next]\n\t"                                                                      \
+                     "add r2, r2, %[down]\n\t"                                                                      \
+                     ".if %c[skip] > 4095 || %c[skip] < -4095\n\t" MT_DSP_SET("r5", "%c[skip]")                     \
+                     "add r1, r1, r5\n\t"                                                                           \
+                     ".else\n\t"                                                                                    \
+                     "add r1, r1, %[skip]\n\t"                                                                      \
+                     ".endif\n\t"                                                                                   \
+                     "cmp r2, r4\n\t"                                                                               \
+                     "bne 1b\n\t" MT_DSP_RESTORE_R7                                                                 \
+                     : "+r"(i), "+r"(o), "+r"(w)                                                                    \
+                     : "r"(b), MT_DSP_SLIDE_SCALING, [row1] "i"(2 * pitch), [row2] "i"(4 * pitch),                  \
+                       [step] "i"(step), [step2] "i"(2 * step), [zero] "i"(zero_point), [least] "i"(low),           \
+                       [most] "i"(high), [offset] "i"(offset), [rows] "i"(rows), [down] "i"(2 * pitch * stride),    \
+                       [reach] "i"(4 * (count / 2) * stride), [skip] "i"(row_step - count / 2 * 2 * step),          \
                        [next] "i"(2 * pitch * stride - 4 * (count / 2) * stride - 4 * (count % 2))                  \
-                     : "s0", "s1", "cc", "memory")
-#define MT_DSP_SLIDE(two, one, narrow)                                                             \
-    do {                                                                                           \
-        if (count == 1)                                                                            \
-            MT_DSP_PLANE_OF(MT_DSP_SLIDE_ODD(one, narrow));                                              \
-        else if (stride == 1 && count % 2)                                                         \
-            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE1, two, narrow) MT_DSP_SLIDE_ODD(one, narrow)); \
-        else if (stride == 1)                                                                      \
-            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE1, two, narrow));                       \
-        else if (count % 2)                                                                        \
-            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE2, two, narrow) MT_DSP_SLIDE_ODD(one, narrow)); \
-        else                                                                                       \
-            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE2, two, narrow));                       \
+                     : "r12", MT_DSP_SLIDE_CLOBBERS)
+#define MT_DSP_SLIDE(two, one, narrow)                                                                            \
+    do {                                                                                                          \
+        if (count == 1)                                                                                           \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_ODD(one, narrow));                                                       \
+        else if (stride == 1 && count % 2)                                                                        \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE1, two, narrow) MT_DSP_SLIDE_ODD(one, narrow));  \
+        else if (stride == 1)                                                                                     \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE1, two, narrow));                                \
+        else if (count % 2)                                                                                       \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE2, two, narrow) MT_DSP_SLIDE_ODD(one, narrow));  \
+        else                                                                                                      \
+            MT_DSP_PLANE_OF(MT_DSP_SLIDE_PAIRS(MT_DSP_PAIR_STRIDE2, two, narrow));                                \
     } while (0)
 #define MT_DSP_SLIDE_FIXED(scale, narrow) MT_DSP_SLIDE(MT_DSP_FIXED2(scale), MT_DSP_FIXED1(scale), narrow)
-/* Where it reads and writes: the rows' ends, and what a row's outputs leave to the next one's. */
-#define MT_DSP_SLIDE_PLACES                                                                         \
-    const int16_t *i = plane, *end = plane + count / 2 * 2 * stride;                                \
-    const int16_t *const last = end + rows * pitch * stride;                                        \
-    const int32_t skip = row_step - count / 2 * 2 * step;                                           \
-    int32_t a, b, p, q;
+#define MT_DSP_SLIDE_REGISTERS(bias)                       \
+    register const int16_t *i __asm__("r0") = plane;       \
+    register int8_t *o __asm__("r1") = output;             \
+    register const uint32_t *w __asm__("r2") = words;      \
+    register int32_t b __asm__("r3") = bias;
 
-/* A 3x3 depthwise channel. `plane` has int16, `pitch` of them a row (even); outputs stand `step` bytes apart, their rows
- * `row_step`. All from `pitch` on but `row_step` are constants. Registers of the FPU hold the scaling. */
-MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, int32_t bias,
-                                float scale, int32_t pitch, int32_t stride, int32_t rows, int32_t count,
+/* A 3x3 depthwise channel. `plane` has int16, `pitch` of them a row (even); `words` are three of (w0, w1, w2, 0), a row of
+ * taps each, stored without `offset`; outputs stand `step` bytes apart, their rows `row_step`. `offset` and all from
+ * `pitch` on are constants. Registers of the FPU hold the scaling. */
+MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
+                                int32_t bias, float scale, int32_t pitch, int32_t stride, int32_t rows, int32_t count,
                                 int32_t row_step, int32_t step, int32_t zero_point, int32_t low, int32_t high)
 {
-    MT_DSP_SLIDE_PLACES
+    MT_DSP_SLIDE_REGISTERS(bias)
 #define MT_DSP_SLIDE_SCALING [scale] "t"(scale)
     if (zero_point == -128 && low == -128 && high == 127)
         MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_PLAIN);
@@ -155,17 +194,16 @@ MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const stru
 }
 
 /* The same by a multiplier, which the registers of the FPU hold. */
-MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
+MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
                                    const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
                                    int32_t rows, int32_t count, int32_t row_step, int32_t step, int32_t zero_point,
                                    int32_t low, int32_t high)
 {
     const int plain = zero_point == -128 && low == -128 && high == 127, full = low == -128 && high == 127;
-    const int32_t bias = fixed->bias;
     float multiplier, places;
-    MT_DSP_SLIDE_PLACES
     memcpy(&multiplier, &fixed->multiplier, 4);
     memcpy(&places, &fixed->places, 4);
+    MT_DSP_SLIDE_REGISTERS(fixed->bias)
 #define MT_DSP_SLIDE_SCALING [multiplier] "t"(multiplier), [places] "t"(places)
     if (by == MT_TWICE && plain)
         MT_DSP_SLIDE_FIXED(MT_DSP_TWICE_RELU, MT_DSP_PLAIN);
@@ -183,16 +221,16 @@ MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const s
 }
 
 /* The same by a multiplier and an offset, which a register of the FPU holds: MT_EXACT of mt_math.h. */
-MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
+MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
                                       const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch,
                                       int32_t stride, int32_t rows, int32_t count, int32_t row_step, int32_t step,
                                       int32_t low, int32_t high)
 {
-    const int32_t zero_point = 0, bias = fixed->bias;
-    double words;
-    MT_DSP_SLIDE_PLACES
-    memcpy(&words, &fixed->multiplier, 8);
-#define MT_DSP_SLIDE_SCALING [words] "w"(words), [places] "i"(shift)
+    const int32_t zero_point = 0;
+    double exact;
+    memcpy(&exact, &fixed->multiplier, 8);
+    MT_DSP_SLIDE_REGISTERS(fixed->bias)
+#define MT_DSP_SLIDE_SCALING [exact] "w"(exact), [places] "i"(shift)
     if (low == -128 && high == 127)
         MT_DSP_SLIDE(MT_DSP_EXACT_AB, MT_DSP_EXACT_A, MT_DSP_NOTHING);
     else
@@ -206,25 +244,35 @@ struct mt_dsp_taps {
     int16_t w[3][3];
 };
 
+MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t offset)
+{
+    struct mt_dsp_taps taps;
+    for (int32_t y = 0; y < 3; ++y)
+        for (int32_t x = 0; x < 3; ++x)
+            taps.w[y][x] = (int16_t)((int8_t)(words[y] >> 8 * x & 255) + offset);
+    return taps;
+}
+
 /* Each sum of a channel, as `sum`, to `output[x * step]`. */
 #define MT_DSP_EACH_SUM(bias, result)                                                                            \
+    const struct mt_dsp_taps taps = mt_dsp_load_taps(words, offset);                                             \
     for (int32_t y = 0; y < rows; ++y, plane += pitch * stride, output += row_step)                              \
         for (int32_t x = 0; x < count; ++x) {                                                                    \
             int32_t sum = bias;                                                                                  \
             for (int32_t ky = 0; ky < 3; ++ky)                                                                   \
                 for (int32_t kx = 0; kx < 3; ++kx)                                                               \
-                    sum += plane[ky * pitch + x * stride + kx] * taps->w[ky][kx];                                \
+                    sum += plane[ky * pitch + x * stride + kx] * taps.w[ky][kx];                                 \
             output[x * step] = (int8_t)(result);                                                                 \
         }
 
-MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, int32_t bias,
-                                float scale, int32_t pitch, int32_t stride, int32_t rows, int32_t count,
+MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
+                                int32_t bias, float scale, int32_t pitch, int32_t stride, int32_t rows, int32_t count,
                                 int32_t row_step, int32_t step, int32_t zero_point, int32_t low, int32_t high)
 {
     MT_DSP_EACH_SUM(bias, mt_requantise_wide(sum, scale, zero_point, low, high))
 }
 
-MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
+MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
                                    const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
                                    int32_t rows, int32_t count, int32_t row_step, int32_t step, int32_t zero_point,
                                    int32_t low, int32_t high)
@@ -233,7 +281,7 @@ MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const s
                     mt_clamp(mt_scaled(by, sum, fixed->multiplier, fixed->places) + zero_point, low, high))
 }
 
-MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
+MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,
                                       const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch,
                                       int32_t stride, int32_t rows, int32_t count, int32_t row_step, int32_t step,
                                       int32_t low, int32_t high)
@@ -244,51 +292,17 @@ MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, cons
 
 #endif
 
-#define MT_DSP_SLIDE_BY(name, by)                                                                                       \
-    MT_DSP_INLINE void name(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,                       \
-                            const struct mt_dsp_fixed *fixed, int32_t pitch, int32_t stride, int32_t rows,              \
-                            int32_t count, int32_t row_step, int32_t step, int32_t zero_point, int32_t low,             \
-                            int32_t high)                                                                               \
-    {                                                                                                                   \
-        mt_dsp_slide_by(plane, output, taps, fixed, by, pitch, stride, rows, count, row_step, step, zero_point, low,    \
-                        high);                                                                                          \
+#define MT_DSP_SLIDE_BY(name, by)                                                                                      \
+    MT_DSP_INLINE void name(const int16_t *plane, int8_t *output, const uint32_t *words, int32_t offset,               \
+                            const struct mt_dsp_fixed *fixed, int32_t pitch, int32_t stride, int32_t rows,             \
+                            int32_t count, int32_t row_step, int32_t step, int32_t zero_point, int32_t low,            \
+                            int32_t high)                                                                              \
+    {                                                                                                                  \
+        mt_dsp_slide_by(plane, output, words, offset, fixed, by, pitch, stride, rows, count, row_step, step,           \
+                        zero_point, low, high);                                                                        \
     }
 MT_DSP_SLIDE_BY(mt_dsp_slide_twice, MT_TWICE)
 MT_DSP_SLIDE_BY(mt_dsp_slide_once, MT_ONCE)
-
-/* The taps of a channel from three words of (w0, w1, w2, 0), a word a row. */
-MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words)
-{
-#ifdef MT_DSP_ASM
-    struct mt_dsp_taps taps;
-    mt_dsp_pair_taps(words[0], &taps.u0, &taps.v0);
-    mt_dsp_pair_taps(words[1], &taps.u1, &taps.v1);
-    mt_dsp_pair_taps(words[2], &taps.u2, &taps.v2);
-#else
-    struct mt_dsp_taps taps = {{{0}}};
-    for (int32_t y = 0; y < 3; ++y)
-        for (int32_t x = 0; x < 3; ++x)
-            taps.w[y][x] = (int8_t)(words[y] >> 8 * x & 255);
-#endif
-    return taps;
-}
-
-/* The same of weights that are stored without `offset`. */
-MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps_of(const uint32_t *words, int16_t offset)
-{
-    struct mt_dsp_taps taps = mt_dsp_load_taps(words);
-#ifdef MT_DSP_ASM
-    const uint32_t both = (uint16_t)offset * 0x10001u;
-    int32_t *const pairs[6] = {&taps.u0, &taps.u1, &taps.u2, &taps.v0, &taps.v1, &taps.v2};
-    for (int32_t i = 0; i < 6; ++i)
-        __asm__("sadd16 %0, %0, %1" : "+r"(*pairs[i]) : "r"(both) : "cc");
-#else
-    for (int32_t y = 0; y < 3; ++y)
-        for (int32_t x = 0; x < 3; ++x)
-            taps.w[y][x] = (int16_t)(taps.w[y][x] + offset);
-#endif
-    return taps;
-}
 
 #ifdef __cplusplus
 }

@@ -29,24 +29,26 @@ extern const struct mt_loader_delta mt_loader_delta;
  * configuration. */
 struct mt_loader {
     struct mt_extension extension;      /* first; its `models` are those of the modules */
-    struct mt_module_host host;         /* its RAM is for both modules: contexts from its start on, at its end the file
+    struct mt_module_host host;         /* its RAM is for all modules: contexts from its start on, at its end the file
                                          * of the module in RAM. `least_counter` is the loader's own. */
     const struct mt_storage *storage;   /* NULL: modules go into RAM alone */
+    uint32_t slot_bytes;                /* of a slot in it, at least: as mt_slots_open takes it */
     const struct mt_loader_delta *delta; /* &mt_loader_delta, or NULL: modules come whole alone */
-    struct mt_module modules[2];        /* that of the flash slot, and that in RAM */
+    struct mt_module modules[MT_SLOTS_MOST + 1u]; /* those of the slots, and that in RAM */
     struct mt_slots slots;
+    uint32_t used_bytes;                /* of the RAM, from its start on: by the modules in flash */
     uint8_t *ram_file;                  /* where a file is being loaded to in RAM */
     uint32_t file_bytes;                /* of the file that is being loaded */
     uint32_t there;                     /* of them, what has come, in RAM */
     uint8_t identity[MT_SLOTS_IDENTITY_BYTES]; /* of that file */
-    uint8_t is_open[2];                 /* of `modules` */
+    uint8_t is_open[MT_SLOTS_MOST + 1u]; /* of `modules` */
     uint8_t where;                      /* it goes to; 0: nothing is being loaded */
     uint8_t is_delta;                   /* it comes as a delta, */
     uint32_t taken;                     /* of which so many bytes have come; */
     uint32_t delta_crc;                 /* what tells it from another */
 };
 
-/* Check and open the module of the active slot, or where that is no good the other's. Called once, before the server.
+/* Check and open the modules of the active slots, or where one is no good that of its name before. Called once, before the server.
  * MT_OK also where there is none; another status is that of what would not open, and the firmware goes on without. */
 int32_t mt_loader_start(struct mt_loader *loader);
 

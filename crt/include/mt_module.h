@@ -124,18 +124,15 @@ struct mt_module_host {
 
 /* A module's parts, once their sizes are known to be right. Pointers are into the file. */
 struct mt_module_view {
+    /* The head's numbers, in its order. */
+    uint32_t file_bytes, kind, version, machine, counter, alignment, image_bytes, code_bytes, entry, input_count;
+    uint32_t output_count, import_count, operator_count, description_bytes, arena_bytes, arena_alignment, stack_bytes;
     const uint8_t *bytes;
-    uint32_t file_bytes, kind, machine, counter, alignment, entry, operator_count, stack_bytes;
     uint32_t imports_at, description_at, image_at; /* from the file's start */
     const uint8_t *tensors;     /* inputs, then outputs: 8 bytes each */
-    uint32_t input_count, output_count;
     const uint8_t *imports;     /* 4 bytes each */
-    uint32_t import_count;
     const uint8_t *description; /* JSON, for the host; the device does not read it */
-    uint32_t description_bytes;
     const uint8_t *image;       /* code, then constants; a multiple of the head's alignment behind the file's start */
-    uint32_t image_bytes, code_bytes;
-    uint32_t arena_bytes, arena_alignment;
     uint32_t table_offset;      /* of the imports' addresses from the start of the RAM */
     uint32_t tensors_offset;    /* of the struct mt_tensor behind them */
     uint32_t ram_bytes;         /* all that it needs */

@@ -12,8 +12,8 @@
 
 struct mt_storage {
     const uint8_t *memory;  /* where it is read, aligned to 64 bytes or more */
-    uint32_t bytes;         /* of the whole: an even number of sectors */
-    uint32_t sector_bytes;  /* what is erased at once: a multiple of MT_STORAGE_CHUNK */
+    uint32_t bytes;         /* of the whole: a multiple of a sector */
+    uint32_t sector_bytes;  /* what is erased at once: a power of two, MT_STORAGE_CHUNK or more */
 
     /* Erase the sector that begins `offset` bytes from the start. MT_IO: it could not be. */
     int32_t (*erase)(uint32_t offset);

@@ -15,11 +15,29 @@
 #include "mt_ed25519.h"
 #include "mt_sha512.h"
 
+/* Whether an encoding is of no point, or of one whose order divides 8: under such a key anyone can sign. */
+static int is_weak(const uint8_t encoded[32])
+{
+    ge point, scratch;
+    fe neutral;
+    if (ge_frombytes_neg_vartime(&point, encoded) != 0) {
+        return 1;
+    }
+    for (int i = 0; i < 3; ++i) {
+        ge_double(&point, &point, &scratch);
+    }
+    fe_0(neutral);
+    return fe_isequal(point.X, neutral);
+}
+
 int mt_ed25519_is_right(const uint8_t signature[64], const uint8_t public_key[32], const uint8_t *message,
                         uint32_t count)
 {
     struct mt_sha512 sha;
     uint8_t hash[MT_SHA512_BYTES], reduced[32];
+    if (is_weak(public_key) || is_weak(signature)) {
+        return 0;
+    }
     mt_sha512_begin(&sha);
     mt_sha512_add(&sha, signature, 32);
     mt_sha512_add(&sha, public_key, 32);

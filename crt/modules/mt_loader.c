@@ -15,28 +15,42 @@
 #define LEAST_ALIGNMENT 32u
 #endif
 
-enum { FLASH, RAM, MODULES }; /* indices of `modules` */
+enum { RAM = MT_SLOTS_MOST, MODULES }; /* indices of `modules`: those before are the slots' */
 
 static int32_t execute(struct mt_extension *extension, struct mt_requests *state, const struct mt_frame *request,
                        struct mt_reply *reply);
 
-/* The host that a module sees: of the RAM it has what is behind the other's context, and in front of `file`, if that is
- * not NULL, which lies at the RAM's end. */
-static struct mt_module_host host_of(const struct mt_loader *loader, uint8_t which, const uint8_t *head,
+static uint32_t name_of(const uint8_t *name)
+{
+    return mt_crc32(name, MT_MODULE_NAME_BYTES);
+}
+
+/* The host that a module sees: of the RAM it has what is `used_bytes` behind its start, and in front of `file`, if that
+ * is not NULL, which lies at the RAM's end. */
+static struct mt_module_host host_of(const struct mt_loader *loader, uint32_t used_bytes, const uint8_t *head,
                                      const uint8_t *file)
 {
     struct mt_module_host host = loader->host;
     const uint32_t wanted = mt_get_u32(head + MT_MODULE_AT_ARENA_ALIGNMENT);
     const uintptr_t alignment = wanted > LEAST_ALIGNMENT ? wanted : LEAST_ALIGNMENT;
     const uintptr_t end = file != NULL ? (uintptr_t)file : (uintptr_t)host.ram + host.ram_bytes;
-    uintptr_t begin = (uintptr_t)host.ram;
-    if (which == RAM && loader->is_open[FLASH]) {
-        begin += loader->modules[FLASH].view.ram_bytes;
-    }
-    begin = (begin + alignment - 1u) & ~(alignment - 1u);
+    const uintptr_t begin = ((uintptr_t)host.ram + used_bytes + alignment - 1u) & ~(alignment - 1u);
     host.ram = (uint8_t *)host.ram + (begin - (uintptr_t)host.ram);
     host.ram_bytes = begin < end ? (uint32_t)(end - begin) : 0;
+    host.least_counter = 0; /* which a LOAD has to keep, and not what is there */
     return host;
+}
+
+/* The RAM that the modules in flash need, but for one of them. */
+static uint32_t used_but(const struct mt_loader *loader, uint8_t but)
+{
+    uint32_t bytes = 0;
+    for (uint8_t which = 0; which < RAM; ++which) {
+        if (loader->is_open[which] && which != but) {
+            bytes += loader->modules[which].view.ram_bytes + LEAST_ALIGNMENT - 1u;
+        }
+    }
+    return bytes;
 }
 
 /* Say which modules are open, from then on. */
@@ -56,17 +70,55 @@ static void set_open(struct mt_loader *loader, uint8_t which, int is_open)
 
 static int32_t open_module(struct mt_loader *loader, uint8_t which, const uint8_t *file, uint32_t bytes)
 {
-    const struct mt_module_host host = host_of(loader, which, file, which == RAM ? file : NULL);
-    const int32_t status = mt_module_open(file, bytes, &host, loader->modules + which);
+    const struct mt_module_host host = host_of(loader, loader->used_bytes, file, which == RAM ? file : NULL);
+    struct mt_module *const module = loader->modules + which;
+    const int32_t status = mt_module_open(file, bytes, &host, module);
     set_open(loader, which, status == MT_OK);
+    if (status == MT_OK && which != RAM) {
+        loader->used_bytes = (uint32_t)((const uint8_t *)host.ram - (const uint8_t *)loader->host.ram) + module->view.ram_bytes;
+    }
     return status;
 }
 
+/* Open the modules of all active slots, and `file`, if that is not NULL, in the free one, in place of the one that it
+ * replaces. The status is that of what would not open. */
+static int32_t open_all(struct mt_loader *loader, const uint8_t *file, uint32_t file_bytes)
+{
+    const struct mt_slots *const slots = &loader->slots;
+    const uint8_t replaced =
+        file != NULL ? mt_slots_replaced(slots, name_of(file + MT_MODULE_AT_NAME)) : (uint8_t)MT_SLOTS_NONE;
+    int32_t status = MT_OK;
+    loader->used_bytes = 0;
+    for (uint8_t slot = 0; slot < MODULES; ++slot) {
+        set_open(loader, slot, 0);
+    }
+    for (uint8_t slot = 0; slot < slots->count; ++slot) {
+        uint32_t bytes = file_bytes;
+        const uint8_t *const module =
+            file != NULL && slot == slots->free ? file : slot == replaced ? NULL : mt_slots_active(slots, slot, &bytes);
+        const int32_t found = module == NULL ? MT_OK : open_module(loader, slot, module, bytes);
+        status = found != MT_OK ? found : status;
+    }
+    return status;
+}
+
+/* Open what is in flash; where a module is no good, the one of its name before. */
 static int32_t open_active(struct mt_loader *loader)
 {
-    uint32_t bytes;
-    const uint8_t *const file = mt_slots_active(&loader->slots, &bytes);
-    return file == NULL ? MT_OK : open_module(loader, FLASH, file, bytes);
+    const int32_t status = open_all(loader, NULL, 0);
+    int is_again = status != MT_OK;
+    while (is_again) {
+        is_again = 0;
+        for (uint8_t slot = 0; slot < loader->slots.count; ++slot) {
+            uint32_t bytes;
+            if (!loader->is_open[slot] && mt_slots_active(&loader->slots, slot, &bytes) != NULL) {
+                mt_slots_reject(&loader->slots, slot);
+                is_again = 1;
+            }
+        }
+        (void)open_all(loader, NULL, 0);
+    }
+    return status;
 }
 
 int32_t mt_loader_start(struct mt_loader *loader)
@@ -75,18 +127,12 @@ int32_t mt_loader_start(struct mt_loader *loader)
     if (loader->storage == NULL) {
         return MT_OK;
     }
-    int32_t status = mt_slots_open(&loader->slots, loader->storage);
+    const int32_t status = mt_slots_open(&loader->slots, loader->storage, loader->slot_bytes);
     if (status != MT_OK) {
         loader->storage = NULL;
         return status;
     }
-    status = open_active(loader);
-    if (status != MT_OK) {
-        mt_slots_reject(&loader->slots);
-        (void)open_active(loader);
-    }
-    loader->host.least_counter = mt_slots_counter(&loader->slots);
-    return status;
+    return open_active(loader);
 }
 
 /* What tells a file from any other: of the hash of its contents a part, and a checksum of its head. */
@@ -112,33 +158,51 @@ static int32_t begin_in_ram(struct mt_loader *loader, const uint8_t *head, const
     }
     const uintptr_t begin = (end - view->file_bytes) & ~(uintptr_t)(mt_get_u32(head + MT_MODULE_AT_ALIGNMENT) - 1u);
     uint8_t *const file = (uint8_t *)loader->host.ram + (begin - (uintptr_t)loader->host.ram);
-    if (begin < (uintptr_t)loader->host.ram || host_of(loader, RAM, head, file).ram_bytes < view->ram_bytes) {
+    if (begin < (uintptr_t)loader->host.ram || host_of(loader, loader->used_bytes, head, file).ram_bytes < view->ram_bytes) {
         return MT_NO_MEMORY;
     }
     loader->ram_file = file;
     return MT_OK;
 }
 
-/* The module in flash, which a delta starts from; NULL: there is none, or the firmware takes no deltas. */
-static const uint8_t *delta_base(const struct mt_loader *loader, uint32_t *bytes)
+/* The slot of the module of a name, which a delta starts from; MT_SLOTS_NONE: there is none, or the firmware takes no
+ * deltas. */
+static uint8_t delta_base(const struct mt_loader *loader, uint32_t name)
 {
-    return loader->delta == NULL || loader->storage == NULL || !loader->is_open[FLASH]
-               ? NULL
-               : mt_slots_active(&loader->slots, bytes);
+    const uint8_t slot =
+        loader->delta == NULL || loader->storage == NULL ? (uint8_t)MT_SLOTS_NONE : mt_slots_replaced(&loader->slots, name);
+    return slot != MT_SLOTS_NONE && loader->slots.records[slot]->name == name && loader->is_open[slot]
+               ? slot
+               : (uint8_t)MT_SLOTS_NONE;
 }
 
 /* Begin a delta, or go on with it; or have none. */
 static int32_t begin_delta(struct mt_loader *loader, const uint8_t *head, uint8_t is_delta)
 {
     const uint32_t crc = is_delta ? mt_get_u32(head + MT_MODULE_HEAD_BYTES) : 0;
-    uint32_t old_bytes = 0;
     if (is_delta && loader->is_delta && loader->delta_crc == crc) {
         return MT_OK;
     }
     loader->is_delta = is_delta && loader->there < loader->file_bytes;
     loader->delta_crc = crc;
     loader->taken = 0;
-    return loader->is_delta ? loader->delta->begin(loader, delta_base(loader, &old_bytes), old_bytes, head) : MT_OK;
+    if (!loader->is_delta) {
+        return MT_OK;
+    }
+    const struct mt_module_view *const old =
+        &loader->modules[delta_base(loader, name_of(head + MT_MODULE_AT_NAME))].view;
+    return loader->delta->begin(loader, old->bytes, old->file_bytes, head);
+}
+
+/* The slot of the module that one of a name replaces in flash; MT_SLOTS_NONE: it replaces none. */
+static uint8_t replaced_by(const struct mt_loader *loader, uint32_t name)
+{
+    return loader->storage != NULL ? mt_slots_replaced(&loader->slots, name) : (uint8_t)MT_SLOTS_NONE;
+}
+
+static uint32_t least_counter(const struct mt_loader *loader, uint32_t name)
+{
+    return loader->storage != NULL ? mt_slots_counter(&loader->slots, name) : 0;
 }
 
 static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request,
@@ -148,17 +212,20 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
     const uint8_t where = request->payload[0] & (uint8_t)~MT_BY_DELTA;
     const uint8_t is_delta = (request->payload[0] & MT_BY_DELTA) != 0;
     struct mt_module_view view;
-    uint32_t old_bytes = 0;
     if (request->count != 1u + MT_MODULE_HEAD_BYTES + (is_delta ? 4u : 0)) {
         return MT_BAD_MESSAGE;
     }
+    const uint32_t name = name_of(head + MT_MODULE_AT_NAME);
     if ((where != MT_IN_RAM && (where != MT_IN_FLASH || loader->storage == NULL)) ||
-        (is_delta && delta_base(loader, &old_bytes) == NULL)) {
+        (is_delta && delta_base(loader, name) == MT_SLOTS_NONE)) {
         return MT_NOT_SUPPORTED;
     }
     int32_t status = mt_requests_begin_work(state, request);
     if (status == MT_OK) {
-        status = mt_module_check_head(head, &loader->host, &view);
+        const uint8_t replaced = where == MT_IN_RAM ? (uint8_t)RAM : replaced_by(loader, name);
+        struct mt_module_host host = host_of(loader, used_but(loader, replaced), head, NULL);
+        host.least_counter = least_counter(loader, name);
+        status = mt_module_check_head(head, &host, &view);
     }
     if (status == MT_OK && where == MT_IN_RAM) {
         status = begin_in_ram(loader, head, &view);
@@ -174,7 +241,7 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
     loader->where = where;
     loader->file_bytes = view.file_bytes;
     if (where == MT_IN_FLASH) {
-        status = mt_slots_begin(&loader->slots, loader->identity, view.file_bytes, &loader->there);
+        status = mt_slots_begin(&loader->slots, loader->identity, name, view.file_bytes, &loader->there);
     } else if (loader->there == 0) {
         state->model = state->config->model; /* the one in RAM may be written over */
         set_open(loader, RAM, 0);
@@ -248,24 +315,23 @@ static int32_t on_data(struct mt_loader *loader, struct mt_requests *state, cons
     return is_delta ? take_delta(loader, offset, bytes, count) : mt_loader_store(loader, offset, bytes, count);
 }
 
-/* Make what has come into the other slot the module in flash. Whatever is wrong, the one before is there again. */
+/* Make what has come into the free slot a module in flash. Whatever is wrong, those before are there again. */
 static int32_t commit(struct mt_loader *loader)
 {
     uint32_t bytes;
     const uint8_t *const file = mt_slots_loaded(&loader->slots, &bytes);
-    if (file == NULL) { /* all of it was there already, in the active slot */
-        return loader->there == loader->file_bytes && loader->is_open[FLASH] ? MT_OK : MT_BAD_ORDER;
+    const uint8_t slot = loader->slots.free;
+    if (file == NULL) { /* all of it was there already, in an active slot */
+        return loader->there == loader->file_bytes ? MT_OK : MT_BAD_ORDER;
     }
-    set_open(loader, RAM, 0);
-    int32_t status = is_identified(loader, file) ? open_module(loader, FLASH, file, bytes) : MT_BAD_MODULE;
+    int32_t status = is_identified(loader, file) ? open_all(loader, file, bytes) : MT_BAD_MODULE;
     if (status == MT_OK) {
-        status = mt_slots_commit(&loader->slots, loader->modules[FLASH].view.counter);
+        status = mt_slots_commit(&loader->slots, loader->modules[slot].view.counter);
     }
     if (status != MT_OK) {
         (void)mt_slots_drop(&loader->slots);
         (void)open_active(loader);
     }
-    loader->host.least_counter = mt_slots_counter(&loader->slots);
     return status;
 }
 
@@ -293,19 +359,43 @@ static int32_t on_commit(struct mt_loader *loader, struct mt_requests *state, co
     return status;
 }
 
-static void on_room(const struct mt_loader *loader, struct mt_reply *reply)
+/* The number of the model of an open module; 0xFF: it is none. */
+static uint8_t number_of(const struct mt_loader *loader, const struct mt_requests *state, uint8_t which)
 {
-    uint32_t kinds = 0, old_bytes;
+    uint8_t number = 0xFFu;
+    if (which < MODULES && loader->is_open[which]) {
+        do {
+            ++number;
+        } while (mt_requests_model_at(state, number) != &loader->modules[which].model);
+    }
+    return number;
+}
+
+static int32_t on_room(const struct mt_loader *loader, const struct mt_requests *state, const struct mt_frame *request,
+                       struct mt_reply *reply)
+{
+    uint8_t name[MT_MODULE_NAME_BYTES] = {0};
+    uint32_t kinds = 0;
+    if (request->count >= sizeof name) {
+        return MT_BAD_MESSAGE;
+    }
+    memcpy(name, request->payload, request->count);
+    const uint32_t crc = name_of(name);
+    const uint8_t replaced = replaced_by(loader, crc);
+    const uint32_t used_bytes = used_but(loader, replaced);
     for (const struct mt_module_kind *const *kind = loader->host.kinds; *kind != NULL; ++kind) {
         kinds |= 1u << (*kind)->kind;
     }
     mt_put_u32(reply->bytes, loader->host.machine);
     mt_put_u32(reply->bytes + 4, kinds);
-    mt_put_u32(reply->bytes + 8, loader->storage != NULL ? loader->slots.capacity : 0);
-    mt_put_u32(reply->bytes + 12, loader->host.ram_bytes);
-    mt_put_u32(reply->bytes + 16, loader->host.least_counter);
-    reply->bytes[20] = delta_base(loader, &old_bytes) != NULL;
-    reply->count = 21;
+    mt_put_u32(reply->bytes + 8, loader->storage != NULL ? loader->slots.slot_bytes : 0);
+    mt_put_u32(reply->bytes + 12, loader->host.ram_bytes - (used_bytes < loader->host.ram_bytes ? used_bytes : loader->host.ram_bytes));
+    mt_put_u32(reply->bytes + 16, least_counter(loader, crc));
+    reply->bytes[20] = (uint8_t)(loader->storage != NULL ? loader->slots.count - 1u : 0);
+    reply->bytes[21] = number_of(loader, state, replaced);
+    reply->bytes[22] = number_of(loader, state, delta_base(loader, crc));
+    reply->count = 23;
+    return MT_OK;
 }
 
 /* The module whose model this is; NULL: it is the firmware's. */
@@ -314,7 +404,7 @@ static const struct mt_module *module_of(const struct mt_loader *loader, const s
     *where = MT_IN_FIRMWARE;
     for (uint8_t which = 0; which < MODULES; ++which) {
         if (model == &loader->modules[which].model) {
-            *where = which == FLASH ? MT_IN_FLASH : MT_IN_RAM;
+            *where = which == RAM ? MT_IN_RAM : MT_IN_FLASH;
             return loader->modules + which;
         }
     }
@@ -382,8 +472,7 @@ static int32_t execute(struct mt_extension *extension, struct mt_requests *state
     case MT_COMMIT:
         return on_commit(loader, state, request);
     case MT_ROOM:
-        on_room(loader, reply);
-        return MT_OK;
+        return on_room(loader, state, request, reply);
     case MT_MODELS:
         return on_models(loader, state, request, reply);
     case MT_FETCH:

@@ -98,26 +98,13 @@ static int is_signed_by_a_key(const uint8_t *head, const struct mt_module_host *
 
 static int32_t read_head(const uint8_t *head, struct mt_module_view *view)
 {
-    const uint32_t alignment = mt_get_u32(head + MT_MODULE_AT_ALIGNMENT);
     memset(view, 0, sizeof *view);
-    view->file_bytes = mt_get_u32(head + MT_MODULE_AT_FILE_BYTES);
-    view->kind = mt_get_u32(head + MT_MODULE_AT_KIND);
-    view->machine = mt_get_u32(head + MT_MODULE_AT_MACHINE);
-    view->counter = mt_get_u32(head + MT_MODULE_AT_COUNTER);
-    view->alignment = alignment;
-    view->image_bytes = mt_get_u32(head + MT_MODULE_AT_IMAGE_BYTES);
-    view->code_bytes = mt_get_u32(head + MT_MODULE_AT_CODE_BYTES);
-    view->entry = mt_get_u32(head + MT_MODULE_AT_ENTRY);
-    view->input_count = mt_get_u32(head + MT_MODULE_AT_INPUTS);
-    view->output_count = mt_get_u32(head + MT_MODULE_AT_OUTPUTS);
-    view->import_count = mt_get_u32(head + MT_MODULE_AT_IMPORTS);
-    view->operator_count = mt_get_u32(head + MT_MODULE_AT_OPERATORS);
-    view->description_bytes = mt_get_u32(head + MT_MODULE_AT_DESCRIPTION_BYTES);
-    view->arena_bytes = mt_get_u32(head + MT_MODULE_AT_ARENA_BYTES);
-    view->arena_alignment = mt_get_u32(head + MT_MODULE_AT_ARENA_ALIGNMENT);
-    view->stack_bytes = mt_get_u32(head + MT_MODULE_AT_STACK_BYTES);
-    if (mt_get_u32(head) != MT_MODULE_MAGIC || mt_get_u32(head + MT_MODULE_AT_VERSION) != MT_MODULE_VERSION ||
-        !is_alignment(alignment) || !is_alignment(view->arena_alignment) || view->image_bytes > MOST_BYTES ||
+    for (uint32_t at = MT_MODULE_AT_FILE_BYTES; at < MT_MODULE_AT_NAME; at += 4u) {
+        const uint32_t number = mt_get_u32(head + at);
+        memcpy((uint8_t *)view + at - MT_MODULE_AT_FILE_BYTES, &number, sizeof number);
+    }
+    if (mt_get_u32(head) != MT_MODULE_MAGIC || view->version != MT_MODULE_VERSION ||
+        !is_alignment(view->alignment) || !is_alignment(view->arena_alignment) || view->image_bytes > MOST_BYTES ||
         view->arena_bytes > MOST_BYTES || view->code_bytes > view->image_bytes || view->entry >= view->code_bytes ||
         view->input_count > MOST_TENSORS || view->output_count > MOST_TENSORS || view->import_count > MOST_IMPORTS ||
         view->operator_count > MOST_OPERATORS || view->description_bytes > MOST_DESCRIPTION_BYTES ||
@@ -127,7 +114,7 @@ static int32_t read_head(const uint8_t *head, struct mt_module_view *view)
     const uint32_t tensors = view->input_count + view->output_count;
     view->imports_at = MT_MODULE_HEAD_BYTES + MT_MODULE_TENSOR_BYTES * tensors;
     view->description_at = view->imports_at + MT_MODULE_IMPORT_BYTES * view->import_count;
-    view->image_at = up(view->description_at + view->description_bytes, alignment);
+    view->image_at = up(view->description_at + view->description_bytes, view->alignment);
     view->table_offset = up(view->arena_bytes, TABLE_ALIGNMENT);
     view->tensors_offset = view->table_offset + (uint32_t)sizeof(void *) * view->import_count;
     view->ram_bytes = view->tensors_offset + (uint32_t)sizeof(struct mt_tensor) * tensors;

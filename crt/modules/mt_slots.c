@@ -6,149 +6,203 @@
 #include "mt_crc32.h"
 #include "mt_status.h"
 
+#define HEAD 0x4842544Du   /* "MTBH" */
 #define LOAD 0x4C42544Du   /* "MTBL" */
 #define COMMIT 0x4342544Du /* "MTBC" */
+#define BLANK 0xFFFFFFFFu
 #define RECORD ((uint32_t)sizeof(struct mt_slot_record))
 #define CHUNK MT_STORAGE_CHUNK
-#define LEAST_RECORDS 16u  /* in a slot's log */
-#define COMMITS 8u         /* of them kept for COMMIT */
+#define LOADS 8u /* of a file */
+#define FREE 16u /* records that a load may write, those that a cut leaves included */
 
 typedef char record_is_a_chunk[sizeof(struct mt_slot_record) == MT_STORAGE_CHUNK ? 1 : -1];
-
-static uint32_t log_of(const struct mt_slots *slots, uint8_t slot)
-{
-    return slot * slots->slot_bytes + slots->capacity;
-}
 
 static uint32_t check_of(const struct mt_slot_record *record)
 {
     return mt_crc32((const uint8_t *)record, offsetof(struct mt_slot_record, check));
 }
 
-static uint8_t target_of(const struct mt_slots *slots)
+/* The record at a place of an area; NULL: there is none that is good. */
+static const struct mt_slot_record *record_at(const struct mt_slots *slots, uint32_t area, uint32_t at)
 {
-    return slots->active == 0 ? 1 : 0;
+    const struct mt_slot_record *const record = (const void *)(slots->storage->memory + area + at);
+    return record->kind != BLANK && check_of(record) == record->check ? record : NULL;
 }
 
-/* Keep a slot's last good record, and find where the next may be written. The place right behind what is not blank
- * stays free: a cut may have begun there. */
-static void read_log(struct mt_slots *slots, uint8_t slot)
+/* Find which slots are active, and which one is free: one that has no module, else an earlier one of a name, else the
+ * one that was loaded first. */
+static void judge(struct mt_slots *slots)
 {
-    const uint8_t *const log = slots->storage->memory + log_of(slots, slot);
-    struct mt_slot_record *const last = slots->records + slot;
-    for (uint32_t at = 0; at < slots->log_bytes; at += RECORD) {
-        struct mt_slot_record record;
+    uintptr_t least = UINTPTR_MAX;
+    slots->active = 0;
+    for (uint8_t slot = 0; slot < slots->count; ++slot) {
+        const struct mt_slot_record *const record = slots->records[slot];
+        uintptr_t age = 0;
+        if (record != NULL && record->kind == COMMIT) {
+            uint32_t is_last = 1;
+            for (uint8_t other = 0; other < slots->count; ++other) {
+                const struct mt_slot_record *const later = slots->records[other];
+                is_last &= later <= record || later->kind != COMMIT || later->name != record->name;
+            }
+            age = (uintptr_t)record + is_last * MT_SLOTS_JOURNAL_BYTES; /* as if it were behind all that are not */
+            slots->active |= is_last << slot;
+        }
+        if (age < least) {
+            least = age;
+            slots->free = slot;
+        }
+    }
+    slots->active &= ~(1u << slots->free);
+}
+
+/* Read an area of the journal, and use it. The place right behind what is not blank stays free: a cut may have begun
+ * there. */
+static void read_journal(struct mt_slots *slots, uint32_t area)
+{
+    memset(slots->records, 0, sizeof slots->records);
+    slots->area = area;
+    slots->at = 0;
+    slots->head = 0;
+    for (uint32_t at = 0; at < MT_SLOTS_JOURNAL_BYTES; at += RECORD) {
+        const struct mt_slot_record *const record = record_at(slots, area, at);
         uint8_t blank = 0xFFu;
-        for (uint32_t i = at; i < at + RECORD; ++i) {
-            blank &= log[i];
+        for (uint32_t i = 0; i < RECORD; ++i) {
+            blank &= slots->storage->memory[area + at + i];
         }
         if (blank != 0xFFu) {
-            slots->log_at[slot] = at + 2u * RECORD;
+            slots->at = at + 2u * RECORD;
         }
-        memcpy(&record, log + at, sizeof record);
-        if (check_of(&record) == record.check && record.there <= record.bytes && record.bytes <= slots->capacity &&
-            last->kind != COMMIT) {
-            *last = record;
+        if (record != NULL && record->kind == HEAD) {
+            slots->head = record->counter;
+        } else if (record != NULL && record->slot < slots->count) {
+            slots->records[record->slot] = record;
         }
     }
+    judge(slots);
 }
 
-static int is_later(const struct mt_slot_record *one, const struct mt_slot_record *other)
-{
-    return one->counter != other->counter ? one->counter > other->counter : one->sequence > other->sequence;
-}
-
-int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage)
+int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, uint32_t slot_bytes)
 {
     const uint32_t sector = storage->sector_bytes;
+    const uint32_t journal = sector > MT_SLOTS_JOURNAL_BYTES ? sector : MT_SLOTS_JOURNAL_BYTES;
+    const uint32_t room = storage->bytes - 2u * journal;
+    const uint32_t count = room / slot_bytes;
     memset(slots, 0, sizeof *slots);
-    slots->storage = storage;
-    slots->active = MT_SLOTS_NONE;
-    slots->slot_bytes = storage->bytes / 2u;
-    slots->log_bytes = (LEAST_RECORDS * RECORD + sector - 1u) / sector * sector;
-    slots->capacity = slots->slot_bytes - slots->log_bytes;
-    if (sector % CHUNK != 0 || slots->slot_bytes % sector != 0 || slots->slot_bytes <= slots->log_bytes) {
+    if (sector < CHUNK || ((sector | storage->bytes) & (sector - 1u)) != 0 || storage->bytes < 2u * (journal + sector)) {
         return MT_NO_MEMORY;
     }
-    /* So many sectors that the log has room for a LOAD of all of them, and COMMITs. */
-    const uint32_t loads = slots->log_bytes / RECORD - COMMITS;
-    slots->step_bytes = (slots->capacity / sector + loads - 1u) / loads * sector;
-    for (uint8_t slot = 0; slot < 2; ++slot) {
-        read_log(slots, slot);
-        if (slots->records[slot].kind == COMMIT &&
-            (slots->active == MT_SLOTS_NONE || is_later(slots->records + slot, slots->records + slots->active))) {
-            slots->active = slot;
-        }
+    slots->storage = storage;
+    slots->count = (uint8_t)(count < 2u ? 2u : count > MT_SLOTS_MOST ? MT_SLOTS_MOST : count);
+    slots->slot_bytes = room / slots->count & ~(sector - 1u);
+    slots->areas = 2u * room + journal;
+    read_journal(slots, room);
+    const uint32_t head = slots->head;
+    read_journal(slots, room + journal);
+    if (head > slots->head) {
+        read_journal(slots, room);
     }
     return MT_OK;
 }
 
-const uint8_t *mt_slots_active(const struct mt_slots *slots, uint32_t *bytes)
+const uint8_t *mt_slots_active(const struct mt_slots *slots, uint8_t slot, uint32_t *bytes)
 {
-    if (slots->active == MT_SLOTS_NONE) {
+    if ((slots->active >> slot & 1u) == 0) {
         return NULL;
     }
-    *bytes = slots->records[slots->active].bytes;
-    return slots->storage->memory + slots->active * slots->slot_bytes;
+    *bytes = slots->records[slot]->bytes;
+    return slots->storage->memory + slot * slots->slot_bytes;
 }
 
-void mt_slots_reject(struct mt_slots *slots)
+void mt_slots_reject(struct mt_slots *slots, uint8_t slot)
 {
-    const uint8_t rejected = slots->active;
-    if (rejected != MT_SLOTS_NONE) {
-        const uint8_t other = target_of(slots);
-        slots->records[rejected].kind = 0;
-        slots->active = slots->records[other].kind == COMMIT ? other : MT_SLOTS_NONE;
-    }
+    slots->records[slot] = NULL; /* its counter stays in the journal */
+    judge(slots);
 }
 
-uint32_t mt_slots_counter(const struct mt_slots *slots)
+uint32_t mt_slots_counter(const struct mt_slots *slots, uint32_t name)
 {
     uint32_t highest = 0;
-    for (uint8_t slot = 0; slot < 2; ++slot) { /* of a COMMIT that was rejected too: `kind` alone is gone then */
-        if (slots->records[slot].counter > highest) {
-            highest = slots->records[slot].counter;
+    for (uint32_t at = 0; at < MT_SLOTS_JOURNAL_BYTES; at += RECORD) {
+        const struct mt_slot_record *const record = record_at(slots, slots->area, at);
+        if (record != NULL && record->kind == COMMIT && record->name == name && record->counter > highest) {
+            highest = record->counter;
         }
     }
     return highest;
 }
 
-/* Write a record behind the others of a slot. Where a unit turns out to be used, the next places are tried. */
-static int32_t append(struct mt_slots *slots, uint8_t slot, struct mt_slot_record *record)
+uint8_t mt_slots_replaced(const struct mt_slots *slots, uint32_t name)
 {
-    record->check = check_of(record);
-    int32_t status = MT_IO;
-    while (status != MT_OK && slots->log_at[slot] < slots->log_bytes) {
-        status = slots->storage->program(log_of(slots, slot) + slots->log_at[slot], (const uint8_t *)record, RECORD);
-        slots->log_at[slot] += RECORD;
+    uint8_t first = MT_SLOTS_NONE, left = slots->count;
+    for (uint8_t slot = 0; slot < slots->count; ++slot) {
+        if (slots->active >> slot & 1u) {
+            --left;
+            if (slots->records[slot]->name == name) {
+                return slot;
+            }
+            if (first == MT_SLOTS_NONE || slots->records[slot] < slots->records[first]) {
+                first = slot;
+            }
+        }
     }
-    if (status == MT_OK) {
-        slots->records[slot] = *record;
+    return left == 1 ? first : MT_SLOTS_NONE;
+}
+
+/* Write a record behind the others. Where a unit turns out to be used, the next places are tried. */
+static int32_t append(struct mt_slots *slots, struct mt_slot_record *record)
+{
+    int32_t status = MT_IO;
+    record->check = check_of(record);
+    while (status != MT_OK && slots->at < MT_SLOTS_JOURNAL_BYTES) {
+        status = slots->storage->program(slots->area + slots->at, (const uint8_t *)record, RECORD);
+        slots->at += RECORD;
     }
     return status;
 }
 
-static int32_t erase_log(struct mt_slots *slots, uint8_t slot)
+/* Whether a record of the journal says something that those of the slots don't: the counter of its name. */
+static int is_alone(const struct mt_slots *slots, const struct mt_slot_record *record)
 {
-    slots->records[slot].kind = 0;
-    slots->log_at[slot] = 0;
-    for (uint32_t at = 0; at < slots->log_bytes; at += slots->storage->sector_bytes) {
-        const int32_t status = slots->storage->erase(log_of(slots, slot) + at);
-        if (status != MT_OK) {
-            return status;
+    for (uint8_t slot = 0; slot < slots->count; ++slot) {
+        const struct mt_slot_record *const other = slots->records[slot];
+        if (other != NULL && other->kind == COMMIT && other->name == record->name && other->counter >= record->counter) {
+            return 0;
         }
     }
-    return MT_OK;
+    return record->kind == COMMIT;
 }
 
-/* Write the active slot's COMMIT once more, as the one that is there may be half-written. With a log that is full of
- * them it is not. */
-static void confirm(struct mt_slots *slots)
+/* Copy what still says something to the other area, and use that. */
+static int32_t copy_journal(struct mt_slots *slots)
 {
-    if (slots->active != MT_SLOTS_NONE && !slots->is_confirmed) {
-        (void)append(slots, slots->active, slots->records + slots->active);
-        slots->is_confirmed = 1;
+    const uint32_t from = slots->area, to = slots->areas - from;
+    struct mt_slot_record copy = {.kind = HEAD, .counter = slots->head};
+    int32_t status = MT_OK;
+    (void)append(slots, &copy); /* the one that is there may be half-written */
+    slots->area = to;
+    slots->at = 0;
+    for (uint32_t at = 0; at < MT_SLOTS_JOURNAL_BYTES && status == MT_OK; at += slots->storage->sector_bytes) {
+        status = slots->storage->erase(to + at);
     }
+    for (uint32_t at = 0; at < MT_SLOTS_JOURNAL_BYTES && status == MT_OK; at += RECORD) {
+        const struct mt_slot_record *const record = record_at(slots, from, at);
+        if (record != NULL && record->kind != HEAD) {
+            copy = *record;
+            if (copy.slot >= slots->count || record != slots->records[copy.slot]) {
+                copy.slot = MT_SLOTS_NONE; /* for the counter of its name */
+            }
+            if (copy.slot != MT_SLOTS_NONE || is_alone(slots, record)) {
+                status = append(slots, &copy);
+            }
+        }
+    }
+    copy.kind = HEAD;
+    copy.counter = slots->head + 1u;
+    if (status == MT_OK) {
+        status = append(slots, &copy);
+    }
+    read_journal(slots, status == MT_OK ? to : from);
+    return status;
 }
 
 static int is_of(const struct mt_slot_record *record, const uint8_t *identity, uint32_t bytes)
@@ -156,36 +210,47 @@ static int is_of(const struct mt_slot_record *record, const uint8_t *identity, u
     return record->kind != 0 && record->bytes == bytes && memcmp(record->identity, identity, sizeof record->identity) == 0;
 }
 
-int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_IDENTITY_BYTES], uint32_t bytes,
-                       uint32_t *there)
+int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_IDENTITY_BYTES], uint32_t name,
+                       uint32_t bytes, uint32_t *there)
 {
-    const uint8_t target = target_of(slots);
+    const uint32_t sector = slots->storage->sector_bytes;
+    struct mt_slot_record *const load = &slots->load;
     *there = 0;
-    if (bytes == 0 || bytes > slots->capacity) {
+    if (bytes == 0 || bytes > slots->slot_bytes) {
         return MT_NO_MEMORY;
     }
-    if (slots->active != MT_SLOTS_NONE && is_of(slots->records + slots->active, identity, bytes)) {
-        *there = bytes;
-        return MT_OK;
-    }
-    if (!is_of(&slots->load, identity, bytes)) { /* else it goes on in the same power-up */
-        struct mt_slot_record load = {.kind = LOAD, .bytes = bytes};
-        memcpy(load.identity, identity, sizeof load.identity);
-        if (slots->records[target].kind == LOAD && is_of(slots->records + target, identity, bytes)) {
-            load.there = slots->records[target].there;
-        }
-        slots->load.kind = 0;
-        confirm(slots);
-        int32_t status = erase_log(slots, target);
-        if (status == MT_OK) {
-            status = append(slots, target, &load);
-        }
+    if (!is_of(load, identity, bytes)) { /* else it goes on in the same power-up */
+        load->kind = 0;
+        int32_t status = copy_journal(slots);
         if (status != MT_OK) {
             return status;
         }
-        slots->load = load;
+        for (uint8_t slot = 0; slot < slots->count; ++slot) {
+            if ((slots->active >> slot & 1u) != 0 && is_of(slots->records[slot], identity, bytes)) {
+                *there = bytes;
+                return MT_OK;
+            }
+        }
+        if (slots->at > MT_SLOTS_JOURNAL_BYTES - FREE * RECORD) {
+            return MT_NO_MEMORY;
+        }
+        const struct mt_slot_record *const record = slots->records[slots->free];
+        const int goes_on = record != NULL && record->kind == LOAD && is_of(record, identity, bytes);
+        load->there = goes_on ? record->there : 0;
+        load->slot = slots->free;
+        load->bytes = bytes;
+        load->name = name;
+        load->step = (bytes / LOADS + sector) & ~(sector - 1u);
+        memcpy(load->identity, identity, sizeof load->identity);
+        load->kind = LOAD;
+        status = append(slots, load);
+        read_journal(slots, slots->area);
+        if (status != MT_OK) {
+            load->kind = 0;
+            return status;
+        }
     }
-    *there = slots->load.there;
+    *there = load->there;
     return MT_OK;
 }
 
@@ -193,17 +258,17 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
 static int32_t put(struct mt_slots *slots)
 {
     const uint32_t at = (slots->load.there - 1u) / CHUNK * CHUNK;
-    const uint32_t offset = target_of(slots) * slots->slot_bytes + at;
+    const uint32_t offset = slots->load.slot * slots->slot_bytes + at;
     int32_t status = MT_OK;
     memset(slots->chunk + (slots->load.there - at), 0xFF, (size_t)(CHUNK - (slots->load.there - at)));
-    if (at % slots->storage->sector_bytes == 0) {
+    if ((at & (slots->storage->sector_bytes - 1u)) == 0) {
         status = slots->storage->erase(offset);
     }
     if (status == MT_OK) {
         status = slots->storage->program(offset, slots->chunk, CHUNK);
     }
-    if (status == MT_OK && slots->load.there % slots->step_bytes == 0) {
-        (void)append(slots, target_of(slots), &slots->load); /* without it, less is there after a cut */
+    if (status == MT_OK && slots->load.there % slots->load.step == 0) {
+        (void)append(slots, &slots->load); /* without it, less is there after a cut */
     }
     return status;
 }
@@ -222,7 +287,7 @@ int32_t mt_slots_write(struct mt_slots *slots, uint32_t offset, const uint8_t *b
         if (load->there % CHUNK == 0 || load->there == load->bytes) {
             const int32_t status = put(slots);
             if (status != MT_OK) {
-                load->kind = 0; /* mt_slots_begin goes on with the sectors that a record tells of */
+                load->kind = 0; /* mt_slots_begin goes on with the sectors that a record has */
                 return status;
             }
         }
@@ -237,25 +302,20 @@ const uint8_t *mt_slots_loaded(const struct mt_slots *slots, uint32_t *bytes)
         return NULL;
     }
     *bytes = load->bytes;
-    return slots->storage->memory + target_of(slots) * slots->slot_bytes;
+    return slots->storage->memory + load->slot * slots->slot_bytes;
 }
 
 int32_t mt_slots_commit(struct mt_slots *slots, uint32_t counter)
 {
-    const uint8_t target = target_of(slots);
     struct mt_slot_record *const load = &slots->load;
     if (load->kind == 0 || load->there != load->bytes) {
         return MT_BAD_ORDER;
     }
     load->kind = COMMIT;
     load->counter = counter;
-    load->sequence = slots->active == MT_SLOTS_NONE ? 1u : slots->records[slots->active].sequence + 1u;
-    const int32_t status = append(slots, target, load);
+    const int32_t status = append(slots, load);
     load->kind = 0;
-    if (status == MT_OK) {
-        slots->active = target;
-        slots->is_confirmed = 1;
-    }
+    read_journal(slots, slots->area);
     return status;
 }
 
@@ -264,6 +324,8 @@ int32_t mt_slots_drop(struct mt_slots *slots)
     if (slots->load.kind == 0) {
         return MT_OK;
     }
+    slots->load.there = 0;
+    const int32_t status = append(slots, &slots->load);
     slots->load.kind = 0;
-    return erase_log(slots, target_of(slots));
+    return status;
 }

@@ -1,5 +1,5 @@
 /* A loader for the server of mt_test_main.c. Its flash is a file, TEST_FLASH of the environment, so that it survives the
- * process; the process ends with status 99 at the write that TEST_CUT counts down to, as if the power were cut. Its modules
+ * process, with slots of TEST_SLOT_BYTES; the process ends with status 99 at the write that TEST_CUT counts down to, as if the power were cut. Its modules
  * are of the kind 2: an image of one byte, which the model adds to each of its inputs. */
 #define _POSIX_C_SOURCE 200809L
 
@@ -12,7 +12,8 @@
 #include "mt_loader.h"
 #include "mt_status.h"
 
-#define FLASH_BYTES (2u * 24u * 1024u)
+#define FLASH_BYTES (54u * 1024u)
+#define SLOT_BYTES (23u * 1024u)
 #define SECTOR_BYTES 1024u
 #define UNIT_BYTES 16u
 
@@ -97,6 +98,7 @@ struct mt_extension *mt_test_modules(void)
         }
         storage.memory = flash;
         loader.storage = &storage;
+        loader.slot_bytes = getenv("TEST_SLOT_BYTES") != NULL ? (uint32_t)atoi(getenv("TEST_SLOT_BYTES")) : SLOT_BYTES;
         loader.delta = &mt_loader_delta;
     }
     (void)mt_loader_start(&loader);

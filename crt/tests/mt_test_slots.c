@@ -1,6 +1,7 @@
-/* Modules are loaded into two slots of a simulated NOR flash whose power is cut at every unit that is programmed and every
- * sector that is erased, over and over, and after each cut one good module is there: the old one, or the new one once its
- * COMMIT was begun.
+/* Modules of several names are loaded into the slots of a simulated NOR flash whose power is cut at every unit that is
+ * programmed and every sector that is erased, over and over. After each cut the modules from before are there, or with
+ * them the new one once its COMMIT was begun, and no name's counter is lower than it was. From time to time a module is
+ * damaged: then the others are there, one of its name from before at most, and the counters all the same.
  *
  *     mt_test_slots SEED ROUNDS      prints how many cuts there were, and exits with 0 if all is well
  *
@@ -23,8 +24,10 @@
         }                                                                                                         \
     } while (0)
 
-#define MOST_BYTES 65536u
+#define MOST_BYTES 131072u
 #define MOST_FILE 3000u
+#define MOST_FILES 8192u
+#define NAMES 5u
 #define FOREVER 0xFFFFFFFFu
 
 enum { ERASED, PROGRAMMED, TORN };
@@ -106,123 +109,253 @@ static int32_t program(uint32_t offset, const uint8_t *bytes, uint32_t count)
     return MT_OK;
 }
 
-/* A file: its counter, and bytes that follow from it. Two in a row may have the same one. */
+/* A file: bytes that follow from its number, which is higher than those of all loaded before. */
 struct file {
-    uint32_t counter;
-    uint32_t number;
-    uint32_t bytes;
+    uint32_t name, counter, bytes;
+    int is_damaged;
 };
 
-static uint8_t byte_of(const struct file *file, uint32_t at)
+/* What the device has: numbers of files, rising. */
+struct state {
+    uint32_t count, numbers[MT_SLOTS_MOST];
+};
+
+static struct file files[MOST_FILES];
+static uint32_t file_count;
+static uint32_t counters[NAMES];     /* of what was loaded for certain */
+static struct state states_now[2];   /* what a power-up may find: as it was, or with a COMMIT that was cut */
+static uint32_t state_count;
+
+static uint8_t byte_of(uint32_t number, uint32_t at)
 {
-    return at % 97u < 9u ? 0xFFu : (uint8_t)(file->number * 31u + at * 7u + (at >> 8));
+    return at % 97u < 9u ? 0xFFu : (uint8_t)(number * 31u + at * 7u + (at >> 8));
 }
 
-static void identity_of(const struct file *file, uint8_t *identity)
+static int is_in(const uint8_t *module, uint32_t bytes, uint32_t number)
 {
-    memset(identity, 0, MT_SLOTS_IDENTITY_BYTES);
-    memcpy(identity, &file->number, sizeof file->number);
-}
-
-static int is_in(const uint8_t *module, uint32_t bytes, const struct file *file)
-{
-    int same = module != NULL && bytes == file->bytes;
+    int same = module != NULL && bytes == files[number].bytes;
     for (uint32_t i = 0; same && i < bytes; ++i) {
-        same = module[i] == byte_of(file, i);
+        same = module[i] == byte_of(number, i);
     }
     return same;
 }
 
-static void power_up(void)
+static int is_equal(const struct state *one, const struct state *other)
+{
+    return one->count == other->count && memcmp(one->numbers, other->numbers, one->count * sizeof one->numbers[0]) == 0;
+}
+
+/* A state with one file more: in place of that of its name, else of the first where all but one slot are taken. */
+static struct state with(const struct state *before, uint32_t number)
+{
+    struct state after = {0, {0}};
+    uint32_t out = FOREVER;
+    for (uint32_t i = 0; i < before->count; ++i) {
+        out = files[before->numbers[i]].name == files[number].name ? i : out;
+    }
+    if (out == FOREVER && before->count + 1u == slots.count) {
+        out = 0;
+    }
+    for (uint32_t i = 0; i < before->count; ++i) {
+        if (i != out) {
+            after.numbers[after.count++] = before->numbers[i];
+        }
+    }
+    after.numbers[after.count++] = number;
+    return after;
+}
+
+/* Find what the device has. What is damaged it rejects, as a loader does that checks a hash. */
+static struct state found(void)
+{
+    struct state all = {0, {0}};
+    for (uint8_t slot = 0; slot < slots.count; ++slot) {
+        uint32_t bytes = 0, number, at;
+        const uint8_t *const module = mt_slots_active(&slots, slot, &bytes);
+        if (module == NULL) {
+            continue;
+        }
+        memcpy(&number, slots.records[slot]->identity, sizeof number);
+        CHECK(number < file_count && slots.records[slot]->name == files[number].name);
+        if (!is_in(module, bytes, number)) {
+            CHECK(files[number].is_damaged);
+            mt_slots_reject(&slots, slot);
+            return found();
+        }
+        for (at = all.count++; at > 0 && all.numbers[at - 1u] > number; --at) {
+            all.numbers[at] = all.numbers[at - 1u];
+        }
+        all.numbers[at] = number;
+    }
+    for (uint32_t name = 0; name < NAMES; ++name) {
+        CHECK(mt_slots_counter(&slots, name) >= counters[name]);
+    }
+    return all;
+}
+
+static struct state power_up(uint32_t slot_bytes)
 {
     for (uint32_t i = 0; i < storage.bytes; ++i) {
         if (weak[i] != 0) {
             flash[i] = (uint8_t)(flash[i] ^ (weak[i] & random_below(256)));
         }
     }
-    CHECK(mt_slots_open(&slots, &storage) == MT_OK);
-    CHECK(((uintptr_t)slots.storage->memory & 15u) == 0);
+    CHECK(mt_slots_open(&slots, &storage, slot_bytes) == MT_OK);
+    return found();
 }
 
-static void load(const struct file *file)
+static void load(const struct state *before, uint32_t number)
 {
-    uint8_t identity[MT_SLOTS_IDENTITY_BYTES], piece[200];
+    const struct file *const file = files + number;
+    uint8_t identity[MT_SLOTS_IDENTITY_BYTES] = {0}, piece[200];
     uint32_t there = 0, bytes = 0;
-    identity_of(file, identity);
-    CHECK(mt_slots_begin(&slots, identity, file->bytes, &there) == MT_OK);
+    const uint8_t replaced = mt_slots_replaced(&slots, file->name);
+    const uint32_t replaced_name = replaced == MT_SLOTS_NONE ? FOREVER : slots.records[replaced]->name;
+    const struct state after = with(before, number);
+    const int is_new = before->count == 0 || before->numbers[before->count - 1u] != number;
+    CHECK((replaced == MT_SLOTS_NONE) == (after.count > before->count));
+    for (uint32_t i = 0; i < after.count; ++i) {
+        CHECK(files[after.numbers[i]].name != replaced_name || after.numbers[i] == number);
+    }
+    memcpy(identity, &number, sizeof number);
+    CHECK(mt_slots_begin(&slots, identity, file->name, file->bytes, &there) == MT_OK);
+    CHECK(mt_slots_replaced(&slots, file->name) == replaced);
     resumed += there > 0;
-    const uint8_t *const active = mt_slots_active(&slots, &bytes);
-    if (there == file->bytes && is_in(active, bytes, file)) {
-        return;
-    }
-    while (there < file->bytes) {
-        uint32_t count = 1u + random_below(sizeof piece);
-        count = count < file->bytes - there ? count : file->bytes - there;
-        for (uint32_t i = 0; i < count; ++i) {
-            piece[i] = byte_of(file, there + i);
+    states_now[0] = *before; /* the journal was copied: a COMMIT that was cut is in it now, or nowhere */
+    if (is_new) {
+        states_now[1] = after;
+        state_count = 1;
+        while (there < file->bytes) {
+            uint32_t count = 1u + random_below(sizeof piece);
+            count = count < file->bytes - there ? count : file->bytes - there;
+            for (uint32_t i = 0; i < count; ++i) {
+                piece[i] = byte_of(number, there + i);
+            }
+            CHECK(mt_slots_loaded(&slots, &bytes) == NULL);
+            CHECK(mt_slots_write(&slots, there + 1u, piece, 1) == MT_BAD_ORDER);
+            CHECK(mt_slots_write(&slots, there, piece, count) == MT_OK);
+            there += count;
         }
-        CHECK(mt_slots_loaded(&slots, &bytes) == NULL);
-        CHECK(mt_slots_write(&slots, there + 1u, piece, 1) == MT_BAD_ORDER);
-        CHECK(mt_slots_write(&slots, there, piece, count) == MT_OK);
-        there += count;
+        CHECK(mt_slots_write(&slots, there, piece, 1) == MT_BAD_RANGE);
+        const uint8_t *const loaded = mt_slots_loaded(&slots, &bytes);
+        CHECK(is_in(loaded, bytes, number)); /* what was resumed is right, too */
+        CHECK(file->counter >= mt_slots_counter(&slots, file->name));
+        state_count = 2;
+        CHECK(mt_slots_commit(&slots, file->counter) == MT_OK);
+        states_now[0] = after;
     }
-    CHECK(mt_slots_write(&slots, there, piece, 1) == MT_BAD_RANGE);
-    const uint8_t *const loaded = mt_slots_loaded(&slots, &bytes);
-    CHECK(is_in(loaded, bytes, file)); /* what was resumed is right, too */
-    CHECK(file->counter >= mt_slots_counter(&slots));
-    CHECK(mt_slots_commit(&slots, file->counter) == MT_OK);
+    state_count = 1;
+    counters[file->name] = file->counter;
 }
 
-static int is_active(const struct file *file)
+static uint32_t new_file(void)
 {
-    uint32_t bytes = 0;
-    const uint8_t *const module = mt_slots_active(&slots, &bytes);
-    return file->bytes == 0 ? module == NULL : is_in(module, bytes, file);
+    struct file *const file = files + file_count;
+    CHECK(file_count < MOST_FILES);
+    file->name = random_below(NAMES);
+    file->bytes = 1u + random_below(MOST_FILE);
+    file->is_damaged = 0;
+    file->counter = mt_slots_counter(&slots, file->name);
+    file->counter = random_below(3) == 0 ? file->counter + 1u + random_below(3) : file->counter;
+    return file_count++;
 }
 
-/* Load `next` where `old` is, with the power cut at the `cut`-th write, and perhaps again and again. A COMMIT that was
- * cut may read well now and not after the next power-up: then the module before is there, as if it had not. */
-static void load_with_cuts(struct file *old, struct file *next, uint32_t cut)
+/* Spoil a module that the device has, or what is left in the other slots. */
+static void damage(void)
 {
-    static struct file between; /* what was loaded with a COMMIT that was cut */
+    const uint8_t slot = (uint8_t)random_below(slots.count);
+    uint32_t number = FOREVER, bytes;
+    if (mt_slots_active(&slots, slot, &bytes) != NULL) {
+        memcpy(&number, slots.records[slot]->identity, sizeof number);
+        files[number].is_damaged = 1;
+        flash[slot * slots.slot_bytes + random_below(bytes)] ^= 0x10u;
+    }
+}
+
+/* Load a new file with the power cut at the `cut`-th write, and perhaps again and again. A COMMIT that was cut may read
+ * well now and not after the next power-up. */
+static void load_with_cuts(uint32_t cut, uint32_t slot_bytes)
+{
+    static struct state before;
+    static uint32_t number;
     volatile uint32_t left = cut;
-    between = *old;
-    power_up();
-    CHECK(is_active(old));
+    before = power_up(slot_bytes);
+    CHECK(is_equal(&before, states_now));
+    if (random_below(4) == 0) {
+        damage();
+        const struct state after = power_up(slot_bytes);
+        for (uint32_t i = 0; i < before.count; ++i) {
+            int is_there = files[before.numbers[i]].is_damaged;
+            for (uint32_t j = 0; j < after.count; ++j) {
+                is_there |= after.numbers[j] == before.numbers[i];
+            }
+            CHECK(is_there);
+        }
+        before = states_now[0] = after;
+    }
+    number = new_file();
     for (;;) {
         writes_left = left;
         if (setjmp(power) == 0) {
-            load(next);
-            CHECK(is_active(next));
+            load(&before, number);
+            const struct state after = found();
+            CHECK(is_equal(&after, states_now));
             writes_left = FOREVER;
             return;
         }
         writes_left = FOREVER;
-        power_up();
-        CHECK(is_active(old) || is_active(&between) || is_active(next));
-        if (is_active(next)) {
-            between = *next;
-        }
+        before = power_up(slot_bytes);
+        CHECK(is_equal(&before, states_now) || (state_count > 1 && is_equal(&before, states_now + 1)));
         left = random_below(4) == 0 ? random_below(cut + 1u) : FOREVER;
-        if (is_active(next) || random_below(8) == 0) { /* another file instead, of which nothing is there */
-            next->number += 1000000u;
-            next->bytes = 1u + random_below(MOST_FILE);
+        if (random_below(8) == 0) { /* another file instead, of which nothing is there */
+            number = new_file();
         }
     }
 }
 
-static void refuse(void)
+static void refuse(uint32_t slot_bytes)
 {
-    uint8_t identity[MT_SLOTS_IDENTITY_BYTES] = {0};
+    uint8_t identity[MT_SLOTS_IDENTITY_BYTES] = {0xFF, 0xFF, 0xFF, 0xFF};
     uint32_t there, bytes;
-    power_up();
-    CHECK(mt_slots_begin(&slots, identity, slots.capacity + 1u, &there) == MT_NO_MEMORY);
-    CHECK(mt_slots_begin(&slots, identity, 0, &there) == MT_NO_MEMORY);
+    (void)power_up(slot_bytes);
+    CHECK(mt_slots_begin(&slots, identity, 0, slots.slot_bytes + 1u, &there) == MT_NO_MEMORY);
+    CHECK(mt_slots_begin(&slots, identity, 0, 0, &there) == MT_NO_MEMORY);
     CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_BAD_ORDER && mt_slots_commit(&slots, 1) == MT_BAD_ORDER);
-    CHECK(mt_slots_begin(&slots, identity, 1, &there) == MT_OK && there == 0);
+    CHECK(mt_slots_begin(&slots, identity, 0, 1, &there) == MT_OK && there == 0);
     CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_OK && mt_slots_drop(&slots) == MT_OK);
     CHECK(mt_slots_loaded(&slots, &bytes) == NULL);
-    CHECK(mt_slots_begin(&slots, identity, 1, &there) == MT_OK && there == 0);
+    CHECK(mt_slots_begin(&slots, identity, 0, 1, &there) == MT_OK && there == 0);
+    struct state all = found();
+    CHECK(is_equal(&all, states_now));
+    while (all.count > 0) { /* counters outlive all modules, and loads where these were */
+        uint32_t number = all.numbers[0];
+        for (uint8_t slot = 0; slot < slots.count; ++slot) {
+            if (mt_slots_active(&slots, slot, &bytes) != NULL) {
+                memcpy(&number, slots.records[slot]->identity, sizeof number);
+                files[number].is_damaged = 1;
+                flash[slot * slots.slot_bytes] ^= 1u;
+            }
+        }
+        all = power_up(slot_bytes);
+    }
+    for (uint32_t name = 100; name < 130; ++name) {
+        identity[0] = (uint8_t)name;
+        CHECK(mt_slots_begin(&slots, identity, name, 1, &there) == MT_OK);
+        CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_OK && mt_slots_commit(&slots, name) == MT_OK);
+    }
+    (void)mt_slots_open(&slots, &storage, slot_bytes);
+    for (uint32_t name = 0; name < 130; name += name == NAMES - 1u ? 96u : 1u) {
+        CHECK(mt_slots_counter(&slots, name) >= (name < NAMES ? counters[name] : name));
+    }
+    int32_t status = MT_OK; /* names without end: refused before one is forgotten */
+    for (uint32_t name = 200; name < 300 && status == MT_OK; ++name) {
+        identity[0] = (uint8_t)name;
+        status = mt_slots_begin(&slots, identity, name, 1, &there);
+        if (status == MT_OK) {
+            CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_OK && mt_slots_commit(&slots, name) == MT_OK);
+        }
+    }
+    CHECK(status == MT_NO_MEMORY && mt_slots_counter(&slots, 129) == 129);
 }
 
 int main(int count, char **values)
@@ -232,12 +365,13 @@ int main(int count, char **values)
     seed = count > 1 ? (uint32_t)strtoul(values[1], NULL, 10) : 1u;
     const uint32_t rounds = count > 2 ? (uint32_t)strtoul(values[2], NULL, 10) : 1u;
     for (uint32_t round = 0; round < rounds; ++round) {
-        struct file old = {0, 0, 0};
         storage.memory = flash;
         storage.sector_bytes = sectors[random_below(5)];
         unit_bytes = units[random_below(6)];
-        const uint32_t slot = storage.sector_bytes * (1u + (MOST_FILE + 1023u) / storage.sector_bytes) + 1024u;
-        storage.bytes = 2u * ((slot + storage.sector_bytes - 1u) / storage.sector_bytes * storage.sector_bytes);
+        const uint32_t sector = storage.sector_bytes, journal = sector > 4096u ? sector : 4096u;
+        const uint32_t slot_bytes = (MOST_FILE + sector - 1u) / sector * sector;
+        const uint32_t slot_count = 2u + random_below(4);
+        storage.bytes = slot_count * slot_bytes + 2u * journal;
         storage.erase = erase;
         storage.program = program;
         CHECK(storage.bytes <= MOST_BYTES);
@@ -246,17 +380,16 @@ int main(int count, char **values)
             weak[i] = 0;
             states[i] = TORN;
         }
+        memset(counters, 0, sizeof counters);
+        memset(states_now, 0, sizeof states_now);
+        file_count = 0;
+        (void)power_up(slot_bytes);
+        CHECK(slots.count == slot_count && slots.slot_bytes == slot_bytes);
         /* The first load is cut at its 1st write, the next at its 2nd, and so on, up to more than one has. */
-        for (uint32_t cut = 0; cut < MOST_FILE / unit_bytes + 200u; cut += 1u + cut / 64u) {
-            struct file next = {old.counter + random_below(2), old.number + 1u, 1u + random_below(MOST_FILE)};
-            load_with_cuts(&old, &next, cut);
-            CHECK(is_active(&next));
-            old = next;
+        for (uint32_t cut = 0; cut < (MOST_FILE + 2000u) / unit_bytes + 200u; cut += 1u + cut / 64u) {
+            load_with_cuts(cut, slot_bytes);
         }
-        refuse();
-        CHECK(is_active(&old));
-        mt_slots_reject(&slots);
-        CHECK(!is_active(&old) && mt_slots_counter(&slots) == old.counter);
+        refuse(slot_bytes);
     }
     printf("%u cuts, %u loads went on\n", (unsigned)cuts, (unsigned)resumed);
     return 0;

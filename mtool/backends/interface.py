@@ -119,7 +119,8 @@ class Product:
     scratch_bytes: working memory in the arena, that is nobody else's while the function runs.
     alignment: of that memory, in bytes.
     tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
-    cost: an estimate of its instructions of the core; the accelerator's own time, if any, is in `cycles`.
+    cost: an estimate of its instructions of the core; the accelerator's own time, if any, is in `cycles`. If both are
+        0, the time of the region is not known, and so is not that of a model with it.
     cycles: an estimate of the accelerator's cycles; 0: there is none.
     can_fail: the body returns an int32_t: 0, or a status of the device's own that ends the inference
         (crt/include/mt_device.h). Otherwise it returns nothing.

@@ -1,9 +1,12 @@
-"""What a user asks of backends: `name`, `name:key=value,…`, `file.py:Class:key=value,…` or `file.toml`."""
+"""What a user asks of backends: `name`, `name:key=value,…`, `file.py:Class:key=value,…` or `file.toml`.
+
+With `optional` among the options, as in `name:optional`, a backend may compute nothing of the model.
+"""
 
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mtool.errors import UsageError
@@ -20,6 +23,7 @@ _PAIR = re.compile(r"""\s*(?P<key>[\w.-]+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|'[^
 
 
 _OPTION = re.compile(r":\s*[\w.-]+\s*=")
+_OPTIONAL = re.compile(r"\s*optional\s*(?:,|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +33,13 @@ class BackendSpec:
     where: its name, or the path of a Python file.
     attribute: the class in that file; "": the only backend there.
     options: by name; some are those of every backend.
+    optional: it may compute nothing of the model; otherwise that is an error.
     """
 
     where: str
     attribute: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    optional: bool = False
 
     @property
     def is_file(self) -> bool:
@@ -52,17 +58,25 @@ def parse(text: str) -> BackendSpec:
     Raises:
         UsageError: it is malformed, or a file is missing.
     """
+    file, colon, flag = text.rpartition(":")
+    if colon and file.endswith(".toml") and _OPTIONAL.fullmatch(flag) and not _OPTION.search(file):
+        return replace(_from_toml(Path(file)), optional=True)
     if text.endswith(".toml") and not _OPTION.search(text):
         return _from_toml(Path(text))
     where, _, rest = _head(text)
     attribute = ""
-    if where.endswith(".py") and rest and re.fullmatch(r"[A-Za-z_]\w*", rest.split(":", 1)[0]):
+    named = rest.split(":", 1)[0]
+    if where.endswith(".py") and re.fullmatch(r"[A-Za-z_]\w*", named) and named != "optional":
         attribute, _, rest = rest.partition(":")
     if not where:
         raise _malformed(text, "it names no backend")
     options: dict[str, str] = {}
-    position = 0
+    position, optional = 0, False
     while position < len(rest):
+        flag_found = _OPTIONAL.match(rest, position)
+        if flag_found is not None:
+            position, optional = flag_found.end(), True
+            continue
         found = _PAIR.match(rest, position)
         if found is None:
             raise _malformed(text, f"{rest[position:]!r} is not key=value, with commas between")
@@ -71,7 +85,7 @@ def parse(text: str) -> BackendSpec:
             raise _malformed(text, f"{key} stands twice")
         options[key] = _unquoted(value)
         position = found.end()
-    return BackendSpec(where, attribute, options)
+    return BackendSpec(where, attribute, options, optional)
 
 
 def _head(text: str) -> tuple[str, str, str]:

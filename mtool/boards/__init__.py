@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from mtool import resources, spelling, zephyr
-from mtool.boards.reading import VARIABLE, Broken, board_of, files_of, read, read_files
+from mtool.boards.reading import FOLDER, VARIABLE, Broken, board_of, file_of, files_of, read, read_files
 from mtool.boards.schema import ROLES, Board, Cache, Draw, Emulator, FrameworkMemory, Memory, Reads, Role, Timer, Usb
 from mtool.errors import BoardError
 
 __all__ = [
+    "FOLDER",
     "ROLES",
     "VARIABLE",
     "Board",
@@ -23,6 +24,7 @@ __all__ = [
     "Usb",
     "board_of",
     "broken",
+    "file_of",
     "files_of",
     "get",
     "load_all",

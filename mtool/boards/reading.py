@@ -68,6 +68,12 @@ def files_of(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
         yield from _in(Path(name))
 
 
+def file_of(name: str) -> Path | None:
+    """Return the user's file that a board is read from; None: it is mtool's own, or none of a file."""
+    _, *own = files_of()
+    return next((path for path in reversed(own) if name in _entries(path)), None)
+
+
 def _in(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())

@@ -19,7 +19,7 @@ FEATURES = ("fpu", "dsp", "mve", "rvv", "simd")
 _TEMPLATES = ("host", "baremetal", "zephyr", "arduino")  # mtool's own; a user's may have any other name
 _PORT = (
     "startup", "clint", "mtime_hz", "overlay", "conf", "core", "variant", "define", "platform", "platformio",
-    "zephyr_32",
+    "zephyr_32", "at_end",
 )  # fmt: skip
 _CLOSE = 0.8  # a name that no list has, and that comes as near as this to one that it has, is that one misspelt
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
@@ -286,6 +286,8 @@ class Board(Record):
                     raise ValueError(
                         f"{key}: the board has no template {template}; it has: {', '.join(self.templates)}"
                     )
+        if self.port.get("at_end", "idle") not in ("idle", "reset"):
+            raise ValueError(f"port.at_end: expected idle or reset, found {self.port['at_end']}")
         for template, roles in self.placed.items():
             for role, name in roles.items():
                 if name not in self.memories:

@@ -57,15 +57,18 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
         "stack": size.stack_bytes,
     }
     unreserved = 0 if size.stack_bytes or size.has_threads else int(manifest.project.options.get("stack_bytes", 0))
+    total_in_ram = sum(one.constant_bytes_in_ram for one in manifest.models)
     needs = []
     for name, memory in board.memories.items():
         roles = [role for role in known if board.region_for(role) == name and known[role]]
         lent = sum(one.lent.get(name, 0) for one in manifest.models)
         pools = beside.get(name, 0)
         own = constants.get(name, 0)
-        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent - pools - own
+        in_ram = total_in_ram if board.region_for("data") == name else 0
+        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent - pools - own - in_ram
         parts = [Part(role, known[role]) for role in roles] + [Part("backends' buffers", lent)] * bool(lent)
         parts += [Part("pools", pools)] * bool(pools) + [Part("constants", own)] * bool(own)
+        parts += [Part("weights in RAM", in_ram)] * bool(in_ram)
         parts += [Part("code" if board.region_for("code") == name else "data", rest)] if rest > 0 else []
         parts += [Part("stack", unreserved)] if unreserved and board.region_for("stack") == name else []
         if parts or memory.holds:

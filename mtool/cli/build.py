@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any
 from mtool import workflow
 from mtool.cli import parameters, template_options
 from mtool.cli.output import Output
+from mtool.workflow import formatting
 
 if TYPE_CHECKING:
     from mtool.manifest import Manifest
+    from mtool.workflow.building import Sizes
 
 
 def build(
@@ -35,6 +37,7 @@ def build(
             out.text(line)
         return
     prepared = workflow.build_model(compiled, output_dir, kinds=workflow.ALL_KINDS)
+    sizes = {kind: prepared.sizes(kind) for kind in prepared.built.firmware}
     firmware = {kind: str(path) for kind, path in prepared.built.firmware.items()}
     out.result(
         {
@@ -42,11 +45,30 @@ def build(
             "firmware": firmware,
             "toolchain": prepared.built.toolchain,
             "up_to_date": prepared.built.up_to_date,
+            "sizes": {
+                kind: {
+                    "flash_bytes": one.flash_bytes,
+                    "ram_bytes": one.ram_bytes,
+                    "weights_in_ram_bytes": one.weights_in_ram_bytes,
+                    "memories": {need.memory: need.bytes for need in one.memories},
+                }
+                for kind, one in sizes.items()
+            },
             **_fences(prepared.manifest),
         }
     )
     for kind, path in firmware.items():
-        out.text(f"{kind:<12} {path}")
+        out.text(f"{kind:<12} {path}", *_lines(sizes[kind], prepared.manifest))
+
+
+def _lines(sizes: "Sizes", manifest: "Manifest") -> list[str]:
+    """Return what a firmware takes: of each memory of its board, else of flash and RAM."""
+    from mtool.build.fit import line
+
+    if sizes.memories:
+        return [f"  {line(need, manifest)}" for need in sizes.memories]
+    flash, ram = (formatting.kilobytes(count) for count in (sizes.flash_bytes, sizes.ram_bytes))
+    return [f"  the models' own: flash {flash}, RAM {ram}"]
 
 
 def _fences(manifest: "Manifest") -> dict[str, Any]:

@@ -16,6 +16,7 @@ from mtool.workflow import formatting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mtool.boards import Board
     from mtool.build.fit import Need
     from mtool.manifest import Manifest, Operator
     from mtool.workflow import Fit, Fits
@@ -75,7 +76,7 @@ def check(
         }
     )
     for one in described:
-        _print_model(out, one)
+        _print_model(out, one, report.fits)
     _print_arena(out, described)
     rows = [
         [
@@ -96,9 +97,10 @@ def check(
     for fit in report.fits:
         if fit.fits and fit.needs:
             floats = [fit.software_float.line()] if fit.software_float else []
-            longest = [_longest(one) for one in fit.longest if one.operator]
+            longest = [_longest(one) for one in fit.longest if one.operator or one.unknown]
             longest += [_wait(fit.longest)] if any(one.pauses for one in described) else []
-            out.text("", fit.board, *(f"  {line}" for line in [*fit.lines(report.manifest), *floats, *longest]))
+            told = [*fit.lines(report.manifest), *floats, *longest, *([] if clock else _clock_of(known.get(fit.board)))]
+            out.text("", fit.board, *(f"  {line}" for line in told))
     lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(
@@ -121,14 +123,30 @@ def _fastest_first(fit: "Fit") -> tuple[bool, float]:
 
 def _time(fit: "Fit") -> str:
     if fit.time is None:
-        return "not known"
+        return "not known" + (f": no estimate by {_of_backends(fit.without_estimate)}" if fit.without_estimate else "")
     waits = "" if fit.time.flash_is_known else ", and waits for its flash"
     waits += "" if fit.time.flash_is_sure else ", its flash assumed"
-    return f"{fit.time.milliseconds:.3g} ms ± {fit.time.error:.0%}{waits}"
+    by_devices = fit.time.device_milliseconds
+    devices = f", {by_devices:.3g} ms of it by backends' estimates" if by_devices else ""
+    clock = f" at {formatting.frequency(fit.time.hz)}"
+    return f"{fit.time.milliseconds:.3g} ms{clock} ± {fit.time.error:.0%}{devices}{waits}"
+
+
+def _clock_of(board: "Board") -> list[str]:
+    """Return a line where the clock of a board's times is none that its framework sets by itself."""
+    if "clock-frequency" not in str(board.port.get("overlay", "")):
+        return []
+    return [f"times hold at {formatting.frequency(board.clock_hz)}, the clock that mtool's overlay for Zephyr sets"]
+
+
+def _of_backends(names: "Sequence[str]") -> str:
+    return f"the backend{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
 def _longest(one: "LongestOperator") -> str:
     """Return the line of a model's longest operator."""
+    if one.unknown:
+        return f"longest operator of {one.model}: not known: no estimate by {_of_backends(one.unknown)}"
     time = "" if one.time is None else f", {one.time.milliseconds:.3g} ms ± {one.time.error:.0%}"
     return f"longest operator of {one.model}: {one.operator}, {one.share:.0%} of an inference{time}"
 
@@ -136,6 +154,9 @@ def _longest(one: "LongestOperator") -> str:
 def _wait(models: "Sequence[LongestOperator]") -> str:
     """Return the line of what the most urgent model waits for."""
     first, *others = models
+    unknown = sorted({backend for one in others for backend in one.unknown})
+    if unknown:
+        return f"{first.model} waits for others: not known: no estimate by {_of_backends(unknown)}"
     most = max(others, key=lambda one: one.stretch_instructions)  # times are not known of each
     time = "" if most.stretch is None else f", {most.stretch.milliseconds:.3g} ms ± {most.stretch.error:.0%}"
     return f"{first.model} waits for at most {most.stretch_share:.0%} of an inference of {most.model}{time}"
@@ -157,19 +178,29 @@ def _energy(fit: "Fit") -> str:
     return f"{formatting.joules(energy.microjoules)} ± {energy.error:.0%}" if energy else ""
 
 
-def _print_model(out: Output, manifest: "Manifest") -> None:
+def _print_model(out: Output, manifest: "Manifest", fits: "Sequence[Fit]") -> None:
+    """Print what a model is; of several boards only what holds for each of them, as their schedules are others."""
+    sizes = f"constants {manifest.constant_bytes:,} B, {formatting.arena(manifest)}"
+    if len(fits) > 1 and fits[0].arena_bytes:
+        constants, arena = ([fit.constant_bytes for fit in fits], [fit.arena_bytes for fit in fits])
+        sizes = f"constants {_range(constants)}, arena {_range(arena)}"
     inputs = ", ".join(f"{short_name(tensor.name)} {formatting.tensor(tensor)}" for tensor in manifest.inputs)
     outputs = ", ".join(f"{short_name(tensor.name)} {formatting.tensor(tensor)}" for tensor in manifest.outputs)
     out.text(f"{manifest.model_file}   {inputs} -> {outputs}")
-    out.text(
-        f"  {formatting.amount(manifest.macs)} MACs, {formatting.amount(manifest.parameters)} parameters, "
-        f"constants {manifest.constant_bytes:,} B, "
-        f"{formatting.arena(manifest)}"
-    )
+    out.text(f"  {formatting.amount(manifest.macs)} MACs, {formatting.amount(manifest.parameters)} parameters, {sizes}")
     rows = operator_rows(manifest.operators)
-    out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
+    if len(fits) > 1:
+        out.text(table(("#", "operator", "shape", "MACs"), [[*row[:3], row[4]] for row in rows], right=(0, 3)), "")
+    else:
+        out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
     if manifest.claims:
         out.text(claims_table(manifest.claims), "")
+
+
+def _range(sizes: "Sequence[int]") -> str:
+    """Write the least and the most bytes of boards."""
+    least, most = min(sizes), max(sizes)
+    return f"{least:,} B" if least == most else f"{least:,} to {most:,} B, by the board"
 
 
 def operator_rows(operators: "Sequence[Operator]") -> list[list[str]]:
@@ -197,11 +228,11 @@ def _row(group: "Sequence[Operator]") -> list[str]:
     number = str(first.index) if len(group) == 1 else f"{first.index}-{last.index}"
     parts = f" in {len(group)} parts" if first.whole else f", {len(group)} times"
     label = first.label + (parts if len(group) > 1 else "")
-    return [number, label, first.shape, first.backend or first.schedule, f"{sum(one.macs for one in group):,}"]
+    return [number, label, first.shape, first.by, f"{sum(one.macs for one in group):,}"]
 
 
 def _looks(operator: "Operator") -> tuple[str, str, str, int]:
-    return operator.label, operator.shape, operator.backend or operator.schedule, operator.macs
+    return operator.label, operator.shape, operator.by, operator.macs
 
 
 def _verdict(report: "Fits", *, named: bool) -> str:

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.errors import BuildError
@@ -18,24 +20,39 @@ def doctor(
         list[str] | None,
         parameters.boards("Only what this board needs; may be repeated."),
     ] = None,
+    template: Annotated[
+        str,
+        typer.Option(
+            "--template",
+            "-t",
+            metavar="NAME|DIR",
+            help="What a build with this template needs; with --board, in place of the board's first.",
+            show_default=False,
+        ),
+    ] = "",
 ) -> None:
     """Tell what is missing here and how to install it.
 
     Of a board that is named, all that it needs is looked for: compiler, C library, emulator or flash tool, the Zephyr
-    tree with its modules, the rights to its port and its probe. Ends with exit code 5 if anything needed is missing; of
-    no board, if the host's compiler is. "-" stands for what is not there and not needed.
+    tree with its modules and workspace, the rights to its port and its probe. Ends with exit code 5 if anything needed
+    is missing; of no board and no template, if the host's compiler is. "-" stands for what is not there and not needed.
     """
     from mtool import boards
     from mtool.workflow import checkup
 
     named = [boards.get(name) for name in board or ()]
-    found = {one.name: checkup.of_board(one) for one in named} if named else {"": checkup.overview()}
+    if named:
+        found = {one.name: checkup.of_board(one, template) for one in named}
+    else:
+        found = {template: checkup.to_build(template) if template else checkup.overview()}
     every = [item for items in found.values() for item in items]
     lacking = list({item.name: item for item in reversed(checkup.missing(every))}.values())[::-1]
     out.result(
         {
             "ok": not lacking,
-            "tools": [{"board": name or None, **item.as_json()} for name, items in found.items() for item in items],
+            "tools": [
+                {"board": name if named else None, **item.as_json()} for name, items in found.items() for item in items
+            ],
         }
     )
     for name, items in found.items():
@@ -45,9 +62,9 @@ def doctor(
         raise BuildError(what, details=[f"{item.name}: {item.install}" for item in lacking])
 
 
-def _print(out: Output, board: str, items: "list[Item]") -> None:
-    if board:
-        out.text(board)
+def _print(out: Output, heading: str, items: "list[Item]") -> None:
+    if heading:
+        out.text(heading)
     out.text(table(("", "what", "found", "needed for"), [[_SHOWN[i.state], i.name, i.found, i.needed] for i in items]))
     absent = [item for item in items if item.install]
     if absent:

@@ -45,8 +45,9 @@ def load(
 ) -> None:
     """Give a device a module: its model is one of the device's from then on, with no new firmware.
 
-    It goes into the flash slot that is not in use, and takes the place of the one before when it is whole and was
-    checked; whatever breaks off leaves the old one, and the same command goes on where it was. Ends with exit code 2 if
+    It goes into the free slot of the flash, and takes the place of the one of its name, or of the one that was loaded
+    first where no slot is left, when it is whole and was checked: which one is said before. Whatever breaks off leaves
+    what was there, and the same command goes on where it was. Ends with exit code 2 if
     the module is none for this device, 4 if it does not fit, 8 if the device stops answering, 10 if it refuses it.
     """
     from mtool.workflow import loading
@@ -66,6 +67,8 @@ def load(
             "bytes": done.file_bytes,
             "there_bytes": done.there_bytes,
             "delta_bytes": done.delta_bytes,
+            "replaced": done.replaced or None,
+            "is_kept": done.is_kept,
             "seconds": round(done.seconds, 3),
             "models": [
                 {"name": one.name, "place": one.place.name.lower(), "model_hash": one.model_hash} for one in done.models
@@ -74,8 +77,12 @@ def load(
     )
     delta = f", sent as a delta of {done.delta_bytes:,} B" if done.delta_bytes else ""
     before = f", {done.there_bytes:,} of them there before" if done.there_bytes else ""
-    out.text(f"{done.module.name} is in {done.place.name.lower()}: {done.file_bytes:,} B{before}{delta}")
+    instead = f", in place of {done.replaced}" if done.replaced else ""
+    out.text(f"{done.module.name} is in {done.place.name.lower()}: {done.file_bytes:,} B{before}{delta}{instead}")
     out.text(f"the device has: {', '.join(names)}")
+    if not done.is_kept:
+        what = "its RAM" if done.place.name == "RAM" else "its flash"
+        out.text(f"the emulator has ended, and {what} with it: the next one starts without it")
 
 
 @contextmanager

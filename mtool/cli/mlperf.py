@@ -1,7 +1,7 @@
 """`mtool mlperf`: EEMBC's runner for MLPerf Tiny, on the project that you are in."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -9,6 +9,11 @@ from mtool import files
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.errors import UsageError
+from mtool.workflow import formatting
+
+if TYPE_CHECKING:
+    from mtool.boards import Board
+    from mtool.workflow.likely_time import LikelyTime
 
 
 def mlperf(
@@ -48,9 +53,11 @@ def mlperf(
 
     In a project of the type mlperftiny (docs/own-project.md). A board that is not emulated is flashed first.
     """
+    from mtool import boards
     from mtool.mlperf import dataset, session
     from mtool.mlperf.device import DeviceUnderTest
     from mtool.workflow import arrays, own_program, own_project
+    from mtool.workflow.likely_time import emulated_time
 
     found = own_project.require()
     if found.type != "mlperftiny":
@@ -72,6 +79,7 @@ def mlperf(
     found.check_model()
     if options.program is None:
         raise UsageError(f"{name} can't run the project's program", details=["its template takes another language"])
+    target = boards.get(name)
     lines: list[str] = []
 
     def tell(line: str) -> None:
@@ -80,7 +88,8 @@ def mlperf(
 
     with own_program.open_program(found.model, board=name, options=options, deployment=deployment) as opened:
         device = DeviceUnderTest(opened.transport, lambda who, text: lines.append(f"[{who}]: {text}"))
-        tensor = opened.prepared.manifest.inputs[0]
+        manifest = opened.prepared.manifest
+        tensor = manifest.inputs[0]
         try:
             outcome = session.run(
                 device,
@@ -90,12 +99,19 @@ def mlperf(
                 count=count,
                 warmups=warmups,
                 most=samples,
+                emulated=_seconds_of(target),
             )
         finally:
             files.write(log, ("\n".join(lines) + "\n").encode(), follow=True)
+    time = None
+    if target.emulator is not None and outcome.throughput:
+        time = emulated_time(1e9 / outcome.throughput, target, manifest)
     out.result(
         {
             "board": name,
+            "is_emulated": target.emulator is not None,
+            "milliseconds_estimated": time and time.milliseconds,
+            "milliseconds_error": time and time.error,
             "mode": mode,
             "device": outcome.identity,
             "throughput_per_s": outcome.throughput,
@@ -109,11 +125,30 @@ def mlperf(
     )
     rows = [["benchmark", outcome.identity["model"]], ["log", str(log)]]
     if outcome.throughput is not None:
-        rows.insert(
-            1, ["throughput", f"{outcome.throughput:,.3f} inferences a second, the median of {outcome.samples}"]
-        )
+        emulated = " by the emulator's clock" if target.emulator is not None else ""
+        median = f"{outcome.throughput:,.3f} inferences a second{emulated}, the median of {outcome.samples}"
+        rows.insert(1, ["throughput", median])
+        if target.emulator is not None and not target.emulator.is_the_firmware:
+            rows.insert(2, ["on the board", "not known" if time is None else _estimate(time)])
     else:
         rows.insert(1, ["accuracy", f"{outcome.accuracy:.1f}% of {outcome.samples} samples"])
         rows.insert(2, ["AUC", "not defined" if outcome.auc is None else f"{outcome.auc:.3f}"])
     rows += [["not for a submission", objection] for objection in outcome.objections]
     out.text(table(("", ""), rows))
+
+
+def _seconds_of(board: "Board") -> str:
+    """Return what a second of an emulated board is; "": the board is not emulated."""
+    if board.emulator is None:
+        return ""
+    if board.emulator.is_the_firmware:
+        return "its seconds are this computer's"
+    if board.timer is not None and board.timer.unit == "instructions":
+        return "its seconds are 1,000,000,000 instructions each, whatever the board's clock"
+    return "its seconds are counted cycles at the board's clock"
+
+
+def _estimate(time: "LikelyTime") -> str:
+    """Return the line of an inference's time at the board's clock."""
+    error = f" ± {time.error:.0%}" if time.error else ""
+    return f"about {time.milliseconds:.3g} ms{error} an inference at {formatting.frequency(time.hz)}, estimated"

@@ -8,7 +8,7 @@ import typer
 
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.errors import MismatchError
+from mtool.errors import UsageError
 
 if TYPE_CHECKING:
     from mtool.modules.format import Module
@@ -99,7 +99,7 @@ def _trust(found: "Module", data: bytes, key: Path | None) -> str:
     """Tell whether a module is signed, and by the key that is given.
 
     Raises:
-        MismatchError: it is not that key's.
+        UsageError: it is not that key's.
     """
     from mtool.modules.keys import read_public
     from mtool.workflow import modules
@@ -108,7 +108,7 @@ def _trust(found: "Module", data: bytes, key: Path | None) -> str:
         return "signed; by whom is not checked without --key" if found.is_signed else "not signed"
     public = read_public(key)
     if not modules.is_signed_by(data, public):
-        raise MismatchError(
+        raise UsageError(
             "the module is not signed by this key",
             details=[f"expected  key id {public.key_id.hex()}", f"found     {found.key_id.hex()}"],
         )

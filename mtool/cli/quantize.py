@@ -74,7 +74,7 @@ def quantize(
 ) -> None:
     """Make a float model one of 8-bit integers, and tell what that loses and saves.
 
-    The ranges of its activations come from --data; the result is an ONNX model in QDQ form.
+    The ranges of its activations come from --data; the result is an ONNX model in QDQ form, of a .tflite model too.
     """
     quantised = workflow.quantize(
         model,
@@ -118,7 +118,11 @@ def _print(out: Output, done: "Quantised") -> None:
             sqnr, weights = decibels(layer.sqnr_db), decibels(layer.weights_sqnr_db)
             out.text(f"  {sqnr:>11}  {weights:>12}  {layer.op:<12}  {layer.node}")
     out.text("")
-    out.text(table((f"on {done.board}", "float", "quantised"), side_by_side(done.before, done.after), right=(1, 2)))
+    is_board = done.board != parameters.HOST
+    rows = side_by_side(done.before, done.after, is_board=is_board)
+    out.text(table((f"on {done.board}" if is_board else "", "float", "quantised"), rows, right=(1, 2)))
+    if not is_board:
+        out.text("the arena is this computer's; --board BOARD has a board's flash and RAM")
     for label, one in (("float", done.before), ("quantised", done.after)):
         if one.note:
             out.text(f"  {label}: {one.note}")

@@ -111,7 +111,10 @@ def _print(out: Output, tuned: "Tuned") -> None:
     if tuned.whole is None:
         out.text("no operator of the model has a choice")
         return
-    out.text(_table(progress))
+    out.text(_table(progress, [tuned.chosen(key) for key in progress.rows]))
+    for key, row in progress.rows.items():
+        if why := tuned.why_not(key):
+            out.text(f"          {row.label.partition(' ')[0]} has not the fastest: {why}")
     best, default = tuned.whole.best, tuned.whole.default
     arena = f"arena {best.arena_bytes:,} B" + (
         f" (was {default.arena_bytes:,} B)" if best.arena_bytes != default.arena_bytes else ""
@@ -122,10 +125,15 @@ def _print(out: Output, tuned: "Tuned") -> None:
     out.text(f"saved     {tuned.log}   {counts}, {progress.firmwares} firmwares")
 
 
-def _table(progress: "Progress") -> "Fitted":
+def _table(progress: "Progress", chosen: "Sequence[str]" = ()) -> "Fitted":
+    """Return the table of the tasks, at the end with what the plan has of each."""
     unit = "" if progress.unit == "ns" else f", {progress.unit}"
-    heads = ("task", "tried", "failed", f"default{unit}", "", "best", "saved")
-    return table(heads, [_cells(row, progress.unit) for row in progress.rows.values()], right=(1, 2, 3, 5, 6))
+    heads: tuple[str, ...] = ("task", "tried", "failed", f"default{unit}", "", "best", "saved")
+    rows = [_cells(row, progress.unit) for row in progress.rows.values()]
+    if chosen:
+        heads = (*heads, "in the plan")
+        rows = [[*row, "the same" if text == row[4] else text] for row, text in zip(rows, chosen, strict=True)]
+    return table(heads, rows, right=(1, 2, 3, 5, 6))
 
 
 def _cells(row: "Row", unit: "Unit") -> list[str]:

@@ -125,7 +125,7 @@ def _rows(layers: Sequence["Layer"]) -> Iterator[list[str]]:
     """Yield a row for each result; an operator with several results stands in the first row, and their names in all."""
     for operator, group in itertools.groupby(layers, lambda layer: layer.operator):
         results = list(group)
-        head = [str(operator.index), operator.label, operator.shape, operator.schedule]
+        head = [str(operator.index), operator.label, operator.shape, operator.by]
         for number, layer in enumerate(results):
             name = f"{short_name(layer.tensor)}: " if len(results) > 1 else ""
             yield [*(["", "", "", ""] if number else head), name + _verdict(layer)]

@@ -105,6 +105,19 @@ def worker(
     hang: Annotated[
         float, typer.Option("--hang", min=1, metavar="SECONDS", help="A board that says nothing for so long hangs.")
     ] = 600.0,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="Where to listen; default: at the interface that reaches the scheduler, loopback for a local one.",
+            show_default=False,
+        ),
+    ] = "",
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen beyond loopback without TLS: all who can connect can run programs."),
+    ] = False,
     flash_command: parameters.FlashCommand = "",
     power: parameters.PowerCommand = "",
     tls_ca: parameters.TlsCa = None,
@@ -119,5 +132,6 @@ def worker(
     places = zip(board or [], port or [], probe or [], strict=True)
     held = [(name_, Deployment(None, port_, probe_, flash_command, power)) for name_, port_, probe_ in places]
     count = int(not held) if builds is None else builds
-    work(scheduler, held, builds=count, tls=Tls(tls_ca, tls_cert, tls_key), name=name, hang_s=hang)
+    tls = Tls(tls_ca, tls_cert, tls_key)
+    work(scheduler, held, builds=count, tls=tls, name=name, hang_s=hang, host=host, insecure=insecure)
     out.note("the worker has ended")

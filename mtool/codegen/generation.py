@@ -99,7 +99,7 @@ class Emitted:
         arena = arena_of(plan, interface, symbol, functions.copied)
         calls = calls_of(plan, functions, interface, arena, chosen)
         files = {
-            f"{model}.h": header(plan, interface, arena, chosen, banner),
+            f"{model}.h": header(plan, interface, arena, chosen, banner, self.manifest.constant_bytes_in_ram),
             f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner, self.place),
             f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(

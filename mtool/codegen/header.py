@@ -14,8 +14,13 @@ from mtool.manifest import Tensor
 from mtool.plan import Plan
 
 
-def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventions, banner: str) -> str:
-    """Return the header: sizes, shapes and scales as macros, the structs, the entry point."""
+def header(
+    plan: Plan, interface: Interface, arena: Arena, conventions: Conventions, banner: str, bytes_in_ram: int = 0
+) -> str:
+    """Return the header: sizes, shapes and scales as macros, the structs, the entry point.
+
+    `bytes_in_ram` are those of constants that lie in RAM.
+    """
     model = plan.graph.name
     upper = model.upper()
     lines = [banner, f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stdint.h>", ""]
@@ -36,6 +41,9 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
         lines += [f"#define {upper}_ARENA_ALIGNMENT {max(plan.alignment, ARENA_ALIGNMENT)}", ""]
     else:
         lines += [f"extern uint8_t {arena.symbol}[];{arena_note(arena)}"] * bool(plan.arena_bytes) + [""]
+    if bytes_in_ram:
+        note = "Weights in RAM, besides the arena, where they are read sooner; --optimize size leaves them in flash."
+        lines += [comment(note), f"#define {upper}_WEIGHTS_IN_RAM_BYTES {bytes_in_ram}", ""]
     for tensor in (*interface.inputs, *interface.outputs):
         lines += [*_macros(upper, tensor), ""]
     lines += _struct(plan, "inputs", given(plan, interface))

@@ -28,6 +28,7 @@ from mtool.ir.node import WithEpilogue
 from mtool.kernels.expressions import has_fixed16, has_halves, has_small_floats
 from mtool.kernels.schedule import schedule_text
 from mtool.manifest import Tensor
+from mtool.ops.external.node import External
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
 
@@ -221,7 +222,8 @@ def _comment(function: Function) -> list[str]:
     node, graph = step.node, plan.graph
     kinds = [str(graph.types[value]) for value in node.inputs if value not in graph.constants] or ["nothing"]
     origins = list(node.origins[:3]) + (["…"] if len(node.origins) > 3 else [])
-    facts = [f"schedule {schedule_text(step.schedule)}"]
+    backend = node.attrs.backend if isinstance(node.attrs, External) else ""
+    facts = [f"backend {backend}" if backend else f"schedule {schedule_text(step.schedule)}"]
     macs = step.op.macs(node, graph)
     if macs:
         facts.append(f"{macs:,} MACs{' a call' * (node.parts > 1)}")

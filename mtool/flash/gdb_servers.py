@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from mtool.boards import Board
 from mtool.errors import UsageError
+from mtool.flash import pyocd
 from mtool.flash.flashing import RUNNERS, runners_of
 from mtool.flash.runner import Job
 
@@ -44,7 +45,7 @@ def argv(runner: str, job: Job, port: int) -> list[str]:
         return [program, *configs, *probe, "-c", ports]
     if runner == "pyocd":
         probe = ["--uid", job.probe] if job.probe else []
-        argv = [program, "gdbserver", "--no-wait", "--target", job.setting("target"), "--port", str(port)]
+        argv = [program, "gdbserver", "--no-wait", *pyocd.chip(job), "--port", str(port)]
         return [*argv, "--telnet-port", "0", *probe]
     if runner == "jlink":
         probe = ["-select", f"USB={job.probe.lstrip('0')}"] if job.probe else []

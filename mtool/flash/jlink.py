@@ -48,4 +48,5 @@ class JLink(Runner):
 
     def unlock(self, job: Job) -> str:
         """A mass erase."""
-        return f"{self.program()} -device {job.setting('device')} -if SWD -speed 4000, then: erase"
+        chosen = f"-device {job.setting('device')} -if {job.setting('interface', 'SWD')}"
+        return f"{self.program()} {chosen} -speed {job.setting('speed', 4000)}, then: erase"

@@ -1,11 +1,20 @@
 """pyOCD: CMSIS-DAP, ST-LINK and J-Link probes.
 
-Settings: target (pyOCD's name of the chip: "stm32f746zg"), pack (a CMSIS pack to install for it, if it needs one).
+Settings: target (pyOCD's name of the chip: "stm32f746zg"), pack (the file of the CMSIS
+pack that has this chip, if pyOCD does not know it: "packs/Keil.STM32F7xx_DFP.2.15.1.pack").
 """
+
+import shlex
 
 from mtool.flash.failures import Cause, Kind
 from mtool.flash.runner import NEWEST, Job, Runner, Version
 from mtool.proc import Completed
+
+
+def chip(job: Job) -> list[str]:
+    """Return the options that say which chip it is."""
+    pack = job.setting("pack", "")
+    return ["--target", job.setting("target"), *(["--pack", pack] if pack else [])]
 
 
 class PyOcd(Runner):
@@ -31,14 +40,14 @@ class PyOcd(Runner):
 
     def argv(self, job: Job, version: Version = NEWEST) -> list[str]:
         """`pyocd flash --no-wait`; without it pyOCD waits for a probe forever."""
-        argv = [self.program(), "flash", "--no-wait", "--target", job.setting("target")]
+        argv = [self.program(), "flash", "--no-wait", *chip(job)]
         if job.probe:
             argv += ["--uid", job.probe]
         return [*argv, str(job.firmware)]
 
     def unlock(self, job: Job) -> str:
         """A mass erase."""
-        return f"{self.program()} erase --mass --target {job.setting('target')}"
+        return shlex.join([self.program(), "erase", "--mass", *chip(job)])
 
     def succeeded(self, done: Completed) -> bool:
         """Some versions end with exit code 0 where no probe is."""

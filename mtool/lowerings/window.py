@@ -1,8 +1,12 @@
 """Windows that slide over space, in one or more dimensions: what convolutions and pools of all kinds are told."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from mtool.ir import Attributes
+from mtool.ir.types import Array
 
 Pair = tuple[int, int]
 
@@ -24,6 +28,20 @@ class Window(Attributes):
     def rank(self) -> int:
         """The number of spatial dimensions."""
         return len(self.kernel)
+
+    def ends(self, made: Sequence[int]) -> tuple[int, ...]:
+        """Return the place behind the last element that `made` windows reach along each dimension."""
+        sizes = zip(made, self.kernel, self.strides, self.dilations, self.pads, strict=False)
+        return tuple((count - 1) * stride + (taps - 1) * step + 1 - pad for count, taps, stride, step, pad in sizes)
+
+    def inside(self, size: Sequence[int], made: Sequence[int]) -> list[Array]:
+        """Return for each dimension how many taps of each of `made` windows lie inside of an input of `size`."""
+        counts = []
+        for n in range(self.rank):
+            taps = np.arange(self.kernel[n]) * self.dilations[n] - self.pads[n]
+            places = (np.arange(made[n]) * self.strides[n])[:, None] + taps
+            counts.append(((places >= 0) & (places < size[n])).sum(axis=1))
+        return counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,11 @@ class Operator(Strict):
     backend: str = ""
     device_cycles: float = 0.0
 
+    @property
+    def by(self) -> str:
+        """What computes it, as every command calls it: its schedule, or the backend whose region it is."""
+        return self.backend or self.schedule
+
 
 class InnerRegion(Strict):
     """A region inside of a branch or loop that may fail: its name and backend, the nodes that went into it.

@@ -55,6 +55,7 @@ def run(
     warmups: int | None = None,
     most: int | None = None,
     timeout_s: float = 600.0,
+    emulated: str = "",
 ) -> Outcome:
     """Drive a device through a session.
 
@@ -67,6 +68,7 @@ def run(
         warmups: before each window; None: the benchmark's.
         most: samples of accuracy mode; None: all.
         timeout_s: how long a window may take.
+        emulated: what the device's seconds are, if it is emulated: an objection, which the log has too.
 
     Raises:
         CommunicationError: the device does not answer.
@@ -81,6 +83,9 @@ def run(
     def say(text: str) -> None:
         tell(f"{time.strftime('%m%d.%H%M%S')} ulp-mlperf: {text}")
 
+    own = (f"the device is emulated: {emulated}",) if emulated else ()
+    for line in own:
+        say(line)
     if mode == "performance":
         default, before = COUNTS.get(benchmark, (10, 1))
         times = _performance(
@@ -96,7 +101,7 @@ def run(
         objections = () if all(seconds >= LEAST_S for seconds in times) else (f"a window took less than {LEAST_S:g} s",)
         for line in (_RULE, f"Median throughput is {throughput:>10.3f} inf./sec.", _RULE):
             say(line)
-        return Outcome(identity, throughput, tuple(times), None, None, len(times), objections)
+        return Outcome(identity, throughput, tuple(times), None, None, len(times), (*own, *objections))
     chosen = found[:most]
     if not chosen or any(item.label is None for item in chosen):
         raise UsageError(
@@ -108,7 +113,7 @@ def run(
     say(f"Top 1% = {right:2.1f}")
     say(f"AUC = {area:.3f}" if area is not None else "AUC = not defined: a class has no sample")
     objections = () if most is None or most >= len(found) else (f"{len(chosen)} of {len(found)} samples were run",)
-    return Outcome(identity, None, (), right, area, len(chosen), objections)
+    return Outcome(identity, None, (), right, area, len(chosen), (*own, *objections))
 
 
 def _performance(

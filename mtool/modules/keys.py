@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KEY_ID_BYTES = 8
+KEY_BYTES = 32
 PUBLIC_SUFFIX = ".pub"
 _ONLY_OWNER = 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _MOST_BYTES = 4096
+_PRIME = 2**255 - 19
+_ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_WEAK = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}  # y of all points whose order divides 8
 _HINT = "make a pair: mtool key FILE"
 
 
@@ -39,6 +43,8 @@ class PublicKey:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+        if is_weak(self.raw) or is_weak(signature[:KEY_BYTES]):
+            return False
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
         except InvalidSignature:
@@ -154,7 +160,17 @@ def read_public(path: Path) -> PublicKey:
         raise UsageError(
             f"{path} holds no public key of those that sign modules", details=["expected Ed25519 in PEM"], hint=_HINT
         )
+    if is_weak(key.public_bytes_raw()):
+        raise UsageError(
+            f"{path} is a key under which anyone can sign", details=["its point is of low order"], hint=_HINT
+        )
     return PublicKey(key.public_bytes_raw())
+
+
+def is_weak(point: bytes) -> bool:
+    """Whether the encoding of a point is of one whose order divides 8: as a public key, anyone can sign for it."""
+    y = int.from_bytes(point, "little") & ((1 << 255) - 1)
+    return y % _PRIME in _WEAK
 
 
 def _read(path: Path) -> bytes:

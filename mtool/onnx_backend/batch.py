@@ -29,7 +29,7 @@ from mtool.plan import make_plan
 Array = NDArray[Any]
 
 HOST = Target("host", frozenset())
-STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow")
 _TIMEOUT_S = 600.0
 _GRACE_S = 10.0  # from the end of its output to its own: a sanitizer writes its report
 _WORDS, _WORDS_BYTES = 6, 1 << 14  # of what it says as it dies
@@ -190,7 +190,8 @@ def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags
     while True:
         numbers = [number for number in range(len(models)) if number not in batch.refused]
         files.write(folder / "batch.c", _program(models, numbers).encode())
-        argv = [compiler, *STRICT, *flags, "-I", str(include), "batch.c", "-o", "batch", "-lm"]
+        errors = ["-Werror"] if resources.warnings_are_errors() else []
+        argv = [compiler, *STRICT, *errors, *flags, "-I", str(include), "batch.c", "-o", "batch", "-lm"]
         done = proc.run(argv, what="build of a batch", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
         if done.returncode == 0:
             return batch

@@ -16,6 +16,7 @@ from mtool.passes.fixed_point import use_fixed_point
 from mtool.passes.fold_batch_norm import fold_batch_norm
 from mtool.passes.fold_bias import fold_bias
 from mtool.passes.fold_constants import fold_constants
+from mtool.passes.fold_pads import fold_pads
 from mtool.passes.fuse import fuse
 from mtool.passes.hoist_broadcasts import hoist_broadcasts
 from mtool.passes.integer_math import use_integer_math
@@ -36,6 +37,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
     """Return the passes for a target, in order."""
     return (
         put_time_outermost,  # states that are stream buffers
+        fold_pads,  # padding into the windows that read it
         fold_batch_norm,  # BatchNormalization into the convolution before it
         partial(use_signed_integers, target=target),  # uint8 activations to int8, where SIMD schedules want them
         partial(lower, float_weights=target.has_mve),  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ

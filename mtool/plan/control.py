@@ -12,6 +12,7 @@ from mtool.ir import Graph, Node, State
 from mtool.ir.control import Rounds
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.external.node import External
 from mtool.plan.memory import aliases
 from mtool.plan.plan import Plan
 from mtool.plan.step import Step
@@ -60,6 +61,20 @@ class ControlSchedule(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Never: the code generator writes it (mtool.codegen.control), which knows the functions in it."""
         raise NotImplementedError
+
+
+def device_cycles(step: Step) -> float:
+    """Return the cycles of accelerators that a step takes, as their backends estimate them; in graphs as `cost`."""
+    if isinstance(step.schedule, ControlSchedule):
+        inner = (sum(map(device_cycles, plan.steps)) for plan in step.schedule.plans)
+        return _times(step.node) * max(inner)
+    return step.node.attrs.cycles if isinstance(step.node.attrs, External) else 0.0
+
+
+def without_estimate(plan: Plan) -> tuple[str, ...]:
+    """Return the backends that estimate neither instructions nor cycles of one of their regions."""
+    regions = (step.node.attrs for one in plans_in(plan) for step in one.steps)
+    return tuple(sorted({one.backend for one in regions if isinstance(one, External) and not one.cost + one.cycles}))
 
 
 def _last_over_first(attrs: Rounds) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from mtool import resources
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.filetree import FileTree, from_folder
+from mtool.modules.keys import is_weak
 
 MODULES: Final = "modules"
 KEY: Final = "module_key"
@@ -30,6 +31,9 @@ _MOST_DEFAULT = 512 << 10
 _LEAST_DEFAULT = 16 << 10
 _PART = 8  # of the memory, for the RAM of modules and for each slot that RAM stands for
 _UNIT = 4096
+_SLOT_IN_FLASH = 128 << 10  # of a board that is not emulated, whose partition has as many as there is room for
+_SLOTS, _LEAST_SLOTS, _MOST_SLOTS = 4, 2, 8  # of the emulated flash; mt_slots.h
+_JOURNAL_BYTES = 2 * 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ class TakenModules:
         public_keys: the keys of those whose modules it takes, each as 32 numbers.
         kinds: that it runs: "native", "bytecode" or both.
         takes_unsigned: modules that nobody has signed, too.
-        slot_bytes: of each of the two places for a module that survives a reset.
+        slot_bytes: of each slot for a module that survives a reset, at least.
+        flash_bytes: of RAM that stands for flash in an emulator: the slots, and the journal of what is in them.
         ram_bytes: for the memory of modules, and the file of one that is loaded into RAM.
         memory: the board's memory where that RAM is, and RAM that stands for flash.
         simulates_flash: the board is emulated, and has a memory that nothing else lives in.
@@ -50,6 +55,7 @@ class TakenModules:
     kinds: tuple[str, ...]
     takes_unsigned: bool
     slot_bytes: int
+    flash_bytes: int
     ram_bytes: int
     memory: str
     simulates_flash: bool
@@ -75,16 +81,27 @@ def read(options: Mapping[str, str | int | bool], board: Board) -> TakenModules 
             details=[] if not digits else [f"expected 64 hexadecimal digits, found {digits[:80]!r}"],
             hint="make a pair with mtool key FILE, and name its public half: --modules --module-key FILE.pub",
         )
+    if raw and is_weak(raw):
+        raise UsageError("anyone can sign for the module key: its point is of low order", hint="mtool key FILE")
     memory = _memory(board)
     default = _default(board.memories[memory].size) if memory else _LEAST_DEFAULT
-    sizes = {name: int(options[name]) or default for name in (SLOT_BYTES, RAM_BYTES)}
+    slot_bytes = default if board.emulator is not None else _SLOT_IN_FLASH
+    sizes = {SLOT_BYTES: int(options[SLOT_BYTES]) or slot_bytes, RAM_BYTES: int(options[RAM_BYTES]) or default}
     for name, size in sizes.items():
         if size % _UNIT:
             raise UsageError(f"{name} is no multiple of {_UNIT}", details=[f"found {size}"])
     simulates = board.emulator is not None and bool(memory) and not board.memories[memory].holds
     kinds = ("native", "bytecode") if options[KINDS] == "both" else (str(options[KINDS]),)
+    slots = min(max((_SLOTS if simulates else 1) * default // sizes[SLOT_BYTES], _LEAST_SLOTS), _MOST_SLOTS)
     return TakenModules(
-        (tuple(raw),) if raw else (), kinds, unsigned, sizes[SLOT_BYTES], sizes[RAM_BYTES], memory, simulates
+        public_keys=(tuple(raw),) if raw else (),
+        kinds=kinds,
+        takes_unsigned=unsigned,
+        slot_bytes=sizes[SLOT_BYTES],
+        flash_bytes=slots * sizes[SLOT_BYTES] + _JOURNAL_BYTES,
+        ram_bytes=sizes[RAM_BYTES],
+        memory=memory,
+        simulates_flash=simulates,
     )
 
 

@@ -202,6 +202,7 @@ def _context(
         "modules": None,
         "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},
         "options": dict(options),
+        "warnings_are_errors": resources.warnings_are_errors(),
         "sources": {
             "model": [path for path in sources if not path.endswith("_rpc.c")] + needed,
             "rpc": [path for path in sources if path.endswith("_rpc.c")],

@@ -11,6 +11,7 @@ from mtool.errors import CommunicationError, DeviceError, MtoolError
 from mtool.rpc import protocol
 from mtool.rpc.fault import Fault, FaultKind, device_error
 from mtool.rpc.handshake import Expected, shake_hands
+from mtool.rpc.owner import Owner
 from mtool.rpc.protocol import Hello, Info, Message, Placed, Reply, Request
 from mtool.rpc.status import Status, describe
 from mtool.rpc.window import Window, data_frames
@@ -29,7 +30,7 @@ class _Shared:
 
 
 class Client:
-    """A session with a device.
+    """A session with a device, of one process; threads take turns, a request at a time.
 
     Args:
         transport: the channel to it.
@@ -43,6 +44,7 @@ class Client:
         device_s: how much of the device's time passes in one of our seconds, at least; less than 1 in an emulator.
         stream: the number of the input that the model takes by rows; None: all are whole.
         stream_s: how long it may compute with some of them.
+        owner: who may use it; default: this process.
 
     Raises:
         CommunicationError: no firmware answers, or another one; the message says which.
@@ -61,7 +63,9 @@ class Client:
         device_s: float = 1.0,
         stream: int | None = None,
         stream_s: float = 0.0,
+        owner: Owner | None = None,
     ) -> None:
+        self.owner = owner or Owner()
         self._stream, self._stream_s = stream, stream_s
         self._on_fault, self._on_stopped = on_fault, on_stopped
         self._region_of = region_of
@@ -74,6 +78,9 @@ class Client:
 
     hello: Hello
     """The device's answer to the handshake."""
+
+    owner: Owner
+    """Who may use the session: `owner.alone()` keeps other threads from it for more than one request."""
 
     def of_model(
         self,
@@ -142,7 +149,13 @@ class Client:
         self._all(protocol.write(kind, index, offset + at, data[at : at + length]) for at, length in pieces)
 
     def run(
-        self, inputs: Sequence[bytes], output_bytes: Sequence[int], *, work_s: float, in_steps: bool = True
+        self,
+        inputs: Sequence[bytes],
+        output_bytes: Sequence[int],
+        *,
+        work_s: float,
+        in_steps: bool = True,
+        is_limited: bool = False,
     ) -> list[bytes]:
         """Write the inputs, run the model once and read the outputs, in one go.
 
@@ -152,12 +165,13 @@ class Client:
             work_s: seconds that one inference may take.
             in_steps: operator by operator, under the device's watchdog, so that a fault can be told with its
                 operator; else through the model's entry point, which nothing interrupts: its stack is the model's.
+            is_limited: let the watchdog end that one too.
 
         Raises:
             DeviceError: the model failed, or the device refused a message.
             CommunicationError: the device stopped answering.
         """
-        limit_s = work_s * self._device_s if in_steps else 0.0
+        limit_s = work_s * self._device_s if in_steps or is_limited else 0.0
         calls = [protocol.call(work_s, in_steps=in_steps, limit_s=limit_s)]
         requests = itertools.chain(self._writes(inputs), calls, self._reads(protocol.OUTPUTS, output_bytes))
         return _joined(self._all(requests), output_bytes)
@@ -188,7 +202,8 @@ class Client:
 
     def stack_bytes(self) -> int | None:
         """Return how much stack the last `run` used, or None if the firmware can't tell."""
-        reply = self._window.exchange([Request(Message.MT_STACK, reply_bytes=5)])[0]
+        with self.owner.alone():
+            reply = self._window.exchange([Request(Message.MT_STACK, reply_bytes=5)])[0]
         if reply.status == Status.MT_NOT_SUPPORTED:
             return None
         self._check(reply)
@@ -200,7 +215,8 @@ class Client:
         Raises:
             CommunicationError: it has not answered within `timeout_s`, or has lost the session.
         """
-        self._window.ping(timeout_s)
+        with self.owner.alone():
+            self._window.ping(timeout_s)
 
     def lookup(self, name: str) -> int:
         """Return the number of a function.
@@ -247,11 +263,17 @@ class Client:
         return self._shared.is_open and self._window.is_intact
 
     def close(self) -> None:
-        """End the session, so that another host may open one. May be called again, and when nobody answers any more."""
-        if self.is_intact:
-            with contextlib.suppress(MtoolError):
-                self._window.end(_BYE_S)
-        self._shared.is_open = False
+        """End the session, so that another host may open one. May be called again, and when nobody answers any more.
+
+        A fork of the process that opened it leaves it open.
+        """
+        if not self.owner.is_here:
+            return
+        with self.owner.alone():
+            if self.is_intact:
+                with contextlib.suppress(MtoolError):
+                    self._window.end(_BYE_S)
+            self._shared.is_open = False
 
     def _writes(self, inputs: Sequence[bytes]) -> Iterator[Request]:
         for index, data in sorted(enumerate(inputs), key=lambda pair: pair[0] == self._stream):
@@ -268,14 +290,15 @@ class Client:
         return self._all([request])[0].payload
 
     def _all(self, requests: Iterable[Request]) -> list[Reply]:
-        self._window.on_fault = self._on_fault
-        if self._shared.selected != self._model:
-            self._check(self._window.exchange([protocol.select(self._model)])[0])
-            self._shared.selected = self._model
-        replies = self._window.exchange(requests)
-        for reply in replies:
-            self._check(reply)
-        return replies
+        with self.owner.alone():
+            self._window.on_fault = self._on_fault
+            if self._shared.selected != self._model:
+                self._check(self._window.exchange([protocol.select(self._model)])[0])
+                self._shared.selected = self._model
+            replies = self._window.exchange(requests)
+            for reply in replies:
+                self._check(reply)
+            return replies
 
     def _check(self, reply: Reply) -> None:
         if reply.status == Status.MT_OK:

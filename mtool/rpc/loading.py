@@ -19,7 +19,8 @@ _DATA_S = 4.0
 _DELTA_S = 120.0  # a few bytes of a delta may stand for all of the file
 _COMMIT_S = 60.0
 
-_ROOM_REPLY = struct.Struct("<5I?")
+_ROOM_REPLY = struct.Struct("<5I3B")
+_NONE = 0xFF  # in place of a model's number
 _LOAD_REPLY = struct.Struct("<I")
 _DELTA_REPLY = struct.Struct("<2I")
 _BY_DELTA = 0x80
@@ -43,9 +44,11 @@ class Room:
         machine: its core and ABI (mtool.modules.machine).
         kinds: of modules that it runs, by their numbers.
         flash_bytes: most bytes of a file in flash; 0: it keeps none there.
-        ram_bytes: for the memory of modules, and the file of one that is loaded into RAM.
-        counter: the least that a module may have.
-        takes_deltas: from the module that it has in flash.
+        ram_bytes: for the memory of a module, and its file if it is loaded into RAM.
+        counter: the least that a module of the name may have.
+        modules: how many it keeps in flash.
+        replaces: the number of the model that one of the name takes the place of in flash; None: of none.
+        delta_base: the number of the model whose module a delta may start from; None: it takes none.
     """
 
     machine: int
@@ -53,7 +56,9 @@ class Room:
     flash_bytes: int
     ram_bytes: int
     counter: int
-    takes_deltas: bool = False
+    modules: int = 1
+    replaces: int | None = None
+    delta_base: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ def load_by_delta(
     """Load a module's file as its difference from the one that is in the device's flash.
 
     Args:
-        client: the session's own, whose device takes deltas (`Room.takes_deltas`).
+        client: the session's own, whose device takes deltas (`Room.delta_base`).
         module: the whole file, whose head is sent.
         place: FLASH, where it stays, or RAM.
         delta: from what is behind the head of the module in flash to what is behind the new one's (mtool.delta).
@@ -145,16 +150,18 @@ def _send(client: Client, data: bytes, there: int, work_s: float, progress: Call
     client.ask([Request(Message.MT_COMMIT, work_s=_COMMIT_S)])
 
 
-def room(client: Client) -> Room:
-    """Return what the device takes.
+def room(client: Client, name: str = "") -> Room:
+    """Return what the device takes, of modules whose model has a name.
 
     Raises:
         DeviceError: its firmware takes no modules.
     """
-    reply = client.ask([Request(Message.MT_ROOM, reply_bytes=1 + _ROOM_REPLY.size)])[0]
-    machine, kinds, flash_bytes, ram_bytes, counter, deltas = unpack(_ROOM_REPLY, reply.payload, Message.MT_ROOM)
+    request = Request(Message.MT_ROOM, name.encode(), reply_bytes=1 + _ROOM_REPLY.size)
+    reply = client.ask([request])[0]
+    machine, kinds, *sizes, replaces, base = unpack(_ROOM_REPLY, reply.payload, Message.MT_ROOM)
     there = frozenset(number for number in range(32) if kinds >> number & 1)
-    return Room(machine, there, flash_bytes, ram_bytes, counter, deltas)
+    numbers = (None if number == _NONE else number for number in (replaces, base))
+    return Room(machine, there, *sizes, *numbers)
 
 
 def models(client: Client) -> list[Listed]:
@@ -162,12 +169,12 @@ def models(client: Client) -> list[Listed]:
 
     Raises:
         DeviceError: its firmware takes no modules.
-        CommunicationError: the list is malformed.
+        CommunicationError: the list is malformed, or does not end.
     """
     found: list[Listed] = []
-    while True:
+    while len(found) <= _NONE:
         payload = client.ask([Request(Message.MT_MODELS, bytes([len(found)]), reply_bytes=255)])[0].payload
-        if not payload or len(found) > 0xFF:
+        if not payload:
             return found
         while payload:
             place, digits, length = unpack(_MODEL, payload, Message.MT_MODELS)
@@ -177,6 +184,10 @@ def models(client: Client) -> list[Listed]:
             name = payload[_MODEL.size : end].decode("ascii", "replace")
             found.append(Listed(len(found), Place(place), name, digits.decode("ascii", "replace")))
             payload = payload[end:]
+    raise CommunicationError(
+        "the device lists more models than it can have",
+        details=[f"expected  at most {_NONE}", f"found     {len(found)} or more"],
+    )
 
 
 def fetch(client: Client, model: int, offset: int, count: int) -> bytes:

@@ -5,11 +5,13 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from mtool.closing import Closing
 from mtool.errors import BoardError, CommunicationError, MtoolError, UsageError
 from mtool.manifest import Manifest, named
 from mtool.rpc import Client, Expected, loading
+from mtool.rpc.owner import Owner
 from mtool.session import faults, loaded, renewal, states
 from mtool.transport import SerialTransport, Transport
 from mtool.transport.tcp import TcpTransport
@@ -18,6 +20,28 @@ log = logging.getLogger(__name__)
 
 _REOPEN_S = 0.2  # between two looks for a port that has gone
 _EMULATED_S = 20e6 * 1e-9  # an emulated instruction is a nanosecond of the machine's time
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_Own = TypeVar("_Own", bound="Connected")
+
+
+class Connected(Protocol):
+    """What has a connection to a device."""
+
+    _connection: "Connection"
+
+
+def alone(method: Callable[Concatenate[_Own, P], R]) -> Callable[Concatenate[_Own, P], R]:
+    """Let no other thread use the device while a method runs, and no other process at all."""
+
+    @functools.wraps(method)
+    def one_at_a_time(self: _Own, /, *arguments: P.args, **named: P.kwargs) -> R:
+        with self._connection.owner.alone():
+            return method(self, *arguments, **named)
+
+    return one_at_a_time
 
 
 class Connection(Closing):
@@ -37,6 +61,7 @@ class Connection(Closing):
         CommunicationError: nothing answers, or another firmware; the transport is closed then.
 
     Attributes:
+        owner: the process that opened it, whose threads take turns.
         identity: which device of all, by the board's name and its serial number.
         transport: the channel to the firmware.
         models: the manifests of the models that the device has: the firmware's own, and those of modules, which hide
@@ -58,6 +83,7 @@ class Connection(Closing):
         firmware: Path | None = None,
     ) -> None:
         assert manifest.project is not None
+        self.owner = Owner()
         self._project = manifest.project
         self.identity = f"{self._project.board.name} {serial_number}".strip()
         self.transport = transport
@@ -84,6 +110,7 @@ class Connection(Closing):
                 take_over=take_over,
                 stream=first.stream_input,
                 stream_s=stream_s,
+                owner=self.owner,
             )
             self.find_models()
             self.granularity_ns = self._session.info().granularity_ns
@@ -169,12 +196,17 @@ class Connection(Closing):
                 self.find_models()
 
     def is_alive(self, *, timeout_s: float) -> bool:
-        """Tell whether the device answers within `timeout_s`; if not, the session is over."""
-        try:
-            self._session.ping(timeout_s)
-        except MtoolError:
-            return False
-        return True
+        """Tell whether the device answers within `timeout_s`; if not, the session is over.
+
+        Raises:
+            UsageError: this is a fork of the process that opened it.
+        """
+        with self.owner.alone():
+            try:
+                self._session.ping(timeout_s)
+            except MtoolError:
+                return False
+            return True
 
     def reset(self) -> None:
         """Reset the device, which ends the session; a process or an emulator ends."""
@@ -204,9 +236,10 @@ class Connection(Closing):
         self._open_session(stream_s=stream_s, take_over=False)
 
     def close(self) -> None:
-        """End the session and let go of the channel. May be called again."""
-        self._session.close()
-        self.transport.close()
+        """End the session and let go of the channel. May be called again; a fork leaves both as they are."""
+        if self.owner.is_here:
+            self._session.close()
+            self.transport.close()
 
     @property
     def is_at_port(self) -> bool:

@@ -10,7 +10,7 @@ from mtool.rpc import Client
 from mtool.rpc.loading import Place
 from mtool.session import calibration
 from mtool.session.calibration import Calibration
-from mtool.session.connection import Connection
+from mtool.session.connection import Connection, alone
 from mtool.session.device_info import DeviceInfo
 from mtool.session.model import ModelOnDevice, generous_s
 from mtool.transport import Transport
@@ -20,6 +20,9 @@ _ALIVE_S = 3.0
 
 class Device(ModelOnDevice, Closing):
     """A session with a device that runs a model; use it in a `with` statement. `mtool.session.open` makes one.
+
+    Threads may share it: each of its methods lets other threads wait until it is done. A process that was forked
+    meanwhile may not: the device could not tell its requests from those of the first.
 
     If the firmware has several models, `device["kws"]` is the device as it runs that one, in the same session; `run`
     and its like are those of a model.
@@ -86,6 +89,7 @@ class Device(ModelOnDevice, Closing):
         """The names of the device's models: the firmware's own, and those of modules."""
         return tuple(one.model for one in self._connection.models)
 
+    @alone
     def load(
         self,
         module: str | Path | bytes,
@@ -123,6 +127,7 @@ class Device(ModelOnDevice, Closing):
         """The session's own messages, whichever model is meant otherwise."""
         return self._connection.session
 
+    @alone
     def calibrate(self, seconds: float = 10.0) -> Calibration:
         """Measure the device's timer against this computer's clock; `mtool.session.calibration.store` keeps it.
 
@@ -147,10 +152,12 @@ class Device(ModelOnDevice, Closing):
         """Tell whether the device answers within `timeout_s`; if not, the session is over: `reconnect`."""
         return self._connection.is_alive(timeout_s=timeout_s)
 
+    @alone
     def reset(self) -> None:
         """Reset the device, which ends the session; a process or an emulator ends."""
         self._connection.reset()
 
+    @alone
     def reconnect(self) -> None:
         """Open a session anew: after a reset, when the board was unplugged, when the emulator was killed.
 

@@ -172,7 +172,11 @@ class GraphExecutor:
                 details=[f"{'alike' if alike else 'there are'}: {', '.join(alike or [*self._written])}"],
             )
         count, outputs = self._written[name]
-        self._write({**self._set, **(inputs or {})})
+        with self._client.owner.alone():
+            return self._tensor(count, outputs, {**self._set, **(inputs or {})})
+
+    def _tensor(self, count: int, outputs: list[Placed], inputs: Mapping[str, ArrayLike]) -> Array | tuple[Array, ...]:
+        self._write(inputs)
         for number, arguments in self._calls[:count]:
             self._client.invoke(number, arguments, work_s=self._work_s)
         found = []
@@ -194,14 +198,15 @@ class GraphExecutor:
             DeviceError: an operator failed.
             CommunicationError: the device stopped answering.
         """
-        sizes = sizes_in(self._manifest.inputs, self._write({**self._set, **(inputs or {})}))
-        for number, arguments in self._calls:
-            self._client.invoke(number, arguments, work_s=self._work_s)
         outputs = self._manifest.outputs
-        pieces = [
-            self._client.read_at(placed.kind, placed.index, placed.offset, bytes_at(tensor, sizes))
-            for placed, tensor in zip(self._outputs, outputs, strict=True)
-        ]
+        with self._client.owner.alone():
+            sizes = sizes_in(self._manifest.inputs, self._write({**self._set, **(inputs or {})}))
+            for number, arguments in self._calls:
+                self._client.invoke(number, arguments, work_s=self._work_s)
+            pieces = [
+                self._client.read_at(placed.kind, placed.index, placed.offset, bytes_at(tensor, sizes))
+                for placed, tensor in zip(self._outputs, outputs, strict=True)
+            ]
         return from_bytes(outputs, pieces, sizes)
 
     def _write(self, inputs: Mapping[str, ArrayLike]) -> list[bytes]:

@@ -1,6 +1,7 @@
 """A model that a device runs: its inputs, its inferences, what they take, its states."""
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -12,7 +13,7 @@ from mtool.errors import UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, protocol
 from mtool.session import functions, states
-from mtool.session.connection import Connection
+from mtool.session.connection import Connection, alone
 from mtool.session.graph import GraphExecutor
 from mtool.session.profile import Profile, operator_times
 from mtool.session.run_time_sizes import bytes_at
@@ -27,6 +28,7 @@ _CYCLES_PER_MAC = 200
 _CYCLES_PER_INSTRUCTION = 2  # that was estimated
 _SLOWEST_HZ = 16e6
 _LEAST_WORK_S = 10.0
+_LEAST_S = 1e-3  # the device's watchdog counts milliseconds
 
 
 def generous_s(models: Sequence[Manifest]) -> float:
@@ -36,7 +38,7 @@ def generous_s(models: Sequence[Manifest]) -> float:
 
 
 class ModelOnDevice:
-    """A model that a device runs.
+    """A model that a device runs. Threads may share it: each method lets the others wait. A forked process may not.
 
     Args:
         connection: to the device.
@@ -71,6 +73,20 @@ class ModelOnDevice:
         """The session's messages, one by one."""
         return self._connection.client_of(self._model)
 
+    def _seconds(self, timeout_s: float | None) -> float:
+        """Return how long work on the device may take.
+
+        Raises:
+            UsageError: it is not a time, or shorter than the device's watchdog counts.
+        """
+        if timeout_s is None:
+            return self.work_s
+        if not isinstance(timeout_s, (int, float, np.number)) or not _LEAST_S <= timeout_s < math.inf:
+            raise UsageError(
+                f"timeout_s is {timeout_s!r}", details=[f"expected a number of seconds, at least {_LEAST_S:g}"]
+            )
+        return float(timeout_s)
+
     @property
     def _stopwatch(self) -> Stopwatch:
         device = self._connection
@@ -87,6 +103,7 @@ class ModelOnDevice:
             bytes_of(name, described, np.asarray(array))
         self._set[name] = array
 
+    @alone
     def get_input(self, name: str) -> Array:
         """Return what lies in the memory of an input now: what was written last, unless it was computed over since.
 
@@ -99,6 +116,7 @@ class ModelOnDevice:
         index = self.manifest.inputs.index(described)
         return array_of(described, self.client.read_at(protocol.INPUTS, index, 0, described.bytes))
 
+    @alone
     def run(
         self, inputs: Mapping[str, ArrayLike] | None = None, *, timeout_s: float | None = None, in_steps: bool = True
     ) -> dict[str, Array]:
@@ -106,9 +124,12 @@ class ModelOnDevice:
 
         Args:
             inputs: an array for each input, of the model's own shape and type; those that were set need not be given.
-            timeout_s: how long the inference may take; default: generously by its estimated instructions.
+            timeout_s: how long the inference may take, 1 ms at least: the device's watchdog ends it, by its own clock
+                (to 20 ms on a bare-metal Cortex-M), and where there is none the host gives up 5 s later. Default:
+                generously by its estimated instructions.
             in_steps: let the device run operator by operator, so that a fault names its operator; else through the
-                model's entry point, as a standalone firmware does. The outputs are the same.
+                model's entry point, as a standalone firmware does, and the watchdog looks at it only if `timeout_s` is
+                given. The outputs are the same.
 
         Returns:
             An array for each output.
@@ -122,9 +143,11 @@ class ModelOnDevice:
         self._last_inputs = data
         sizes = sizes_in(self.manifest.inputs, data)
         lengths = [bytes_at(tensor, sizes) for tensor in self.manifest.outputs]
-        found = self.client.run(data, lengths, work_s=timeout_s or self.work_s, in_steps=in_steps)
+        work_s = self._seconds(timeout_s)
+        found = self.client.run(data, lengths, work_s=work_s, in_steps=in_steps, is_limited=timeout_s is not None)
         return from_bytes(self.manifest.outputs, found, sizes)
 
+    @alone
     def run_timed(
         self, inputs: Mapping[str, ArrayLike], *, timeout_s: float | None = None
     ) -> tuple[dict[str, Array], Timing]:
@@ -140,10 +163,11 @@ class ModelOnDevice:
         """
         self._last_inputs = to_bytes(self.manifest.inputs, inputs)
         sizes = sizes_in(self.manifest.inputs, self._last_inputs)
-        timing = self._stopwatch.once(self._last_inputs, work_s=timeout_s or self.work_s)
+        timing = self._stopwatch.once(self._last_inputs, work_s=self._seconds(timeout_s))
         found = self.client.read(protocol.OUTPUTS, [bytes_at(tensor, sizes) for tensor in self.manifest.outputs])
         return from_bytes(self.manifest.outputs, found, sizes), timing
 
+    @alone
     def time(
         self,
         number: int = 1,
@@ -179,8 +203,9 @@ class ModelOnDevice:
         operator = functions.operator_of(self.manifest, function) if function else None
         data = None if inputs is None else to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data or self._last_inputs or zeros(self.manifest.inputs)
-        return self._stopwatch.time(self._last_inputs, readings, work_s=timeout_s or self.work_s, operator=operator)
+        return self._stopwatch.time(self._last_inputs, readings, work_s=self._seconds(timeout_s), operator=operator)
 
+    @alone
     def profile(self, inputs: Mapping[str, ArrayLike], *, repeat: int = 3) -> Profile:
         """Time each operator of an inference, with the firmware as it is.
 
@@ -208,6 +233,7 @@ class ModelOnDevice:
         """Return the names that `call` takes: each operator in order, then the model; empty if it has none."""
         return self.manifest.functions
 
+    @alone
     def call(self, name: str, *arguments: ArrayLike, timeout_s: float | None = None) -> Array | tuple[Array, ...]:
         """Call a function of the device by its name: the whole model, or one operator of it.
 
@@ -229,8 +255,9 @@ class ModelOnDevice:
             CommunicationError: the device stopped answering.
         """
         found = functions.find(self.manifest, name)
-        return functions.call(self.client, found, arguments, work_s=timeout_s or self.work_s)
+        return functions.call(self.client, found, arguments, work_s=self._seconds(timeout_s))
 
+    @alone
     def reset_state(self) -> None:
         """Put the initial values into the model's states, to begin another sequence; a session begins with that."""
         states.reset(self.client, self.manifest)

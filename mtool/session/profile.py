@@ -53,10 +53,8 @@ class OperatorTime:
 
     @property
     def by(self) -> str:
-        """Return who computes it: the schedule, or the backend with its estimate."""
-        if not self.backend:
-            return self.schedule
-        return f"{self.backend}, {self.device_cycles:,.0f} cycles" if self.device_cycles else self.backend
+        """Return what computes it: the schedule, or the backend."""
+        return self.backend or self.schedule
 
     @property
     def per_mac(self) -> float | None:

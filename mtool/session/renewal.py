@@ -1,4 +1,4 @@
-"""A module sent as its difference from the one that the device has in flash, where that one's file is here.
+"""A module sent as its difference from the one of its name that the device has in flash, where that one's file is here.
 
 Files that were loaded are kept in the user's cache, so that the next one mostly finds its predecessor. The device
 makes the whole file again and checks it like any other: what is here decides how many bytes are sent, and no more.
@@ -29,10 +29,12 @@ class Sent:
     Attributes:
         there_bytes: of the file, those that the device had already; of a delta, 0.
         delta_bytes: of the delta that was sent in place of the file; 0: the file was.
+        replaced: the model of another name whose place in flash it took; empty: none's.
     """
 
     there_bytes: int
     delta_bytes: int = 0
+    replaced: str = ""
 
 
 def send(
@@ -57,26 +59,32 @@ def send(
         DeviceError: the device refuses the module; what it had before stays.
         CommunicationError: the device stopped answering; load it again, and it goes on where it was.
     """
-    made = _delta(client, module, since)
+    name = unpack(module).name
+    room = loading.room(client, name)
+    replaced = "" if place != Place.FLASH or room.replaces is None else loading.models(client)[room.replaces].name
+    replaced = "" if replaced == name else replaced
+    if replaced:
+        kept = f"{room.modules} module{'s' * (room.modules > 1)}"
+        log.warning("%s replaces %s: the device keeps %s in flash", name, replaced, kept)
+    made = _delta(client, module, since, room.delta_base)
     if made and len(made) < len(module) - HEAD_BYTES:
         loading.load_by_delta(client, module, place, made, progress=progress)
-        sent = Sent(0, len(made))
+        sent = Sent(0, len(made), replaced)
     else:
-        sent = Sent(loading.load(client, module, place, progress=progress))
-    kept = cache.of_user()
-    if kept is not None and place == Place.FLASH:
-        kept.put(_key(module), {_KEPT: cache.File(module)})
+        sent = Sent(loading.load(client, module, place, progress=progress), replaced=replaced)
+    files = cache.of_user()
+    if files is not None and place == Place.FLASH:
+        files.put(_key(module), {_KEPT: cache.File(module)})
     return sent
 
 
-def _delta(client: Client, module: bytes, since: bytes) -> bytes:
-    """Return the delta from the module in flash; empty: there is none, or its file is not here."""
-    if not loading.room(client).takes_deltas:
+def _delta(client: Client, module: bytes, since: bytes, base: int | None) -> bytes:
+    """Return the delta from the module of a number; empty: there is none, or its file is not here."""
+    if base is None:
         if since:
-            log.warning("the device has no module in flash to start from: the new one is sent whole")
+            log.warning("the device has no module of that name in flash to start from: the new one is sent whole")
         return b""
-    index = next((one.index for one in loading.models(client) if one.place == Place.FLASH), None)
-    head = b"" if index is None else loading.fetch(client, index, 0, HEAD_BYTES)
+    head = loading.fetch(client, base, 0, HEAD_BYTES)
     if since and since[:HEAD_BYTES] != head:
         raise UsageError(
             "the device has another module in flash than the one that the new one is to start from",

@@ -139,7 +139,7 @@ def _of_kind(
             "data",
             Part("data", round(_MARGIN_RUNTIME * runtime["data"]) + c_source.data_bytes + _ALIGNMENT, estimated=True),
         ),
-        ("data", Part("weights in RAM", manifest.constant_bytes_in_ram)),
+        ("data", Part("weights in RAM", sum(one.constant_bytes_in_ram for one in models))),
         ("stack", Part("stack", int(options.get("stack_bytes", 0)))),
     ]
     if core == "avr":  # which reads weights in flash by other instructions

@@ -56,6 +56,15 @@ class Tuned:
     whole: Whole | None
     log: Path
 
+    def chosen(self, key: str) -> str:
+        """Return the candidate of a task in the plan that was taken; "": there is none."""
+        return "" if self.whole is None else self.whole.best.choices.get(key, "")
+
+    def why_not(self, key: str) -> str:
+        """Return why that is not the fastest candidate of the task; "": it is, or none was measured."""
+        best = self.progress.rows[key].best
+        return "" if best is None or self.whole is None else self.whole.why_not(key, best.candidate)
+
     def as_json(self) -> dict[str, Any]:
         """Return the result as plain values."""
         return {
@@ -78,6 +87,8 @@ class Tuned:
                     "failed": row.failed,
                     "default": {"candidate": row.space.default.text, "median": row.default and row.default.median},
                     "best": row.best and {"candidate": row.best.candidate, "median": row.best.median},
+                    "chosen": self.chosen(key),
+                    "why_not_best": self.why_not(key),
                 }
                 for key, row in self.progress.rows.items()
             ],

@@ -52,6 +52,15 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """A plan that was tried for speed: the candidate of each task, and its median, or why it was left out."""
+
+    choices: Mapping[str, str]
+    median: float = 0.0
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Whole:
     """The best plan that was found for a model, and the default, which it may be; others that were measured."""
 
@@ -59,6 +68,24 @@ class Whole:
     default: Measured
     model_hash: str
     others: tuple[Measured, ...] = ()
+    tried: tuple[Tried, ...] = ()
+
+    def why_not(self, key: str, candidate: str) -> str:
+        """Return why the best plan does not have a candidate of a task, though that may be faster alone; "": it does.
+
+        Args:
+            key: the task's.
+            candidate: the fastest one, as the search measured it.
+        """
+        if self.best.choices.get(key) == candidate:
+            return ""
+        those = [plan for plan in self.tried if plan.choices.get(key) == candidate]
+        medians = [plan.median for plan in those if not plan.failed]
+        if medians and self.best.median:
+            slower = min(medians) / self.best.median - 1
+            by = f"{slower:.1%} slower" if slower > 0 else "no faster"
+            return f"the whole model is {by} with it"
+        return those[0].failed if those else "not measured in the whole model"
 
     @property
     def gain(self) -> float:
@@ -71,7 +98,8 @@ class Whole:
         def added(plan: Measured) -> Measured:
             return replace(plan, choices={**given, **plan.choices})
 
-        return Whole(added(self.best), added(self.default), self.model_hash, tuple(map(added, self.others)))
+        best, default = added(self.best), added(self.default)
+        return replace(self, best=best, default=default, others=tuple(map(added, self.others)))
 
 
 def best_whole(
@@ -118,12 +146,12 @@ def best_whole(
         again = trier.measure(default, None)
         first = replace(first, times=(*first.times, *again.times))
         best = best if best.median < min(first.median, again.median) else first
-    others = []
+    others, tried = [], [*trier.tried]
     for plan in other_plans(rows, default, best.choices) if pareto else ():
         progress.says("the whole model, for less memory")
         found = trier.try_(plan, first)
         others += [] if found is None else [found]
-    return Whole(best, first, trier.model_hash, tuple(others))
+    return Whole(best, first, trier.model_hash, tuple(others), tuple(tried))
 
 
 def _plans(rows: Sequence[Row], default: Wanted) -> list[Wanted]:
@@ -164,15 +192,19 @@ class _Trier:
         self.model, self.place, self.rows, self.unit, self.run = model, place, rows, unit, run
         self.options = replace(options, edits="force", tuned=())
         self.model_hash = ""
+        self.tried: list[Tried] = []
         self._expected: Sequence[Sample] | None = None
 
     def try_(self, plan: Wanted, default: Measured) -> Measured | None:
         """Return a plan's measurement; None, with a note, where it can't be built or run, or is not right."""
         try:
-            return self.measure(plan, default)
+            found = self.measure(plan, default)
         except MtoolError as failed:
             log.warning("a plan is left out: %s", failed.what)
+            self.tried.append(Tried(plan.choices, failed=failed.what))
             return None
+        self.tried.append(Tried(plan.choices, found.median))
+        return found
 
     def measure(self, plan: Wanted, default: Measured | None) -> Measured:
         """Build the model with the schedules of a plan, compare its outputs with the default's, and time it.

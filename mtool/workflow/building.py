@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mtool import locks, manifest
 from mtool.boards import Board
+from mtool.errors import FitError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest
 from mtool.workflow.compiling import Model, compile
@@ -18,7 +19,9 @@ from mtool.workflow.writing import write_project
 
 if TYPE_CHECKING:
     from mtool.build import Built
+    from mtool.build.fit import Need
     from mtool.session import Device
+    from mtool.workflow.checkup import Item
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,36 @@ class Prepared:
     board: Board
     manifest: Manifest
     built: "Built"
+
+    def sizes(self, kind: str) -> "Sizes":
+        """Return what a kind of its firmware takes of the board.
+
+        Raises:
+            BuildError: there is no such firmware.
+        """
+        from mtool.build import measure
+        from mtool.build.fit import needs_of
+
+        size = measure(self.built.firmware[kind], self.manifest)
+        return Sizes(
+            size.flash_code_bytes + size.flash_const_bytes,
+            size.ram_static_bytes + size.arena_bytes + size.stack_bytes,
+            sum(one.constant_bytes_in_ram for one in self.manifest.models),
+            needs_of(size, self.manifest) if self.board.memories else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a firmware takes: all its flash and RAM, the weights in RAM among them, and the same by memory.
+
+    On the host, where an operating system places things, these are the model's own, and no memory is listed.
+    """
+
+    flash_bytes: int
+    ram_bytes: int
+    weights_in_ram_bytes: int
+    memories: "tuple[Need, ...]" = ()
 
 
 @locks.keep_locks()
@@ -80,12 +113,36 @@ def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str]
 
 
 def rendered_plan(
-    model: Model, tree: FileTree, described: Manifest, folder: Path | None = None, *, kinds: Sequence[str]
+    model: Model,
+    tree: FileTree,
+    described: Manifest,
+    folder: Path | None = None,
+    *,
+    kinds: Sequence[str],
+    tools: "Sequence[Item]" = (),
 ) -> list[str]:
-    """Return the same, of a project that is rendered already."""
+    """Return the same, of a project that is rendered already; a warning says what is missing here.
+
+    `tools` are needed besides those of the build.
+
+    Raises:
+        FitError: the firmware does not fit the board, as far as that is known before the build.
+    """
     from mtool import build as building
+    from mtool.workflow import checkup
+    from mtool.workflow.fitting import fit_of
 
     assert described.project is not None
+    model.refuse_certain()
+    if HOST_DRIVEN in kinds and not (fit := fit_of(model, folder=folder)).fits:
+        name = " and ".join(one.model for one in described.models)
+        raise FitError(
+            f"{name} does not fit {fit.board}", details=fit.lines(model.manifest), hint=fit.hint(model.manifest)
+        )
+    template = model.options.template or next(iter(model.board.templates))
+    lacking = {item.name: item for item in checkup.missing([*tools, *checkup.to_build(template, model.board)])}
+    for item in lacking.values():
+        log.warning("%s is missing: %s", item.name, item.install)
     project_folder = folder or model.default_folder()
     return [
         f"# compile {model.path.name}, write the project {project_folder} ({len([*tree])} files)",

@@ -81,25 +81,39 @@ def _once(key: str, compile: Callable[[], Compiled]) -> Compiled:
     if kept is None or not key:
         return compile()
     found = kept.get(key)
-    if found and {_TOLD, _RESULT} <= set(found):
-        before = json.loads(found.pop(_TOLD).data)
-        for name, level, message in before["told"]:
-            logging.getLogger(name).log(level, "%s", message)
-        described = Firmware.model_validate_json(found.pop(_RESULT).data).manifests()
-        files = FileTree({name: one.data for name, one in found.items()})
-        return Compiled(files, described, before["apart_bytes"], was_before=True)
+    before = _read(found) if found else None
+    if before is not None:
+        return before
+    if found:
+        kept.drop(key)
     with _noted() as told:
         done = compile()
-    before = {"told": told, "apart_bytes": done.apart_bytes}
+    noted = {"told": told, "apart_bytes": done.apart_bytes}
     kept.put(
         key,
         {
             **{name: File(done.files[name]) for name in done.files},
             _RESULT: File(done.manifests[0].to_json()),
-            _TOLD: File(json.dumps(before).encode()),
+            _TOLD: File(json.dumps(noted).encode()),
         },
     )
     return done
+
+
+def _read(entry: dict[str, File]) -> Compiled | None:
+    """Return what an entry of the cache says, and repeat what was warned of; None: it is malformed."""
+    try:
+        noted = json.loads(entry.pop(_TOLD).data)
+        told = [(str(name), int(level), str(message)) for name, level, message in noted["told"]]
+        described = Firmware.model_validate_json(entry.pop(_RESULT).data).manifests()
+        files = FileTree({name: one.data for name, one in entry.items()})
+        found = Compiled(files, described, int(noted["apart_bytes"]), was_before=True)
+    except (KeyError, TypeError, ValueError, RecursionError, MtoolError) as malformed:
+        log.debug("an entry of the cache is malformed: %s", malformed)
+        return None
+    for name, level, message in told:
+        logging.getLogger(name).log(level, "%s", message)
+    return found
 
 
 def _key(path: Path, board: Board, request: Request) -> str:

@@ -50,6 +50,9 @@ class Cost:
     arena_bound_bytes: a lower bound of `arena_bytes` for this model.
     firmware_arena_bytes: the arenas of all models of the firmware, what they share once; 0: it has this model alone.
     ram_static_bytes: .data and .bss without the arena and the stack, and copies of constants in pools.
+    weights_in_ram_bytes: those of them that are weights, which lie in flash too.
+    own_code_bytes, own_const_bytes: in a firmware of several models the functions and the constants of this one that
+        no model before it has.
     stack_bytes: the deepest stack of an inference, by painting; None where that is not measured.
     firmware: whose flash and RAM these are: "standalone" does nothing but inferences, "host_driven" has the RPC server
         besides; "module": a module's own.
@@ -74,6 +77,9 @@ class Cost:
     first_run: FirstRun | None = None
     live_macs: int = 0
     firmware_arena_bytes: int = 0
+    weights_in_ram_bytes: int = 0
+    own_code_bytes: int = 0
+    own_const_bytes: int = 0
 
     @property
     def instructions_per_mac(self) -> float | None:
@@ -114,8 +120,24 @@ class Cost:
         total = arena_bytes + self.ram_static_bytes + (self.stack_bytes or 0)
         stack = "not measured" if self.stack_bytes is None else kilobytes(self.stack_bytes)
         own = f" for all models, {kilobytes(self.arena_bytes)} for this one" if self.firmware_arena_bytes else ""
-        parts = f"arena {kilobytes(arena_bytes)}{own}, data {kilobytes(self.ram_static_bytes)}, stack {stack}"
+        data = f"{kilobytes(self.ram_static_bytes)}{self._weights()}"
+        parts = f"arena {kilobytes(arena_bytes)}{own}, data {data}, stack {stack}"
         return f"{kilobytes(total)}  ({parts})"
+
+    def _weights(self) -> str:
+        return f" with {kilobytes(self.weights_in_ram_bytes)} of weights" if self.weights_in_ram_bytes else ""
+
+    def flash_parts(self) -> tuple[str, str]:
+        """Return the code and the constants in words: of several models first this one's own, then of all."""
+        code, constants = f"{self.flash_code_bytes:,} B", f"{self.flash_const_bytes:,} B"
+        if not self.firmware_arena_bytes:
+            return code, constants
+        return f"{self.own_code_bytes:,} B of {code} in all", f"{self.own_const_bytes:,} B of {constants} in all"
+
+    def data(self) -> str:
+        """Return the static RAM in words."""
+        weights = f", {self.weights_in_ram_bytes:,} B of it weights" if self.weights_in_ram_bytes else ""
+        return f"{self.ram_static_bytes:,} B{weights}"
 
 
 @locks.keep_locks()
@@ -219,6 +241,7 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
     manifest = prepared.manifest
     firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
     size = measure(prepared.built.firmware[firmware], manifest)
+    own_code = sum(count for name, count in size.functions.items() if name.startswith(f"{manifest.model}_"))
     counted = speed.unit == "instructions"
     timer, clock_hz = prepared.board.timer, prepared.board.clock_hz
     each_cycle = timer is not None and timer.hz == clock_hz and not counted
@@ -237,6 +260,9 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
         ram_static_bytes=size.ram_static_bytes
         + sum(one.constant_bytes for each in manifest.models for one in each.pools),
         stack_bytes=speed.stack_bytes,
+        own_code_bytes=own_code if manifest.firmware else 0,
+        own_const_bytes=manifest.constant_bytes - manifest.shared_constant_bytes if manifest.firmware else 0,
+        weights_in_ram_bytes=sum(one.constant_bytes_in_ram for one in manifest.models),
         firmware=firmware,
         clock_cycles=round(speed.median * clock_hz / 1e9) if each_cycle else None,
     )
@@ -252,15 +278,15 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
     return [
         ["one inference", *(cost.speed() for cost in costs)],
         ["MACs", *(_macs(cost) for cost in costs)],
-        ["flash: code", *(f"{cost.flash_code_bytes:,} B" for cost in costs)],
-        ["flash: constants", *(f"{cost.flash_const_bytes:,} B" for cost in costs)],
+        ["flash: code", *(cost.flash_parts()[0] for cost in costs)],
+        ["flash: constants", *(cost.flash_parts()[1] for cost in costs)],
         ["RAM: arena", *(f"{cost.arena_bytes:,} B (bound {cost.arena_bound_bytes:,} B)" for cost in costs)],
         *(
             [["RAM: arena of all models", *(f"{cost.firmware_arena_bytes:,} B" for cost in costs)]]
             if any(cost.firmware_arena_bytes for cost in costs)
             else ()
         ),
-        ["RAM: data, bss", *(f"{cost.ram_static_bytes:,} B" for cost in costs)],
+        ["RAM: data, bss", *(cost.data() for cost in costs)],
         ["RAM: stack", *("" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs)],
         *(with_server if any(cost.firmware != STANDALONE for cost in costs) else ()),
     ]

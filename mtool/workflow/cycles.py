@@ -123,7 +123,8 @@ def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[
     for clock in at:
         milliseconds = estimate.milliseconds(clock)
         energy = likely_energy(milliseconds, 0, clock.draws, clock.hz)
-        told = f", {joules(energy.microjoules)} ± {energy.error:.0%}" if energy else ""
+        volts = f" at {clock.draws.volts:g} V" if clock.draws else ""
+        told = f", {joules(energy.microjoules)} ± {energy.error:.0%}{volts}" if energy else ""
         rows.append([clock.name, f"{milliseconds:,.2f} ms at {clock.hz / _HZ:g} MHz, {_waits(estimate, clock)}{told}"])
     return rows
 

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp")
 _LABELS_BYTES = 64 << 20  # of a text
+_MOST_STRETCHED = 2.0  # 16:9 in a square is 1.8
+_MOST_ENLARGED = 2.0
 _LABEL_NAMES = ("labels", "y0")
 _CHANNELS = {1: "L", 3: "RGB"}  # Pillow's modes
 
@@ -32,10 +34,11 @@ class Pixels:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Samples in the order of the files, and the class of each where that is known."""
+    """Samples in the order of the files, the class of each where that is known, and doubts whether they suit."""
 
     samples: tuple[Sample, ...]
     labels: Array | None = None
+    doubts: tuple[str, ...] = ()
 
 
 def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None, labels: Path | None = None) -> Data:
@@ -55,8 +58,9 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         BuildError: there are images, and Pillow is not installed.
     """
     found: Array | None = None
+    changes: list[str] = []
     if path.is_dir():
-        read_samples = _folder(path, tensors, pixels or Pixels())
+        read_samples = _folder(path, tensors, pixels or Pixels(), changes)
     else:
         read_samples = sampling.inputs_of(path, tensors)
         there = arrays.stored(path)
@@ -70,7 +74,16 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
     _check_finite(read_samples, path)
-    return Data(tuple(read_samples), None if found is None else found.reshape(-1))
+    return Data(tuple(read_samples), None if found is None else found.reshape(-1), _doubts(path, changes))
+
+
+def _doubts(path: Path, changes: Sequence[str]) -> tuple[str, ...]:
+    """Return a line of what was done to images, beyond what brings one to another size of about the same shape."""
+    if not changes:
+        return ()
+    return (
+        f"{formatting.count(len(changes), 'image')} in {path} changed much on the way into the model: {changes[0]}",
+    )
 
 
 def check(path: Path) -> None:
@@ -105,7 +118,7 @@ def _check_finite(read_samples: Sequence[Sample], path: Path) -> None:
                 raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
 
 
-def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels) -> list[Sample]:
+def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[str]) -> list[Sample]:
     read_samples: list[Sample] = []
     files = sorted(path.iterdir())
     chosen = [file for file in files if _is_sample(file)]
@@ -113,7 +126,7 @@ def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels) -> list[Sampl
         if file.suffix.lower() == ".npy":
             read_samples += sampling.inputs_of(file, tensors)
         else:
-            read_samples.append(_image(file, tensors, pixels))
+            read_samples.append(_image(file, tensors, pixels, changes))
     if not read_samples:
         raise _no_samples(path)
     others = len(files) - len(chosen)
@@ -122,8 +135,8 @@ def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels) -> list[Sampl
     return read_samples
 
 
-def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels) -> Sample:
-    """Return an image as a sample of a model's only input."""
+def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[str]) -> Sample:
+    """Return an image as a sample of a model's only input; what changes its shape much goes into `changes`."""
     if len(tensors) != 1:
         raise UsageError(
             f"images can't be given to a model of {len(tensors)} inputs",
@@ -138,6 +151,8 @@ def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels) -> Sample:
         raise BuildError("Pillow is not installed", details=["it is what reads images"], hint=INSTALL) from None
     try:
         with Image.open(file) as opened:
+            if change := _change(*opened.size, width, height):
+                changes.append(f"{file.name}, {change}")
             resized = opened.convert(_CHANNELS[channels]).resize((width, height), Image.Resampling.BILINEAR)
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError) as refused:
         raise UsageError(f"{file} is not an image that can be read", details=[str(refused)]) from None
@@ -147,6 +162,18 @@ def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels) -> Sample:
         limits = np.iinfo(dtype)
         values = np.clip(np.rint(values), limits.min, limits.max)
     return {tensor.name: (values if is_last else values.transpose(2, 0, 1)).astype(dtype).reshape(tensor.shape)}
+
+
+def _change(width: int, height: int, new_width: int, new_height: int) -> str:
+    """Return what resizing does to an image, if it is more than another size of about the same shape; else ""."""
+    across, down = new_width / width, new_height / height
+    if not 1 / _MOST_STRETCHED <= across / down <= _MOST_STRETCHED:
+        what = "stretched"
+    elif min(across, down) > _MOST_ENLARGED:
+        what = "enlarged"
+    else:
+        return ""
+    return f"{height}x{width} pixels {what} to {new_height}x{new_width}"
 
 
 def _layout(tensor: Tensor) -> tuple[int, int, int, bool]:

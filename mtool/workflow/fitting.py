@@ -43,6 +43,8 @@ class Fit:
         time: how long an inference is likely to take, of several models one of each; None: not known.
         longest: the operator of each model that takes the longest.
         software_float: what products of float32 cost without an FPU; None: there are none.
+        constant_bytes: the models' constants, as the schedules for the board's core want them.
+        arena_bytes: their arena there.
     """
 
     board: str
@@ -54,11 +56,18 @@ class Fit:
     time: LikelyTime | None = None
     longest: tuple[LongestOperator, ...] = ()
     software_float: SoftwareFloat | None = None
+    constant_bytes: int = 0
+    arena_bytes: int = 0
 
     @property
     def fits(self) -> bool:
         """Whether a build will succeed, as far as memory goes."""
         return not self.refused and not any(need.missing_bytes for need in self.needs)
+
+    @property
+    def without_estimate(self) -> tuple[str, ...]:
+        """The backends that give no estimate of what they compute, so that the time is not known."""
+        return tuple(sorted({backend for one in self.longest for backend in one.unknown}))
 
     def lines(self, manifest: Manifest) -> list[str]:
         """Return a line of each memory, and what the compiler does not take."""
@@ -100,10 +109,10 @@ class Fit:
             "longest_operators": [
                 {
                     "model": one.model,
-                    "operator": one.operator,
-                    "share": one.share,
+                    "operator": one.operator or None,
+                    "share": None if one.unknown else one.share,
                     "milliseconds": one.time and one.time.milliseconds,
-                    "stretch_share": one.stretch_share,
+                    "stretch_share": None if one.unknown else one.stretch_share,
                     "stretch_milliseconds": one.stretch and one.stretch.milliseconds,
                     "stretch_instructions": one.stretch_instructions,
                 }
@@ -111,10 +120,15 @@ class Fit:
             ],
             "milliseconds": self.time and self.time.milliseconds,
             "milliseconds_error": self.time and self.time.error,
+            "milliseconds_of_backends": self.time and self.time.device_milliseconds,
+            "without_estimate": list(self.without_estimate),
+            "clock_hz": self.time and self.time.hz,
             "milliseconds_have_flash": self.time and self.time.flash_is_known,
             "milliseconds_flash_is_sure": self.time and self.time.flash_is_sure,
             "microjoules": energy and energy.microjoules,
             "microjoules_error": energy and energy.error,
+            "constant_bytes": self.constant_bytes,
+            "arena_bytes": self.arena_bytes,
             "software_float": self.software_float and self.software_float.as_json(),
         }
 
@@ -162,6 +176,7 @@ def check(
         fit = _fit_of_emitted(source, board, chosen, emitted, folder, load)
         time, floats = likely_time(emitted, board, hz), software_float(emitted.manifest, board)
         longest = (longest_operator(emitted, board, hz),)
+        fit = replace(fit, constant_bytes=emitted.manifest.constant_bytes, arena_bytes=emitted.manifest.arena_bytes)
         fits.append(replace(fit, time=time, software_float=floats, longest=longest))
     if len(asked) < len(known.load_all()):  # else the first board's constants say little of the others'
         warn_of_growth(manifests[0])
@@ -200,7 +215,11 @@ def check_models(
         whole = None
         if known and len(known) == len(times):
             most = max(time.error for time in known)
-            whole = LikelyTime(sum(time.milliseconds for time in known), most, known[0].flash_is_known)
+            milliseconds = sum(time.milliseconds for time in known)
+            by_devices = sum(time.device_milliseconds for time in known)
+            whole = LikelyTime(
+                milliseconds, most, known[0].flash_is_known, hz=known[0].hz, device_milliseconds=by_devices
+            )
         floats = next(filter(None, (software_float(one, board) for one in compiled.manifests)), None)
         fits.append(replace(fit_of(model, folder=folder), time=whole, longest=longest, software_float=floats))
     return Fits(manifests[0], tuple(fits))

@@ -22,7 +22,7 @@ from mtool.manifest import Manifest
 from mtool.project import template
 from mtool.session import Device
 from mtool.transport.emulator import Channel
-from mtool.workflow import formatting, reference
+from mtool.workflow import checkup, formatting, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.building import Prepared, build_model, rendered_plan
 from mtool.workflow.compiling import Model, compile
@@ -221,7 +221,7 @@ def flash_plan(
         before = [shlex.join(halted.argv(target.emulator, job.firmware, job.port, channel=_channel(described))) + " &"]
     baud = f" at {target.usb.uart} baud" if target.usb else ""
     commands = [
-        *rendered_plan(model, tree, described, deployment.folder, kinds=(kind,)),
+        *rendered_plan(model, tree, described, deployment.folder, kinds=(kind,), tools=checkup.flash_tool(chosen.name)),
         *before,
         *flash.plan(chosen, job),
     ]

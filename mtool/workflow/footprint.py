@@ -20,7 +20,8 @@ class Footprint:
 
     file_bytes: the ONNX file.
     macs: nominal multiply-accumulates.
-    constant_bytes: weights, biases, scales, tables.
+    weight_bytes: weights, biases and scales as the model's file holds them, whatever the board.
+    constant_bytes: the same and tables, as the board's kernels want them.
     arena_bytes: activations, inputs and outputs.
     code_bytes: the standalone firmware without the constants; on the host the model's functions alone; None: not
         built, for the reason that `note` gives.
@@ -29,6 +30,7 @@ class Footprint:
 
     file_bytes: int
     macs: int
+    weight_bytes: int
     constant_bytes: int
     arena_bytes: int
     code_bytes: int | None
@@ -40,7 +42,7 @@ class Footprint:
         return asdict(self)
 
 
-def footprint_of(model: Model) -> Footprint:
+def footprint_of(model: Model, weight_bytes: int) -> Footprint:
     """Build a compiled model's standalone firmware in a folder that goes again, and measure it."""
     described, board = model.manifest, model.board
     fits = fit_of(model).fits if board.memories else None
@@ -58,6 +60,7 @@ def footprint_of(model: Model) -> Footprint:
     return Footprint(
         file_bytes=model.path.stat().st_size,
         macs=described.macs,
+        weight_bytes=weight_bytes,
         constant_bytes=described.constant_bytes,
         arena_bytes=described.arena_bytes,
         code_bytes=code,
@@ -66,17 +69,22 @@ def footprint_of(model: Model) -> Footprint:
     )
 
 
-def side_by_side(before: Footprint, after: Footprint) -> list[list[str]]:
-    """Return rows that put two footprints side by side: a label, and a figure of each."""
+def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) -> list[list[str]]:
+    """Return rows that put two footprints side by side: a label, and a figure of each.
+
+    Of this computer (not `is_board`) flash means nothing: its kernels want weights of 8 bits in 16 or 32.
+    """
     both = (before, after)
     rows = [
         ["file", *(formatting.kilobytes(one.file_bytes) for one in both)],
         ["MACs", *(formatting.amount(one.macs) for one in both)],
-        ["flash: constants", *(formatting.kilobytes(one.constant_bytes) for one in both)],
-        [
-            "flash: code",
-            *("not built" if one.code_bytes is None else formatting.kilobytes(one.code_bytes) for one in both),
-        ],
+        ["weights", *(formatting.kilobytes(one.weight_bytes) for one in both)],
+    ]
+    if is_board:
+        rows.append(["flash: constants", *(formatting.kilobytes(one.constant_bytes) for one in both)])
+        code = ("not built" if one.code_bytes is None else formatting.kilobytes(one.code_bytes) for one in both)
+        rows.append(["flash: code", *code])
+    rows += [
         ["RAM: arena", *(formatting.kilobytes(one.arena_bytes) for one in both)],
     ]
     if any(one.fits is not None for one in both):

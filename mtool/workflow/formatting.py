@@ -23,6 +23,11 @@ def joules(microjoules: float) -> str:
     return f"{microjoules:.3g} µJ" if microjoules < 1000 else f"{microjoules / 1e3:.3g} mJ"
 
 
+def frequency(hz: int) -> str:
+    """Write a clock: 120 MHz."""
+    return f"{hz / 1e6:g} MHz"
+
+
 def kilobytes(count: int) -> str:
     """Write a number of bytes: 512 B, 37.6 KB, 4 MB (1 KB is 1,024 B)."""
     if count < 1024:
@@ -72,4 +77,6 @@ def arena(described: "Manifest") -> str:
         for pool in described.constant_pools
     )
     constants = f", constants in {of_constants}" if of_constants else ""
+    in_ram = described.constant_bytes_in_ram
+    constants += f", {in_ram:,} B of weights in RAM besides" if in_ram else ""
     return f"arena {described.arena_bytes:,} B{where} (bound {described.arena_bound_bytes:,} B){constants}"

@@ -31,7 +31,8 @@ class Layer:
     def describe(self) -> str:
         """Return the operator as a person would name it."""
         origins = f' "{short_name(self.operator.origins[-1])}"' if self.operator.origins else ""
-        return f"operator {self.operator.index}, {self.operator.label}{origins} (schedule {self.operator.schedule})"
+        by = f"{'backend' if self.operator.backend else 'schedule'} {self.operator.by}"
+        return f"operator {self.operator.index}, {self.operator.label}{origins} ({by})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Layers:
                 "index": layer.operator.index,
                 "name": layer.operator.name,
                 "tensor": layer.tensor,
-                "schedule": layer.operator.schedule,
+                "schedule": layer.operator.by,
                 "ties": layer.ties,
                 "inside": [one.as_json() for one in layer.inside],
                 "difference": None if layer.difference is None else asdict(layer.difference),

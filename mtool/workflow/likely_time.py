@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 
 from mtool.boards import Board, Draw, Reads
 from mtool.codegen.generation import Emitted
+from mtool.manifest import Manifest
 from mtool.option_values import IN_RAM
+from mtool.plan.control import device_cycles, without_estimate
 from mtool.plan.interleaved import longest_stretch
 from mtool.plan.pools import WORD
 from mtool.plan.ram import BYTES_A_PRODUCT, HELD
@@ -35,7 +37,11 @@ class LikelyTime:
         error: how far they may be off, as a share of them.
         flash_is_known: waits for the memory of weights are in it, or there are none; else they come on top.
         flash_is_sure: the figures of that memory were looked up, or there are none.
-        energy: of an inference; None: the power that the chip draws at this clock is not known.
+        energy: of an inference; None: the power that the chip draws at this clock is not known, or accelerators draw
+            some too.
+        hz: the clock that they hold at.
+        device_milliseconds: the part of them that accelerators take, by their backends' own estimates and at that
+            clock; `error` is not theirs.
     """
 
     milliseconds: float
@@ -43,6 +49,8 @@ class LikelyTime:
     flash_is_known: bool
     flash_is_sure: bool = True
     energy: "LikelyEnergy | None" = None
+    hz: int = 0
+    device_milliseconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +76,13 @@ class LongestOperator:
 
     Attributes:
         model: the model's name.
-        operator: its own.
-        share: of the instructions of an inference, by the schedules' estimates.
+        operator: its own; "": there is none, or it is not known.
+        share: of an inference, by the schedules' and backends' estimates.
         time: how long it is likely to take; None: not known.
         stretch: the longest stretch in which no more urgent model may run: of a model that is no task, all of it.
         stretch_share: that of the instructions of an inference.
         stretch_instructions: these, by the schedules' estimates: what stretches of several models are compared by.
+        unknown: backends that give no estimate of what they compute, so that nothing of this is known.
     """
 
     model: str
@@ -83,6 +92,7 @@ class LongestOperator:
     stretch: LikelyTime | None = None
     stretch_share: float = 1.0
     stretch_instructions: float = 0.0
+    unknown: tuple[str, ...] = ()
 
 
 def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequence[int] = ()) -> LongestOperator:
@@ -95,15 +105,22 @@ def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequen
         pauses: the operators before which a more urgent model may run.
     """
     plan = emitted.plan
-    costs = emitted.costs
-    longest = max(range(len(costs)), key=costs.__getitem__, default=None)
-    share = costs[longest] / emitted.cost if longest is not None and emitted.cost else 0.0
+    unknown = without_estimate(plan)
+    if unknown:
+        return LongestOperator(plan.graph.name, "", 0.0, None, unknown=unknown)
     time = likely_time(emitted, board, hz)
+    each = 1.0  # cycles of an instruction
+    if time is not None:
+        each = (time.milliseconds - time.device_milliseconds) * time.hz / 1e3 / emitted.cost
+    costs = [cost + device_cycles(step) / each for cost, step in zip(emitted.costs, plan.steps, strict=True)]
+    whole = sum(costs)
+    longest = max(range(len(costs)), key=costs.__getitem__, default=None)
+    share = costs[longest] / whole if longest is not None and whole else 0.0
     instructions = longest_stretch(costs, pauses)
-    stretch = instructions / emitted.cost if emitted.cost else 0.0
+    stretch = instructions / whole if whole else 0.0
 
     def part(of: float) -> LikelyTime | None:
-        return None if time is None else replace(time, milliseconds=of * time.milliseconds)
+        return None if time is None else replace(time, milliseconds=of * time.milliseconds, device_milliseconds=0.0)
 
     title = "" if longest is None else plan.steps[longest].node.title
     return LongestOperator(plan.graph.name, title, share, part(share), part(stretch), stretch, instructions)
@@ -119,11 +136,13 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
 
     Returns:
         None: it isn't known: there is no table for the core or no clock, or the model computes in floating point, which
-        the figures don't hold for; or it has nothing to compute.
+        the figures don't hold for; or it has nothing to compute; or a backend does not estimate what it computes.
     """
     core = next((core for core in cores() if core.cpu == board.cpu and core.per_instruction), None)
     clock = hz or board.clock_hz
     if core is None or not clock or not emitted.cost or float_operators(emitted.manifest.operators):
+        return None
+    if without_estimate(emitted.plan):
         return None
     weights = board.memory_for("weights")
     instructions = emitted.cost * core.schedules_factor
@@ -134,10 +153,34 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
     error = max(error, least)
     answers_at_once = weights is None or "data" in weights.holds or board.emulator is not None
     known = answers_at_once or (weights is not None and weights.reads is not None)
-    milliseconds = factor * (low + high) / 2 / clock * 1e3
-    energy = likely_energy(milliseconds, error, board.draws, clock) if known else None
+    by_devices = sum(map(device_cycles, emitted.plan.steps)) / clock * 1e3
+    milliseconds = factor * (low + high) / 2 / clock * 1e3 + by_devices
+    energy = likely_energy(milliseconds, error, board.draws, clock) if known and not by_devices else None
     sure = weights is None or weights.reads is None or weights.reads.is_sure
-    return LikelyTime(milliseconds, error, known, sure, energy)
+    return LikelyTime(milliseconds, error, known, sure, energy, clock, by_devices)
+
+
+def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> LikelyTime | None:
+    """Return how long what an emulated board ran takes at the board's clock.
+
+    Args:
+        nanoseconds: by its timer; each may be an instruction.
+        board: the board.
+        manifest: of the model that ran.
+
+    Returns:
+        None: it isn't known, as of `likely_time`.
+    """
+    if board.timer is None or not board.clock_hz:
+        return None
+    if board.timer.unit == "ns":
+        return LikelyTime(nanoseconds / 1e6, 0.0, flash_is_known=True, hz=board.clock_hz)
+    figures = next((core.per_instruction for core in cores() if core.cpu == board.cpu), ())
+    if not figures or float_operators(manifest.operators):
+        return None
+    low, high = figures
+    milliseconds = nanoseconds * (low + high) / 2 / board.clock_hz * 1e3
+    return LikelyTime(milliseconds, (high - low) / (high + low), flash_is_known=True, hz=board.clock_hz)
 
 
 def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tuple[float, float]:
@@ -145,7 +188,7 @@ def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tup
     operators = emitted.manifest.operators
     steps = zip(emitted.costs, emitted.plan.steps, strict=True)
     is_dense = 2 * sum(cost for cost, step in steps if step.node.op == "dense") > emitted.cost
-    is_small = not is_dense and sum(one.macs for one in operators) < _SMALL
+    is_small = not is_dense and sum(one.macs for one in operators if not one.device_cycles) < _SMALL
     has_long_loops = any("_winograd" in one.schedule for one in operators)
     has_little_code = reads is not None and reads.waits(hz) > 0 and reads.code.lines * reads.line < _LITTLE_CODE
     if has_little_code and (is_small or has_long_loops):
@@ -161,7 +204,9 @@ def _waits(emitted: Emitted, reads: Reads | None, hz: int) -> tuple[float, float
     usual = reads.waits(hz) / reads.width if reads else 0.0
     low = high = 0.0
     for operator in emitted.manifest.operators:
-        if operator.constants_in or IN_RAM in operator.schedule.partition(":")[2].split(","):
+        if operator.constants_in or operator.device_cycles:
+            continue
+        if IN_RAM in operator.schedule.partition(":")[2].split(","):
             continue
         once = operator.constant_bytes
         is_held = HELD * once <= cache_bytes

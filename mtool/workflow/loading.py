@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mtool import boards, manifest, session
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 _TIMEOUT_S = 10.0
+_MORE = "build the firmware with more: --option module_slot_bytes=N, module_ram_bytes=N"
 _DEFAULT_BAUD = Usb().uart
 
 
@@ -39,6 +40,8 @@ class Loaded:
         seconds: that it took.
         models: all of the device's, in the order of their numbers.
         delta_bytes: what was sent, where that was the difference from the module that was there; 0: the file was.
+        replaced: the model of another name whose place in flash it took; empty: none's.
+        is_kept: it is still there when the device is opened again; else it was in an emulator that ended with the load.
     """
 
     module: Module
@@ -48,6 +51,8 @@ class Loaded:
     seconds: float
     models: tuple[Listed, ...]
     delta_bytes: int = 0
+    replaced: str = ""
+    is_kept: bool = True
 
 
 def load_module(
@@ -86,7 +91,8 @@ def load_module(
     if project is not None:
         _check_project(project, board)
         with session.open(project, port=port, probe=probe) as device:
-            return _load(device.session, module, data, old, place, progress)
+            done = _load(device.session, module, data, old, place, progress)
+            return replace(done, is_kept=device.is_at_port or (not ram and _has_flash_file(project)))
     if not port:
         raise UsageError(
             "there is no device to load the module into",
@@ -106,6 +112,14 @@ def load_module(
             client.close()
 
 
+def _has_flash_file(folder: Path) -> bool:
+    """Whether the emulated flash of a project is in a file, which project_templates/shared/storage_in_file.c names."""
+    described = manifest.load(folder).project
+    assert described is not None  # _check_project has looked
+    firmware = manifest.firmware_of(folder, described, "host_driven")
+    return firmware.with_name(f"{firmware.name}.flash").is_file()
+
+
 def _check_project(folder: Path, board: str) -> None:
     described = manifest.load(folder).project
     if described is None:
@@ -117,7 +131,7 @@ def _check_project(folder: Path, board: str) -> None:
 
 def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place, progress: Progress) -> Loaded:
     start = time.monotonic()
-    _check(module, len(data), place, _room(client))
+    _check(module, len(data), place, _room(client, module.name))
     try:
         sent = renewal.send(client, data, place, since=old, progress=progress)
     except DeviceError as refused:
@@ -126,12 +140,12 @@ def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place,
     how = f"as a delta of {sent.delta_bytes:,} B" if sent.delta_bytes else f"{sent.there_bytes:,} there before"
     log.info("  %-9s %4.1f s   %s B, %s", "load", seconds, f"{len(data):,}", how)
     models = tuple(loading.models(client))
-    return Loaded(module, place, len(data), sent.there_bytes, seconds, models, sent.delta_bytes)
+    return Loaded(module, place, len(data), sent.there_bytes, seconds, models, sent.delta_bytes, sent.replaced)
 
 
-def _room(client: Client) -> Room:
+def _room(client: Client, name: str) -> Room:
     try:
-        return loading.room(client)
+        return loading.room(client, name)
     except DeviceError as refused:
         if Status.MT_UNKNOWN_MESSAGE.name not in str(refused):
             raise
@@ -152,7 +166,7 @@ def _check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
         raise UsageError(f"the firmware runs no modules of {module.kind.name.lower()} code")
     if module.counter < room.counter:
         raise UsageError(
-            f"{module.name} is older than what the device has had",
+            f"{module.name} is older than the one that the device has had",
             details=[f"expected  counter {room.counter} or more", f"found     {module.counter}"],
             hint=f"make it with --counter {room.counter} if it is meant to replace that",
         )
@@ -176,11 +190,17 @@ def _check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
             raise FitError(
                 f"{module.name} does not fit into {what} of the device",
                 details=[f"needs {needed:,} B of {there:,} B"],
-                hint="build the firmware with more: --option module_slot_bytes=N, module_ram_bytes=N",
+                hint=_MORE,
             )
 
 
 def _explained(refused: DeviceError, module: Module) -> MtoolError:
+    if Status.MT_NO_MEMORY.name in str(refused):
+        return FitError(
+            f"{module.name} does not fit beside the modules that the device has",
+            details=[f"needs {module.ram_bytes():,} B of RAM, and a place in the journal for its name's counter"],
+            hint=_MORE,
+        )
     if Status.MT_BAD_SIGNATURE.name in str(refused):
         whose = f"key id {module.key_id.hex()}" if module.is_signed else "nobody"
         return DeviceError(

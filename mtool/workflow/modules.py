@@ -143,6 +143,8 @@ def read_module(path: Path) -> tuple[Module, bytes]:
     Raises:
         UsageError: there is no such file, or it is no module.
     """
+    if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+        raise UsageError(f"{path} is not a file", details=["expected a module (.mtm), as mtool module writes it"])
     try:
         with path.open("rb") as file:
             data = file.read(HEAD_BYTES)

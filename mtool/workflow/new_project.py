@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from mtool import boards, distribution, filetree, project
+from mtool import boards, configuration, distribution, filetree, project
 from mtool.boards import Board
 from mtool.build import toolchains
 from mtool.build.build import BUILDERS
@@ -59,7 +59,7 @@ def new_project(
 
     Args:
         folder: where; a folder that is not there, or empty but for `.git`.
-        model: the ONNX or TFLite model, which is copied into the project.
+        model: the ONNX or TFLite model, which is copied into the project, and so are files of boards of your own.
         board: the name of the board that the program is for.
         kind: what the project is.
         test_board: the name of the board that its tests run on; empty: an emulated one with the same processor.
@@ -88,7 +88,8 @@ def new_project(
     _check_kind(kind, compiled.manifest)
     values = _values(folder, kind, compiled, tested, chosen, given)
     own = own_files(kind, compiled.manifest, target, chosen, values)
-    return _write(folder, own.merged(_model_files(model), _MODELS), own, compiled, edits)
+    tree = own.merged(_model_files(model), _MODELS).merged(_board_files(target, tested), boards.FOLDER)
+    return _write(folder, tree, own, compiled, edits)
 
 
 def update_project(folder: Path | None = None, *, edits: Edits = "stop") -> bool:
@@ -180,6 +181,23 @@ def _model_files(model: Path) -> FileTree:
     return FileTree(found)
 
 
+def _board_files(*used: Board) -> FileTree:
+    """Return the user's own files of boards that a project uses: it is to build wherever it lies."""
+    files = {boards.file_of(board.name) for board in used}
+    return FileTree({f"{path.stem}.yaml": path.read_bytes() for path in files if path is not None})
+
+
+def _roots(folder: Path) -> dict[str, list[str]]:
+    """Return the folders of Zephyr's boards, chips and bindings that mtool.toml names here, relative to a project."""
+    config, root = configuration.load(), folder.resolve()
+    found = {key: getattr(config, key) for key in configuration.ROOTS}
+    return {
+        key: [Path(os.path.relpath(path.resolve(), root)).as_posix() for path in paths]
+        for key, paths in found.items()
+        if paths
+    }
+
+
 def _values(
     folder: Path,
     kind: ProjectType,
@@ -202,8 +220,10 @@ def _values(
         "title": plain(folder.resolve().name),
         "type": kind,
         "test_board": tested.model_dump(mode="json"),
-        "memory": {role: _size(tested, role) for role in ("code", "arena")},
+        # What the tests' board has is no limit where it stands for another.
+        "memory": {role: _size(board, role) or _size(tested, role) for role in ("code", "arena")},
         "options": _stored(folder, options),
+        "roots": _roots(folder),
         "model_path": f"{_MODELS}/{model.path.name}",
         "distribution": distribution.NAME,
         "version": __version__,

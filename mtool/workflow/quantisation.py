@@ -12,17 +12,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 
 from mtool import boards, files, spelling
 from mtool.boards import Board
 from mtool.errors import BuildError, ModelError, UsageError
+from mtool.frontend import is_tflite
+from mtool.frontend.budget import Budget
 from mtool.frontend.onnx_file import read_bound
+from mtool.frontend.problems import OWN, REFUSED
+from mtool.frontend.tflite.model import to_onnx
+from mtool.frontend.tflite.schema import read as read_tflite
 from mtool.option_values import Integer, Method
 from mtool.oracles import ort, process
 from mtool.oracles.quantiser import INSTALL
-from mtool.workflow import dataset, formatting, loss, reference
+from mtool.workflow import calibration, dataset, formatting, loss, reference
 from mtool.workflow.compiling import compile
 from mtool.workflow.dataset import Data, Pixels
 from mtool.workflow.footprint import Footprint, footprint_of
@@ -63,7 +69,8 @@ class Scheme:
 class Quantised:
     """A quantised model: its file, what it was calibrated and compared with, what it loses and what it saves.
 
-    The worst of `layers` come first. `before` and `after` are of the board.
+    The worst of `layers` come first. `before` and `after` are of the board. `doubts` are reasons why the data may not
+    be what they should be, in words.
     """
 
     path: Path
@@ -75,6 +82,7 @@ class Quantised:
     layers: tuple[LayerLoss, ...]
     before: Footprint
     after: Footprint
+    doubts: tuple[str, ...] = ()
 
 
 def quantize(
@@ -91,8 +99,10 @@ def quantize(
 ) -> Quantised:
     """Quantise a float model to 8-bit integers, and tell what that loses and saves.
 
+    Doubts about the data are logged as warnings.
+
     Args:
-        path: the ONNX model, of floats.
+        path: the ONNX or TFLite model, of floats. The result is ONNX.
         data: calibration data: a .npz or .npy file, a folder of .npy files or images
             (`mtool.workflow.dataset.read`), or samples (dictionaries from input name to array).
         output: the file to write; default: <model>_int8.onnx in the working folder.
@@ -125,6 +135,7 @@ def quantize(
     compiled = compile(source, board=target_board, options=chosen)
     calibrating = _data(data, compiled.manifest.inputs, pixels, labels if evaluate is None else None)
     comparing = calibrating if evaluate is None else _data(evaluate, compiled.manifest.inputs, pixels, labels)
+    doubts = [*dict.fromkeys((*calibrating.doubts, *comparing.doubts))]
     with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name:
         folder = Path(name)
         prepared, made = folder / "prepared.onnx", folder / target.name
@@ -134,15 +145,25 @@ def quantize(
             _check_excluded(prepared, how.exclude)
             _quantise(prepared, made, calibrating.samples, how, source)
             log.info("  %-9s %4.1f s   %s", "quantise", time.monotonic() - start, _described(how, calibrating))
+            doubts += calibration.of_statistics(model, calibrating.samples, source)
             layers = loss.of_layers(prepared, made, comparing.samples, source)
             before = reference.outputs(prepared, comparing.samples)
             after = reference.outputs(made, comparing.samples)
+            doubts += calibration.of_classes(before, comparing.labels)
         if how.integer_io:
             make_integer_io(made)
-        footprint_before = footprint_of(compiled)
+        if evaluate is None or _is_same_file(data, evaluate):
+            doubts.append(
+                "the same data calibrate and evaluate the model, so that others may differ by more"
+                + ": give --evaluate" * (evaluate is None)
+            )
+        for doubt in doubts:
+            log.warning("%s", doubt)
+        footprint_before = footprint_of(compiled, _bytes_of_weights(model))
         # The values of its dimensions and constants are in the model now.
         footprint_after = footprint_of(
-            compile(made, board=target_board, options=replace(chosen, dims={}, constants={}))
+            compile(made, board=target_board, options=replace(chosen, dims={}, constants={})),
+            _bytes_of_weights(onnx.load(str(made))),
         )
         files.write(target, made.read_bytes(), follow=True)
     return Quantised(
@@ -155,7 +176,18 @@ def quantize(
         layers=layers,
         before=footprint_before,
         after=footprint_after,
+        doubts=tuple(doubts),
     )
+
+
+def _is_same_file(one: object, other: object) -> bool:
+    return isinstance(one, (str, Path)) and isinstance(other, (str, Path)) and Path(one).samefile(other)
+
+
+def _bytes_of_weights(model: onnx.ModelProto) -> int:
+    """Return the bytes of a model's constants as its file has them."""
+    nodes = [node.attribute[0].t for node in model.graph.node if node.op_type == "Constant" and node.attribute]
+    return sum(onnx.numpy_helper.to_array(one).nbytes for one in (*model.graph.initializer, *nodes))
 
 
 def _check_target(target: Path, source: Path, files_read: Sequence[Path], *, is_named: bool) -> None:
@@ -178,7 +210,8 @@ def _is_own(path: Path) -> bool:
 
 def _float_model(source: Path, options: Options) -> onnx.ModelProto:
     """Read a model as the quantiser wants it: fixed shapes, a name for each node, a new opset."""
-    model = read_bound(source, options)
+    model = _translated(source, options) if is_tflite(source) else read_bound(source, options)
+    _put_weights_in_floats(model)
     there = sorted({node.op_type for node in model.graph.node} & set(_QUANTISED))
     if there:
         raise UsageError(
@@ -195,6 +228,47 @@ def _float_model(source: Path, options: Options) -> onnx.ModelProto:
     for number, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     return model
+
+
+def _translated(source: Path, options: Options) -> onnx.ModelProto:
+    """Return a TFLite model as an ONNX model.
+
+    Raises:
+        UsageError: it has states, or operators that ONNX lacks.
+    """
+    budget = Budget(options.limits)
+    made = to_onnx(read_tflite(source, budget), source.name, replace(options, hybrid="float"), budget)
+    foreign = [node.name or node.op_type for node in made.proto.graph.node if node.domain in (OWN, REFUSED)]
+    if made.states or foreign:
+        what = "operators that ONNX lacks" if foreign else "states, which calibration does not carry on"
+        raise UsageError(
+            f"{source.name} has {what}",
+            details=[*foreign, *(state for state, _ in made.states)][:5],
+            hint="quantize it by TensorFlow's converter",
+        )
+    model = onnx.ModelProto()
+    model.CopyFrom(made.proto)
+    for number, node in enumerate(model.graph.node):  # those of one operator share its name
+        node.name = f"{node.name or node.op_type} {number}"
+    return model
+
+
+def _put_weights_in_floats(model: onnx.ModelProto) -> None:
+    """Replace weights alone that are integers (TFLite's dynamic range quantisation) by what they stand for."""
+    graph = model.graph
+    there = {tensor.name: tensor for tensor in graph.initializer}
+    for node in [*graph.node]:
+        if node.op_type != "DequantizeLinear" or not there.keys() >= {*node.input}:
+            continue
+        data, scale, *zero = (onnx.numpy_helper.to_array(there[name]) for name in node.input)
+        if scale.ndim > 1 or data.dtype.kind not in "iu":
+            continue  # in blocks
+        axis = next((attr.i for attr in node.attribute if attr.name == "axis"), 1)
+        along = [-1 if scale.ndim and dim == axis % data.ndim else 1 for dim in range(data.ndim)]
+        steps = data.astype(np.int64) - (zero[0].astype(np.int64).reshape(along) if zero else 0)
+        graph.node.remove(node)
+        values = (steps * scale.astype(np.float64).reshape(along)).astype(scale.dtype)
+        graph.initializer.append(onnx.numpy_helper.from_array(values, node.output[0]))
 
 
 def _data(data: str | Path | Sequence[Sample], tensors: Any, pixels: Pixels | None, labels: str | Path | None) -> Data:

@@ -3,7 +3,7 @@
 from mtool.zephyr.describing import PREFIX, describe
 from mtool.zephyr.environment import ROOTS, VARIANTS, has_sdk, roots, variant_of
 from mtool.zephyr.failures import explain
-from mtool.zephyr.tree import base, board_names, find, hal_of, knows, modules_in, version
+from mtool.zephyr.tree import base, board_names, find, hal_of, knows, modules_in, version, workspace
 
 __all__ = [
     "PREFIX",
@@ -21,4 +21,5 @@ __all__ = [
     "roots",
     "variant_of",
     "version",
+    "workspace",
 ]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -39,6 +40,7 @@ _NO_LIBRARIES = re.compile(
     r"\S*libgcc\.a\S*: (?:ABI is incompatible with that of the selected emulation|file class \w+ incompatible with \w+|"
     r"can't link \S+ modules with soft-float modules)"
 )
+_NO_WORKSPACE = re.compile(r'west: unknown command "build".*')
 _BLOBS = re.compile(r"west blobs fetch (\w+)")
 _NO_32_BITS = re.compile(
     r"bits/(?:libc-header-start|wordsize)\.h|gnu/stubs-32\.h|sys/cdefs\.h|skipping incompatible .*libgcc"
@@ -65,7 +67,8 @@ def explain(
         compiler: the compiler that the board wants ("arm-none-eabi-gcc"), where that is known.
     """
     return (
-        _no_board(output, board, tree, list(roots))
+        _no_workspace(output, tree)
+        or _no_board(output, board, tree, list(roots))
         or _no_compiler(output, board, compiler)
         or _no_blobs(output, board)
         or _no_module(output, tree, board, None if modules is None else set(modules), list(roots))
@@ -74,6 +77,15 @@ def explain(
         or _other_architecture(output, board, compiler)
         or _no_libraries(output, board, compiler)
         or _outdated(output, tree, board)
+    )
+
+
+def _no_workspace(output: str, tree: Path) -> MtoolError | None:
+    found = _NO_WORKSPACE.search(output)
+    return found and BuildError(
+        f"the Zephyr tree {tree} lies in no west workspace, and west has no command build without one",
+        details=[found[0]],
+        hint=f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update",
     )
 
 

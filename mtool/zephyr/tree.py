@@ -42,6 +42,18 @@ def base(folder: Path | None = None) -> Path:
     return found
 
 
+def workspace(tree: Path, folder: Path | None = None) -> Path | None:
+    """Return the west workspace that `west build` in a folder uses: around the folder or the tree; None: there is none.
+
+    Without one west knows none of Zephyr's commands.
+    """
+    for start in ((folder or Path.cwd()).resolve(), tree.resolve()):
+        for above in (start, *start.parents):
+            if (above / ".west").is_dir():
+                return above
+    return None
+
+
 def version(tree: Path) -> str:
     """Return a tree's version ("4.1.0")."""
     fields = dict(re.findall(r"^(\w+) *= *(\S*)", (tree / "VERSION").read_text(), re.MULTILINE))

@@ -34,6 +34,7 @@ struct mt_extension *mt_port_modules(void)
     loader.host.ram = ram;
     loader.host.ram_bytes = sizeof ram;
     loader.storage = mt_port_storage();
+    loader.slot_bytes = {{ cookiecutter.modules.slot_bytes }};
     loader.delta = &mt_loader_delta;
     (void)mt_loader_start(&loader); /* a module that is no good is one that is not there */
     return &loader.extension;

@@ -4,7 +4,11 @@
 
 #include "mt_status.h"
 #include "mt_storage.h"
+{% if is_zephyr | default(false) %}
+#include <zephyr/arch/common/semihost.h>
+{% else %}
 #include "platform.h"
+{% endif %}
 
 #define SECTOR_BYTES 4096u
 #define SUFFIX ".flash"
@@ -12,11 +16,18 @@
 enum { SYS_OPEN = 0x01, SYS_WRITE = 0x05, SYS_READ = 0x06, SYS_SEEK = 0x0A, SYS_GET_CMDLINE = 0x15 };
 enum { MODE_UPDATE_BINARY = 3, MODE_CREATE_BINARY = 7 };
 
-static uint8_t flash[2u * {{ cookiecutter.modules.slot_bytes }}]
-    __attribute__((aligned(4096), section(".bss.mt_module_ram")));
+static uint8_t flash[{{ cookiecutter.modules.flash_bytes }}]
+    __attribute__((aligned(4096), section("{{ module_ram_section | default(".bss.mt_module_ram") }}")));
 static char path[1024];
 static int32_t file = -1;
 
+{% if is_zephyr | default(false) %}
+static int32_t platform_semihosting(int32_t operation, const void *parameters)
+{
+    return (int32_t)semihost_exec((enum semihost_instr)operation, (void *)parameters);
+}
+
+{% endif %}
 static int32_t open_file(uintptr_t mode)
 {
     const uintptr_t block[3] = {(uintptr_t)path, mode, strlen(path)};

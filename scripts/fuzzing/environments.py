@@ -97,6 +97,7 @@ ENVIRONMENTS: dict[str, Callable[[], Environment]] = {
     "powerpc": lambda: Environment(HOST, _powerpc),
     "m4": lambda: _board("mps2_an386"),
     "m55": lambda: _board("mps3_an547"),
+    "m0plus": lambda: _board("mps2_an383"),
     "m3": lambda: _board("mps2_an385"),
     "riscv32": lambda: _board("qemu_riscv32"),
     "riscv32_v": lambda: _board("qemu_riscv32_v"),

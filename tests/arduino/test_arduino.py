@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import amount
 import numpy as np
 import pytest
 
@@ -45,6 +46,7 @@ def test_a_hello_world_sized_model_runs_on_an_uno(tmp_path: Path) -> None:
     assert constants < 100, "the weights stay in flash"
 
 
+@amount.everything
 def test_the_digits_run_on_a_mega(tmp_path: Path) -> None:
     simavr.need()
     prepared = workflow.prepare(

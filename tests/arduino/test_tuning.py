@@ -101,7 +101,7 @@ def attached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attach
         board.close()
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
+@amount.everything
 @pytest.mark.long
 def test_an_attached_board_is_flashed_once_for_many_candidates(attached: Attachment, tmp_path: Path) -> None:
     options = Options(template_options={"builder": "cmake"})

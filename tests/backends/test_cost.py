@@ -31,7 +31,7 @@ class Npu(Backend):
 def test_pays(tmp_path: Path, factor: float, pays: bool) -> None:
     (tmp_path / "npu.py").write_text(BACKEND.format(factor=factor))
     onnx.save(networks.integers(5), tmp_path / "net.onnx")
-    options = Options(backends=(BackendSpec(str(tmp_path / "npu.py")),))
+    options = Options(backends=(BackendSpec(str(tmp_path / "npu.py"), optional=not pays),))
     claims = mtool.compile(tmp_path / "net.onnx", board="host", options=options).manifest.claims
     assert {bool(claim.backend) for claim in claims} == {pays}
     reasons = {refusal.reason for claim in claims for refusal in claim.refusals}

@@ -13,7 +13,7 @@ import pytest
 from tflite_models import Op, T, model
 
 import mtool
-from mtool import frontend, proc
+from mtool import boards, frontend, proc
 from mtool.backends import BackendSpec
 from mtool.backends.ethos_u import vela
 from mtool.backends.ethos_u.precompiled import COMPILED, precompiled
@@ -69,6 +69,8 @@ def test_what_is_in_the_file(tmp_path: Path) -> None:
     assert b"addresses[3] = {(uintptr_t)constants, (uintptr_t)(scratch), (uintptr_t)(scratch)};" in built.files["net.c"]
     kinds = {claim.kind: claim.backend for claim in built.manifest.claims}
     assert kinds == {"QuantizeLinear": "", COMPILED: "ethos_u", "DequantizeLinear": ""}
+    (fit,) = mtool.check(path, [boards.get("mps3_an547")], Options(backends=(BACKEND,))).fits
+    assert fit.without_estimate == ("ethos_u",) and fit.time is None  # Vela's estimate is not in the file
 
 
 def test_a_second_memory(tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ def test_what_to_do_is_said(tmp_path: Path) -> None:
     assert raised.value.exit_code == 5
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
+@amount.everything
 @pytest.mark.skipif(importlib.util.find_spec("ethosu") is None, reason="Vela is not installed")
 @models.needed
 @pytest.mark.parametrize("board", ["host", "mps3_an547"])

@@ -50,8 +50,15 @@ def test_a_region_among_the_operators(tmp_path: Path) -> None:
     assert good is not None and good.differing == 0
     assert bad is not None and bad.differing and not bad.within, "the device's own result is judged"
     rows = {row.name: row for row in found.profile.operators}
-    assert rows["npu_0"].by == "npu, 1,234 cycles" and rows["npu_0"].origins == ("the amount", "the negation")
-    assert "npu, 1,234" in str(found.profile) and found.profile.as_json()["operators"][0]["device_cycles"] == 1234
+    assert (
+        rows["npu_0"].by == "npu"
+        and "1,234 cycles" in rows["npu_0"].title
+        and rows["npu_0"].origins == ("the amount", "the negation")
+    )
+    assert "1,234 cycles" in str(found.profile) and found.profile.as_json()["operators"][0]["device_cycles"] == 1234
+    source = mtool.compile(tmp_path / "net.onnx", board="host", options=options).files.text("net.c")
+    assert "backend npu" in source and "c99_call" not in source + str(found.profile) + str(found.layers.as_json())
+    assert regions[0].describe().endswith("(backend npu)")
     page = found.as_html()
     assert 'class="bar who1"' in page and '<i class="who0"></i>mtool\'s C<i class="who1"></i>npu' in page
     assert np.isfinite(found.profile.total)

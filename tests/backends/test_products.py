@@ -18,7 +18,6 @@ from mtool.workflow.compiling import Model
 from mtool.workflow.options import Options
 from mtool.workflow.writing import write_project
 
-everything = pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
 BACKEND = """
 import numpy as np
 from mtool.backends import Backend, BackendError, Pattern, Product
@@ -208,7 +207,7 @@ HOSTILE = (
     "(folder / 'elsewhere').write_text(''); raise BackendError('it wrote elsewhere')",
     "import mtool.proc; mtool.proc.run(['sleep', '60'], timeout_s=0.2, what='npuc')",
     *(
-        pytest.param(body, marks=everything)
+        pytest.param(body, marks=amount.everything)
         for body in (
             "raise ValueError('no room')",
             "return " + DOES_NOTHING.format(', files={"npu": b"", "npu/x.c": b""}'),

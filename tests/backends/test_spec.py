@@ -1,9 +1,15 @@
 """What users write behind --backend, and how backends are found."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from graphs import model
+from onnx import helper, save
 
+import mtool
+from mtool import Options, workflow
 from mtool.backends import BackendSpec
 from mtool.backends.chosen import choose
 from mtool.backends.spec import parse
@@ -24,6 +30,11 @@ from mtool.errors import UsageError
         ("./my.py:Npu:skip=a|b", BackendSpec("./my.py", "Npu", {"skip": "a|b"})),
         ("./my.py:skip=a", BackendSpec("./my.py", "", {"skip": "a"})),
         ("C:\\my.py:Npu", BackendSpec("C:\\my.py", "Npu")),
+        ("npu:optional", BackendSpec("npu", optional=True)),
+        ("npu:optional,a=1", BackendSpec("npu", "", {"a": "1"}, optional=True)),
+        ("npu:a=optional, optional", BackendSpec("npu", "", {"a": "optional"}, optional=True)),
+        ("./my.py:optional", BackendSpec("./my.py", optional=True)),
+        ("./my.py:Npu:optional", BackendSpec("./my.py", "Npu", optional=True)),
     ],
 )
 def test_grammar(text: str, expected: BackendSpec) -> None:
@@ -40,6 +51,7 @@ def test_toml(tmp_path: Path) -> None:
     (tmp_path / "npu.toml").write_text('backend = "npu.py"\nclass = "Npu"\n[options]\nbanks = 4\nfast = true\n')
     found = parse(str(tmp_path / "npu.toml"))
     assert found == BackendSpec(str(tmp_path / "npu.py"), "Npu", {"banks": "4", "fast": "yes"})
+    assert parse(str(tmp_path / "npu.toml:optional")) == replace(found, optional=True)
     (tmp_path / "npu.toml").write_text("backend = 3\n")
     with pytest.raises(UsageError, match="is not one of a backend"):
         parse(str(tmp_path / "npu.toml"))
@@ -52,6 +64,25 @@ class Npu(Backend):
     name = "npu"
     options = {"banks": "how many memories it has"}
 """
+
+
+@pytest.mark.parametrize("place", ["{}/npu.py", "ethos_u", "ethos_u:skip=n0"])
+def test_one_that_computes_nothing_is_an_error_unless_it_is_optional(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    (tmp_path / "npu.py").write_text(NPU)
+    nodes = [helper.make_node("Mul", ["x", "x"], ["y"], name="n0")]
+    save(model(nodes, {"x": (np.float32, (1, 4))}, ["y"]), tmp_path / "net.onnx")
+    text = place.format(tmp_path)
+    name = "npu" if text.endswith(".py") else "ethos_u"
+    for stage in (mtool.compile, workflow.partition):
+        with pytest.raises(UsageError, match=f"the backend {name} computes nothing of the model") as refused:
+            stage(tmp_path / "net.onnx", board="mps3_an547", options=Options(backends=(parse(text),)))
+        assert refused.value.details and ":optional" in refused.value.hint
+    optional = parse(text + (",optional" if "=" in text else ":optional"))
+    made = mtool.compile(tmp_path / "net.onnx", board="mps3_an547", options=Options(backends=(optional,)))
+    assert [one.backend for one in made.manifest.claims] == [""]
+    assert f"the backend {name} computes nothing of the model: " in caplog.text
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_one_that_refuses_nothing_by_name(tmp_path: Path) -> None:
     assert not any(one.region for one in claims)
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
+@amount.everything
 @pytest.mark.skipif(importlib.util.find_spec("ethosu") is None, reason="Vela is not installed")
 def test_what_vela_leaves_to_the_cpu(tmp_path: Path) -> None:
     """A pool that is too large for the NPU is C, and what stands around it is two regions."""

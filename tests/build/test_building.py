@@ -66,11 +66,16 @@ def test_a_build_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
         assert any("undeclared" in line for line in caught.value.details)
 
 
-def test_a_warning_fails_the_build(tmp_path: Path) -> None:
+@pytest.mark.parametrize("board", [HOST, boards.get("mps2_an386")], ids=lambda board: board.name)
+def test_a_warning_fails_the_builds_of_tests_only(
+    board: boards.Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = MODEL.text("toy.c") + "int8_t toy_narrow(int32_t wide);\nint8_t toy_narrow(int32_t wide) { return wide; }\n"
     with pytest.raises(BuildError) as caught:
-        build.build(write(tmp_path, toy_c=text), kinds=["standalone"])
+        build.build(write(tmp_path, board, toy_c=text), kinds=["standalone"])
     assert "-Werror=conversion" in str(caught.value)
+    monkeypatch.delenv("MTOOL_WERROR")
+    assert build.build(write(tmp_path, board, toy_c=text), kinds=["standalone"]).firmware["standalone"].exists()
 
 
 @pytest.mark.parametrize("board", HERE, ids=lambda board: board.name)

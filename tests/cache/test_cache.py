@@ -39,6 +39,44 @@ def test_a_byte_that_is_lost_or_changed_is_seen(tmp_path: Path) -> None:
         assert kept.get(key(0)) is None and not whole.exists()
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"no line", b"[1]\nx", b'[["a", -1, false], ["b", 2, false]]\nx', b'[["a", 9, false]]\nx', b"{}\nx",
+     b'[["a", "z", false]]\n', b"[" * 100_000 + b"\n", b"\xff\n", b'[["a", 0, false]]\nx'],
+)  # fmt: skip
+def test_a_malformed_entry_with_the_right_hash_is_dropped(tmp_path: Path, body: bytes) -> None:
+    (path,) = _entry(Cache(tmp_path), {"a": File(b"x")})
+    path.write_bytes(sha256(body).hexdigest().encode() + b"\n" + body)
+    assert Cache(tmp_path).get(key(0)) is None and not path.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
+def test_a_cache_that_others_can_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    previous = os.umask(0)
+    try:
+        kept = Cache(tmp_path / "cache")
+        (path,) = _entry(kept, {"a": File(b"x")})
+    finally:
+        os.umask(previous)
+    named = {"MTOOL_CACHE": str(kept.folder)}
+    path.chmod(0o644)
+    assert cache.of_user(named) is not None and kept.get(key(0)) is not None
+    for each in (path, path.parent, kept.folder):
+        rights = each.stat().st_mode
+        for shared in (0o020, 0o002):
+            each.chmod(rights | shared)
+            assert kept.get(key(0)) is None
+        each.chmod(rights)
+    assert kept.get(key(0)) is not None
+    kept.folder.chmod(0o777)
+    with pytest.raises(UsageError, match="is not yours alone"):
+        cache.of_user(named)
+    kept.folder.chmod(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(UsageError, match="is not yours alone"):
+        cache.of_user(named)
+
+
 def _entry(kept: Cache, content: dict[str, File]) -> list[Path]:
     kept.put(key(0), content)
     return [path for path in kept.folder.rglob("*") if path.is_file()]

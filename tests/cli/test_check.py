@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool import boards, filetree, workflow
+from mtool import boards, filetree, proc, workflow
 from mtool.cli import app
 from mtool.cli.check import operator_rows
 from mtool.codegen import binary, generation
@@ -41,6 +42,20 @@ def test_it_lists_operators_sizes_and_boards(tmp_path: Path, monkeypatch: pytest
 def test_all_boards_are_all(capsys: Captured) -> None:
     assert app.invoke(["check", str(DIGITS), "--board", "all"]) == 0  # though it does not fit each of them
     assert f"{len(boards.load_all()) - 1} of {len(boards.load_all())} boards fit" in capsys.readouterr().out
+
+
+def test_of_several_boards_no_schedules_are_shown(capsys: Captured) -> None:
+    """They are the first board's alone, and so are the sizes of constants that they want."""
+    boards_ = ["--board", "host", "--board", "mps2_an386"]
+    assert app.invoke(["check", str(DIGITS), *boards_, "--json"]) == 0
+    sizes = [fit["constant_bytes"] for fit in json.loads(capsys.readouterr().out)["boards"]]
+    alone = {name: workflow.compile(DIGITS, board=name).manifest.constant_bytes for name in ("host", "mps2_an386")}
+    assert sorted(sizes) == sorted(alone.values()) and len({*sizes}) == 2
+    assert app.invoke(["check", str(DIGITS), *boards_]) == 0
+    shown = capsys.readouterr().out
+    assert f"constants {min(sizes):,} to {max(sizes):,} B, by the board" in shown
+    used = {one.schedule.partition(":")[0] for one in workflow.compile(DIGITS, board="host").manifest.operators}
+    assert "conv2d 3x3" in shown and "schedule" not in shown and not any(name in shown for name in used)
 
 
 def test_several_models_need_named_boards(capsys: Captured) -> None:
@@ -105,6 +120,45 @@ def test_a_build_is_compared_with_the_files_that_it_was_made_of(
         workflow.check(DIGITS, [boards.get(name)], folder=tmp_path / name)
         assert compared.pop().files.items() <= written.files.items()
         assert any(path.endswith(".bin") for path in written) == (name == "mps2_an386")
+
+
+def test_weights_in_ram_count_as_ram(capsys: Captured) -> None:
+    """A NUCLEO-L4R5ZI waits for its flash, and mtool's overlay sets the clock that times hold at."""
+    assert app.invoke(["check", str(DIGITS), "--board", "nucleo_l4r5zi"]) == 0
+    shown = capsys.readouterr().out
+    compiled = workflow.compile(DIGITS, board="nucleo_l4r5zi")
+    in_ram = compiled.manifest.constant_bytes_in_ram
+    tables = compiled.files.text("digits_int8_weights.c")
+    kinds = {"int8_t": 1, "uint32_t": 4, "int32_t": 4, "float": 4}
+    of_arrays = re.findall(r"^(\w+) \w+\[(\d+)\] = {$", tables, re.MULTILINE)  # neither const nor in flash
+    assert in_ram == sum(kinds[kind] * int(count) for kind, count in of_arrays) > 1000
+    assert f"#define DIGITS_INT8_WEIGHTS_IN_RAM_BYTES {in_ram}\n" in compiled.files.text("digits_int8.h")
+    assert f"{in_ram:,} B of weights in RAM besides" in shown and "weights in RAM" in shown.partition("sram ")[2]
+    assert (
+        "ms at 120 MHz ±" in shown and "times hold at 120 MHz, the clock that mtool's overlay for Zephyr sets" in shown
+    )
+
+
+@pytest.mark.skipif(
+    any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "cmake", "ninja")),
+    reason="the Arm toolchain is not installed",
+)
+def test_a_build_ends_with_its_flash_and_ram(tmp_path: Path, capsys: Captured) -> None:
+    """As binutils' size has them: text and data, data and bss with the stack and the arena."""
+    arguments = ["build", str(DIGITS), "--board", "mps2_an386", "-d", str(tmp_path / "p")]
+    assert app.invoke([*arguments, "--schedule", "dense_5=c99_rows:weights=ram", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    sizes = document["sizes"]["standalone"]
+    elf = document["firmware"]["standalone"]
+    text, data, bss = map(
+        int, proc.run(["arm-none-eabi-size", elf], what="size", timeout_s=60).output.splitlines()[1].split()[:3]
+    )
+    assert sizes["flash_bytes"] == text + data and sizes["ram_bytes"] == data + bss
+    assert data >= sizes["weights_in_ram_bytes"] > 0
+    assert sizes["memories"]["ssram1"] == text + data and sizes["memories"]["ssram23"] == data + bss
+    assert app.invoke([*arguments, "--schedule", "dense_5=c99_rows:weights=ram"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"standalone .*\n  ssram1   needs .*, fits .*\n  ssram23  needs .* weights in RAM", shown)
 
 
 def test_a_board_that_was_named_is_told_of_in_full(capsys: Captured) -> None:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import amount
 import onnx
 import pytest
 from convolutional import images
@@ -89,6 +90,7 @@ def test_the_tables_of_text(capsys: Captured) -> None:
 
 
 @needs_arm
+@amount.everything
 def test_code_for_an_m7_is_estimated_for_an_m7_alone(capsys: Captured) -> None:
     assert set(bench(capsys, DIGITS, "-b", "mps2_an500", "--cycles")["cycles"]["cycles"]) == {"cortex-m7"}
 

@@ -61,6 +61,19 @@ def test_a_dry_run_prints_the_commands_and_writes_nothing(tmp_path: Path, capsys
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("command", ["flash", "build"])
+def test_a_dry_run_says_what_keeps_the_real_one_from_its_end(
+    command: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert app.invoke([command, DIGITS, "--board", "arduino_uno", "--dry-run"]) == 4
+    error = capsys.readouterr().err
+    assert "does not fit arduino_uno" in error and "of 32 KB" in error
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, **given: None if "arduino" in name else which(name, **given))
+    assert app.invoke([command, DIGITS, "--board", "nano_33_ble", "--dry-run"]) == 0
+    assert capsys.readouterr().err.count("warning: arduino-cli is missing: ") == 1
+
+
 @pytest.mark.skipif(DISCO not in boards.load_all(), reason="the board is not there yet")
 def test_the_sequence_of_a_zephyr_board_is_printed(tmp_path: Path, capsys: Captured) -> None:
     assert app.invoke(["flash", "--board", DISCO, DIGITS, "--dry-run", "--runner", "west"]) == 0

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import amount
 import numpy as np
 import pytest
 from PIL import Image
@@ -57,6 +58,7 @@ def test_a_reader_that_has_enough() -> None:
     assert run("boards | true") == (0, "")
 
 
+@amount.everything
 def test_a_disk_that_is_full_behind_standard_error_stops_no_work(tmp_path: Path) -> None:
     assert run(f"check {DIGITS} 2>/dev/full >{tmp_path}/out")[0] == 0
     assert (tmp_path / "out").stat().st_size > 0

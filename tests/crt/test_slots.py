@@ -1,4 +1,4 @@
-"""Two slots for modules, in a flash whose power is cut at every write of a load: crt/tests/mt_test_slots.c."""
+"""Slots for modules, in a flash whose power is cut at every write of a load: crt/tests/mt_test_slots.c."""
 
 import subprocess
 from pathlib import Path
@@ -8,8 +8,7 @@ import pytest
 
 from tests.crt.firmware import CRT, STRICT
 
-LEAST_CUTS = 10_000
-ROUNDS = 90
+LEAST_CUTS, ROUNDS = (10_000, 58) if amount.IS_ALL else (2_000, 14)
 SOURCES = (CRT / "tests" / "mt_test_slots.c", CRT / "modules" / "mt_slots.c", CRT / "src" / "mt_crc32.c")
 CHECKED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
@@ -22,9 +21,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(1, 101 if amount.IS_ALL else 2))
-def test_power_that_is_cut_at_any_write_leaves_a_good_module(program: Path, seed: int) -> None:
+def test_power_that_is_cut_at_any_write_leaves_what_was_there_and_every_counter(program: Path, seed: int) -> None:
     done = subprocess.run([program, str(seed), str(ROUNDS)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     cuts, resumed = (int(word) for word in done.stdout.split() if word.isdigit())
     assert cuts >= LEAST_CUTS
-    assert resumed > cuts // 20  # what a cut has left is gone on with
+    assert resumed > cuts // 25  # what a cut has left is gone on with

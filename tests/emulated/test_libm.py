@@ -58,7 +58,7 @@ def of_all(dtype: int, numpy_type: Any) -> tuple[onnx.ModelProto, dict[str, Any]
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), inputs, expected
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
+@amount.everything
 @pytest.mark.parametrize(
     ("board", "dtype"),
     [("sim_m0", "float32"), ("sim_m4", "float32"), ("sim_rv32", "float32"), ("sim_m4", "float64")],

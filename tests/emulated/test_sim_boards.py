@@ -56,6 +56,7 @@ def test_all_boards_are_there() -> None:
     assert SIMULATED == ["sim_m0", "sim_m3", "sim_m4", "sim_m7", "sim_m33", "sim_rv32"]
 
 
+@amount.everything
 def test_outputs_and_counts_are_the_same_each_time(device: Device) -> None:
     found = [device.run_timed(feed(i)) for i in (0, 1, 0)]
     assert not np.array_equal(found[0][0]["scores"], found[1][0]["scores"])
@@ -97,7 +98,7 @@ def _headers(prepared: Prepared) -> list[str]:
     return zig._headers(prepared.manifest.project.board)
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
+@amount.everything
 @pytest.mark.parametrize("board", [name for name in SIMULATED if name != "sim_m4"])
 def test_every_other_core_gives_the_same_outputs(board: str, device: Device, tmp_path: Path) -> None:
     prepared = built_for(board, tmp_path / "p")
@@ -146,7 +147,7 @@ def _node_of(built: Prepared, function: str) -> str:
     return str(next(node["name"] for node in graph["nodes"] if node.get("attrs", {}).get("func_name") == function))
 
 
-@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
+@amount.everything
 def test_a_fault_names_its_operator(built: Prepared, tmp_path: Path) -> None:
     """An operator that writes beyond the memory, an endless one, and one that needs more stack than there is."""
     folder = tmp_path / "p"

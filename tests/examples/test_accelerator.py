@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -31,7 +32,6 @@ from mtool.workflow.options import Options
 
 EMULATOR = "qemu-system-arm"
 MODELS = [f"{name}/{name}_{kind}" for name in ("kws", "vww", "ic", "ad") for kind in ("int8_qdq", "float32")]
-everything = pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="cc is not installed")
 
 
@@ -75,12 +75,12 @@ def test_a_detector_on_the_simulator(detector: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which(EMULATOR) is None, reason=f"{EMULATOR} is not installed")
-@pytest.mark.parametrize("board", ["mps2_an386", pytest.param("mps3_an547", marks=everything)])
+@pytest.mark.parametrize("board", ["mps2_an386", pytest.param("mps3_an547", marks=amount.everything)])
 def test_a_detector_by_the_driver(detector: Path, board: str, tmp_path: Path) -> None:
     equal(detector, board, wren.spec(), tmp_path / "p")
 
 
-@everything
+@amount.everything
 @pytest.mark.skipif(shutil.which(EMULATOR) is None, reason=f"{EMULATOR} is not installed")
 @pytest.mark.parametrize(("board", "memory"), [("mps2_an386", "psram"), ("mps3_an547", "dtcm")])
 def test_tensors_in_a_memory_by_name(detector: Path, board: str, memory: str, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_float16(tmp_path: Path) -> None:
     assert taken >= {"Conv", "Add", "Pool", "Gemm"}
 
 
-@everything
+@amount.everything
 @models.needed
 @pytest.mark.parametrize("board", ["host", "mps2_an386", "mps3_an547"])
 @pytest.mark.parametrize("name", MODELS)
@@ -117,7 +117,7 @@ def test_the_four_models(name: str, board: str, tmp_path: Path) -> None:
     assert len(taken) >= len(manifest.claims) // 3
 
 
-@everything
+@amount.everything
 @needs_cc
 @models.needed
 @pytest.mark.parametrize("board", ["host", "mps2_an386", "mps3_an547"])
@@ -133,7 +133,7 @@ def test_the_four_models_as_tflite_rounds(name: str, board: str, tmp_path: Path)
     assert {claim.backend for claim in manifest.claims} == {"wren"}
 
 
-@everything
+@amount.everything
 @needs_cc
 def test_branches_and_loops_of_tflite(tmp_path: Path) -> None:
     path = tmp_path / "net.tflite"
@@ -147,7 +147,7 @@ def test_branches_and_loops_of_tflite(tmp_path: Path) -> None:
 
 
 @needs_cc
-@pytest.mark.parametrize("rounding", ["tflite", pytest.param("onnx", marks=everything)])
+@pytest.mark.parametrize("rounding", ["tflite", pytest.param("onnx", marks=amount.everything)])
 def test_all_operators_of_int8(rounding: Literal["onnx", "tflite"], tmp_path: Path) -> None:
     """Convolutions, a sum, pools, a transposition, a dense layer and a softmax, as LiteRT and as ONNX round."""
     path = tmp_path / "net.tflite"
@@ -170,7 +170,7 @@ def test_a_dense_layer_with_decimal_scales(tmp_path: Path) -> None:
     assert report.ok and all(one.differing == 0 for one in report.outputs)
 
 
-@everything
+@amount.everything
 @needs_cc
 @pytest.mark.parametrize("seed", range(12))
 def test_random_networks(seed: int, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_random_networks(seed: int, tmp_path: Path) -> None:
 
 
 def test_it_claims_nothing(detector: Path) -> None:
-    options = Options(backends=(wren.spec(skip="|".join(_nodes(detector))),))
+    options = Options(backends=(replace(wren.spec(skip="|".join(_nodes(detector))), optional=True),))
     left = mtool.compile(detector, board="host", options=options)
     plain = mtool.compile(detector, board="host")
     assert not any(claim.backend for claim in left.manifest.claims)

@@ -102,6 +102,73 @@ def test_while(limit: float, tmp_path: Path) -> None:
     check(doubling(), [[X, np.array(limit, np.float32)]], tmp_path)
 
 
+def rows(step: int = 1) -> bytes:
+    """Put doubles of h into the rows of x, as converters write a loop of Keras: its body leaves sizes open."""
+
+    def whole(name: str, data: Any) -> T:
+        return T(name, np.shape(data), np.int32, data=np.array(data, np.int32))
+
+    def kept(suffix: str = "", size: int = 4, signature: Any = (4, 1, 3)) -> list[T]:
+        return [
+            T(f"n{suffix}", [], np.int32),
+            T(f"x{suffix}", [size, 1, 3], signature=signature),
+            T(f"h{suffix}", [1, 3], signature=[-1, 3]),
+        ]
+
+    names, results = ["n", "x", "h"], ["n'", "x'", "h'"]
+    condition = Graph(
+        [*kept("", 1, (-1, -1, 3)), whole("4", 4), tensor("c", (), bool)], [Op("LESS", ["n", "4"], ["c"])], names, ["c"]
+    )
+    constants = [whole("1", step), whole("0", 0), whole("[1]", [1]), whole("0s", [0, 0, 0]), whole("-1s", [-1, -1, -1])]
+    constants += [whole("2 of -1", [-1, -1]), whole("2 of 0", [0, 0])]
+    between = [T(name, [1], np.int32) for name in ("a", "b")] + [T(name, [3], np.int32) for name in ("size", "begin")]
+    parts = [T(name, [1, 1, 3], signature=[-1, -1, 3]) for name in ("row", "before", "after")]
+    axis = "ConcatenationOptions", {"Axis": 0}
+    body = Graph(
+        [*kept("", 1, (-1, -1, 3)), *kept("'", 1, (-1, -1, 3)), *constants, *between, *parts],
+        [
+            Op("ADD", ["h", "h"], ["h'"], "AddOptions", {}), Op("EXPAND_DIMS", ["h'", "0"], ["row"]),
+            Op("ADD", ["n", "1"], ["n'"], "AddOptions", {}),
+            Op("RESHAPE", ["n", "[1]"], ["a"]), Op("CONCATENATION", ["a", "2 of -1"], ["size"], *axis),
+            Op("SLICE", ["x", "0s", "size"], ["before"]),
+            Op("RESHAPE", ["n'", "[1]"], ["b"]), Op("CONCATENATION", ["b", "2 of 0"], ["begin"], *axis),
+            Op("SLICE", ["x", "begin", "-1s"], ["after"]),
+            Op("CONCATENATION", ["before", "row", "after"], ["x'"], *axis),
+        ],
+        names, results,
+    )  # fmt: skip
+    last = [whole(name, data) for name, data in (("first", [-1, 0, 0]), ("end", [0, 1, 3]), ("by", [1, 1, 1]))]
+    tensors = [whole("n", 0), *kept()[1:], *kept("'", 1, (-1, -1, 3)), *last, T("y", [1, 3], signature=[-1, 3])]
+    loop = Op("WHILE", names, results, "WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2})
+    masks = {"ShrinkAxisMask": 1}
+    pick = Op("STRIDED_SLICE", ["x'", "first", "end", "by"], ["y"], "StridedSliceOptions", masks)
+    return model(tensors, [loop, pick], ["x", "h"], ["x'", "y"], condition, body)
+
+
+def test_a_loop_that_replaces_rows(tmp_path: Path) -> None:
+    x, h = np.arange(12, dtype=np.float32).reshape(4, 1, 3), np.array([[1, -2, 3]], np.float32)
+    check(rows(), [[x, h]], tmp_path)
+
+
+def test_a_loop_whose_value_changes_its_shape_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(rows(step=2))
+    with pytest.raises(ModelError, match=r"its value 1 is \[4, 1, 3\] before a round"):
+        load(tmp_path / "m.tflite")
+
+
+def test_branches_of_open_sizes(tmp_path: Path) -> None:
+    def opened(name: str) -> T:
+        return T(name, [1, 6], signature=[-1, 6])
+
+    tensors = [T("x", [3, 6]), tensor("yes", (), bool), opened("y"), tensor("z", (3, 6))]
+    node = Op("IF", ["yes", "x"], ["y"], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})
+    file = model(
+        tensors, [node, Op("NEG", ["y"], ["z"])], ["x", "yes"], ["z"], unary("EXP", opened), unary("NEG", opened)
+    )
+    x = np.linspace(-2, 2, 18, dtype=np.float32).reshape(3, 6)
+    check(file, [[x, np.array(yes)] for yes in (True, False)], tmp_path)
+
+
 def test_a_subgraph_that_calls_itself_is_refused(tmp_path: Path) -> None:
     node = Op("IF", ["yes", "x"], ["y"], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 1})
     again = Graph([tensor("x"), tensor("yes", (), bool, True), tensor("y")], [node], ["x"], ["y"])

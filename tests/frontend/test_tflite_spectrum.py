@@ -40,6 +40,42 @@ def test_spectra_are_litert_s(shape: tuple[int, ...], height: int, width: int, t
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=2e-5)
 
 
+def whole(name: str, numbers: Any) -> T:
+    return T(name, [len(numbers)], np.int32, data=np.array(numbers, np.int32))
+
+
+def test_complex_numbers_are_moved_as_litert_moves_them(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    tensors = [T("x", [4, 1, 16]), whole("n", [1, 16]), T("c", [4, 1, 9], kind="COMPLEX64", signature=[-1, 1, 9])]
+    ops = [Op("RFFT2D", ["x", "n"], ["c"], "Rfft2dOptions")]
+    cases = {
+        "RESHAPE": ([2, 2, 9], [[2, 2, 9]], "", {}),
+        "SQUEEZE": ([4, 9], [], "SqueezeOptions", {"SqueezeDims": np.array([1], np.int32)}),
+        "EXPAND_DIMS": ([1, 4, 1, 9], [[0]], "", {}),
+        "TRANSPOSE": ([9, 4, 1], [[2, 0, 1]], "", {}),
+        "SLICE": ([2, 1, 3], [[1, 0, 2], [2, 1, 3]], "", {}),
+        "STRIDED_SLICE": ([2, 1, 9], [[0, 0, 0], [4, 1, 9], [2, 1, 1]], "StridedSliceOptions", {}),
+        "TILE": ([4, 3, 9], [[1, 3, 1]], "", {}),
+        "BROADCAST_TO": ([2, 4, 1, 9], [[2, 4, 1, 9]], "", {}),
+    }
+    for kind, (shape, given, options, values) in cases.items():
+        constants = [whole(f"{kind}{number}", numbers) for number, numbers in enumerate(given)]
+        tensors += [*constants, T(f"{kind} c", shape, kind="COMPLEX64"), T(f"{kind} y", shape)]
+        ops.append(Op(kind, ["c", *(one.name for one in constants)], [f"{kind} c"], options, values))
+        ops.append(Op("IMAG", [f"{kind} c"], [f"{kind} y"]))
+    tensors += [T("product", [4, 1, 9], kind="COMPLEX64"), *(T(f"{name} y", [4, 1, 9]) for name in ("MUL", "CAST"))]
+    tensors += [T("shape", [3], np.int32), T("SHAPE y", [4, 1, 9])]
+    ops += [Op("MUL", ["c", "c"], ["product"], "MulOptions", {}), Op("IMAG", ["product"], ["MUL y"])]
+    ops += [Op("CAST", ["c"], ["CAST y"]), Op("SHAPE", ["c"], ["shape"], "ShapeOptions", {"OutType": 2})]
+    ops.append(Op("RESHAPE", ["CAST y", "shape"], ["SHAPE y"]))
+    names = [f"{kind} y" for kind in (*cases, "MUL", "CAST", "SHAPE")]
+    data, feeds = model(tensors, ops, ["x"], names), {"x": R.standard_normal((4, 1, 16)).astype(np.float32)}
+    for name, mine, theirs in zip(
+        names, compute(data, feeds, tmp_path, "onnx", HOST), litert(data, feeds), strict=True
+    ):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=2e-5, err_msg=name)
+
+
 def test_a_complex_output_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     lengths = T("n", [2], np.int32, data=np.array([1, 8], np.int32))

@@ -1,21 +1,27 @@
 """EEMBC's commands: the firmware as a process, against what mlcommons/tiny's api says; and the host that drives it."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import amount
 import numpy as np
 import pytest
 from own import begin, line
 from sklearn.metrics import roc_auc_score
 
+import mtool
+from mtool import boards
 from mtool.cli import app
 from mtool.errors import DeviceError, UsageError
 from mtool.manifest import Tensor
-from mtool.mlperf import dataset, score
+from mtool.mlperf import dataset, score, session
 from mtool.mlperf.device import DeviceUnderTest
 from mtool.workflow import own_program, own_project
+from mtool.workflow.likely_time import emulated_time
 
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 WIDTH = 12
 # Ties at the third digit, both signs, what printf rounds up to the next whole, zeros of both signs.
 NUMBERS = np.float32([0.0625, 0.1875, -0.0625, 0.9996, -0.9996, 0.0005, 1e-9, -0.0, 1234.5678, 3.9e6, 0.1, 255 / 256])
@@ -110,6 +116,32 @@ def test_the_runner(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert log.count("[host]: infer 5 10%") == 5 and log.count("# Inferences :             5") == 5
     assert "ulp-mlperf: Median throughput is" in log and "[dut]: m-init-done" in log
     assert app.invoke(["mlperf", "--data", "nothing.npz"]) == 2
+
+
+def test_a_rate_of_an_emulator_is_labelled(
+    project: Path, device: DeviceUnderTest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An instruction is a nanosecond there: 1.43 cycles of it on a Cortex-M4 (docs/cycles.md), 25 MHz."""
+    lines: list[str] = []
+    samples = [dataset.Item("a", 0, (bytes(4 * WIDTH),))]
+    found = session.run(
+        device, lambda _: samples, "performance", tell=lines.append, count=1, emulated="seconds of QEMU"
+    )
+    assert found.objections[0] == "the device is emulated: seconds of QEMU" and found.objections[0] in lines[0]
+    if amount.IS_ALL and shutil.which("qemu-system-arm"):
+        monkeypatch.chdir(project)
+        np.savez("x.npz", x0=np.eye(WIDTH, dtype=np.float32), labels=range(WIDTH))
+        assert app.invoke(["mlperf", "--data", "x.npz", "--count", "5", "--board", "mps2_an386"]) == 0
+        shown = capsys.readouterr().out
+        assert "inferences a second by the emulator's clock" in shown and "on the board" in shown
+
+
+@pytest.mark.parametrize(
+    ("board", "milliseconds"), [("mps2_an386", 2.573e6 * 1.43 / 25e3), ("mps3_an547", 2.573e6 * 1.34 / 32e3)]
+)
+def test_an_emulated_inference_takes_its_time_at_the_boards_clock(board: str, milliseconds: float) -> None:
+    time = emulated_time(1e9 / 388.595, boards.get(board), mtool.compile(DIGITS, board="host").manifest)
+    assert time is not None and abs(time.milliseconds - milliseconds) < time.error * milliseconds
 
 
 def test_figures_are_those_of_scikit_learn() -> None:

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from mtool.errors import UsageError
 from mtool.modules import keys
+from mtool.workflow import modules
 
 
 def test_a_pair_signs_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -83,3 +84,9 @@ def test_a_full_disk_leaves_no_half_of_a_key(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(UsageError, match="can't be written"):
         keys.make(tmp_path / "own.key")
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_pipe_is_no_module(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.mtm")
+    with pytest.raises(UsageError, match="is not a file"):
+        modules.read_module(tmp_path / "pipe.mtm")

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 import sanitized
 from crt.firmware import STRICT
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from mtool.errors import UsageError
+from mtool.modules import keys
 
 CRT = Path(__file__).parents[2] / "crt"
 ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -67,6 +71,27 @@ def test_signatures_are_the_hosts_and_no_bit_may_change(code: ctypes.CDLL) -> No
                 given = [signature, public, message]
                 given[part] = bytes(changed)
                 assert not is_right(code, *given)
+
+
+Y8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+P = 2**255 - 19
+
+
+@pytest.mark.parametrize("sign", [0, 1 << 255], ids=["even", "odd"])
+@pytest.mark.parametrize("y", [0, 1, P - 1, Y8, P - Y8, P, P + 1], ids=hex)
+def test_keys_of_low_order_are_refused(code: ctypes.CDLL, tmp_path: Path, y: int, sign: int) -> None:
+    """R = A, s = 0: where nothing is refused, right for every eighth message, or for each."""
+    weak = (y | sign).to_bytes(32, "little")
+    signature = weak + bytes(32)
+    for number in range(32):
+        message = b"%d" % number
+        assert not is_right(code, signature, weak, message)
+        assert not is_right(code, (1).to_bytes(32, "little") + bytes(32), weak, message)
+        assert not keys.PublicKey(weak).has_signed(message, signature)
+    pem = Ed25519PublicKey.from_public_bytes(weak).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "weak.pub").write_bytes(pem)
+    with pytest.raises(UsageError, match="anyone can sign"):
+        keys.read_public(tmp_path / "weak.pub")
 
 
 def test_a_scalar_beyond_the_order_is_refused(code: ctypes.CDLL) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import mtool
+from mtool import boards
 from mtool.filetree import FileTree
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
@@ -40,10 +41,12 @@ def test_firmware_with_modules_has_the_key_and_the_loader(template: str) -> None
     assert "crt/bytecode/mt_bytecode.c" in both
 
 
-def test_an_emulated_zephyr_board_has_a_flash_simulator_and_a_real_one_its_partition() -> None:
-    emulated = rendered("mps2_an386", "zephyr", **KEY, module_slot_bytes="8192")
-    assert "mtool_modules: partition@0" in emulated.text("app.overlay") and "0x4000" in emulated.text("app.overlay")
-    assert "CONFIG_FLASH_SIMULATOR=y" in emulated.text("prj.conf")
+def test_an_emulated_zephyr_board_has_a_flash_in_a_file_and_a_real_one_its_partition() -> None:
+    emulated = rendered("mps2_an386", "zephyr", **KEY, module_slot_bytes="8192", module_ram_bytes="4096")
+    assert f"{8 * 8192 + 8192 + 4096:#x}" in emulated.text("app.overlay")
+    assert "CONFIG_SEMIHOST=y" in emulated.text("prj.conf") and "semihost_exec" in emulated.text("src/storage.c")
+    emulator = boards.get("mps2_an386").emulator
+    assert emulator is not None and "-semihosting-config" in emulator.uart
     real = rendered("nucleo_f746zg", "zephyr", **KEY)
     assert "mtool_modules" not in (real.text("app.overlay") if "app.overlay" in real else "")
-    assert "CONFIG_FLASH_MAP=y" in real.text("prj.conf") and "SIMULATOR" not in real.text("prj.conf")
+    assert "CONFIG_FLASH_MAP=y" in real.text("prj.conf") and "semihost" not in real.text("src/storage.c")

@@ -42,6 +42,8 @@ ESCAPES = [
     "{{ '{0.__class__.__base__}'.format(1) }}",
     "{{ ('%c' * 9) | attr('__class__') }}{{ [] | map(attribute='__class__') | list }}",
     "{{ random_ascii_string.__globals__ }}",
+    "{{ ('{0.__class__.__base__}' | attr('format'))(1) }}",  # which Jinja 3.1.5 let through (CVE-2025-27516)
+    "{{ ('{x.__class__.__base__}' | attr('format_map'))({'x': 1}) }}",
 ]
 
 

@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mtool.errors import CommunicationError, DeviceError
 from mtool.modules.format import HEAD_BYTES, Description, Kind, Module, OperatorNote, pack, signed
 from mtool.rpc import Client, loading, protocol
+from mtool.rpc.framing import Frame
 from mtool.rpc.loading import Place
-from mtool.rpc.protocol import Message
+from mtool.rpc.protocol import Message, Request
 from mtool.rpc.status import Status
 from mtool.transport import ProcessTransport, Transport
 from tests.crt import firmware
@@ -22,7 +23,7 @@ from tests.crt.test_server import Server
 from tests.modules.test_format import X, Y
 from tests.rpc.channels import Lossy
 
-FLASH_BYTES = 48 << 10
+FLASH_BYTES = 54 << 10
 CUT = 99  # how mt_test_modules.c ends at a cut
 
 
@@ -111,7 +112,7 @@ def test_a_module_in_flash_survives_a_reset() -> None:
         with process() as transport:
             client = Client(transport, timeout_s=5)
             assert added(client, 1) == adds
-            assert loading.room(client).counter == counter
+            assert loading.room(client, "adder").counter == counter
             file = module(adds, counter=counter, padding=3000)
             assert loading.load(client, file, Place.FLASH) == len(file)  # it is there already
             loading.load(client, module(1, counter=4), Place.RAM)
@@ -122,8 +123,65 @@ def test_a_module_in_flash_survives_a_reset() -> None:
 def test_the_device_says_what_it_takes(client: Client) -> None:
     room = loading.room(client)
     assert (room.kinds, room.flash_bytes, room.ram_bytes, room.counter) == ({Kind.BYTECODE}, 23 << 10, 4096, 0)
+    assert (room.modules, room.replaces, room.delta_base) == (1, None, None)
     loading.load(client, module(2, counter=9), Place.FLASH)
-    assert loading.room(client).counter == 9
+    assert (loading.room(client).counter, loading.room(client).replaces) == (0, 1)
+    assert loading.room(client, "adder") == replace(room, counter=9, replaces=1, delta_base=1)
+
+
+def test_a_device_keeps_models_of_several_names_each_with_its_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_SLOT_BYTES", str(11 << 10))  # four slots, three models
+    files = {name: module(adds, counter=counter, name=name) for name, adds, counter in
+             (("kws", 5, 7), ("ad", 6, 1), ("vww", 7, 0))}  # fmt: skip
+    with process() as transport:
+        client = Client(transport, timeout_s=5)
+        for file in files.values():
+            loading.load(client, file, Place.FLASH)
+        assert [name for _, name in listed(client)] == ["test_model", *files]
+    with process() as transport:
+        client = Client(transport, timeout_s=5)
+        assert [added(client, index) for index in (1, 2, 3)] == [5, 6, 7]
+        with pytest.raises(DeviceError, match="MT_OLD_MODULE"):
+            loading.load(client, module(8, counter=6, name="kws"), Place.RAM)
+        loading.load(client, module(8, counter=7, name="kws"), Place.FLASH)
+        assert sorted(added(client, index) for index in (1, 2, 3)) == [6, 7, 8]
+        room = loading.room(client, "ic")
+        assert (room.modules, room.replaces is not None and listed(client)[room.replaces][1]) == (3, "ad")
+        loading.load(client, module(9, name="ic"), Place.FLASH)
+        assert sorted(name for _, name in listed(client)) == ["ic", "kws", "test_model", "vww"]
+        with pytest.raises(DeviceError, match="MT_OLD_MODULE"):
+            loading.load(client, module(6, counter=0, name="ad"), Place.FLASH)
+        with pytest.raises(DeviceError, match="MT_NO_MEMORY"):  # beside the RAM of the others
+            loading.load(client, module(1, name="ad", counter=1, arena_bytes=3800), Place.RAM)
+        loading.load(client, files["ad"], Place.FLASH)
+        assert sorted(name for _, name in listed(client)) == ["ad", "ic", "kws", "test_model"]
+
+
+@pytest.mark.parametrize("counter", [4, 6])
+def test_a_damaged_module_and_a_load_that_broke_off_leave_the_counter(flash: Path, counter: int) -> None:
+    with process("TEST_BUFFER_BYTES=1024") as transport:
+        loading.load(Client(transport, timeout_s=5), module(5, counter=5, padding=3000), Place.FLASH)
+    data = bytearray(flash.read_bytes())
+    data[data.index(b"adder")] ^= 1
+    flash.write_bytes(data)
+    for _ in range(2):
+        with process("TEST_BUFFER_BYTES=1024") as transport:
+            assert len(listed(Client(transport, timeout_s=5))) == 1
+            with pytest.raises(CommunicationError, match="unplugged"):
+                loading.load(
+                    Client(Unplugged(transport, 2400), timeout_s=5, take_over=True),
+                    module(7, counter=6, padding=4000),
+                    Place.FLASH,
+                )
+    with process() as transport:
+        client = Client(transport, timeout_s=5)
+        if counter < 5:
+            with pytest.raises(DeviceError, match="MT_OLD_MODULE"):
+                loading.load(client, module(8, counter=counter), Place.FLASH)
+        else:
+            loading.load(client, module(8, counter=counter), Place.FLASH)
+            assert added(client, 1) == 8
+        assert loading.room(client, "adder").counter == max(counter, 5)
 
 
 @pytest.mark.parametrize("place", [Place.FLASH, Place.RAM])
@@ -280,6 +338,16 @@ def test_modules_that_were_mutated_harm_nothing(client: Client) -> None:
             client.ask([protocol.select(0)])
             loading.models(client)
     assert {"MT_OK", "MT_BAD_MODULE", "MT_WRONG_MACHINE", "MT_BAD_SIGNATURE"} <= statuses
+
+
+def test_a_list_of_models_without_an_end_is_told() -> None:
+    class Endless:
+        def ask(self, requests: list[Request]) -> list[Frame]:
+            assert requests[0].payload[0] <= 0xFF
+            return [Frame(Message.MT_MODELS, 0, 0, 8 * (b"\0" + b"0" * 16 + b"\1m"))]
+
+    with pytest.raises(CommunicationError, match="more models than it can have"):
+        loading.models(Endless())  # type: ignore[arg-type]
 
 
 def test_firmware_that_takes_no_modules_says_so() -> None:

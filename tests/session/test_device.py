@@ -1,8 +1,12 @@
 """A session with the test firmware as a process: what goes in, what comes out, what is told."""
 
+import itertools
+import math
 import os
 import signal
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +115,49 @@ def test_a_wrong_input_is_told(device: Device, given: Arrays, what: str, details
     assert caught.value.what == what
     assert details is None or caught.value.details == details
     check(device.run(inputs()), expected(inputs(), run=1))
+
+
+@pytest.mark.parametrize("seconds", [1e-5, 0, -1, math.nan, math.inf, "1"])
+def test_a_time_that_no_watchdog_counts_is_refused(device: Device, seconds: Any) -> None:
+    for use in (device.run, device.run_timed, lambda given, timeout_s: device.time(inputs=given, timeout_s=timeout_s)):
+        with pytest.raises(UsageError, match="timeout_s is"):
+            use(inputs(), timeout_s=seconds)
+    check(device.run(inputs(), timeout_s=1), expected(inputs(), run=1))
+
+
+def test_threads_take_turns(device: Device) -> None:
+    def runs(seed: int) -> list[int]:
+        given, found = inputs(seed), []
+        for _ in range(20):
+            outputs = device.run(given)
+            found.append(int(outputs["y2"][0]))
+            check(outputs, expected(given, run=found[-1]))
+            device.time(number=1, repeat=1, warm_up=0, inputs=given)  # several requests, one inference
+        return found
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(runs, range(3)))
+    assert len({*itertools.chain(*found)}) == 60 and max(itertools.chain(*found)) <= 120
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_is_refused_and_leaves_the_device_to_the_first(device: Device) -> None:
+    check(device.run(inputs(1)), expected(inputs(1), run=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the threads that the test runner may have
+        child = os.fork()
+    if child == 0:
+        refused = 0
+        for use in (lambda: device.run(inputs(2)), lambda: device.session.ping(1), device.reconnect, device.is_alive):
+            try:
+                use()
+            except UsageError as error:
+                refused += "belongs to another process" in error.what
+        device.close()
+        device._connection.transport.close()  # as the interpreter's exit does
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+    check(device.run(inputs(3)), expected(inputs(3), run=2))
 
 
 def test_time(device: Device) -> None:

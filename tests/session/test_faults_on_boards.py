@@ -1,5 +1,8 @@
 """A real firmware whose operator faults: the device tells which, where and why, and can be opened again."""
 
+import re
+import subprocess
+import time
 from pathlib import Path
 
 import amount
@@ -105,9 +108,10 @@ def test_a_port_that_gives_up(built: tuple[Board, Path]) -> None:
     assert fault(built[1], faulty.ABORT).what.startswith(f"failed assertion in {faulty.NAMED}")
 
 
-def test_an_operator_that_does_not_end(built: tuple[Board, Path]) -> None:
+@pytest.mark.parametrize("in_steps", [True, False])
+def test_an_operator_that_does_not_end(built: tuple[Board, Path], in_steps: bool) -> None:
     folder = built[1]
-    error = fault(folder, faulty.ENDLESS, timeout_s=1.0)
+    error = fault(folder, faulty.ENDLESS, timeout_s=0.05, in_steps=in_steps)
     assert error.what.startswith(f"timeout in {faulty.NAMED}")
     assert faulty.line(folder, faulty.ENDLESS) in error.details[0]
 
@@ -139,3 +143,36 @@ def test_another_exit_code_is_no_fault(tmp_path: Path) -> None:
     folder = faulty.make(boards.get("mps2_an385"), tmp_path / "project", replace={"src/main.c": leave})
     with pytest.raises(CommunicationError, match="ended with exit code 7"):
         session.open(folder)
+
+
+_ENDS = [("mps2_an385", "idle"), ("mps2_an385", "reset"), ("qemu_riscv32", "idle"), ("qemu_riscv32", "reset")]
+
+
+@pytest.mark.parametrize(("name", "at_end"), _ENDS if amount.IS_ALL else _ENDS[:1])
+def test_the_end_of_a_program_without_a_debugger(name: str, at_end: str, tmp_path: Path) -> None:
+    """There the breakpoint of semihosting is a fault: one, after which the board idles, or as many as it restarts."""
+    board = boards.get(name)
+    board = board.model_copy(update={"port": {**board.port, "at_end": at_end}})
+    ended = "int main(void);\nint main(void)\n{\n    return 0;\n}\n"
+    folder = faulty.make(board, tmp_path / "project", replace={"src/main.c": ended})
+    emulator, firmware = board.emulator, folder / "build" / "host_driven.elf"
+    assert emulator is not None and "-semihosting" not in " ".join(emulator.arguments)
+    argv = [emulator.program, *(one.format(elf=firmware) for one in emulator.arguments)]
+    log = tmp_path / "log"
+    running = subprocess.Popen([*argv, "-d", "int", "-D", str(log)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 20
+        while (faults := _faults(log)) < (3 if at_end == "reset" else 1) and time.monotonic() < deadline:
+            assert running.poll() is None
+            time.sleep(0.02)
+        time.sleep(0.2)
+        assert running.poll() is None
+    finally:
+        running.kill()
+        running.communicate()
+    assert faults >= 3 if at_end == "reset" else _faults(log) == 1
+
+
+def _faults(log: Path) -> int:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return len(re.findall(r"^(?:Taking exception|riscv_cpu_do_interrupt)", text, re.MULTILINE))

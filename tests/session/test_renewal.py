@@ -8,7 +8,7 @@ from mtool.errors import UsageError
 from mtool.rpc import Client, loading
 from mtool.rpc.loading import Place
 from mtool.session import renewal
-from tests.rpc.test_loading import added, process
+from tests.rpc.test_loading import added, module, process
 from tests.rpc.test_loading_by_delta import flash, model
 
 __all__ = ["flash"]  # a fixture that each test has
@@ -39,8 +39,11 @@ def test_a_file_that_is_named_has_to_be_the_one_in_flash(caplog: pytest.LogCaptu
     with process() as transport:
         client = Client(transport, timeout_s=5)
         assert renewal.send(client, old, Place.FLASH, since=other).delta_bytes == 0
-        assert "the device has no module in flash to start from" in caplog.text
+        assert "the device has no module of that name in flash to start from" in caplog.text
         with pytest.raises(UsageError, match="another module in flash"):
             renewal.send(client, new, Place.FLASH, since=other)
         assert renewal.send(client, new, Place.FLASH, since=old).delta_bytes > 0
         assert loading.fetch(client, 1, 0, len(new)) == new
+        caplog.clear()
+        assert renewal.send(client, module(9, name="other"), Place.FLASH).replaced == "adder"
+        assert "other replaces adder: the device keeps 1 module in flash" in caplog.text

@@ -1,5 +1,6 @@
 """Several models in one firmware: by name in one session, in one arena, with equal constants stored once."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -212,6 +213,11 @@ def test_commands_take_several_models(
     twice = [str(DIGITS), str(DIGITS), "--name", "one", "--name", "two"]
     assert app.invoke(["verify", *twice, "--schedule", "two@conv_0=c99_patch:opt=O3"]) == 0
     assert capsys.readouterr().out.count("matches onnxruntime") == 2
+    assert app.invoke(["bench", *twice, "--repeat", "1", "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out)["models"]
+    assert one["flash_code_bytes"] == two["flash_code_bytes"] == one["own_code_bytes"] + two["own_code_bytes"]
+    assert one["own_code_bytes"] > two["own_code_bytes"] > 0  # which calls the other's functions
+    assert one["own_const_bytes"] == one["flash_const_bytes"] > 0 and two["own_const_bytes"] == 0
     assert app.invoke(["run", "build/one_two-host", "--name", "two"]) == 0
     assert app.invoke(["run", "build/one_two-host"]) == 2
     assert "--name one" in capsys.readouterr().err

@@ -4,11 +4,13 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 
-from mtool.errors import CommunicationError
+from mtool import locks
+from mtool.errors import BoardError, CommunicationError
 from mtool.transport import ProcessTransport
 
 ROOT = Path(__file__).parents[2]
@@ -161,3 +163,21 @@ def test_what_a_program_leaves_behind_at_its_end_is_ended() -> None:
     with pytest.raises(CommunicationError, match="ended with exit code 0"):
         transport.read(timeout_s=10)
     assert ended(inner)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_leaves_the_program_and_the_lock_of_its_device_alone() -> None:
+    with ProcessTransport(["cat"], name="cat") as transport, locks.locked("a port"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the threads that the test runner may have
+            child = os.fork()
+        if child == 0:
+            transport.close()
+            try:
+                locks.Lock("a port")
+            except BoardError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        transport.write(b"there", timeout_s=5)
+        assert transport.read(timeout_s=5) == b"there"

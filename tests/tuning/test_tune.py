@@ -10,21 +10,26 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import altered
+import amount
 import pytest
 
 import mtool
 from mtool import ops
 from mtool.backends.spec import parse
+from mtool.cli import app
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
 from mtool.kernels.target import Target
 from mtool.plan import Choice
 from mtool.tuned import log as tuning_log
+from mtool.tuned.record import Measurement
 from mtool.tuning import Tuned
 from mtool.tuning.search import Search
-from mtool.tuning.whole import Measured, Whole
+from mtool.tuning.whole import Measured, Tried, Whole
 from mtool.workflow.deployment import Deployment
 from mtool.workflow.options import Options
 
@@ -82,6 +87,7 @@ def tuned(folder: Path, **given: object) -> Tuned:
 
 
 @pytest.mark.long
+@amount.everything
 def test_what_is_wrong_hangs_crashes_or_is_no_c_costs_itself_alone(
     tmp_path: Path, spoilt: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,3 +207,52 @@ def test_what_is_given_to_a_schedule_or_a_backend_is_not_tuned(tmp_path: Path, m
     of_c = nodes(backends=(parse(str(tmp_path / "own.py")),))
     kinds = [{node.partition("_")[0] for node in some} for some in (everything, of_c)]
     assert kinds == [{"conv", "pool", "dense"}, {"conv", "dense"}]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [
+        ({"median": 1.25}, "the whole model is 25.0% slower with it"),
+        ({"median": 1.0}, "the whole model is no faster with it"),
+        ({"failed": "its outputs are not those of the default plan"}, "its outputs are not those of the default plan"),
+        (None, "not measured in the whole model"),
+    ],
+)
+def test_why_a_plan_has_not_the_fastest_is_known(outcome: dict[str, Any] | None, why: str) -> None:
+    plan = Measured({"a": "fast", "b": "default"}, (1.0,), 100)
+    tried = () if outcome is None else (Tried({"a": "fast", "b": "fast"}, **outcome),)
+    whole = Whole(plan, plan, "0" * 64, (), tried)
+    assert whole.why_not("a", "fast") == "" and whole.why_not("b", "default") == ""
+    assert whole.why_not("b", "fast") == why
+
+
+def test_the_table_has_what_the_plan_took_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All tasks but one have their fastest candidate in the plan that was taken."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(search: Search) -> None:
+        for row in search.progress.rows.values():
+            for candidate in row.space.candidates[:2]:
+                median = 9.0 if candidate.text == row.space.default.text else 3.0
+                found = SimpleNamespace(candidate=candidate.text, median=median, times=(median,), status="ok")
+                row.measured[candidate.text] = cast(Measurement, found)
+
+    def best_whole(*given: Any, **_: Any) -> Whole:
+        rows = [row for row in given[3].rows.values() if row.best is not None]
+        fastest = {row.space.task.record.key: row.best.candidate for row in rows}
+        (dense,) = [row for row in rows if NODE in row.space.task.nodes]
+        taken = {**fastest, dense.space.task.record.key: "the_default"}
+        tried = (Tried(fastest, 1.25),)
+        return Whole(Measured(taken, (1.0,), 100), Measured(taken, (2.0,), 100), "0" * 64, (), tried)
+
+    monkeypatch.setattr(Search, "run", run)
+    monkeypatch.setattr("mtool.tuning.tuning.best_whole", best_whole)
+    assert app.invoke(["tune", str(DIGITS), "--board", BOARD, "--no-builds"]) == 0
+    shown = capsys.readouterr().out
+    rows = [line for line in shown.splitlines() if line.split()[1:] and "/" in line]
+    said = "dense_5 has not the fastest: the whole model is 25.0% slower with it"
+    assert "in the plan" in shown and said in shown and shown.count("has not the fastest") == 1
+    assert [line.split()[-1] for line in rows if line.startswith("dense")] == ["the_default"]
+    assert all(line.rstrip().endswith("the same") for line in rows if not line.startswith("dense"))

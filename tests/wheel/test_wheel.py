@@ -1,15 +1,19 @@
 """The wheel in an environment of its own: all that mtool needs lies inside, whatever folder it is run in."""
 
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from mtool import distribution
 from mtool.version import __version__
@@ -91,3 +95,20 @@ def test_no_hint_installs_a_strangers_package() -> None:
     assert not found
     assert len(files) > 500
     assert distribution.install("verify") == "pip install 'mtool-mcu[verify]'"
+
+
+# The first version that no published advisory names.
+MENDED = {
+    "cryptography": "46.0.5", "filelock": "3.20.3", "jinja2": "3.1.6", "onnx": "1.21.0", "pillow": "12.2.0",
+    "protobuf": "6.33.5", "distributed": "2026.1.0", "pytest": "9.0.3", "numpy": "1.22.2", "pydantic": "2.4.0",
+    "pyyaml": "5.4", "cookiecutter": "2.1.1", "scikit-learn": "1.5.0", "mkdocs-material": "9.5.32",
+}  # fmt: skip
+
+
+def test_each_dependency_has_a_least_version_without_a_known_hole() -> None:
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = described["optional-dependencies"].values()
+    for line in itertools.chain(described["dependencies"], *extras):
+        needed = Requirement(line)
+        least = [Version(one.version) for one in needed.specifier if one.operator in (">=", "==")]
+        assert least and least[0] >= Version(MENDED.get(needed.name.lower(), "0")), line

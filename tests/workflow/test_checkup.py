@@ -1,5 +1,6 @@
 """What a board needs here, in folders and environments that lack one thing after another."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -39,6 +40,7 @@ def zephyr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "../modules/hal/stm32/there": "",
         "../modules/hal/cmsis_6/there": "",
         "../sdk/arm-zephyr-eabi/there": "",
+        "../.west/config": "[zephyr]\nbase = zephyr\n",
     }
     for name, text in files.items():
         (tree / name).resolve().parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +72,7 @@ def test_a_whole_workspace_is_enough(zephyr: Path) -> None:
     [
         (lambda tree: shutil.rmtree(tree.parent / "modules/hal/stm32"), "hal_stm32", "west update hal_stm32"),
         (lambda tree: shutil.rmtree(tree.parent / "modules/hal/cmsis_6"), "cmsis_6", "west update cmsis_6"),
+        (lambda tree: shutil.rmtree(tree.parent / ".west"), "west workspace", "west init -l zephyr && west update"),
         (lambda tree: (tree / "VERSION").unlink(), "Zephyr tree", "west init"),
         (lambda tree: (tree / "VERSION").write_text("VERSION_MAJOR = 3\nVERSION_MINOR = 5"), "Zephyr tree", "checkout"),
         (lambda tree: shutil.rmtree(tree.parent / "sdk/arm-zephyr-eabi"), "compiler", "west sdk install -t arm-zephyr"),
@@ -79,6 +82,27 @@ def test_less_is_not_enough(zephyr: Path, spoil: Callable[[Path], object], name:
     spoil(zephyr)
     lacking = missing("nucleo_l4r5zi")
     assert install in lacking[name].install
+
+
+def test_a_template_has_needs_of_its_own(
+    zephyr: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.invoke(["doctor", "--template", "zephyr"]) == 0
+    shutil.rmtree(zephyr.parent / ".west")
+    assert app.invoke(["doctor", "--template", "zephyr"]) == 5
+    assert (
+        app.invoke(["doctor", "--template", "baremetal"]) == 0
+    )  # which needs no tree, nor has a compiler without a board
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None)
+    capsys.readouterr()
+    assert app.invoke(["doctor", "--template", "baremetal", "--json"]) == 5
+    told = json.loads(capsys.readouterr().out)["tools"]
+    assert [(one["name"], one["state"], one["board"]) for one in told] == [("cmake", "missing", None)]
+    missing_with = {
+        board: {item.name for item in checkup.missing(checkup.of_board(boards.get(board), "zephyr"))}
+        for board in ("mps2_an385", "nucleo_l4r5zi")
+    }
+    assert all("west workspace" in names for names in missing_with.values())
 
 
 def test_a_compiler_for_xtensa_is_not_that_for_arm(zephyr: Path, monkeypatch: pytest.MonkeyPatch) -> None:

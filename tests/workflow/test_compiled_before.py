@@ -46,6 +46,20 @@ def test_c_is_compiled_once(model: Path, caplog: pytest.LogCaptureFixture, monke
     assert workflow.compile(model, board="host").files != first.files and entries() == 3
 
 
+@pytest.mark.parametrize("spoilt", [b"[]", b"{", b'{"told": [[1]], "apart_bytes": 0}', b'{"told": []}'])
+def test_a_malformed_entry_is_compiled_again(model: Path, spoilt: bytes) -> None:
+    first = workflow.compile(model, board="host")
+    kept = cache.of_user()
+    assert kept is not None
+    (path,) = (each for each in kept.folder.rglob("*") if each.is_file())
+    content = kept.get(path.name)
+    assert content is not None
+    for name in [each for each in content if content[each].data.startswith(b'{"')]:
+        kept.put(path.name, {**content, name: cache.File(spoilt)})
+        assert workflow.compile(model, board="host").files == first.files
+        assert kept.get(path.name) == content
+
+
 def test_several_are_compiled_once_together(
     model: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,50 @@ def test_energy_is_told_at_the_clock_that_it_is_known_for(capsys: pytest.Capture
     assert known["milliseconds_flash_is_sure"] and not assumed["milliseconds_flash_is_sure"]
 
 
+BACKEND = """
+from mtool.backends import Backend, Product
+
+class Npu(Backend):
+    name = "npu"
+    options = {"cost": "", "cycles": ""}
+
+    def refusal(self, operation, context):
+        return "" if operation.kind in ("Conv", "Gemm", "MatMul") else "no"
+
+    def compile(self, region, folder):
+        return Product(body="    (void)0;", **{key: float(value) for key, value in self.values.items()})
+"""
+
+
+@pytest.mark.parametrize("options", ["", ":cycles=250000", ":cost=9,cycles=250000", ":cost=500000"])
+def test_what_backends_compute_takes_the_time_that_they_estimate(
+    options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "npu.py").write_text(BACKEND)
+    arguments = ["check", str(DIGITS), "-b", "mps2_an386", "--backend", f"{tmp_path / 'npu.py'}{options}"]
+    assert app.invoke([*arguments, "--json"]) == 0
+    (fit,) = json.loads(capsys.readouterr().out)["boards"]
+    (longest,) = fit["longest_operators"]
+    assert app.invoke(arguments) == 0
+    shown = capsys.readouterr().out
+    if not options:
+        assert fit["milliseconds"] is None and fit["without_estimate"] == ["npu"]
+        assert longest["operator"] is None and longest["share"] is None
+        assert "not known: no estimate by the backend npu" in shown
+        assert "longest operator of digits_int8: not known" in shown
+        return
+    assert longest["operator"].startswith("npu_") and fit["without_estimate"] == []
+    if "cycles" in options:
+        regions = fit["milliseconds_of_backends"] * 25e6 / 1e3 / 250_000
+        assert regions == pytest.approx(round(regions)) and regions >= 1
+        assert fit["milliseconds"] > fit["milliseconds_of_backends"] and fit["microjoules"] is None
+        assert longest["milliseconds"] == pytest.approx(10, rel=0.05)  # at the core's 25 MHz
+        assert "by backends' estimates" in shown
+    else:
+        assert fit["milliseconds_of_backends"] == 0 and longest["milliseconds"] > 20
+    assert "ms at 25 MHz ±" in shown
+
+
 def test_what_fits_is_sorted_by_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.invoke(["check", str(DIGITS)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]

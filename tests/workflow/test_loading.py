@@ -124,7 +124,7 @@ def test_a_load_that_the_emulator_did_not_survive_goes_on(files: Path, project: 
     assert 0 < loading.load_module(files / "second.mtm", project).there_bytes < len(data)
     with session.open(project) as device:
         assert device["net"].manifest.model_hash == unpack(data).model_hash.hex()
-    with pytest.raises(UsageError, match="is older than what the device has had"):
+    with pytest.raises(UsageError, match="is older than the one that the device has had"):
         loading.load_module(files / "first.mtm", project)
 
 
@@ -171,7 +171,7 @@ def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project:
     with session.open(project) as device:
         np.testing.assert_array_equal(device["digits"].run(image)["scores"], after)
     with pytest.raises(UsageError, match="another module in flash"):
-        loading.load_module(files / "second.mtm", project, since=tmp_path / "old.mtm")
+        loading.load_module(tmp_path / "old.mtm", project, since=tmp_path / "old.mtm")
 
 
 def test_bytecode_computes_the_same_as_the_model(files: Path, project: Path) -> None:
@@ -212,7 +212,9 @@ def test_the_command_line_says_what_came_of_it(files: Path, project: Path) -> No
         return done.returncode, json.loads(done.stdout), done.stderr
 
     code, said, _ = load(str(files / "first.mtm"), str(project), "--ram")
-    assert (code, said["place"], said["name"], said["there_bytes"]) == (0, "ram", "net", 0)
+    assert (code, said["place"], said["name"], said["there_bytes"], said["is_kept"]) == (0, "ram", "net", 0, False)
+    code, said, _ = load(str(files / "first.mtm"), str(project))
+    assert (code, said["place"], said["replaced"], said["is_kept"]) == (0, "flash", None, True)
     assert load(str(files / "foreign.mtm"), str(project))[0] == 10
     code, _, errors = load(str(files / "first.mtm"))
     assert code == 2 and "there is no device to load the module into" in errors

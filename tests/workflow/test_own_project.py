@@ -9,7 +9,7 @@ import pytest
 import yaml
 from own import begin, line
 
-from mtool import boards, resources
+from mtool import boards, configuration, resources
 from mtool.cli import app
 from mtool.workflow import new_project, own_project
 
@@ -184,6 +184,16 @@ def test_a_model_may_have_any_name(tmp_path: Path) -> None:
     assert own_project.require(tmp_path / "p").model.read_bytes() == model.read_bytes()
 
 
+def test_limits_are_those_of_the_projects_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tests run on an emulated one with other memories."""
+    monkeypatch.chdir(tmp_path)
+    model = line(tmp_path / "line.onnx", slope=1.0)
+    assert begin(tmp_path / "p", model, "--board", "nucleo_l4r5zi", "--type", "host-driven") == 0
+    (limits,) = tomllib.loads((tmp_path / "p" / "limits.toml").read_text()).values()
+    memories = boards.get("nucleo_l4r5zi").memories
+    assert (limits["flash_bytes"], limits["ram_bytes"]) == (memories["flash"].size, memories["sram"].size)
+
+
 def test_an_emulated_board_with_the_same_processor_is_tested_on() -> None:
     named = {
         name: new_project.test_board_for(boards.get(name)) for name in ("nucleo_l4r5zi", "mps2_an386", "spresense")
@@ -191,3 +201,18 @@ def test_an_emulated_board_with_the_same_processor_is_tested_on() -> None:
     assert all(board.emulator is not None and board.cpu == "cortex-m4" for board in named.values())
     assert named["mps2_an386"].name == "mps2_an386"
     assert new_project.test_board_for(boards.get("esp32s3_devkitc")).name == "host"
+
+
+def test_a_board_of_the_working_folder_goes_with_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    (tmp_path / "here" / "boards").mkdir(parents=True)
+    (tmp_path / "here" / "mtool.toml").write_text('board_root = "roots"\n')
+    entries = yaml.safe_load(resources.path("boards.yaml").read_bytes())
+    (tmp_path / "here" / "boards" / "mine.yaml").write_text(yaml.safe_dump({"my_board": entries["mps2_an386"]}))
+    monkeypatch.chdir(tmp_path / "here")
+    assert begin(tmp_path / "p", line(tmp_path / "line.onnx"), board="my_board") == 0
+    monkeypatch.chdir(tmp_path / "p")
+    assert boards.get("my_board").cpu == "cortex-m4" and own_project.require().test_board == "my_board"
+    assert configuration.load().board_root == (tmp_path / "p" / "../here/roots",)
+    assert app.invoke(["build", "--dry-run"]) == 0

@@ -3,13 +3,16 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import amount
 import numpy as np
 import pytest
 from graphs import model
 from onnx import helper, save
 
-from mtool import workflow
+from mtool import manifest, workflow
+from mtool.backends.spec import parse
 from mtool.errors import UsageError
 from mtool.workflow import Deployment, Options, deployment, made_of
 
@@ -132,3 +135,52 @@ def test_a_firmware_that_is_gone_is_built_without_compiling_the_model(runs: Runs
     runs.run()
     ((runs.deployment.folder or Path()) / "build" / "host_driven").unlink()
     assert runs.run() == (0, 2.0)
+
+
+_MIRROR = """from mtool.backends import Backend, Product
+class Mirror(Backend):
+    name = "mirror"
+    def refusal(self, operation, context):
+        return ""
+    def compile(self, region, folder):
+        return Product(body="(void)input0; (void)output0;")
+"""
+_MODULES = {"modules": "signed", "module_key": "11" * 32}
+
+
+_REPLACED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"template_options": _MODULES}, {}, "refused"),
+    ({"template_options": _MODULES}, {"template_options": {**_MODULES, "module_key": "22" * 32}}, "refused"),
+    ({"template_options": _MODULES}, {"edits": "force"}, ""),
+    ({"template_options": _MODULES}, {"template_options": {**_MODULES, "opt": "-Os"}}, ""),
+    ({}, {"template_options": _MODULES}, ""),
+    ({"protect": True}, {}, "built with --protect"),
+    ({}, {"protect": True}, ""),
+    ({"backends": "mirror.py"}, {}, "built with --backend mirror"),
+    ({"name": "one"}, {"name": "other"}, "of the model one"),
+    ({"template_options": {"channel": "rtt"}}, {}, "built with --option channel=rtt"),
+    ({"board": "mps2_an385"}, {}, "for --board mps2_an385"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "told"), _REPLACED if amount.IS_ALL else _REPLACED[::5], ids=str)
+def test_what_a_firmware_is_is_not_replaced_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, before: dict[str, Any], after: dict[str, Any], told: str
+) -> None:
+    write(tmp_path / "net.onnx", 2)
+    options = [{"board": "mps2_an386", **given} for given in (before, after)]
+    (tmp_path / "mirror.py").write_text(_MIRROR)
+    for one in options:
+        one["backends"] = tuple(parse(str(tmp_path / name)) for name in filter(None, [one.get("backends")]))
+    models = [
+        workflow.compile(tmp_path / "net.onnx", board=one.pop("board"), options=Options(**one)) for one in options
+    ]
+    folder = workflow.write_project(models[0], tmp_path / "project")
+    if told == "refused":
+        with pytest.raises(UsageError, match="has firmware that takes modules"):
+            workflow.write_project(models[1], folder)
+        assert manifest.load(folder).project.options["module_key"] == "11" * 32  # type: ignore[union-attr]
+    else:
+        workflow.write_project(models[1], folder)
+        warnings = [one.getMessage() for one in caplog.records if "is replaced" in one.getMessage()]
+        assert [f"its firmware was {told};" in one for one in warnings] == [True] * bool(told)

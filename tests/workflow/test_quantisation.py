@@ -3,17 +3,19 @@
 import shutil
 from pathlib import Path
 
+import amount
 import graphs
 import models
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from tflite_models import Op, T, model
 
 import mtool
 from mtool.errors import BuildError, ModelError, UsageError
 from mtool.oracles import ort
-from mtool.workflow import Pixels, Scheme, dataset
+from mtool.workflow import Pixels, Scheme, calibration, dataset
 from mtool.workflow.quantisation import Quantised
 
 pytestmark = pytest.mark.long
@@ -210,6 +212,91 @@ def test_images_are_resized_and_scaled(tmp_path: Path) -> None:
     (read,) = dataset.read(one, tensors, pixels=Pixels(scale=2, offset=-3)).samples
     assert read["x"].dtype == np.float32
     np.testing.assert_array_equal(read["x"], pixels.astype(np.float32).reshape(1, 1, 12, 12) * 2 - 3)
+
+
+@pytest.mark.parametrize("weights", [np.int8, *([np.float32] if amount.IS_ALL else [])])
+def test_a_tflite_model_is_quantised(weights: type, tmp_path: Path) -> None:
+    """LiteRT has what the float model says; weights alone that are integers are floats to it, at the least."""
+    litert = pytest.importorskip("ai_edge_litert.interpreter")
+    random = np.random.default_rng(4)
+    is_float, scale = weights is np.float32, 1 / 64
+    filters, rows = random.integers(-100, 101, (6, 3, 3, 1)), random.integers(-100, 101, (5, 6 * 64))
+    data = [(one * scale).astype(weights) if is_float else one.astype(weights) for one in (filters, rows)]
+    tensors = [
+        T("x", [1, 8, 8, 1]),
+        T("f", [6, 3, 3, 1], weights, None if is_float else scale, data=data[0]),
+        T("c", [6], data=random.normal(size=6).astype(np.float32)),
+        T("h", [1, 8, 8, 6]),
+        T("w", [5, 6 * 64], weights, None if is_float else scale, data=data[1]),
+        T("y", [1, 5]),
+    ]
+    same = {"Padding": 0, "StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1}
+    ops = [
+        Op("CONV_2D", ["x", "f", "c"], ["h"], "Conv2DOptions", {**same, "FusedActivationFunction": 1}),
+        Op("FULLY_CONNECTED", ["h", "w"], ["y"], "FullyConnectedOptions", {}),
+    ]
+    path = tmp_path / "net.tflite"
+    path.write_bytes(model(tensors, ops, ["x"], ["y"]))
+    x = random.normal(size=(20, 1, 8, 8, 1)).astype(np.float32)
+    done = mtool.quantize(path, [{"x": one} for one in x], evaluate=[{"x": one} for one in x[:10]])
+    kinds = operators(done.path)
+    assert "QuantizeLinear" in kinds and done.after.weight_bytes < 0.35 * done.before.weight_bytes
+    interpreter = litert.Interpreter(model_content=path.read_bytes())
+    interpreter.allocate_tensors()
+    made = ort.outputs(str(done.path.absolute()), [{"x": one} for one in x], title="net")
+    wanted = []
+    for one in x:
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], one)
+        interpreter.invoke()
+        wanted.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+    noise = np.concatenate(wanted) - np.concatenate([one["y"] for one in made])
+    assert 10 * np.log10(np.square(wanted).mean() / np.square(noise).mean()) > 28
+    assert done.doubts == ()
+
+
+def test_calibration_data_that_can_not_be_right_are_doubted(tmp_path: Path) -> None:
+    """Batch normalization holds the mean and variance of what the network was trained with."""
+    random = np.random.default_rng(6)
+    x = random.normal(3, 2, (12, 1, 4, 6, 6)).astype(np.float32)
+    constants = {
+        "gamma": np.ones(4, np.float32),
+        "beta": np.zeros(4, np.float32),
+        "mean": np.full(4, 3, np.float32),
+        "var": np.full(4, 4, np.float32),
+        "w": random.normal(size=(144, 3)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("BatchNormalization", ["x", "gamma", "beta", "mean", "var"], ["n"], name="bn"),
+        helper.make_node("Flatten", ["n"], ["f"], name="flat"),
+        helper.make_node("MatMul", ["f", "w"], ["y"], name="fc"),
+    ]
+    path = tmp_path / "net.onnx"
+    onnx.save(graphs.model(nodes, {"x": (np.float32, (1, 4, 6, 6))}, ["y"], constants), path)
+    proto = onnx.load(path)
+
+    def doubts(values: graphs.Array) -> tuple[str, ...]:
+        return calibration.of_statistics(proto, [{"x": one} for one in values], path)
+
+    assert doubts(x) == ()
+    for wrong in (x * 50, x / 50, x * 0 + 3):
+        (line,) = doubts(wrong)
+        assert "not like those that the model was trained with: before bn" in line
+    np.save(tmp_path / "wrong.npy", x[:1].repeat(9, 0) * 50)
+    done = mtool.quantize(path, tmp_path / "wrong.npy", evaluate=tmp_path / "wrong.npy")
+    assert [word in line for word, line in zip(("before bn", "for all 9", "same data"), done.doubts, strict=True)]
+
+
+def test_images_of_another_shape_are_doubted(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    tensors = mtool.compile(network(tmp_path / "net.onnx"), board="host").manifest.inputs
+    for (width, height), words in {
+        (24, 24): "", (48, 36): "", (12, 12): "", (48, 20): "20x48 pixels stretched to 12x12", (5, 5): "enlarged"
+    }.items():  # fmt: skip
+        folder = tmp_path / f"{width}"
+        folder.mkdir(exist_ok=True)
+        image.new("L", (width, height)).save(folder / "a.png")
+        doubts = dataset.read(folder, tensors).doubts
+        assert bool(doubts) == bool(words) and words in "".join(doubts)
 
 
 def test_other_data_may_tell_the_loss(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ SOFT = (
 NO_CMSIS = "a.c:1: fatal error: cmsis_core.h: No such file or directory"
 LABEL = "devicetree error: /swj: undefined node label 'x'"
 NO_32_BITS = "x.h:27: fatal error: bits/libc-header-start.h: No such file or directory"
+NO_WORKSPACE = 'west: unknown command "build"; do you need to run this inside a workspace?'
 MISSPELT = "  include could not find requested file:\n\n    /z/cmake/toolchain/gnuarmmeb/generic.cmake\n"
 
 
@@ -106,6 +107,7 @@ MISSPELT = "  include could not find requested file:\n\n    /z/cmake/toolchain/g
         ("nucleo_f746zg", MALFORMED, "do not fit the Zephyr tree", "west update"),
         ("qemu_riscv32", ABI, "has no libraries for the core of qemu_riscv32", "west sdk install"),
         ("qemu_riscv64", SOFT, "has no libraries for the core of qemu_riscv64", "west sdk install"),
+        ("nucleo_f746zg", NO_WORKSPACE, "lies in no west workspace", "west init -l"),
         ("native_sim", NO_32_BITS, "32 bits", "multilib"),
     ],
 )

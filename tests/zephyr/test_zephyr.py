@@ -12,13 +12,16 @@ import models
 import numpy as np
 import pytest
 
+import mtool
 from mtool import boards, build, resources, session, workflow, zephyr
 from mtool.build import toolchains, west
 from mtool.errors import BoardError, BuildError, DeviceError
 from mtool.manifest import Project
+from mtool.modules import keys
 from mtool.transport import open_emulator
 from mtool.transport.emulator import command
-from mtool.workflow import Options
+from mtool.workflow import Options, loading, modules
+from mtool.workflow.reading import module_options
 from tests.session import faulty
 
 KWS = "kws/kws_int8_qdq"
@@ -93,6 +96,21 @@ def test_every_board_is_one_of_zephyrs() -> None:
     known = zephyrs_names()
     assert len(known) > 500
     assert {board.templates["zephyr"] for board in NAMED} - known == set()
+
+
+def test_a_module_in_an_emulated_flash_is_there_in_the_next_session(tmp_path: Path) -> None:
+    name = need("mps2_an386").name
+    keys.make(tmp_path / "own.key")
+    taken = {"template": "zephyr", "template_options": module_options(True, tmp_path / "own.key.pub")}
+    folder = mtool.prepare(
+        faulty.DIGITS, board=name, folder=tmp_path / "project", options=Options(name="own", **taken)
+    ).folder
+    made = modules.make_module(faulty.DIGITS, board=name, key=tmp_path / "own.key", options=Options(name="net"))
+    modules.write_module(made, tmp_path / "net.mtm")
+    assert loading.load_module(tmp_path / "net.mtm", folder).is_kept
+    with session.open(folder) as device:
+        assert device.models == ("own", "net")
+    assert not loading.load_module(tmp_path / "net.mtm", folder, ram=True).is_kept
 
 
 @models.needed

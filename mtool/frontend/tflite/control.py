@@ -37,7 +37,7 @@ def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], 
         Unsupported: there is none of that number, or its inputs and outputs are others.
     """
     number = t.op.option(option)
-    network = t.subgraph(number)
+    network = t.subgraph(number, operands)
     graph = onnx.GraphProto()
     graph.CopyFrom(network.proto.graph)
     shared = len(network.crossing)
@@ -45,15 +45,18 @@ def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], 
         if len(declared) - shared != len(tensors):
             raise Unsupported(f"its subgraph {number} has {len(declared) - shared} {what} instead of {len(tensors)}")
         for index, (value, tensor) in enumerate(zip(declared, tensors, strict=False)):
-            kind = value.type.tensor_type
-            dtype, shape = helper.tensor_dtype_to_np_dtype(kind.elem_type), [dim.dim_value for dim in kind.shape.dim]
-            if dtype != tensor.dtype or (what == "inputs" and shape != [*tensor.shape]):
-                found = f"{dtype}{shape} in its subgraph {number}, {tensor.dtype}{[*tensor.shape]} outside"
+            dtype, shape = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type), _shape(value)
+            if dtype != tensor.dtype or (what == "inputs" and shape != tensor.shape):
+                found = f"{dtype}{[*shape]} in its subgraph {number}, {tensor.dtype}{[*tensor.shape]} outside"
                 raise Unsupported(f"number {index} of its {what} is {found}")
     t.budget.spend("work", len(prefix) * len(graph.node), t.op.name)
     _rename(graph, prefix)
     kept = (replace(one, input=prefix + one.input, last=prefix + one.last) for one in network.crossing)
     return _Body(graph, {_key_of(one.key, number): one for one in kept})
+
+
+def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
+    return tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
 
 
 def _key_of(key: Key, number: int) -> Key:
@@ -107,6 +110,10 @@ def _if(t: Translation) -> None:
     values = [t.stored(index) for index in range(1, len(t.op.inputs))]
     options = (("then", "ThenSubgraphIndex"), ("else", "ElseSubgraphIndex"))
     sides = [_body(t, option, f"{t.op.name}/{name}/", operands, wanted) for name, option in options]
+    for index, number in enumerate(t.op.outputs):
+        shapes = {_shape(side.graph.output[index]) for side in sides}
+        if t.tensors[number].open and len(shapes) == 1:
+            t.tensors[number] = replace(t.tensors[number], shape=shapes.pop())
     variables = _variables(t, *sides)
     graphs = []
     for (name, _), side in zip(options, sides, strict=True):
@@ -130,7 +137,7 @@ def _while(t: Translation) -> None:
     operands = [t.tensor(index) for index in range(len(t.op.inputs))]
     for index, tensor in enumerate(operands):
         result = t.result(index)
-        if (result.dtype, result.shape) != (tensor.dtype, tensor.shape):
+        if result.dtype != tensor.dtype or not result.allows(tensor.shape):
             raise Unsupported(f"its output {index} has another type or shape than its input {index}")
     condition = [_CONDITION]
     first, again = (
@@ -139,6 +146,11 @@ def _while(t: Translation) -> None:
     if any(kept.is_written for kept in first.variables.values()):
         raise Unsupported("its condition writes variables")
     body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", operands, operands)
+    for index, (output, tensor) in enumerate(zip(t.op.outputs, operands, strict=True)):
+        made = _shape(body.graph.output[index])
+        if t.tensors[output].open and made != tensor.shape:
+            raise Unsupported(f"its value {index} is {[*tensor.shape]} before a round, and {[*made]} after it")
+        t.tensors[output] = replace(t.tensors[output], shape=tensor.shape)
     variables = _variables(t, first, body)
     t.nodes += _reading(t, first, {key: value for key, (_, value) in variables.items()})
     t.nodes += [*_copies(t, [t.stored(index) for index in range(len(operands))], first.graph.input), *first.graph.node]

@@ -50,7 +50,7 @@ def settle(t: Translation, start: int) -> None:
         types |= kinds
     values = [constants.get(t.names[number]) if known else None for number in t.op.outputs]
     for number, value in zip(t.op.outputs, values, strict=True):
-        kind = types[t.names[number]]
+        kind = types[t.complex[number][0] if number in t.complex else t.names[number]]
         if value is None:
             t.tensors[number] = replace(t.tensors[number], shape=_settled(t, number, kind.shape))
         elif kind.dtype.numpy == t.tensors[number].dtype:
@@ -70,6 +70,8 @@ def _known_types(t: Translation, nodes: Sequence[onnx.NodeProto]) -> dict[str, T
     names = {name for node in nodes for name in node.input if name}
     read = {t.names[n]: t.tensors[n] for n in t.op.inputs if n >= 0 and t.names[n] in names}
     types = {name: TensorType(DType.of(tensor.dtype), tensor.shape) for name, tensor in read.items()}
+    for number in t.complex.keys() & set(t.op.inputs):
+        types |= dict.fromkeys(t.complex[number], TensorType(DType.FLOAT32, t.tensors[number].shape))
     for name in names & set(t.constants):
         types[name] = TensorType(DType.of(t.constants[name].dtype), t.constants[name].shape)
     return types

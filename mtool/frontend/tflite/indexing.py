@@ -10,6 +10,7 @@ from onnx import helper
 
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.tflite.movement import moved
+from mtool.frontend.tflite.rows import ROW
 from mtool.frontend.tflite.translation import Translation
 from mtool.ir.types import Array
 
@@ -34,6 +35,18 @@ def _filled(t: Translation, shape: Sequence[int], value: float) -> str:
     """Return a tensor of one number, of the output's type."""
     scalar = t.constant("value", value, t.result().dtype)
     return t.node("Expand", [scalar, t.whole("shape", shape)]) if len(shape) else scalar
+
+
+def _row(t: Translation) -> None:
+    """ROW: the tensor, the number of the row, the row with a leading dimension of one."""
+    shape, row = t.shape(0), t.shape(2)
+    if row != (1, *shape[1:]):
+        raise Unsupported(f"it replaces a row of {list(shape)} by {list(row)}")
+    number = t.node("Reshape", [_long(t, t.stored(1)), t.whole("shape", [1, 1])])
+    if t.same_grid(0, 2):
+        t.put(t.node("ScatterND", [t.stored(0), number, t.stored(2)]))
+    else:
+        t.store(t.node("ScatterND", [t.real(0), number, t.real(2)]))
 
 
 def _topk(t: Translation) -> None:
@@ -277,4 +290,5 @@ TRANSLATIONS: dict[str, Translate] = {
     "DYNAMIC_UPDATE_SLICE": _dynamic_update_slice,
     "GATHER": _gather,
     "BUCKETIZE": _bucketize,
+    ROW: _row,
 }

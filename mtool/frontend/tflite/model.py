@@ -1,6 +1,6 @@
 """From a .tflite file to a Graph, by way of an ONNX model in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,8 +35,9 @@ from mtool.frontend.tflite import (
     svdf,
 )
 from mtool.frontend.tflite.composites import TABLE, inlined
-from mtool.frontend.tflite.description import Model, Operator
+from mtool.frontend.tflite.description import Model, Operator, Tensor
 from mtool.frontend.tflite.evaluation import settle
+from mtool.frontend.tflite.rows import with_rows
 from mtool.frontend.tflite.schema import VARIABLE, read
 from mtool.frontend.tflite.specialisation import specialise
 from mtool.frontend.tflite.translation import Network, Translation
@@ -125,7 +126,7 @@ def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: 
             details=[f"LiteRT brings the float activations of {title} to 8 bits, where weights are int8"],
             hint="leave one of them out",
         )
-    translation = Translation(inlined(model, title, budget), budget, at_once=options.whole)
+    translation = Translation(with_rows(inlined(model, title, budget)), budget, at_once=options.whole)
     specialise(translation, options, title)
     return _network(translation, title, options, 0)
 
@@ -155,8 +156,15 @@ def _network(translation: Translation, title: str, options: ModelOptions, depth:
     return translation.network(title)
 
 
-def _subgraph(t: Translation, title: str, options: ModelOptions, depth: int, number: int) -> Network:
-    """Return a subgraph of the file as ONNX, by its number.
+def _subgraph(
+    t: Translation,
+    title: str,
+    options: ModelOptions,
+    depth: int,
+    number: int,
+    operands: Sequence[Tensor],
+) -> Network:
+    """Return a subgraph of the file as ONNX, by its number; sizes that it leaves open are those of its operands.
 
     Raises:
         Unsupported: there is none.
@@ -168,7 +176,11 @@ def _subgraph(t: Translation, title: str, options: ModelOptions, depth: int, num
     t.budget.check("depth", depth, t.op.name)
     t.budget.spend("nodes", len(model.operators), t.op.name)
     t.budget.spend("work", TABLE * len(model.tensors), t.op.name)
-    return _network(Translation(inlined(model, title, t.budget), t.budget, is_body=True), title, options, depth)
+    body = Translation(with_rows(inlined(model, title, t.budget)), t.budget, is_body=True)
+    for place, operand in zip(model.inputs, operands, strict=False):
+        if body.tensors[place].allows(operand.shape):
+            body.tensors[place] = replace(body.tensors[place], shape=operand.shape)
+    return _network(body, title, options, depth)
 
 
 def _translate(t: Translation, operator: Operator, options: ModelOptions) -> None:
@@ -187,6 +199,8 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
             raise Unsupported("its activations are float and its weights int8: it has no form with --rounding tflite")
         if _is_exact(t, operator, options):
             exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
+        elif any(number in t.complex for number in operator.inputs):
+            spectrum.of_complex(t)
         elif hybrid.in_integers(options) and hybrid.is_hybrid(operator, t.tensors):
             hybrid.TRANSLATIONS[operator.kind](t)
         else:

@@ -49,6 +49,9 @@ _BROKEN = (struct.error, IndexError, ValueError, TypeError, OverflowError, Attri
 VARIABLE = "a variable, whose value is kept from call to call"
 """The problem of a tensor that an operator keeps."""
 
+COMPLEX = "elements of type COMPLEX64"
+"""The problem of a tensor of complex numbers, which only some operators have."""
+
 Item = TypeVar("Item")
 
 

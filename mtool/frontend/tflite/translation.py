@@ -41,7 +41,7 @@ class Network:
     crossing: tuple[Kept, ...] = ()
 
 
-def _none(number: int) -> Network:
+def _none(number: int, _operands: Sequence[Tensor]) -> Network:
     raise Unsupported(f"it names subgraph {number}, where there are none")
 
 
@@ -70,7 +70,7 @@ class Translation:
         self.tensors = list(model.tensors)
         self.variables = Variables()
         self.handles: dict[int, Key] = {}  # of resource variables, by the number of the tensor
-        self.complex: dict[int, str] = {}  # values that are the parts of complex tensors, by the number of the tensor
+        self.complex: dict[int, tuple[str, str]] = {}  # real and imaginary parts, by the number of the tensor
         self.dequantised: dict[int, int] = {}  # constants that DEQUANTIZE makes real, and what of
         self._made_bytes = 0
         self._numbers: dict[str, int] = {}  # by stem, of the last unique name
@@ -78,7 +78,7 @@ class Translation:
         self.constants: dict[str, Array] = {}
         self.infos: list[onnx.ValueInfoProto] = []
         self.op = model.operators[0] if model.operators else Operator("", "", (), (), {})
-        self.subgraph: Callable[[int], Network] = _none  # by its number, as ONNX
+        self.subgraph: Callable[[int, Sequence[Tensor]], Network] = _none  # by its number, for operands, as ONNX
         self._names: set[str] = set()
         self.names = [self.unique(tensor.name) for tensor in model.tensors]
         self._stored = frozenset(self.names)

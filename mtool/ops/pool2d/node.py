@@ -1,6 +1,7 @@
 """The nodes of pools: `pool2d`."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -32,23 +33,32 @@ class Pool2d(WithEpilogue):
     count_pads: bool
     limits: Pair
 
+    def counts_all(self, made: Sequence[int]) -> bool:
+        """Whether a mean is over as many elements for each of `made` windows, padding among them."""
+        return self.count_pads and all(
+            (made[n] - 1) * self.strides[n] + (self.kernel[n] - 1) * self.dilations[n] - self.pads[n] < self.limits[n]
+            for n in (0, 1)
+        )
+
 
 def _channels(node: Node, graph: Graph) -> Channels:
     return Channels.EACH
 
 
 def _window(node: Node, graph: Graph) -> RowReads:
-    """Padding has no part in a maximum, so it may be the smallest value."""
+    """Padding has no part in a maximum, so it may be the smallest value; to a sum it is 0."""
     attrs, dtype = Pool2d.of(node), graph.types[node.inputs[0]].dtype
     lowest = -math.inf if dtype.is_float else dtype.limits[0]
     reach = (attrs.kernel[0] - 1) * attrs.dilations[0] + 1
-    return RowReads.of_window(node, graph, reach, attrs.strides[0], attrs.pads[0], lowest)
+    fill = lowest if attrs.kind == "max" else 0
+    return RowReads.of_window(node, graph, reach, attrs.strides[0], attrs.pads[0], fill)
 
 
 def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
-    """Padding has no part in a mean either, but no value is without effect on one."""
-    reads = _window(node, graph)
-    return (reads,) if reads.fill is None or Pool2d.of(node).kind == "max" else None
+    """No value is without effect on a mean that does not count the padding."""
+    attrs, reads = Pool2d.of(node), _window(node, graph)
+    is_sum = not graph.types[node.inputs[0]].dtype.is_float or attrs.counts_all(graph.types[node.outputs[0]].shape[1:3])
+    return (reads,) if reads.fill is None or attrs.kind == "max" or is_sum else None
 
 
 def _of_rows(node: Node, graph: Graph, count: int) -> Attributes:

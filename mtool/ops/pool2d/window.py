@@ -27,7 +27,7 @@ class WindowSchedule(BaseSchedule):
         raise NotImplementedError
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image of its type, no window that lies outside altogether; a float average none that is cut."""
+        """One image of its type, no window that lies outside altogether; a float average of as many everywhere."""
         x = graph.types[node.inputs[0]]
         attrs = Pool2d.of(node)
         reached = all(
@@ -54,7 +54,8 @@ class WindowSchedule(BaseSchedule):
             for i, size in enumerate(graph.types[node.outputs[0]].shape[1:3])
         )
         whole = not any(attrs.pads[:2]) and all(last < size for last, size in zip(reach, (h, w), strict=True))
-        return attrs.kind == "max" or not self.dtype.is_float or whole
+        even = whole or attrs.counts_all(graph.types[node.outputs[0]].shape[1:3])
+        return attrs.kind == "max" or not self.dtype.is_float or even
 
     def _stores_directly(self, node: Node) -> bool:
         """Whether the maxima are the outputs."""

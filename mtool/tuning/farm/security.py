@@ -1,12 +1,18 @@
 """Certificates for the connections of a rack, as Dask takes them, and an address that is written as it takes it."""
 
+import ipaddress
 import logging
+import os
+import socket
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mtool import distribution
 from mtool.errors import MtoolError, UsageError
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ def security_of(tls: Tls, address: str) -> Any:
     for path in given:
         if path is None or not path.is_file():
             raise UsageError(f"there is no certificate or key {path}")
+    if os.name == "posix" and tls.key is not None and tls.key.stat().st_mode & stat.S_IRWXO:
+        log.warning("%s can be read by others: chmod 600 %s", tls.key, tls.key)
     certificate, key = str(tls.certificate), str(tls.key)
     return Security(
         tls_ca_file=str(tls.ca), require_encryption=True,
@@ -89,6 +97,50 @@ def address_of(text: str, tls: Tls) -> str:
     if protocol not in ("tcp", "tls") or not host or not is_port:
         raise UsageError(f"{text} is no address of a scheduler", hint="give HOST:PORT, as dask scheduler tells it")
     return address
+
+
+def listening_host(address: str, host: str = "", insecure: bool = False) -> str:
+    """Return the IP address that a worker listens on.
+
+    Args:
+        address: the scheduler's, as `address_of` returns it.
+        host: where to listen; "": at the interface that reaches the scheduler, loopback for a local one.
+        insecure: listen beyond loopback without TLS.
+
+    Raises:
+        OSError: a name can't be resolved, or no interface reaches the scheduler.
+        UsageError: others could connect, and nothing would check who they are.
+    """
+    protocol, _, place = address.partition("://")
+    name, _, port = place.rpartition(":")
+    found = _resolved(host)[0][1][0] if host else _interface(name, int(port))
+    if protocol == "tls" or ipaddress.ip_address(found).is_loopback:
+        return found
+    if not insecure:
+        raise UsageError(
+            f"a worker that listens on {found} without TLS lets the whole network run programs as its user",
+            hint="give --tls-ca, --tls-cert and --tls-key (docs/farm.md), or --insecure where all who can connect "
+            "are trusted",
+        )
+    log.warning("%s is open without TLS: who can connect to it can run programs as this user", found)
+    return found
+
+
+def _interface(name: str, port: int) -> str:
+    """Return the address that this computer has on the way to another; nothing is sent."""
+    failed = OSError(f"no interface reaches {name}")
+    for family, place in _resolved(name, port):
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(place)
+                return str(probe.getsockname()[0])
+            except OSError as error:
+                failed = error
+    raise failed
+
+
+def _resolved(name: str, port: int = 0) -> list[tuple[int, Any]]:
+    return [(one[0], one[4]) for one in socket.getaddrinfo(name.strip("[]"), port, type=socket.SOCK_DGRAM)]
 
 
 def refused(error: Exception, address: str) -> MtoolError:

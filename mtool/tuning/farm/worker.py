@@ -35,6 +35,8 @@ class Service:
         builds: how many firmwares it compiles at once.
         tls: its certificates.
         name: of the worker in the cluster; "": the computer's, and the number of this process.
+        host: the address it listens on; "": that of the interface that reaches the scheduler.
+        insecure: it may listen beyond loopback without TLS.
     """
 
     address: str
@@ -42,6 +44,8 @@ class Service:
     builds: int = 0
     tls: Tls = DASKS
     name: str = ""
+    host: str = ""
+    insecure: bool = False
 
 
 def work(
@@ -52,6 +56,8 @@ def work(
     tls: Tls = DASKS,
     name: str = "",
     hang_s: float = HANG_S,
+    host: str = "",
+    insecure: bool = False,
 ) -> None:
     """Let others tune on this computer's boards, until SIGTERM or Ctrl-C. A worker runs what its scheduler sends.
 
@@ -62,9 +68,13 @@ def work(
         tls: certificates; default: what Dask's configuration says.
         name: of the worker; default: the computer's, and the number of this process.
         hang_s: a board that says nothing for so long hangs.
+        host: the address to listen on; default: that of the interface that reaches the scheduler, loopback for a
+            local one.
+        insecure: listen beyond loopback without TLS.
 
     Raises:
-        UsageError: dask.distributed is missing, the address or a certificate is wrong, or a board is named twice.
+        UsageError: dask.distributed is missing, the address or a certificate is wrong, a board is named twice, or
+            it would listen beyond loopback without TLS.
         BoardError: a board is unknown, or in use, or was not named and is not the only one.
         FlashError: nothing on this computer can flash a board with the firmware files that it would be sent.
     """
@@ -79,14 +89,15 @@ def work(
     for board, how in held:
         opening.check_tool(boards.get(board), how)
     with locks.locked(*devices):
-        serve(Service(scheduler, Rack([one for one, _ in found], hang_s), builds, tls, name))
+        serve(Service(scheduler, Rack([one for one, _ in found], hang_s), builds, tls, name, host, insecure))
 
 
 def serve(service: Service) -> None:
     """Work for a scheduler until SIGTERM or Ctrl-C; while it is away, wait for it.
 
     Raises:
-        UsageError: dask.distributed is missing, or the address or a certificate is wrong.
+        UsageError: dask.distributed is missing, the address or a certificate is wrong, or it would listen beyond
+            loopback without TLS.
     """
     security.require()
     asyncio.run(_serve(service))
@@ -108,8 +119,8 @@ async def _serve(service: Service) -> None:
     pause_s, is_told = 0.2, False
     with tempfile.TemporaryDirectory(prefix="mtool-worker-") as folder:
         while not ended.is_set():
-            worker = _worker(service, address, certificates, folder)
             try:
+                worker = _worker(service, address, certificates, folder)
                 await asyncio.wait_for(worker, _CONNECT_S)
             except (OSError, ValueError, RuntimeError) as failed:  # ValueError: its name is still taken
                 if not is_told:
@@ -118,7 +129,7 @@ async def _serve(service: Service) -> None:
                 await _wait(ended.wait(), pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
-            log.info("%s works for %s with %s", worker.name, address, _told(service))
+            log.info("%s works for %s with %s; it listens on %s", worker.name, address, _told(service), worker.address)
             pause_s, is_told = 0.2, False
             finished = asyncio.ensure_future(worker.finished())
             stop = asyncio.ensure_future(ended.wait())
@@ -135,12 +146,20 @@ def _worker(service: Service, address: str, certificates: Any, folder: str) -> A
 
     from mtool.tuning.farm.tasks import RackPlugin
 
-    return Worker(
+    class WithoutPages(Worker):  # type: ignore[misc]
+        """A worker that has no HTTP server: Dask's has no certificates, and shows all that the worker does."""
+
+        def start_http_server(self, *_: Any, **__: Any) -> None:
+            """Start none."""
+
+    host = security.listening_host(address, service.host, service.insecure)
+    return WithoutPages(
         address,
         nthreads=len(service.rack.boards) + service.builds + 1,
         name=service.name or f"{platform.node()}-{os.getpid()}",
         resources=resources(service),
         security=certificates,
+        host=f"[{host}]" if ":" in host else host,
         memory_limit=0,  # all that it keeps is firmware: it is not to pause because others fill the memory
         local_directory=folder,
         plugins=(RackPlugin(service.rack, lambda: resources(service)),),

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -31,19 +32,28 @@ _SDK_FOLDERS = (  # by the beginning of a board's cpu
 )
 
 
-def items(board: Board) -> list[Item]:
-    """Return what a build of a board's Zephyr project needs."""
+def items(board: Board | None) -> list[Item]:
+    """Return what a build of a board's Zephyr project needs; without a board, what that of any does."""
     needed = [toolchain("cmake", required=True), *_west(), _dtc()]
     tree = zephyr.find()
     if tree is None:
         named = os.environ.get("ZEPHYR_BASE", "")
         found = f"ZEPHYR_BASE names {named}, which is none" if named else ""
-        return [*needed, Item("Zephyr tree", found, "Zephyr 3.7 or newer", _WORKSPACE, required=True), _compiler(board)]
+        needed.append(Item("Zephyr tree", found, "Zephyr 3.7 or newer", _WORKSPACE, required=True))
+        return [*needed, _compiler(board)] if board is not None else needed
     version = zephyr.version(tree)
     is_old = tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST
     update = "git -C $ZEPHYR_BASE checkout v4.1.0 && west update" if is_old else ""
     needed.append(Item("Zephyr tree", f"{version} in {tree}", "Zephyr 3.7 or newer", update, required=True))
-    return [*needed, *_modules(board, tree), _compiler(board)]
+    needed.append(_workspace(tree))
+    return [*needed, *_modules(board, tree), _compiler(board)] if board is not None else needed
+
+
+def _workspace(tree: Path) -> Item:
+    """Return the workspace around the working folder or the tree: west takes its command `build` from there."""
+    found = zephyr.workspace(tree)
+    init = f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update"
+    return Item("west workspace", str(found or ""), "west build", "" if found else init, required=True)
 
 
 def _west() -> list[Item]:

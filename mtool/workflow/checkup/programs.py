@@ -70,19 +70,24 @@ def _inner(board: Board, name: str) -> Item | None:
     return runner(inner) if name != inner and inner in flash.RUNNERS else None
 
 
-def sketch(board: Board) -> list[Item]:
-    """Return what builds an Arduino sketch for a board: one of the tools that can, with what it needs itself."""
-    can = {"arduino-cli": True, "platformio": "platformio" in board.port, "cmake": board.port.get("core") == "avr"}
+def sketch(board: Board | None) -> list[Item]:
+    """Return what builds an Arduino sketch for a board: one of the tools that can, with what it needs itself.
+
+    Without a board it is the tools that can build for some.
+    """
+    port = board.port if board is not None else {"platformio": "", "core": "avr"}
+    can = {"arduino-cli": True, "platformio": "platformio" in port, "cmake": port.get("core") == "avr"}
     names = [name for name, able in can.items() if able]
     items = []
     for name in names:
         tool = TOOLS[name]
         there = shutil.which(tool.program)
         item = Item(name, "there" if there else "", "Arduino sketches", "" if there else tool.install)
-        if there and name == "arduino-cli" and (core := _missing_core(board)):
+        if board is not None and there and name == "arduino-cli" and (core := _missing_core(board)):
             item = Item(name, f"without the core {core}", item.needed, f"arduino-cli core install {core}")
-        if there and name == "cmake" and (compiler := toolchain(board.toolchain, required=False)).install:
-            item = Item(name, f"without {board.toolchain}", item.needed, compiler.install)
+        avr = board.toolchain if board is not None else "avr-gcc"
+        if there and name == "cmake" and (compiler := toolchain(avr, required=False)).install:
+            item = Item(name, f"without {avr}", item.needed, compiler.install)
         items.append(item)
     chosen = next((one.name for one in items if not one.install), items[0].name)
     return [Item(one.name, one.found, one.needed, one.install, required=one.name == chosen) for one in items]

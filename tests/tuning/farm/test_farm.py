@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mtool.tuned import log as tuning_log
@@ -42,6 +43,13 @@ def when(path: Path, lines: int, do: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=watch)
     thread.start()
     return thread
+
+
+def test_a_worker_of_a_local_scheduler_listens_on_loopback_alone_and_serves_no_pages(rack: Cluster) -> None:
+    with connected(rack, 4):
+        sockets = psutil.Process(rack.workers[0].pid).net_connections("inet")
+        listening = [one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN]
+    assert listening == ["127.0.0.1"]
 
 
 def test_nothing_is_lost_or_doubled_when_workers_die_and_the_scheduler_is_started_again(

@@ -39,6 +39,7 @@ def test_a_board_has_the_port_or_the_probe_behind_it() -> None:
         (["worker", ":8786", "--board", "host"], 2, "is no address of a scheduler"),
         (["worker", "rack:1", "--board", "nonesuch"], 6, "there is no board named"),
         (["worker", "rack:1", "-b", "host", "--tls-ca", "ca.pem"], 2, "given together"),
+        (["worker", "127.0.0.1:1", "--host", "0.0.0.0"], 2, "without TLS lets the whole network run programs"),
         (["worker", "rack:1", "-b", "nucleo_l4r5zi", "-p", "x", "-b", "nucleo_l4r5zi", "-p", "x"], 2, "of two boards"),
         (["tune", "m.onnx", "-b", "host", "--scheduler", "127.0.0.1:1"], 2, "m.onnx"),
     ],
@@ -49,6 +50,43 @@ def test_wrong_arguments_are_told(
     monkeypatch.chdir(tmp_path)
     assert app.invoke(arguments) == code
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "found"),
+    [
+        ("tcp://127.0.0.1:8786", "", "127.0.0.1"),
+        ("tcp://127.0.0.1:8786", "[::1]", "::1"),
+        ("tcp://127.0.0.1:8786", "0.0.0.0", None),
+        ("tcp://127.0.0.1:8786", "192.0.2.1", None),
+        ("tcp://192.0.2.1:8786", "[::]", None),
+        ("tls://127.0.0.1:8786", "0.0.0.0", "0.0.0.0"),
+        ("tls://127.0.0.1:8786", "[::]", "::"),
+    ],
+)
+def test_a_worker_listens_beyond_loopback_with_tls_or_by_demand(
+    address: str, host: str, found: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    if found is None:
+        with pytest.raises(UsageError, match="without TLS"):
+            security.listening_host(address, host)
+        assert security.listening_host(address, host, insecure=True) == host.strip("[]")
+        assert "who can connect to it can run programs" in caplog.text
+    else:
+        assert security.listening_host(address, host) == found
+        assert not caplog.text
+
+
+def test_a_key_that_others_can_read_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tls = Tls(*(tmp_path / name for name in ("ca.pem", "own.pem", "own.key")))
+    for path in (tls.ca, tls.certificate, tls.key):
+        path.write_text("")
+        path.chmod(0o640)
+    security.security_of(tls, "tls://rack:8786")
+    assert not caplog.text
+    tls.key.chmod(0o644)
+    security.security_of(tls, "tls://rack:8786")
+    assert "own.key can be read by others" in caplog.text
 
 
 def test_addresses_have_their_protocol() -> None:

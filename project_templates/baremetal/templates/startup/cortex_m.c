@@ -24,6 +24,16 @@ int32_t platform_semihosting(int32_t operation, const void *parameters)
     return r0;
 }
 
+{% if cookiecutter.board.port.get("at_end") == "reset" %}
+static void platform_restart(void)
+{
+    *(volatile uint32_t *)0xE000ED0Cu = 0x05FA0004u; /* AIRCR.SYSRESETREQ; Armv7-M ARM, B3.2.6 */
+    __asm__ volatile("dsb" ::: "memory");
+}
+
+{% endif %}
+{% include "shared/platform_exit.c" %}
+
 {% if cookiecutter.protect %}
 /* newlib's libm reports range errors here, and nobody reads them: below the stack is what any caller may write. Its own
  * __errno would link 1 KB of per-thread state. */

@@ -35,6 +35,17 @@ __attribute__((noinline, aligned(16))) int32_t platform_semihosting(int32_t oper
     return a0;
 }
 
+{% if cookiecutter.board.port.get("at_end") == "reset" %}
+/* Run from the first instruction again, with the traps off; peripherals stay as they are. */
+static void platform_restart(void)
+{
+    __asm__ volatile("csrci mstatus, 8\n\t" /* MIE */
+                     "j mt_reset");
+}
+
+{% endif %}
+{% include "shared/platform_exit.c" %}
+
 /* Every trap ends the firmware; its status tells which one (mcause: 2 is an illegal instruction). guard.c has another. */
 __attribute__((aligned(4))) void mt_trap(void)
 {
