@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference outputs docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -62,6 +62,10 @@ reference:      ## the pages that are written from the code: docs/errors.md, doc
 	.venv/bin/python scripts/errors.py
 	.venv/bin/python scripts/python_api.py
 	.venv/bin/python scripts/formats.py
+
+outputs:        ## what `$ mtool …` prints in README.md and docs: run again and written there
+	scripts/setup --dev
+	.venv/bin/python scripts/outputs.py --update
 
 docs:           ## the documentation as a site that reads without a network: build/site/index.html
 	scripts/setup --dev

@@ -83,8 +83,9 @@ def model(
     outputs: Sequence[str],
     *others: Graph,
     metadata: Mapping[str, Array] | None = None,
+    versions: Mapping[str, int] = VERSIONS,
 ) -> bytes:
-    """Return the file of a model, with other subgraphs behind the first, and metadata by name."""
+    """Return the file of a model, with other subgraphs behind the first, metadata, and versions of operators."""
     b = flatbuffers.Builder(1024)
 
     def numbers(values: Sequence[int]) -> Any:
@@ -125,7 +126,11 @@ def model(
     codes = []
     for kind in kinds:
         number = getattr(tflite.BuiltinOperator, kind.split()[0])
-        code = {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": VERSIONS.get(kind, 1)}
+        code = {
+            "DeprecatedBuiltinCode": min(number, 127),
+            "BuiltinCode": number,
+            "Version": {**VERSIONS, **versions}.get(kind, 1),
+        }
         if kind.startswith("CUSTOM "):
             code["CustomCode"] = kind.split()[1]
         codes.append(table("OperatorCode", code))

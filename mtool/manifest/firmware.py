@@ -88,9 +88,9 @@ class Manifest(Strict):
     where channels that are constant were taken out, 0 if none were; `instructions` are those of an inference by a
     rough, generous estimate, with floats in software where the core has no FPU: deadlines follow it; `symbols` maps
     roles ("run", "arena", and "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are
-    the conventions that it was compiled with; `functions` names what can be called over the RPC: each operator, in order,
-    and the entry
-    point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
+    the conventions that it was compiled with; `functions` names what can be called over the RPC: each operator, in
+    order, and the entry point. `claims` says who computes which operator, if backends were asked for. `lent` are the
+    bytes of the board's
     memories, by name, that regions of backends have besides the arena; `pools` are the memories that the arena lies in,
     if it is not in one piece: then `arena_bytes` are those of the tensors in all. `constant_pools` are the memories
     that its constants lie in, where they are several. `inner_regions` stand in branches and loops.

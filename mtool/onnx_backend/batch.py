@@ -195,22 +195,35 @@ def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags
         done = proc.run(argv, what="build of a batch", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
         if done.returncode == 0:
             return batch
-        found = _refused(done.output, models)
+        found = refused(done.output, models)
         if not found:
             raise BuildError("the batch does not build", details=done.output.splitlines()[-20:])
         batch.refused.update(found)
 
 
-def _refused(output: str, models: Sequence[CModel]) -> dict[int, str]:
-    """Return the compiler's words on each model that it names."""
+def refused(output: str, models: Sequence[CModel]) -> dict[int, str]:
+    """Return the compiler's message about each model that it names, by the model's number."""
     numbers = {model.manifest.model: number for number, model in enumerate(models)}
     found: dict[int, str] = {}
     for name, message in re.findall(
-        r"^(?:\./)?(\w+?)(?:_weights)?\.[ch]:\d+:\d+: (?:fatal )?error: (.*)$", output, re.MULTILINE
+        r"^(?:.*[/\\])?(\w+?)(?:_weights)?\.(?:c|h|inc):\d+:\d+: (?:fatal )?error: (.*)$", output, re.MULTILINE
     ):
         if name in numbers:
             found.setdefault(numbers[name], message)
     return found
+
+
+def call_of(name: str) -> tuple[str, str]:
+    """Return the C that runs a model on the tensors in its arena: declarations, and the call.
+
+    The pointers are volatile: where GCC inlines the call it warns of a copy of a tensor onto itself (-Wrestrict), in
+    code that is never reached.
+    """
+    return (
+        f"const struct {name}_inputs *volatile inputs = &{name}_arena_inputs; "
+        f"const struct {name}_outputs *volatile outputs = &{name}_arena_outputs;",
+        f"{name}_run(inputs, outputs)",
+    )
 
 
 def _program(models: Sequence[CModel], numbers: Sequence[int]) -> str:
@@ -226,8 +239,8 @@ def _program(models: Sequence[CModel], numbers: Sequence[int]) -> str:
         name = manifest.model
         gets = [f"get({name}_arena_inputs.{tensor.c_name}, {tensor.bytes})" for tensor in manifest.inputs]
         puts = [f"put({name}_arena_outputs.{tensor.c_name}, {tensor.bytes})" for tensor in manifest.outputs]
-        run = f"{name}_run(&{name}_arena_inputs, &{name}_arena_outputs) == 0"
-        lines += [f"static int serve_{number}(void) {{ return {' && '.join([*gets, run, *puts])}; }}"]
+        given, run = call_of(name)
+        lines += [f"static int serve_{number}(void) {{ {given} return {' && '.join([*gets, f'{run} == 0', *puts])}; }}"]
     lines += ["", "static int serve(uint32_t number)", "{", "    switch (number) {"]
     lines += [f"    case {number}: return serve_{number}();" for number in numbers]
     lines += ["    default: return 0;", "    }", "}", "", "int main(void)", "{", "    uint32_t number;"]

@@ -5,7 +5,7 @@ model (4 bytes) and its inputs one after another, the reply its outputs.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,10 @@ import numpy as np
 from mtool import build as building
 from mtool import filetree, project, session
 from mtool.boards import Board
+from mtool.errors import BuildError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Tensor
+from mtool.onnx_backend import batch
 from mtool.onnx_backend.batch import Array, CModel, packed, unpacked
 from mtool.session import Device
 
@@ -22,18 +24,21 @@ NAME = "batch"
 
 
 class Firmware:
-    """Models on a board."""
+    """Models on a board; `refused` has those that the C compiler refuses, with its message."""
 
-    def __init__(self, device: Device, models: Sequence[CModel]) -> None:
-        self._device, self.models = device, models
+    def __init__(self, device: Device, models: Sequence[CModel], refused: Mapping[int, str]) -> None:
+        self._device, self.models, self.refused = device, models, refused
 
     def run(self, number: int, inputs: Sequence[Array]) -> list[Array]:
         """Run one model; `inputs` are those of the ONNX model, in its order, constants included.
 
         Raises:
+            BuildError: the C compiler refuses the model.
             DeviceError: the model failed on the board.
             CommunicationError: the board stopped answering.
         """
+        if number in self.refused:
+            raise BuildError("the C compiler refuses the model", details=self.refused[number].splitlines())
         request, reply = self._device.manifest.inputs[0], self._device.manifest.outputs[0]
         data = number.to_bytes(4, "little") + packed(self.models[number], inputs)
         sent = np.frombuffer(data.ljust(request.bytes, b"\0"), np.uint8)
@@ -55,35 +60,45 @@ def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:
 
     Raises:
         FitError: the models do not fit the board.
-        BuildError: a tool is missing, or the C compiler refuses a model.
+        BuildError: a tool is missing, or the build fails without a model to blame.
         CommunicationError: the board does not answer.
     """
-    files, manifest = _as_one_model(models)
-    tree, _ = project.render(files, manifest, board)
-    filetree.write(tree, folder)
-    building.build(folder)
-    return Firmware(session.open(folder), models)
+    refused: dict[int, str] = {}
+    while True:
+        files, manifest = _as_one_model(models, refused)
+        tree, _ = project.render(files, manifest, board)
+        filetree.write(tree, folder)
+        try:
+            building.build(folder)
+        except BuildError as failed:
+            found = batch.refused("\n".join(failed.details), models)
+            if not found.keys() - refused.keys():
+                raise
+            refused.update(found)
+        else:
+            return Firmware(session.open(folder), models, refused)
 
 
-def _as_one_model(models: Sequence[CModel]) -> tuple[FileTree, Manifest]:
-    """Return the files of all models and of what drives them, and the manifest of the whole."""
+def _as_one_model(models: Sequence[CModel], refused: Collection[int]) -> tuple[FileTree, Manifest]:
+    """Return the files of all models that are not refused and of what drives them, and the manifest of the whole."""
+    kept = {number: model for number, model in enumerate(models) if number not in refused}
     files = {}
-    for model in models:
+    for model in kept.values():
         for name in model.files:
             if not name.endswith("_rpc.c"):  # included, not compiled by itself: the runtime's functions come in once
                 files[name.replace(".c", ".inc")] = model.files[name]
-    request = 4 + max((_bytes(model.manifest.inputs) for model in models), default=0)
-    reply = max((1, *(_bytes(model.manifest.outputs) for model in models)))
+    request = 4 + max((_bytes(model.manifest.inputs) for model in kept.values()), default=0)
+    reply = max((1, *(_bytes(model.manifest.outputs) for model in kept.values())))
     tensors = [
         Tensor(name=name, c_name=name, dtype="uint8", shape=(size,), bytes=size, arena_offset=None)
         for name, size in (("request", request), ("reply", reply))
     ]
-    files[f"{NAME}.c"] = _driver(models).encode()
+    files[f"{NAME}.c"] = _driver(kept).encode()
     model_hash = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
     files[f"{NAME}_rpc.c"] = _descriptor(tensors, model_hash).encode()
     manifest = Manifest(
         mtool_version="", model=NAME, model_file="", model_hash=model_hash, io="external", inputs=(tensors[0],),
-        outputs=(tensors[1],), macs=sum(model.manifest.macs for model in models), parameters=0, arena_bytes=0,
+        outputs=(tensors[1],), macs=sum(model.manifest.macs for model in kept.values()), parameters=0, arena_bytes=0,
         arena_bound_bytes=0, constant_bytes=0, constants=(), symbols={}, operators=(),
     )  # fmt: skip
     return FileTree(files), manifest
@@ -93,19 +108,20 @@ def _bytes(tensors: Sequence[Tensor]) -> int:
     return sum(tensor.bytes for tensor in tensors)
 
 
-def _driver(models: Sequence[CModel]) -> str:
-    """Return the C that includes the models and runs the one that a request names."""
+def _driver(models: Mapping[int, CModel]) -> str:
+    """Return the C that includes the models, by their numbers, and runs the one that a request names."""
     lines = ["#include <stdint.h>", "#include <string.h>", ""]
-    for model in models:
+    for model in models.values():
         name = model.manifest.model
         lines += [f'#include "{name}.inc"', f'#include "{name}_weights.inc"']
     signature = "int32_t batch_run(const uint8_t *request, uint8_t *reply)"
     lines += ["", f"{signature};", signature, "{", "    uint32_t number;", "    memcpy(&number, request, 4);"]
-    lines += ["    request += 4;", "    switch (number) {"]
-    for number, model in enumerate(models):
+    lines += ["    request += 4;", "    (void)reply;", "    switch (number) {"]
+    for number, model in models.items():
         manifest = model.manifest
         name = manifest.model
-        lines += [f"    case {number}:"]
+        given, run = batch.call_of(name)
+        lines += [f"    case {number}: {{", f"        {given}"]
         for way, tensors in (("request", manifest.inputs), ("reply", manifest.outputs)):
             offset = 0
             for tensor in tensors:
@@ -114,9 +130,8 @@ def _driver(models: Sequence[CModel]) -> str:
                 lines += [f"        memcpy({pair[0]}, {pair[1]}, {tensor.bytes});"] * (tensor.bytes > 0)
                 offset += tensor.bytes
             if way == "request":
-                lines += [f"        if ({name}_run(&{name}_arena_inputs, &{name}_arena_outputs) != 0)"]
-                lines += ["            return 1;"]
-        lines += ["        return 0;"]
+                lines += [f"        if ({run} != 0)", "            return 1;"]
+        lines += ["        return 0;", "    }"]
     return "\n".join([*lines, "    default:", "        return 1;", "    }", "}", ""])
 
 

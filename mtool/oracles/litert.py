@@ -1,5 +1,6 @@
 """LiteRT as the reference of a TFLite model: its reference kernels, or those that it takes by default (XNNPACK's)."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,7 +42,8 @@ def outputs(
         constants: inputs that are the same for every sample.
         states: pairs of an output and the input of the next sample that it feeds.
         initial: what states begin with, if not with zeros, or their zero points.
-        exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps.
+        exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps, or, where these lack an
+            operator, with the default ones, without delegates.
 
     Raises:
         BuildError: LiteRT is not installed.
@@ -86,6 +88,22 @@ def intermediates(
     ]
 
 
+def lacking(model: str | bytes) -> str:
+    """Return an operator that the reference kernels lack in its version, as "TILE version 3", or ""."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    put = {"model_path" if isinstance(model, str) else "model_content": model}
+    try:
+        Interpreter(**put, experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1)
+    except (ValueError, RuntimeError) as refused:
+        found = _LACKING.search(str(refused))
+        return " version ".join(found.groups()) if found else ""
+    return ""
+
+
+_LACKING = re.compile(r"Didn't find op for builtin opcode '(\w+)' version '(\d+)'")
+
+
 def _runs(
     model: str | bytes,
     samples: Sequence[Sample],
@@ -107,6 +125,8 @@ def _runs(
             hint=f"{INSTALL}, or {HINT}",
         ) from None
     how = OpResolverType.BUILTIN_REF if exact else OpResolverType.AUTO
+    if exact and lacking(model):
+        how = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     try:
         interpreter = Interpreter(
             **{"model_path" if isinstance(model, str) else "model_content": model},

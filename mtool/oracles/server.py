@@ -12,8 +12,10 @@ from mtool.errors import MtoolError
 from mtool.oracles import wire
 
 FUNCTIONS = (
+    "evaluator.outputs",
     "layer_loss.of_layers",
     "litert.intermediates",
+    "litert.lacking",
     "litert.outputs",
     "ort.outputs",
     "quantiser.prepare",

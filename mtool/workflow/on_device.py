@@ -51,17 +51,18 @@ def verify(
     """
     model, prepared = _both(path, folder, options, deployment)
     expected: Sequence[Sample]
+    against = ""
     if golden is not None:
         inputs, expected = golden_samples(model, golden)
     else:
         inputs = sampling.seeded(model.manifest.inputs, count=samples, seed=seed)
-        expected = reference.outputs(model.path, inputs, options=model.options)
+        against, expected = reference.computed_by(model.path, inputs, options=model.options)
     found = run_samples(prepared, inputs, deployment)
 
     def layers(allowed: Tolerance, some: Sequence[Sample]) -> Layers:
         raise UsageError("a module tells nothing of what its operators read and write")
 
-    return judge(model, inputs, expected, found, golden=golden, tolerance=tolerance, layers=layers)
+    return judge(model, inputs, expected, found, golden=golden, against=against, tolerance=tolerance, layers=layers)
 
 
 @locks.keep_locks()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from mtool.errors import ModelError
 from mtool.frontend import is_tflite
 from mtool.frontend.budget import Budget
 from mtool.frontend.first_values import first_values
@@ -22,7 +23,8 @@ from mtool.frontend.tflite import hybrid
 from mtool.frontend.tflite.model import to_onnx, zeros_of
 from mtool.frontend.tflite.repair import litert_can_read
 from mtool.frontend.tflite.schema import read as tflite_file
-from mtool.oracles import litert, ort, process
+from mtool.frontend.tflite.translation import Network as Translated
+from mtool.oracles import evaluator, litert, ort, process
 from mtool.workflow.cut_network import computed_name, cut
 from mtool.workflow.options import Options
 from mtool.workflow.samples import Array, Sample
@@ -41,7 +43,22 @@ def is_installed(model: Path) -> bool:
 def outputs(
     model: Path, samples: Sequence[Sample], *, options: Options | None = None, optimised: bool = False
 ) -> list[Sample]:
-    """Run the model on each sample with its reference; the outputs by name, in the same order.
+    """Run the model on each sample with its reference, as `computed_by` tells; the outputs by name, in the same order.
+
+    Raises:
+        BuildError: the reference is not installed.
+        ModelError: the reference refuses the model or an input, or dies of it.
+    """
+    return computed_by(model, samples, options=options, optimised=optimised)[1]
+
+
+def computed_by(
+    model: Path, samples: Sequence[Sample], *, options: Options | None = None, optimised: bool = False
+) -> tuple[str, list[Sample]]:
+    """Run the model on each sample with its reference.
+
+    What LiteRT's reference kernels lack, its default ones compute; what onnxruntime or LiteRT lacks, onnx.reference
+    does, of a TFLite model from its translation to ONNX.
 
     Args:
         model: the ONNX or TFLite file.
@@ -52,17 +69,80 @@ def outputs(
             kernels, else by those that it takes by default.
         optimised: with onnxruntime's graph optimisations, which for a quantised model means integer kernels.
 
+    Returns:
+        What computed them, and the outputs by name, in the same order.
+
     Raises:
         BuildError: the reference is not installed.
         ModelError: the reference refuses the model or an input, or dies of it.
     """
     chosen = options or Options()
+    try:
+        if is_tflite(model):
+            exact = _is_exact(model, chosen)
+            found = _litert("outputs", model, samples, chosen, exact=exact)
+            return name_of_kernels(model) if exact else litert.NAME, found
+        initial = _initial_states(model, chosen) if chosen.states else {}
+        arguments = runnable(model), model, samples, chosen.states, initial
+        return ort.NAME, _onnxruntime(*arguments, constants=chosen.constants, optimised=optimised)
+    except ModelError as refused:
+        if not any(words in detail for detail in refused.details for words in _LACKING):
+            raise
+        evaluated = _evaluated(model, samples, chosen)
+        if evaluated is None:
+            raise
+        return f"{evaluator.NAME} ({name_of(model)} lacks an operator)", evaluated
+
+
+_LACKING = ("Didn't find op for builtin opcode", "Encountered unresolved custom op", "NOT_IMPLEMENTED")
+
+
+def name_of_kernels(model: Path) -> str:
+    """Return the name of what computes as LiteRT's reference kernels do."""
+    lacking = process.call(litert.NAME, model, "litert.lacking", model=litert_can_read(model))
+    return f"{litert.NAME}'s default kernels (its reference kernels lack {lacking})" if lacking else litert.NAME
+
+
+def is_exact(name: str) -> bool:
+    """Whether what a reference of this name computes is what LiteRT's reference kernels do with integers."""
+    return name == litert.NAME
+
+
+def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list[Sample] | None:
+    """Return what onnx.reference makes of a model; None: it can't be run there."""
     if is_tflite(model):
-        return _litert("outputs", model, samples, chosen, exact=_is_exact(model, chosen))
-    initial = _initial_states(model, chosen) if chosen.states else {}
-    return _onnxruntime(
-        runnable(model), model, samples, chosen.states, initial, constants=chosen.constants, optimised=optimised
-    )
+        budget = Budget(options.limits)
+        made = to_onnx(tflite_file(model, budget), model.name, options, budget)
+        proto: str | bytes = made.proto.SerializeToString()
+        states: Pairs = (*made.states, *options.states)
+        initial = _first_values(made, options)
+    else:
+        proto, states = runnable(model), options.states
+        initial = _initial_states(model, options) if states else {}
+    try:
+        found: list[Sample] = process.call(
+            evaluator.NAME,
+            model,
+            "evaluator.outputs",
+            model=str(Path(proto).absolute()) if isinstance(proto, str) else proto,
+            samples=samples,
+            title=str(model),
+            constants={} if is_tflite(model) else options.constants,
+            states=states,
+            initial=initial,
+        )
+    except ModelError:
+        return None
+    return found
+
+
+def _first_values(made: Translated, options: Options) -> Sample:
+    """Return what the states of a TFLite model's translation begin with."""
+    zeros = {
+        name: np.full(made.tensors[name].shape, point, made.tensors[name].dtype)
+        for name, point in zeros_of(made, options.states).items()
+    }
+    return _given({**zeros, **made.initial}, options)
 
 
 def _is_exact(model: Path, options: Options) -> bool:
@@ -117,11 +197,7 @@ def network(model: Path, options: Options) -> Network | None:
     apart = all(name in made.tensors for node in own for name in node.output) and not (made.states or options.states)
     if (own and not apart) or any(node.domain == REFUSED for node in nodes):
         return None
-    zeros = {
-        name: np.full(made.tensors[name].shape, point, made.tensors[name].dtype)
-        for name, point in zeros_of(made, options.states).items()
-    }
-    initial = _given({**zeros, **made.initial}, options)
+    initial = _first_values(made, options)
     steps = {name: float(tensor.scale.max()) for name, tensor in made.tensors.items() if tensor.is_quantised}
     return Network(made.proto, (*made.states, *options.states), initial, bool(own), steps)
 

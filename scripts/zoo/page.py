@@ -1,12 +1,13 @@
 """The results as a page of Markdown: a table of what loads, and what is refused and why."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.workflow.formatting import count
 from scripts.zoo.names import Origin
 from scripts.zoo.results import Found, Row, summary
-from scripts.zoo.trial import HOST
+from scripts.zoo.trial import HOST, MOST_MACS, MOST_MACS_ELSEWHERE, STEPS_ELSEWHERE
 
 HEAD = """# Public models
 
@@ -21,8 +22,12 @@ floats; or more, if each operator by itself is right, but for ties or such round
 bytes."""
 BOARD = """
 Figures are of one inference on `{board}`, emulated, of the standalone image: *code* is all of it without the model's
-constants. A model that is too large for it is run on the host alone: the arena is the host's, and there are no other
-figures."""
+constants. Where it is not run there, the arena is the host's, and there are no other figures.
+
+Each model is built for {boards}
+as well, and run there on one sample, or {steps} steps of a sequence. One that takes more than {most:,} MACs (on
+`{board}` {most_here:,}) is only built: its emulation takes too long. *Too large* is what a board has no memory for.
+With `--rounding tflite` a model is run on the host alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,12 @@ class Tried:
 
 def page(models: Sequence[Tried], names: Sequence[str]) -> str:
     """Return the page; `names` are the boards, the host first."""
-    board = next((name for name in names if name != HOST), "")
+    emulated = [name for name in names if name != HOST]
+    board = emulated[0] if emulated else ""
     roundings = list(dict.fromkeys(rounding for model in models for rounding in model.rows))
-    lines = [HEAD, BOARD.format(board=board) if board else "", "", "## How many", ""]
+    others = ", ".join(f"`{name}`" for name in emulated[1:])
+    limits = {"steps": STEPS_ELSEWHERE, "most": MOST_MACS_ELSEWHERE, "most_here": MOST_MACS}
+    lines = [HEAD, BOARD.format(board=board, boards=others, **limits) if board else "", "", "## How many", ""]
     lines += [f"- `--rounding {line.replace(':', '`:', 1)}" for line in figures(models)]
     shown = [f"result, `--rounding {rounding}`" for rounding in roundings]
     heads = ["repository", "file", "size", "MACs", *shown, "instructions", "per MAC", "arena", "code", "constants"]
@@ -46,6 +54,7 @@ def page(models: Sequence[Tried], names: Sequence[str]) -> str:
     lines += ["", "## Those that load", "", f"| {' | '.join(heads)} |", f"|{'|'.join(right)}|"]
     loading = [model for model in models if any(row.loads for row in model.rows.values())]
     lines += [f"| {' | '.join(_cells(model, roundings, board))} |" for model in loading]
+    lines += _on_boards(loading, emulated)
     optional = [(model, row) for model in loading for row in list(model.rows.values())[:1] if row.options]
     if optional:
         lines += ["", "With options, which mtool suggests unless they were given:", ""]
@@ -71,8 +80,33 @@ def _cells(model: Tried, roundings: Sequence[str], board: str) -> list[str]:
         each = f"{on_board.instructions / row.macs:.2f}" if on_board.instructions and row.macs else ""
         sizes = [on_board.arena_bytes, on_board.code_bytes, on_board.const_bytes]
         return [*cells, _number(on_board.instructions), each, *map(_number, sizes)]
-    where = "host only" if on_board is not None else ""
+    where = on_board.outcome if on_board is not None else ""
     return [*cells, where, "", _number(host.arena_bytes if host is not None else None), "", ""]
+
+
+def _on_boards(models: Sequence[Tried], names: Sequence[str]) -> list[str]:
+    """Return a table of how each model fares on each board, and above it how many do."""
+    rows = [(model, next(row for row in model.rows.values() if row.loads)) for model in models]
+    rows = [(model, row) for model, row in rows if any(name in row.boards for name in names)]
+    if not rows:
+        return []
+    lines = ["", "## On boards", ""]
+    for name in names:
+        outcomes = Counter(row.boards[name].outcome for _, row in rows if name in row.boards)
+        told = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.most_common())
+        lines.append(f"- `{name}`: {told}")
+    lines += ["", f"| file | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    for model, row in rows:
+        cells = [_on_board(row.boards.get(name)) for name in names]
+        lines.append(f"| {_text(model.origin.repository)}: {_text(model.origin.path)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _on_board(found: Found | None) -> str:
+    if found is None:
+        return "not tried"
+    note = found.note if found.outcome in ("too large", "differs", "failed") else ""
+    return _text(f"{found.outcome}: {note}" if note else found.outcome)
 
 
 def _number(figure: int | None) -> str:

@@ -8,14 +8,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-OUTCOMES = ("equal", "within", "differs", "not compared", "does not fit", "failed")
+OUTCOMES = ("equal", "within", "not compared", "differs", "failed")  # of what is built and run, the worst last
+NOT_RUN = ("too large", "built")
+"""Outcomes on a board that does not have the memory, and of a model that takes too long in its emulator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """How a model that loads fares on a board.
 
-    outcome: one of OUTCOMES; "within" what `mtool verify` allows.
+    outcome: one of OUTCOMES or NOT_RUN; "within" what `mtool verify` allows.
     note: by how much the outputs differ, or why there are none.
     samples: how many were run; of a model with states a sequence.
     instructions: of one inference, where the board counts them.
@@ -63,8 +65,8 @@ class Row:
         """Return the outcome of all boards together: the worst."""
         if self.stopped or self.refused:
             return self.stopped or "refused"
-        ran = [found.outcome for found in self.boards.values() if found.outcome != "does not fit"]
-        return max(ran, key=OUTCOMES.index, default="does not fit")
+        ran = [found.outcome for found in self.boards.values() if found.outcome not in NOT_RUN]
+        return max(ran, key=OUTCOMES.index, default=NOT_RUN[0])
 
 
 def of_json(row: Mapping[str, Any]) -> Row:

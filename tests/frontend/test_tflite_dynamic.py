@@ -247,3 +247,22 @@ def test_shapes_that_are_broadcast_and_zeros_like_an_input(tmp_path: Path) -> No
     feeds: dict[str, Array] = {"x": R.standard_normal([1, 4]).astype(np.float32)}
     for mine, theirs in zip(compute(data, feeds, tmp_path, "onnx", HOST), litert(data, feeds), strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_no_index_of_what_is_all_zero(tmp_path: Path) -> None:
+    """WHERE of a constant: the file has a row where the value is without any, and a reshape reads it."""
+    pytest.importorskip("ai_edge_litert")
+    tensors = [
+        T("x", [2, 3]), whole("sizes", [3, 2]), whole("zero", 0), whole("flat", [-1]),
+        T("are", [2], bool), T("at", [1, 1], np.int64, signature=[-1, 1]), T("row", [1], np.int64, signature=[-1]),
+        T("short", [1], np.int32, signature=[-1]), T("shape", [2], np.int32, signature=[-1]), T("y", [3, 2]),
+    ]  # fmt: skip
+    ops = [
+        Op("EQUAL", ["sizes", "zero"], ["are"]), Op("WHERE", ["are"], ["at"]), Op("RESHAPE", ["at", "flat"], ["row"]),
+        Op("CAST", ["row"], ["short"]),
+        Op("CONCATENATION", ["sizes", "short"], ["shape"], "ConcatenationOptions", {"Axis": 0}),
+        Op("RESHAPE", ["x", "shape"], ["y"]),
+    ]  # fmt: skip
+    data, feeds = model(tensors, ops, ["x"], ["y"]), {"x": R.standard_normal((2, 3)).astype(np.float32)}
+    (found,) = compute(data, feeds, tmp_path, "onnx", HOST)
+    np.testing.assert_array_equal(found, litert(data, feeds)[0])

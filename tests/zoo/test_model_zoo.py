@@ -91,6 +91,15 @@ def test_the_page(folder: Path, models: list[page.Tried]) -> None:
     assert str(folder.parent) not in text
 
 
+def test_a_board_that_it_is_not_built_for_is_a_failure() -> None:
+    found = {"host": Found("equal"), "m4": Found("failed", "no compiler"), "m0": Found("too large", "9 KB of 8 KB")}
+    row = Row(boards=found)
+    assert row.outcome == "failed" and Row(boards={**found, "m4": Found("built", "9 MACs")}).outcome == "equal"
+    text = page.page([page.Tried(TABLE[0], 1, {"onnx": row})], ["host", "m4", "m0"])
+    assert "| failed: no compiler | too large: 9 KB of 8 KB |" in text and "- `m0`: 1 too large" in text
+    assert "## Those that fail" in text
+
+
 def test_dimensions_are_those_that_are_suggested(tmp_path: Path) -> None:
     path = tmp_path / "open.onnx"
     onnx.save(one_operator("Exp", "n"), path)
@@ -158,7 +167,7 @@ def test_outcomes_tell_the_worst_output_and_the_worst_board() -> None:
     assert trial.verdict(Report(1, "LiteRT", (same,))) == ("equal", "")
     assert trial.verdict(Report(1, "LiteRT", (same, near))) == ("within", "2 of 16 by 1 LSB at most")
     assert trial.verdict(Report(1, "LiteRT", (near, wrong))) == ("differs", "4 of 16 by 9 LSB at most")
-    boards = {"host": Found("equal"), "a": Found("within"), "b": Found("does not fit")}
+    boards = {"host": Found("equal"), "a": Found("within"), "b": Found("too large")}
     assert Row(boards=boards).outcome == "within"
     assert Row(boards={**boards, "c": Found("differs")}).outcome == "differs"
     rows = [("onnx", Row(boards=boards)), ("onnx", Row(refused="no")), ("onnx", Row(stopped="slow"))]

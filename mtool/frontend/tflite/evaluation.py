@@ -41,13 +41,18 @@ def settle(t: Translation, start: int) -> None:
         known = False
     types, constants = _known_types(t, nodes), ChainMap(_dequantised(t), t.constants)
     for node in nodes:
+        kinds: dict[str, TensorType] = {}
         try:
             kinds = own_outputs(node, types) if node.domain else infer(node, "", OPSET, types, constants, {})
-            if known:
-                constants.update(fold(node, "", OPSET, constants, kinds, t.budget))
         except Unsupported:
-            return  # the import of the node says why
-        types |= kinds
+            if not known:
+                return  # the import of the node says why
+        try:
+            made = fold(node, "", OPSET, constants, kinds, t.budget) if known else {}
+        except Unsupported:
+            return
+        constants.update(made)
+        types |= {name: TensorType(DType.of(data.dtype), data.shape) for name, data in made.items()} | kinds
     values = [constants.get(t.names[number]) if known else None for number in t.op.outputs]
     for number, value in zip(t.op.outputs, values, strict=True):
         kind = types[t.complex[number][0] if number in t.complex else t.names[number]]
