@@ -80,7 +80,7 @@ def of_class(name: str, of: type) -> list[str]:
 
 def page() -> str:
     """Return the page."""
-    public = {name: getattr(mtool, name) for name in mtool.__all__ if name != "__version__"}
+    public = {name: getattr(mtool, name) for name in mtool.__all__ if name not in ("__version__", "errors")}
     functions = {name: one for name, one in public.items() if not isinstance(one, type)}
     given = {name: one for name, one in public.items() if isinstance(one, type)}
     used = {name: getattr(workflow, name) for name in workflow.__all__ if name not in public}

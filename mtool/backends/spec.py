@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mtool import checked
 from mtool.errors import UsageError
 
 COMMON: Mapping[str, str] = {
@@ -40,6 +41,14 @@ class BackendSpec:
     attribute: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     optional: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is of another type, or none of those that there are.
+        """
+        checked.fields(self, {})
 
     @property
     def is_file(self) -> bool:

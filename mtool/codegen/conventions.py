@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from mtool import checked
 from mtool.errors import UsageError
 from mtool.option_values import Executor, InterfaceApi, OperatorsApi
 
@@ -27,6 +28,14 @@ class Conventions:
     operators: OperatorsApi = "typed"
     executor: Executor = "aot"
     context: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is none of those that there are.
+        """
+        checked.fields(self, {})
 
     @property
     def name(self) -> str:

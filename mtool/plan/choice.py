@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from mtool import spelling
+from mtool import checked, spelling
 from mtool.errors import UsageError
 from mtool.option_values import LEVEL, WEIGHTS
 
@@ -27,6 +27,14 @@ class Choice:
 
     schedule: str
     knobs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is of another type, or none of those that there are.
+        """
+        checked.fields(self, {})
 
 
 Choices = Mapping[str, Choice]

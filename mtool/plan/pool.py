@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from mtool import checked
 from mtool.option_values import PoolUse
 
 SECTION = re.compile(r"[.A-Za-z_][.\w]{0,62}", re.ASCII)
@@ -47,6 +48,14 @@ class Pool:
     alignment: int = LEAST_ALIGNMENT
     section: str = ""
     is_arena: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is of another type, or none of those that there are.
+        """
+        checked.fields(self, {})
 
     @property
     def fault(self) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from mtool import spelling
@@ -11,7 +10,7 @@ from mtool.errors import UsageError
 from mtool.manifest import Manifest, Operand, Tensor
 from mtool.rpc import Client, protocol
 from mtool.rpc.protocol import Placed
-from mtool.session.tensors import Array, array_of, bytes_of
+from mtool.session.tensors import Array, array_of, as_array, bytes_of
 
 _KINDS = {"inputs": protocol.INPUTS, "outputs": protocol.OUTPUTS, "arena": protocol.ARENA}
 _SHOWN = 8  # names in an error
@@ -100,7 +99,13 @@ def call(
                 f"found     {len(arguments)}",
             ],
         )
-    pairs = list(zip(function.reads, map(np.asarray, arguments), strict=True))
+    pairs = list(
+        zip(
+            function.reads,
+            (as_array(one.value, array) for one, array in zip(function.reads, arguments, strict=True)),
+            strict=True,
+        )
+    )
     for operand, data in [(operand, bytes_of(operand.value, operand, array)) for operand, array in pairs]:
         client.write_at(_KINDS[operand.memory], operand.index, operand.offset, data)
     client.invoke(client.lookup(function.name), [*map(_placed, (*function.reads, *function.writes))], work_s=work_s)

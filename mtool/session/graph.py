@@ -19,7 +19,7 @@ from mtool.manifest import Manifest
 from mtool.rpc import Client, protocol
 from mtool.rpc.protocol import Placed
 from mtool.session.run_time_sizes import bytes_at
-from mtool.session.tensors import Array, array_of, bytes_of, from_bytes, named, sizes_in, to_bytes
+from mtool.session.tensors import Array, array_of, bytes_of, check_named, from_bytes, named, sizes_in, to_bytes
 
 _NOTHING = "__nop"  # TVM's name for a reshape
 
@@ -198,6 +198,8 @@ class GraphExecutor:
             DeviceError: an operator failed.
             CommunicationError: the device stopped answering.
         """
+        if inputs is not None:
+            check_named(self._manifest.inputs, inputs)
         outputs = self._manifest.outputs
         with self._client.owner.alone():
             sizes = sizes_in(self._manifest.inputs, self._write({**self._set, **(inputs or {})}))

@@ -18,7 +18,18 @@ from mtool.session.graph import GraphExecutor
 from mtool.session.profile import Profile, operator_times
 from mtool.session.run_time_sizes import bytes_at
 from mtool.session.stopwatch import Stopwatch
-from mtool.session.tensors import Array, array_of, bytes_of, from_bytes, named, sizes_in, to_bytes, zeros
+from mtool.session.tensors import (
+    Array,
+    array_of,
+    as_array,
+    bytes_of,
+    check_named,
+    from_bytes,
+    named,
+    sizes_in,
+    to_bytes,
+    zeros,
+)
 from mtool.session.timing import Readings, Timing
 
 # How long an inference may take, generously: the slowest soft-float core needs some 200 cycles a multiply-accumulate,
@@ -100,7 +111,7 @@ class ModelOnDevice:
         """
         described = named(self.manifest.inputs, name)
         if described.dims is None and described.range is None:
-            bytes_of(name, described, np.asarray(array))
+            bytes_of(name, described, as_array(name, array))
         self._set[name] = array
 
     @alone
@@ -139,6 +150,8 @@ class ModelOnDevice:
             DeviceError: the model failed on the device.
             CommunicationError: the device stopped answering.
         """
+        if inputs is not None:
+            check_named(self.manifest.inputs, inputs)
         data = to_bytes(self.manifest.inputs, {**self._set, **(inputs or {})})
         self._last_inputs = data
         sizes = sizes_in(self.manifest.inputs, data)

@@ -36,15 +36,16 @@ def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list
     Raises:
         UsageError: an input is missing or unknown, or has another shape or type; the message names expected and found.
     """
+    check_named(tensors, arrays)
     expected = {tensor.name for tensor in tensors}
     sized = {tensor.name for tensor in tensors if tensor.range is not None}
     if not expected - sized <= set(arrays) <= expected:
         wanted = ", ".join(map(_described, given_inputs(tensors)))
         raise UsageError(
             "these are not the model's inputs",
-            details=[f"expected  {wanted}", f"found     {', '.join(arrays) or 'nothing'}"],
+            details=[f"expected  {wanted}", f"found     {', '.join(map(str, arrays)) or 'nothing'}"],
         )
-    given = {tensor.name: np.asarray(arrays[tensor.name]) for tensor in tensors if tensor.name in arrays}
+    given = {tensor.name: as_array(tensor.name, arrays[tensor.name]) for tensor in tensors if tensor.name in arrays}
     for tensor in given_inputs(tensors):
         if tensor.dims is not None and given[tensor.name].ndim != len(tensor.dims):
             bytes_of(tensor.name, tensor, given[tensor.name])  # which tells what is wrong
@@ -84,6 +85,33 @@ def from_bytes(tensors: Sequence[Tensor], pieces: Sequence[bytes], sizes: Sizes 
         tensor.name: array_of(tensor, piece, shape_at(tensor, sizes or {}))
         for tensor, piece in zip(tensors, pieces, strict=True)
     }
+
+
+def check_named(tensors: Sequence[Tensor], arrays: object) -> None:
+    """Refuse inputs without their names.
+
+    Raises:
+        UsageError: they are not a mapping.
+    """
+    if not isinstance(arrays, Mapping):
+        name = next((tensor.name for tensor in tensors), "input")
+        raise UsageError(
+            f"the inputs are of the type {type(arrays).__name__}",
+            details=["expected a mapping of each input's name to its array"],
+            hint=f'for instance: {{"{name}": array}}',
+        )
+
+
+def as_array(name: str, value: ArrayLike) -> Array:
+    """Return an input as an array.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as wrong:
+        raise UsageError(f"the input {name} is not an array", details=[str(wrong)]) from None
 
 
 def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mtool import checked
 from mtool.errors import MismatchError
 from mtool.manifest import Tensor
 
@@ -39,6 +40,14 @@ class Tolerance:
     atol: float | None = None
     rtol: float | None = None
     ties: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is not a number.
+        """
+        checked.fields(self, {})
 
 
 @dataclass(frozen=True, slots=True)

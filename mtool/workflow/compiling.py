@@ -254,8 +254,7 @@ def compile_models(
     target = boards.get(board) if isinstance(board, str) else board
     each = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
     sources = [Path(path) for path in paths]
-    if not sources or len(each) != len(sources):
-        raise UsageError(f"there are {len(sources)} models to compile, and options for {len(each)}")
+    check_counts(sources, each)
     if len(sources) == 1:
         return (compile(sources[0], board=target, options=each[0], folder=folder),)
     requests = _requests(target, each, folder)
@@ -272,6 +271,16 @@ def compile_models(
         Model(source, target, replace(chosen, name=described.model), compiled.files, described)
         for source, chosen, described in zip(sources, each, compiled.manifests, strict=True)
     )
+
+
+def check_counts(sources: Sequence[Path], options: Sequence[Options]) -> None:
+    """Refuse models without options of their own, or none at all.
+
+    Raises:
+        UsageError: there are none, or more of the one than of the other.
+    """
+    if not sources or len(options) != len(sources):
+        raise UsageError(f"there are {len(sources)} models to compile, and options for {len(options)}")
 
 
 def compiled_together(sources: Sequence[Path], board: Board, options: Sequence[Options]) -> "CompiledModels":

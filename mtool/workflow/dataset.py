@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mtool import checked
 from mtool.errors import BuildError, UsageError
 from mtool.manifest import Tensor
 from mtool.oracles.quantiser import INSTALL
@@ -30,6 +31,14 @@ class Pixels:
 
     scale: float = 1 / 255
     offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is of another type, or none of those that there are.
+        """
+        checked.fields(self, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mtool import boards, files, session
+from mtool import boards, checked, files, session
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.session import Device
@@ -45,6 +45,7 @@ class Deployment:
         Raises:
             UsageError: a command names no program, or can't be read.
         """
+        checked.fields(self, {})
         if self.flash or self.power:
             from mtool.flash import command_line
 

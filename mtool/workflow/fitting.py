@@ -20,7 +20,7 @@ from mtool.filetree import FileTree
 from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
-from mtool.workflow.compiling import Model, compiled_together, default_folder
+from mtool.workflow.compiling import Model, check_counts, compiled_together, default_folder
 from mtool.workflow.growth import warn_of_growth
 from mtool.workflow.likely_time import LikelyTime, LongestOperator, likely_time, longest_operator
 from mtool.workflow.options import Options, check_options, weights_of
@@ -199,6 +199,9 @@ def check_models(
         MtoolError: as `check`, or two of the models have the same name.
     """
     sources = [Path(path) for path in paths]
+    check_counts(sources, options)
+    if not boards:
+        raise UsageError("there are no boards to check the models for")
     if len(sources) == 1:
         return check(sources[0], boards, options[0], folder=folder, hz=hz)
     manifests, fits = [], []

@@ -1,15 +1,17 @@
 """The options of a model, what they mean for a board, and what is wrong with them whatever the model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mtool import filetree
+from mtool import checked, filetree
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.filetree import Edits
+from mtool.identifiers import model_name
 from mtool.option_values import Arenas, Weights
+from mtool.plan.pool import section_fault
 from mtool.request import Request
 from mtool.tuned.known import Known
 from mtool.workflow.tuned import known_for
@@ -18,9 +20,41 @@ if TYPE_CHECKING:
     from mtool.project import Program
 
 
+def _by(function: str) -> checked.Reader:
+    """Return a reader of the command line's, whose module is loaded when there is text to read."""
+
+    def read(texts: Sequence[str]) -> Any:
+        from mtool.workflow import option_texts
+
+        return getattr(option_texts, function)(texts)
+
+    return read
+
+
+_READERS = {
+    "dims": _by("dimensions"),
+    "constants": _by("constant_values"),
+    "maxima": _by("largest_sizes"),
+    "limits": _by("limits"),
+    "states": _by("state_pairs"),
+    "state_values": _by("constant_values"),
+    "schedules": _by("schedule_choices"),
+    "pools": _by("pools"),
+    "backends": _by("backends"),
+    "conventions": _by("conventions_of"),
+    "template_options": _by("template_options"),
+    "tuned": _by("logs"),
+}
+_MOST_STEPS = 255
+
+
 @dataclass(frozen=True, slots=True)
 class Options(Request):
     """The options of a model, of its compilation and of its project.
+
+    What a command takes as text may be text here too, one or a sequence: dims="batch=1", states="hn:h0=0.5",
+    schedules={"pw_2": "dsp_pointwise:unroll=16"}, pools=["dtcm=48KiB"], backends="cmsis_nn:path=DIR",
+    conventions="packed" (the interface).
 
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
@@ -44,6 +78,29 @@ class Options(Request):
     arenas: Arenas = "shared"
     portable: bool = False
     single_file: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values, and read those that are text.
+
+        Raises:
+            UsageError: one is of another type, or none of those that there are.
+        """
+        states = checked.texts_of(self.states)
+        checked.fields(self, _READERS)
+        if states:
+            own = _by("first_values")(states)
+            object.__setattr__(self, "state_values", {**own, **self.state_values})
+        if self.program is not None:
+            from mtool.project import Program
+
+            checked.value_of("Options.program", self.program, Program)
+        if self.name and model_name(self.name) != self.name:
+            raise UsageError(f"name {self.name!r}: no name in C", hint=f"for instance: {model_name(self.name)}")
+        if fault := section_fault(self.arena_section):
+            raise UsageError(f"arena_section {self.arena_section!r}: {fault}", hint="for instance: .bss.dtcm")
+        if not 0 <= self.tolerance <= _MOST_STEPS:
+            raise UsageError(f"tolerance is {self.tolerance}", details=[f"expected 0 to {_MOST_STEPS}"])
+        Request.__post_init__(self)
 
     def core_of(self, board: Board) -> Board:
         """Return the board as the compile half is to see it: without vectors, if the C has to be portable."""

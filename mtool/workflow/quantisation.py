@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 
-from mtool import boards, files, spelling
+from mtool import boards, checked, files, spelling
 from mtool.boards import Board
 from mtool.errors import BuildError, ModelError, UsageError
 from mtool.frontend import is_tflite
@@ -63,6 +63,14 @@ class Scheme:
     per_channel: bool = True
     exclude: tuple[str, ...] = ()
     integer_io: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is of another type, or none of those that there are.
+        """
+        checked.fields(self, {"exclude": tuple})
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +200,7 @@ def _bytes_of_weights(model: onnx.ModelProto) -> int:
 
 def _check_target(target: Path, source: Path, files_read: Sequence[Path], *, is_named: bool) -> None:
     if target.suffix != ".onnx":
-        raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.with_suffix('.onnx')}")
+        raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.stem or 'model'}.onnx")
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(f"{target} is the model itself", hint="give another file with -o")
     files.check_writable(target, files_read)

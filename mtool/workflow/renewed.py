@@ -10,8 +10,8 @@ from mtool.manifest import Tensor
 from mtool.modules.format import HEAD_BYTES, Description, Kind, Module
 from mtool.workflow.compiling import Model
 from mtool.workflow.formatting import count, tensor
+from mtool.workflow.option_texts import schedule_choices
 from mtool.workflow.options import Options
-from mtool.workflow.reading import schedule_choices
 
 log = logging.getLogger(__name__)
 

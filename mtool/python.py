@@ -1,0 +1,37 @@
+"""The Python interface's front, as `mtool.cli` is the command line's: checks arguments, and words errors for code."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from mtool import boards, checked, workflow
+from mtool.boards import Board
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Names(dict[str, Any]):
+    """What annotations may name, loaded when one does."""
+
+    def __missing__(self, name: str) -> Any:
+        if name == "Module":
+            from mtool.modules import format
+
+            return format.Module
+        if name not in workflow.__all__:
+            raise KeyError(name)
+        return getattr(workflow, name)
+
+
+def front(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a workflow as code calls it."""
+    return checked.arguments(function, {"boards": _boards, "kinds": tuple, "since": _module}, _Names())
+
+
+def _boards(names: Sequence[str]) -> Sequence[Board] | None:
+    return None if list(names) == ["all"] else [boards.get(name) for name in names]
+
+
+def _module(texts: Sequence[str]) -> Any:
+    return workflow.read_module(Path(texts[0]))[0]

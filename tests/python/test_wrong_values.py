@@ -1,0 +1,110 @@
+"""Whatever a public function or an option is given, what is wrong is told by mtool's own errors, never by Python's."""
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mtool
+from mtool.errors import MtoolError, UsageError
+
+WRONG: tuple[Any, ...] = (
+    None, True, -1, 1.5, float("nan"), "", "siez", "a\0b", "=", "x=", ":", b"x", (), ("siez",), [3], {}, {"a": "x"},
+    {3: 4}, {"a": object()}, object(), np.zeros(3), np.float32(1), [[1], [1, 2]], Path("nowhere"),
+    int, lambda: 1, 1 << 70,
+)  # fmt: skip
+CLASSES = [
+    mtool.Options, mtool.Deployment, mtool.Pool, mtool.Choice, mtool.BackendSpec, mtool.Conventions, mtool.Scheme,
+    mtool.Pixels, mtool.Tolerance,
+]  # fmt: skip
+FUNCTIONS = [one for name in mtool.__all__ if inspect.isfunction(one := getattr(mtool, name))]
+NEEDED = {"where": "cmsis_nn", "name": "dtcm", "schedule": "dsp_pointwise"}
+
+
+def attempt(call: Any, *arguments: Any, **named: Any) -> MtoolError | None:
+    """Call something, which may refuse what it is given with an error of the package's own."""
+    try:
+        call(*arguments, **named)
+    except MtoolError as error:
+        assert isinstance(error, UsageError) or error.exit_code == 6, error  # 6: no board of that name
+        assert str(error) and "--" not in error.what
+        return error
+    return None
+
+
+def cases(names: list[str]) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name in names for value in WRONG)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_an_options_wrong_value_is_told(kind: Any) -> None:
+    names = [field.name for field in dataclasses.fields(kind)]
+    needed = {name: value for name, value in NEEDED.items() if name in names[:1]}
+    for name, value in cases(names):
+        attempt(kind, **{**needed, name: value})
+        assert attempt(kind, **{**needed, name: object()}) is not None or name in ("knobs",), name
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_a_functions_wrong_argument_is_told(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is missing, so that nothing is built whatever else is right."""
+    monkeypatch.chdir(tmp_path)
+    needed: dict[str, Any] = {"path": "missing.onnx", "paths": ["missing.onnx"], "board": "host", "what": "missing"}
+    needed |= {"boards": ["host"], "options": [mtool.Options()], "data": "missing.npz"}
+    parameters = inspect.signature(function).parameters
+    needed["board"] = "nucleo_l4r5zi" if function is mtool.flash_model else "host"
+    given = {name: needed[name] for name, one in parameters.items() if one.default is one.empty}
+    for name, value in cases([*parameters]):
+        refused = attempt(function, **{**given, name: value})
+        assert refused is not None or function is mtool.conventions, (name, value)
+        assert name in str(attempt(function, **{**given, name: object()}))
+    assert "has no argument bord" in str(attempt(function, **given, bord="host"))
+
+
+MISSPELT = {
+    "optimize": ("siez", "size"), "io": ("arean", "arena"), "partial": ("alway", "always"),
+    "order": ("writen", "written"), "rounding": ("tflit", "tflite"), "hybrid": ("float23", "float32"),
+    "weights": ("txt", "text"), "edits": ("forse", "force"), "arenas": ("shard", "shared"),
+    "conventions": ("packd", "packed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISSPELT)
+def test_a_misspelt_value_is_told_with_the_one_that_is_meant(name: str) -> None:
+    wrong, meant = MISSPELT[name]
+    error = attempt(mtool.Options, **{name: wrong})
+    assert error is not None and error.exit_code == 2
+    assert repr(wrong) in error.what and error.hint == f"did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"dims": "batch=1"}, {"dims": {"batch": 1}}),
+        ({"dims": {"batch": "1"}}, {"dims": {"batch": 1}}),
+        ({"states": "hn:h0"}, {"states": (("hn", "h0"),)}),
+        ({"schedules": {"pw_2": "dsp:unroll=16"}}, {"schedules": {"pw_2": mtool.Choice("dsp", {"unroll": "16"})}}),
+        ({"pools": ["dtcm=1KiB"]}, {"pools": (mtool.Pool("dtcm", 1024),)}),
+        ({"backends": "ethos_u:only=a"}, {"backends": (mtool.BackendSpec("ethos_u", options={"only": "a"}),)}),
+        ({"conventions": "packed"}, {"conventions": mtool.conventions("packed")}),
+        ({"tuned": "t.jsonl"}, {"tuned": (Path("t.jsonl"),)}),
+        ({"template_options": "opt=-O3"}, {"template_options": {"opt": "-O3"}}),
+        ({"tolerance": np.int64(2)}, {"tolerance": 2}),
+    ],
+)
+def test_text_is_read_as_the_command_line_reads_it(given: dict[str, Any], meant: dict[str, Any]) -> None:
+    assert mtool.Options(**given) == mtool.Options(**meant)
+
+
+def test_a_hint_names_the_python_argument() -> None:
+    error = attempt(mtool.Options, dims="batch")
+    assert error is not None and error.hint == 'for instance: dims="batch=1"'
+    options = mtool.Options(stream="x", backends="cmsis_nn")
+    error = attempt(
+        mtool.compile, Path(__file__).parents[2] / "examples/digits/digits_int8.onnx", board="host", options=options
+    )
+    assert error is not None and "backends" in error.what and "--" not in str(error)
