@@ -27,10 +27,11 @@
 #define MT_DSP_INLINE static inline
 #endif
 
-/* Some assembly takes every register, so no loop around it may count in one (Armv8.1-M). GCC 12 finds them at -Og if it does what it does at -O1 and above anyway; in a
- * MT_DSP_OPERATOR, neither there nor at -Os. */
+/* Some assembly takes every register: no frame pointer and (Armv8.1-M) no loop's count may have one. GCC 12 finds them
+ * at -Og if it does what it does at -O1 and above anyway; in a MT_DSP_OPERATOR, neither there nor at -Os. */
 #ifdef MT_DSP_ASM
-#pragma GCC optimize("tree-sra", "tree-pta", "tree-bit-ccp", "tree-dse", "dse", "move-loop-invariants", "ssa-phiopt")
+#pragma GCC optimize("tree-sra", "tree-pta", "tree-bit-ccp", "tree-dse", "dse", "move-loop-invariants", "ssa-phiopt", \
+                         "omit-frame-pointer")
 #if __ARM_ARCH >= 8
 #pragma GCC optimize("no-branch-count-reg")
 #endif

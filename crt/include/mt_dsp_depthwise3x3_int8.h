@@ -111,7 +111,7 @@ struct mt_dsp_taps {
 #define MT_DSP_OFFSET(u, v)              \
     "sadd16 " u ", " u ", r4\n\t"        \
     "sadd16 " v ", " v ", r4\n\t"
-#define MT_DSP_PAIRS                                                              \
+#define MT_DSP_TAP_PAIRS                                                              \
     "ldm r2, {r4, r5, r6}\n\t"                                                    \
     MT_DSP_PAIR("r6", "r10", "r11") MT_DSP_PAIR("r5", "r8", "r9") MT_DSP_PAIR("r4", "r6", "r7") \
     ".if %c[offset]\n\t"                                                          \
@@ -124,7 +124,7 @@ MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t
     struct mt_dsp_taps taps;
     register const uint32_t *w __asm__("r2") = words;
     register struct mt_dsp_taps *to __asm__("r0") = &taps;
-    __asm__ volatile(MT_DSP_KEEP_R7 MT_DSP_PAIRS "stm r0, {r6, r7, r8, r9, r10, r11}\n\t" MT_DSP_RESTORE_R7
+    __asm__ volatile(MT_DSP_KEEP_R7 MT_DSP_TAP_PAIRS "stm r0, {r6, r7, r8, r9, r10, r11}\n\t" MT_DSP_RESTORE_R7
                      : "+r"(w)
                      : "r"(to), [offset] "i"(offset)
                      : "r12", MT_DSP_SLIDE_CLOBBERS);
@@ -133,7 +133,7 @@ MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t
 
 /* All rows: their pairs end `reach` bytes from where they begin, and begin `down` bytes after the last one. */
 #define MT_DSP_PLANE_OF(row)                                                                                        \
-    __asm__ volatile(MT_DSP_KEEP_R7 MT_DSP_PAIRS                                                                    \
+    __asm__ volatile(MT_DSP_KEEP_R7 MT_DSP_TAP_PAIRS                                                                \
                      "add r2, r0, %[reach]\n\t" MT_DSP_SET("r4", "%c[down] * %c[rows]")                             \
                      "add r4, r2, r4\n\t"                                                                           \
                      "vmov s3, r4\n"                                                                                \
@@ -246,7 +246,7 @@ struct mt_dsp_taps {
 
 MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words, int32_t offset)
 {
-    struct mt_dsp_taps taps;
+    struct mt_dsp_taps taps = {{{0}}};
     for (int32_t y = 0; y < 3; ++y)
         for (int32_t x = 0; x < 3; ++x)
             taps.w[y][x] = (int16_t)((int8_t)(words[y] >> 8 * x & 255) + offset);

@@ -42,14 +42,18 @@ static inline void mt_f32_sum(const float *x, float *output, int32_t rows, int32
         const float *row = x;
         for (int32_t i = 0; i < rows; ++i, row += row_step) {
             const float *from = row;
-            for (int32_t left = columns; left > 0; left -= 16) {
-                const int32_t count = left < 16 ? left : 16;
-                float part = 0.0f;
+            int32_t left = columns;
+            float part = 0.0f;
+            for (; left >= 16; left -= 16) {
                 MT_UNROLL(4)
-                for (int32_t j = 0; j < count; ++j, from += column_step)
+                for (int32_t j = 0; j < 16; ++j, from += column_step)
                     part += *from;
                 mt_add_f32(&sum, &rest, part);
+                part = 0.0f;
             }
+            for (; left > 0; --left, from += column_step)
+                part += *from;
+            mt_add_f32(&sum, &rest, part);
         }
         *output = mt_total_f32(sum, rest);
     }

@@ -56,11 +56,6 @@ MT_SUM(f64, double)
 #define MT_IN_ORDER
 #endif
 
-/* Assembly may want every register: an option for frame pointers does not take one of them away. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__arm__)
-#pragma GCC optimize("omit-frame-pointer")
-#endif
-
 /* An operator of a model stays a function of its own: a fault names it, a profile shows it, and its stack frame ends
  * with it. GCC 12.2 must not look across it either: it drops the call of an operator whose result the next one reads and
  * overwrites in place (interprocedural dead stores, -fipa-modref); tests/ops/test_schedules.py has the case. */

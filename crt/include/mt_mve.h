@@ -16,6 +16,8 @@
 #if __ARM_FEATURE_MVE & 2
 #define MT_MVE_ASM 1
 #include <arm_mve.h>
+/* Some assembly takes every register: an option for frame pointers does not take one of them away. */
+#pragma GCC optimize("omit-frame-pointer")
 #endif
 #endif
 

@@ -85,7 +85,7 @@ MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_rows(const float *input, const floa
         const float *x = input;
         float *const to = in_blocks ? block : output;
         float32x4_t sums[4], rests[4];
-        for (int32_t q = 0; in_blocks && q < wide / 4; ++q)
+        for (int32_t q = 0; q < wide / 4; ++q) /* else GCC takes them for uninitialized */
             sums[q] = rests[q] = vdupq_n_f32(0.0f);
         do {
             const int32_t fours = in_blocks && end - x > 128 ? 32 : (int32_t)(end - x) / 4;

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import models
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 from mtool import boards, workflow
 from mtool.build import toolchains
 from mtool.errors import MtoolError
+from mtool.ir.types import Array
 from mtool.option_values import Rounding
 from mtool.session.verify import Tolerance
 from mtool.workflow import samples
@@ -22,11 +25,23 @@ CASES = [
     *((name, "mps3_an547") for name in NAMES),
     ("kws", "qemu_riscv32"),
 ]
-FLOAT = {"kws": 1e-5, "ic": 1e-5, "vww": 1e-5, "ad": 6e-4}  # absolute, as the models' README says
+FLOAT = {"kws": 1e-5, "ic": 1e-5, "vww": 1e-5}  # absolute, as the models' README says
 
 
 def tflite(name: str, kind: str) -> Path:
     return models.FOLDER / name / f"{name}_{kind}.tflite"
+
+
+def in_float64(path: Path, inputs: Array) -> Array:
+    """Return the outputs of a float network without attributes for each of its inputs, computed in float64."""
+    graph = onnx.load(path).graph
+    values = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    values = {name: value.astype(np.float64) if value.dtype == np.float32 else value for name, value in values.items()}
+    operators = {"MatMul": np.matmul, "Add": np.add, "Relu": lambda x: np.maximum(x, 0)}
+    values[graph.input[0].name] = inputs.reshape(len(inputs), -1).astype(np.float64)
+    for node in graph.node:
+        values[node.output[0]] = operators[node.op_type](*(values[name] for name in node.input))
+    return values[graph.output[0].name]
 
 
 def options(rounding: Rounding) -> workflow.Options:
@@ -95,7 +110,12 @@ def test_float(name: str, tmp_path: Path) -> None:
     data = samples.read(models.golden(f"{name}/{name}_float32"))
     with workflow.open(prepared) as device:
         found = [device.run({tensor.name: x})[result.name] for x in data["x0"]]
-    np.testing.assert_allclose(np.stack(found), data["y0"], rtol=1e-5, atol=FLOAT[name])
+    outputs = np.stack(found)
+    if name == "ad":  # where the golden data are further from the exact numbers than mtool is
+        exact = in_float64(models.FOLDER / "ad" / "ad_float32.onnx", data["x0"]).reshape(outputs.shape)
+        assert np.abs(outputs - exact).max() <= np.abs(data["y0"] - exact).max()
+    else:
+        np.testing.assert_allclose(outputs, data["y0"], rtol=1e-5, atol=FLOAT[name])
 
 
 @models.needed

@@ -54,3 +54,12 @@ def test_the_specification_has_every_number() -> None:
         assert re.search(rf"^\| {code.value} \| `{code.name}` ", text, re.MULTILINE), code
     for number in (*FaultKind, *Machine):
         assert re.search(rf"^\| {number.value} \| `{number.name}` ", text, re.MULTILINE), number
+
+
+def test_no_two_headers_define_the_same_macro() -> None:
+    """A model may include any of them together."""
+    owners: dict[str, set[str]] = {}
+    for path in (CRT / "include").glob("*.h"):
+        for name in re.findall(r"^#\s*define (\w+)", path.read_text(), re.MULTILINE):
+            owners.setdefault(name, set()).add(path.name)
+    assert {name: found for name, found in owners.items() if len(found) > 1} == {}
