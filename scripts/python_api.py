@@ -32,6 +32,22 @@ with mtool.open(model) as device:
     print(device.time(number=10, repeat=5))
 ```
 
+Options are values, or text as a command has it; a backend, calling conventions, and what may go wrong:
+
+```python
+options = mtool.Options(
+    conventions=mtool.conventions("packed"),
+    backends=[mtool.BackendSpec("cmsis_nn", options={"path": "CMSIS-NN"})],  # or: backends="cmsis_nn:path=CMSIS-NN"
+    dims={"batch": 1},  # or: dims="batch=1"
+)
+try:
+    model = mtool.compile("model.onnx", board="mps2_an386", options=options)
+except mtool.ModelError as error:
+    print(error.what, error.details, error.hint)
+```
+
+The classes of errors are in `mtool.errors` and in `mtool` itself. Threads may share a device, forked processes may not.
+
 A project folder that is built already is opened by its name: `mtool.open("build/kws-mps2_an386")`.
 """
 

@@ -100,7 +100,7 @@ def quantize(
     output: str | Path | None = None,
     board: str | Board = "host",
     scheme: Scheme | None = None,
-    evaluate: str | Path | None = None,
+    evaluate: str | Path | Sequence[Sample] | None = None,
     labels: str | Path | None = None,
     pixels: Pixels | None = None,
     options: Options | None = None,

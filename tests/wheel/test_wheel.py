@@ -11,6 +11,7 @@ import tomllib
 import venv
 from pathlib import Path
 
+import amount
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -83,8 +84,46 @@ def test_it_has_its_own_data_and_its_version(python: Path, tmp_path: Path) -> No
     inside = Path(file).parent
     assert python.parents[1] in inside.parents
     assert version == __version__
+    assert (inside / "py.typed").is_file()
     assert all(inside / "data" in Path(path).parents for path in data)
     assert count > 40 and "mtool.cli:main" in entries
+
+
+TYPED = """
+import mtool
+
+def fits(path: str) -> bool:
+    options = mtool.Options(
+        conventions=mtool.conventions("packed"), backends=(mtool.BackendSpec("cmsis_nn", options={"path": "x"}),)
+    )
+    try:
+        reveal_type(mtool.compile(path, board="host", options=options))
+    except (mtool.FitError, mtool.errors.UsageError) as error:
+        reveal_type(error.exit_code)
+    return mtool.compile(path, board=3)
+"""
+
+
+@pytest.mark.skipif(not amount.IS_ALL, reason="mypy reads all of mtool, which takes a minute")
+def test_who_installs_it_gets_types(python: Path, tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(TYPED)
+    argv = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--python-executable",
+        str(python),
+        "--cache-dir",
+        "cache",
+        "user.py",
+    ]
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert 'Revealed type is "mtool.workflow.compiling.Model"' in done.stdout
+    assert 'Revealed type is "int"' in done.stdout.replace("builtins.int", "int")
+    assert 'Argument "board" to "compile" has incompatible type "int"' in done.stdout
+    assert 'got "Model", expected "bool"' in done.stdout and "Found 2 errors in 1 file" in done.stdout, done.stdout
 
 
 def test_no_hint_installs_a_strangers_package() -> None:
