@@ -168,7 +168,7 @@ def test_an_image_that_would_fill_memory(tmp_path: Path, monkeypatch: pytest.Mon
     Image.new("L", (64, 64)).save(tmp_path / "a.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(UsageError, match="is not an image that can be read"):
-        dataset._image(tmp_path / "a.png", [tensor], dataset.Pixels())
+        dataset.read(tmp_path, [tensor])
 
 
 def test_too_little_memory_is_no_bug_of_mtools(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
