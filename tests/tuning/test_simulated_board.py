@@ -140,7 +140,6 @@ def test_a_fault_costs_one_candidate_and_hardly_a_flash(running: dict[str, Runni
     assert 6 <= status["flashes"] <= 8 and status["whole"] == 1
 
 
-@amount.everything
 def test_the_best_is_found_on_bad_boards(running: dict[str, Running]) -> None:
     ended = running["bad"].ended()
     assert [code for code, _ in ended] == [0] * SEEDS, ended
@@ -150,7 +149,6 @@ def test_the_best_is_found_on_bad_boards(running: dict[str, Running]) -> None:
     assert found >= (9 if amount.IS_ALL else SEEDS)
 
 
-@amount.everything
 def test_a_board_that_nothing_brings_back_ends_the_search_and_what_was_measured_stays(
     running: dict[str, Running],
 ) -> None:
@@ -160,7 +158,6 @@ def test_a_board_that_nothing_brings_back_ends_the_search_and_what_was_measured_
     assert measured(running["dead"].desk)
 
 
-@amount.everything
 def test_a_log_that_can_not_be_written_any_more_ends_the_search_with_a_reason(running: dict[str, Running]) -> None:
     ((code, said),) = running["full"].ended()
     assert code == 2 and "tuning0.jsonl can't be written" in said and "Traceback" not in said, said
