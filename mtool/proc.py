@@ -126,8 +126,9 @@ def _finished(
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except BaseException:
-        system.kill_group(process)
-        process.communicate()
+        with system.uninterrupted():
+            system.kill_group(process)
+            process.communicate()
         raise
     return process.returncode, output
 

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 
 READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 """The flags of `os.open` that every reading has; where there are no such flags, the system does that by itself."""
@@ -44,3 +46,17 @@ def kill_group(process: "subprocess.Popen[bytes]", *, gently: bool = False) -> N
     else:
         with contextlib.suppress(OSError):
             process.kill()
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ignore Ctrl-C and SIGTERM while the block runs: it cleans up after one. Only the main thread gets either."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -2,10 +2,11 @@
 
 import gc
 import os
+import signal
 import sys
 import warnings
 
-from mtool.cli.ending import INTERRUPTED
+from mtool.cli.ending import INTERRUPTED, TERMINATED
 
 _ALLOCATIONS = 150_000  # between two looks for cycles: modules and graphs are many objects, of which few are garbage
 
@@ -13,6 +14,7 @@ _ALLOCATIONS = 150_000  # between two looks for cycles: modules and graphs are m
 def main() -> None:
     """Run `mtool` with the process's arguments and end the process with its exit code."""
     _open_standard_streams()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # what was started is ended too
     gc.set_threshold(_ALLOCATIONS)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it searches what is installed for some
     if not sys.warnoptions:  # -W shows them
@@ -24,6 +26,7 @@ def main() -> None:
     except KeyboardInterrupt:  # while the modules are loaded; app tells the rest
         sys.exit(INTERRUPTED)
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would end the interpreter with a traceback
         gc.freeze()  # the interpreter's end looks for cycles once more; the operating system is faster
 
 

@@ -67,7 +67,7 @@ HELP = """Put an ONNX or TFLite model on a microcontroller.
 Results go to stdout, progress to stderr.
 
 Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit, 5 toolchain or build,
-6 no or ambiguous board, 7 flash, 8 communication, 9 numeric mismatch, 10 device fault, 130 Ctrl-C.
+6 no or ambiguous board, 7 flash, 8 communication, 9 numeric mismatch, 10 device fault, 130 Ctrl-C, 143 SIGTERM.
 """
 
 _VERSION = "--version"

@@ -3,6 +3,9 @@
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
+TERMINATED = 143
+"""The exit code after SIGTERM."""
+
 
 class ReaderGone(Exception):
     """The reader of standard output has ended, for instance `head`: nobody wants more."""

@@ -1,0 +1,50 @@
+"""A command that is stopped ends what it has started, at once and without a traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
+
+pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+
+
+def lives(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("numbers", "code"),
+    [([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGINT], 130)],
+    ids=["SIGTERM", "Ctrl-C twice"],
+)
+def test_no_compiler_is_left(numbers: list[int], code: int, tmp_path: Path) -> None:
+    """The compiler is one that never ends, and neither does what it has started."""
+    pids = tmp_path / "pids"
+    compiler = tmp_path / "bin" / "cc"
+    compiler.parent.mkdir()
+    compiler.write_text(
+        f'#!/bin/sh\ncase "$*" in *-c*|*.args*) sleep 60 & echo $! $$ > {pids}; wait;; esac\nexec /usr/bin/cc "$@"\n'
+    )
+    compiler.chmod(0o755)
+    env = {**os.environ, "PATH": f"{compiler.parent}:{os.environ['PATH']}", "MTOOL_CACHE": "off"}
+    argv = [sys.executable, "-m", "mtool", "build", str(DIGITS), "--board", "host"]
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as command:
+        until = time.monotonic() + 60
+        while not pids.exists() and command.poll() is None and time.monotonic() < until:
+            time.sleep(0.02)
+        assert pids.exists(), command.communicate()[0]
+        for number in numbers:
+            command.send_signal(number)
+        said = command.communicate(timeout=20)[0].decode()
+    assert command.returncode == code, said
+    assert "Traceback" not in said
+    assert not any(map(lives, map(int, pids.read_text().split())))
