@@ -1,7 +1,7 @@
 """What all tests share: the folder of the tests is importable (`import graphs`), how much runs, and in what order.
 
-A test marked `product` is tried on many combinations of its parameters. A sixth of them run (of `product(8)` an
-eighth), the same ones each time; `make test-all` runs every one, and so does naming one of them.
+A test marked `product` is tried on many combinations of its parameters. An eighth of them run (of `product(2)` half),
+the same ones each time; `make test-all` runs every one, and so does naming one of them.
 
 The tests of a file run in one process (`--dist loadfile`), those of some folders too (distribution.py), so that what
 they share is made once. Files with a test that is marked `long` begin first: none is left alone at the end.

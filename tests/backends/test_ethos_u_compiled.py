@@ -103,7 +103,7 @@ def test_files_that_make_no_sense(change: dict[str, Any], words: str, tmp_path: 
 
 def test_what_to_do_is_said(tmp_path: Path) -> None:
     path = compiled(tmp_path / "net.tflite")
-    with pytest.raises(MtoolError, match="--backend ethos_u, and its option driver=DIR") as raised:
+    with pytest.raises(MtoolError, match="backends ethos_u, and its option driver=DIR") as raised:
         mtool.compile(path, board="mps3_an547")
     assert raised.value.exit_code == 3 and "to (CUSTOM ethos-u 1)" in str(raised.value)
     bad = compiled(tmp_path / "bad.tflite", commands=COMMANDS + 1)

@@ -62,7 +62,7 @@ def planes() -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", LEVELS if amount.IS_ALL else ("-Og", "-Os", "-O2"))
 @pytest.mark.parametrize("harder", [(), *((one,) for one in HARDER[:2]), HARDER], ids=" ".join)
 @pytest.mark.parametrize("name", WITH_SIMD32)
 def test_simd32_compiles(name: str, harder: tuple[str, ...], level: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import amount
 import numpy as np
 import pytest
 from graphs import lowered, model
@@ -170,6 +171,7 @@ def _cases() -> list[Case]:
     return made
 
 
+@amount.everything
 def test_the_plain_c_of_every_function(tmp_path: Path) -> None:
     assert failures(_cases(), tmp_path, None) == []
     called = set(re.findall(r"mt_mve_(\w+)\(", "".join(path.read_text() for path in tmp_path.glob("*.c"))))

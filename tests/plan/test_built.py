@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import amount
 import pytest
 
 import mtool
@@ -78,6 +79,7 @@ def test_an_avr_has_its_constants_in_flash() -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@amount.everything
 def test_this_computer_compiles_them_apart(tmp_path: Path) -> None:
     compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
     lines = workflow.build_plan(compiled, tmp_path / "p")

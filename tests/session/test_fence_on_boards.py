@@ -15,7 +15,7 @@ from mtool.session import Device
 from tests.session import faulty, fenced
 
 pytestmark = pytest.mark.long
-BOARDS = ["mps2_an386", "qemu_riscv32", *(["mps2_an385", "mps3_an547", "mps2_an505", "mps2_an500"] if IS_ALL else [])]
+BOARDS = ["mps2_an386", *(["qemu_riscv32", "mps2_an385", "mps3_an547", "mps2_an505", "mps2_an500"] if IS_ALL else [])]
 NAMED = "in operator 0, conv2d 3x3 "
 
 

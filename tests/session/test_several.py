@@ -145,9 +145,9 @@ def test_files_of_one_model_are_named_with_it(
 @pytest.mark.parametrize(
     ("first", "other", "told"),
     [
-        (mtool.Options(conventions=conventions("step")), mtool.Options(), "right has --interface-api c --operators"),
-        (mtool.Options(), mtool.Options(conventions=conventions(context=True)), "typed --arena caller"),
-        (mtool.Options(), mtool.Options(arena_section=".bss.x"), "right has --arena-section .bss.x"),
+        (mtool.Options(conventions=conventions("step")), mtool.Options(), 'right has conventions.interface="c"'),
+        (mtool.Options(), mtool.Options(conventions=conventions(context=True)), 'arenas="caller"'),
+        (mtool.Options(), mtool.Options(arena_section=".bss.x"), 'right has arena_section=".bss.x"'),
         (mtool.Options(), mtool.Options(arenas="own"), "have the same arenas"),
         (mtool.Options(template="host"), mtool.Options(), "have the same template"),
     ],
