@@ -46,7 +46,8 @@ def rows(graph: Graph) -> Iterator[tuple[str, ...]]:
             if isinstance(window, Pool):
                 op = {"max": "MaxPool", "average": "AveragePool"}.get(window.kind, "")
             if op in ("Conv", "ConvTranspose", "MaxPool", "AveragePool"):
-                shape = [window.kernel, window.strides, window.pads, window.dilations]
+                pads = window.pads if len(window.pads) == 2 * window.rank else (*window.pads, *window.pads)
+                shape = [window.kernel, window.strides, pads, window.dilations]
                 group, added = str(getattr(window, "group", 1)), str(int(_is_added(node, graph, readers)))
                 yield (op, *head[1:], str(y.shape[1]), *map(_sizes, shape), group, added)
         elif node.op in MATRICES and graph.types[node.inputs[1]].shape:

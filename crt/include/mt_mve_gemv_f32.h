@@ -42,12 +42,14 @@ extern "C" {
     MT_KEPT(__asm__ volatile(of(MT_MVE_F32_ZERO) "dls lr, %[n]\n\t"                             \
                      "1:\n\t"                                                                   \
                      "ldmia %[x]!, {r0-r3}\n\t" four "le lr, 1b\n\t"                            \
-                     "cmp %[x], %[end]\n\t"                                                     \
+                     "ldr lr, %[end]\n\t"                                                       \
+                     "cmp %[x], lr\n\t"                                                         \
                      "bne 2f\n\t"                                                               \
-                     "vdup.32 q4, %[least]\n\t" of(MT_MVE_F32_LAST)                             \
+                     "ldr lr, %[least]\n\t"                                                     \
+                     "vdup.32 q4, lr\n\t" of(MT_MVE_F32_LAST)                                   \
                      "2:\n\t" of(MT_MVE_F32_STORE)                                              \
                      : [w] any(weights), [x] "+&r"(x)                                           \
-                     : [n] "r"(fours), [end] "r"(last), [o] "r"(to), [least] "r"(least)         \
+                     : [n] "r"(fours), [end] "m"(last), [o] "r"(to), [least] "m"(least)         \
                      : "r0", "r1", "r2", "r3", "lr", "q0", "q1", "q2", "q3", "q4", "q5", "q6",  \
                        "q7", "cc", "memory"))
 
