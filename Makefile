@@ -44,7 +44,7 @@ aot-table:      ## what each calling convention costs: docs/aot-table.md
 	scripts/setup --dev
 	.venv/bin/python scripts/aot_table.py
 
-sizes:          ## what code, libraries and templates take, for mtool check: mtool/sizes/sizes.json
+sizes:          ## what code, libraries and templates take, for mtool check: mtool/stages/sizes/sizes.json
 	scripts/setup --dev
 	.venv/bin/python scripts/sizes.py
 	.venv/bin/python scripts/sizes.py --templates

@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any
 from mtool.version import __version__
 
 if TYPE_CHECKING:
-    from mtool import errors
-    from mtool.backends.spec import BackendSpec
-    from mtool.codegen.conventions import Conventions, conventions
-    from mtool.errors import (
+    from mtool.base import errors
+    from mtool.base.errors import (
         BoardError,
         BuildError,
         CommunicationError,
@@ -36,9 +34,7 @@ if TYPE_CHECKING:
         NoAnswerError,
         UsageError,
     )
-    from mtool.session.verify import Tolerance
-    from mtool.tuning import tune
-    from mtool.workflow import (
+    from mtool.commands import (
         Choice,
         Deployment,
         Options,
@@ -61,6 +57,10 @@ if TYPE_CHECKING:
         verify,
         verify_layers,
     )
+    from mtool.compiler.backends.spec import BackendSpec
+    from mtool.compiler.codegen.conventions import Conventions, conventions
+    from mtool.device.session.verify import Tolerance
+    from mtool.tuning import tune
 
 __all__ = [
     "BackendSpec",
@@ -107,13 +107,13 @@ __all__ = [
 
 # Loaded when first used: importing mtool stays light. Named as text: no part of mtool depends on what stands above it.
 _EXPORTS = {
-    **{name: "mtool.workflow" for name in __all__ if name != "__version__"},
+    **{name: "mtool.commands" for name in __all__ if name != "__version__"},
     **{name: "mtool.errors" for name in __all__ if name.endswith("Error")},
-    "BackendSpec": "mtool.backends.spec",
-    "Conventions": "mtool.codegen.conventions",
+    "BackendSpec": "mtool.compiler.backends.spec",
+    "Conventions": "mtool.compiler.codegen.conventions",
     "NeedsValues": "mtool.errors",
-    "Tolerance": "mtool.session.verify",
-    "conventions": "mtool.codegen.conventions",
+    "Tolerance": "mtool.device.session.verify",
+    "conventions": "mtool.compiler.codegen.conventions",
     "tune": "mtool.tuning",
 }
 

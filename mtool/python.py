@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from mtool import boards, checked, workflow
+from mtool import boards, commands
+from mtool.base import checked
 from mtool.boards import Board
 
 P = ParamSpec("P")
@@ -16,12 +17,12 @@ class _Names(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         if name == "Module":
-            from mtool.modules import format
+            from mtool.manifest.modules import format
 
             return format.Module
-        if name not in workflow.__all__:
+        if name not in commands.__all__:
             raise KeyError(name)
-        return getattr(workflow, name)
+        return getattr(commands, name)
 
 
 def front(function: Callable[P, R]) -> Callable[P, R]:
@@ -34,4 +35,4 @@ def _boards(names: Sequence[str]) -> Sequence[Board] | None:
 
 
 def _module(texts: Sequence[str]) -> Any:
-    return workflow.read_module(Path(texts[0]))[0]
+    return commands.read_module(Path(texts[0]))[0]

@@ -22,12 +22,13 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool import session, workflow
-from mtool.build.size import STACK_SECTION
-from mtool.codegen import conventions
-from mtool.workflow import Options
-from mtool.workflow.compiling import Model
-from mtool.workflow.samples import seeded
+from mtool import commands
+from mtool.commands import Options
+from mtool.compiler.codegen import conventions
+from mtool.device import session
+from mtool.device.build.size import STACK_SECTION
+from mtool.stages.compiling import Model
+from mtool.stages.samples import seeded
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "aot-table.md"
@@ -130,12 +131,12 @@ def micro_speech() -> onnx.ModelProto:
 def measure(path: Path, board: str, options: Options) -> Row:
     """Build a model with these options, run it, and return its row."""
     with tempfile.TemporaryDirectory(prefix="mtool-aot-") as folder:
-        prepared = workflow.prepare(
+        prepared = commands.prepare(
             path,
             board=board,
             folder=Path(folder) / "project",
             options=options,
-            kinds=workflow.ALL_KINDS,
+            kinds=commands.ALL_KINDS,
         )
         with session.open(prepared.folder) as device:
             (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
@@ -155,8 +156,8 @@ def code_bytes(path: Path, board: str, level: str, *, single: bool) -> tuple[int
     """
     with tempfile.TemporaryDirectory(prefix="mtool-aot-") as folder:
         options = Options(single_file=single, template_options={"opt": level})
-        model = workflow.compile(path, board=board, options=options)
-        built = workflow.build_model(model, Path(folder) / "project", kinds=("standalone",))
+        model = commands.compile(path, board=board, options=options)
+        built = commands.build_model(model, Path(folder) / "project", kinds=("standalone",))
         text, _, _ = sections(built.built.firmware["standalone"])
     return object_bytes(model, level), text - model.manifest.constant_bytes
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mtool import workflow
+from mtool import commands
 from mtool.boards import Board, load_all
 
 ROOT = Path(__file__).parents[1]
@@ -97,13 +97,13 @@ def tflite_paths(models: Path) -> list[Path]:
 def measure(path: Path, board: Board, rounding: str = "") -> dict[str, Any]:
     """Return one row: what a model costs on a board."""
     with tempfile.TemporaryDirectory(prefix="mtool-bench-") as folder:
-        cost = workflow.bench(
+        cost = commands.bench(
             path,
             board=board,
             number=1,
             repeat=1,
-            options=workflow.Options(rounding="tflite") if rounding else None,
-            deployment=workflow.Deployment(Path(folder) / "project"),
+            options=commands.Options(rounding="tflite") if rounding else None,
+            deployment=commands.Deployment(Path(folder) / "project"),
         )
     row = {key: value for key, value in cost.as_json().items() if key in COLUMNS}
     own = {"rounding": rounding} if rounding else {}

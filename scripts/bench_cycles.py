@@ -23,8 +23,8 @@ from published_runs.onnc import onnc
 
 from mtool import boards
 from mtool.boards import Cache, Reads
-from mtool.session.cycles import Clock
-from mtool.workflow import clocks
+from mtool.commands import clocks
+from mtool.device.cycles import Clock
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cycles.md"

@@ -22,9 +22,10 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool import session, workflow
-from mtool.workflow.inference import infer_all
-from mtool.workflow.samples import Sample, seeded
+from mtool import commands
+from mtool.device import session
+from mtool.stages.inference import infer_all
+from mtool.stages.samples import Sample, seeded
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "host.md"
@@ -107,20 +108,20 @@ def onnxruntime_us(path: Path) -> float:
     return least / 5 * 1e6
 
 
-def built(path: Path, board: str, folder: Path, **options: Any) -> workflow.Prepared:
+def built(path: Path, board: str, folder: Path, **options: Any) -> commands.Prepared:
     """Build a model's project in a folder and return it."""
-    model = workflow.compile(path, board=board, options=workflow.Options(**options))
-    return workflow.build_model(model, folder)
+    model = commands.compile(path, board=board, options=commands.Options(**options))
+    return commands.build_model(model, folder)
 
 
-def mtool_us(project: workflow.Prepared) -> float:
+def mtool_us(project: commands.Prepared) -> float:
     """Return the time of an inference by the program's timer."""
     with session.open(project.folder) as device:
         sample = seeded(device.manifest.inputs, count=1, seed=0)[0]
         return min(device.time(number=1, repeat=300, inputs=sample).runs) / 1e3
 
 
-def call_us(project: workflow.Prepared) -> float:
+def call_us(project: commands.Prepared) -> float:
     """Return the time of a call."""
     with session.open(project.folder) as device:
         sample = seeded(device.manifest.inputs, count=1, seed=0)[0]
@@ -138,10 +139,10 @@ def cpu_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def batch_seconds(project: workflow.Prepared, count: int) -> float:
+def batch_seconds(project: commands.Prepared, count: int) -> float:
     """Return the CPU seconds of `count` samples."""
     before = cpu_seconds()
-    deployment = workflow.Deployment(project.folder)
+    deployment = commands.Deployment(project.folder)
     with deployment.open(project) as device:
         samples: list[Sample] = seeded(device.manifest.inputs, count=count, seed=0)
         infer_all(device, project, samples, deployment)

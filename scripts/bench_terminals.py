@@ -10,11 +10,13 @@ from pathlib import Path
 
 from mtool import boards
 from mtool.boards import Board
-from mtool.compiler import plan_model
-from mtool.planning import target_of
-from mtool.tuned.log import Log
-from mtool.tuned.record import digest
-from mtool.tuned.tasks import tasks_of
+from mtool.commands import Deployment, Options
+from mtool.compiler.compilation import plan_model
+from mtool.compiler.planning import target_of
+from mtool.compiler.tuned.log import Log
+from mtool.compiler.tuned.record import digest
+from mtool.compiler.tuned.tasks import tasks_of
+from mtool.stages.tuned import target_and_setup
 from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.farm.bundle import Bundle
 from mtool.tuning.farm.client import Farm
@@ -24,8 +26,6 @@ from mtool.tuning.firmware import Place, Room, shares_of
 from mtool.tuning.progress import Progress
 from mtool.tuning.search import Goal, Wanted
 from mtool.tuning.trial import Names, Share
-from mtool.workflow import Deployment, Options
-from mtool.workflow.tuned import target_and_setup
 from tests.tuning.dense import network
 from tests.tuning.farm.cluster import Cluster, cluster, wait_for
 from tests.tuning.rig import BOARD, BOARDS, rig

@@ -17,7 +17,7 @@ from pathlib import Path
 import tune_models
 
 import mtool
-from mtool.option_values import Objective
+from mtool.base.option_values import Objective
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "tune-gains.md"

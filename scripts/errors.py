@@ -12,15 +12,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from mtool import errors
+from mtool.base import errors
+from mtool.base.errors import MtoolError
 from mtool.cli import app
-from mtool.errors import MtoolError
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "errors.md"
 HEAD = """# Errors and exit codes
 
-Written from the classes of `mtool/errors.py` and from what the commands say (`make reference`); don't edit it.
+Written from the classes of `mtool/base/errors.py` and from what the commands say (`make reference`); don't edit it.
 
 An error goes to stderr: what is wrong in one line, then where, what was expected and what was found, then one thing to
 try, and the exit code. With `--json` the same is on stdout as an object, `error`, with the keys `what`, `details`,

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import docstrings
 
 from mtool import boards, manifest
-from mtool.configuration import Configuration
+from mtool.base.configuration import Configuration
+from mtool.compiler.tuned import record
 from mtool.project import template
-from mtool.tuned import record
 
 RESULT = Path(__file__).parents[1] / "docs" / "files.md"
 # ruff: noqa: E501 (rows of a table)

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from mtool import frontend
-from mtool.errors import MtoolError
-from mtool.ir import Graph, Node
-from mtool.lowerings.sliding_window import Pool
-from mtool.lowerings.window import Window
-from mtool.passes.fold_pads import fold_pads
+from mtool.base.errors import MtoolError
+from mtool.compiler import frontend
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.operators.sliding_window import Pool
+from mtool.compiler.operators.window import Window
+from mtool.compiler.passes.fold_pads import fold_pads
 
 TABLE = Path(__file__).parents[1] / "tests" / "zoo" / "layers.tsv"
 HEAD = ["op", "type", "input", "outputs", "kernel", "strides", "pads", "dilations", "group", "residual"]

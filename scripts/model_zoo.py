@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mtool import boards  # noqa: E402
-from mtool.option_values import Rounding  # noqa: E402
+from mtool.base.option_values import Rounding  # noqa: E402
 from scripts.fuzzing import forks  # noqa: E402
 from scripts.zoo import names, page, results, trial  # noqa: E402
 from tests import compiler_cache  # noqa: E402

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run onnx's own backend tests on mtool.onnx_backend, one model at a time, by onnx's own runner.
+"""Run onnx's own backend tests on mtool.plugins.onnx_backend, one model at a time, by onnx's own runner.
 
     make onnx-backend                                   # all node tests of numbers
     make onnx-backend ARGS="--only reduce_ --jobs 4"
@@ -21,7 +21,7 @@ from onnx.backend.test import BackendTest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from mtool.onnx_backend import ToolBackend  # noqa: E402
+from mtool.plugins.onnx_backend import ToolBackend  # noqa: E402
 from tests.onnx_suite.cases import is_narrow, node_cases  # noqa: E402
 from tests.onnx_suite.expectations import NOT_PASSED  # noqa: E402
 

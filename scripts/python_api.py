@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import docstrings
 
 import mtool
-from mtool import session, workflow
+from mtool import commands
+from mtool.device import session
 
 RESULT = Path(__file__).parents[1] / "docs" / "python.md"
 HEAD = """# Python
@@ -99,7 +100,7 @@ def page() -> str:
     public = {name: getattr(mtool, name) for name in mtool.__all__ if name not in ("__version__", "errors")}
     functions = {name: one for name, one in public.items() if not isinstance(one, type)}
     given = {name: one for name, one in public.items() if isinstance(one, type)}
-    used = {name: getattr(workflow, name) for name in workflow.__all__ if name not in public}
+    used = {name: getattr(commands, name) for name in commands.__all__ if name not in public}
     results = {name: one for name, one in used.items() if isinstance(one, type)}
     of_session = {name: getattr(session, name) for name in session.__all__}
     devices = {name: one for name, one in of_session.items() if isinstance(one, type)}
@@ -108,8 +109,8 @@ def page() -> str:
         lines += definition(f"mtool.{name}", one, "###")
     for title, package, classes in (
         ("What is given to them", "mtool", given),
-        ("The device", "mtool.session", devices),
-        ("What they take and return", "mtool.workflow", results),
+        ("The device", "mtool.device.session", devices),
+        ("What they take and return", "mtool.commands", results),
     ):
         lines += [f"## {title}", ""]
         for name, one in classes.items():

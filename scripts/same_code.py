@@ -2,13 +2,13 @@
 """Record the C of many models, and compare it with an earlier record: a change of mtool that should not change code.
 
     scripts/same_code.py record FOLDER MODELS...              before the change
-    scripts/same_code.py compare FOLDER MODELS...             after it, with the same models; exit code 1 if code differs
-    scripts/same_code.py compare FOLDER MODELS... --part 3/20 every 20th case, beginning with the third
+    scripts/same_code.py compare FOLDER MODELS...             after it, with the same models; exit code 1 if code
+    differs scripts/same_code.py compare FOLDER MODELS... --part 3/20 every 20th case, beginning with the third
 
 MODELS are model files or folders of them. Each is compiled for the boards below with two calling conventions, and some
 also as bytecode, as two models in one firmware, and as packages. FOLDER keeps one compressed file per distinct text and
-`cases.jsonl`, which maps each case to its files. Where the text of a C file differs, both versions are compiled, without
-debug information, and their object code is compared. Symbol names may differ, so two texts are equal if the
+`cases.jsonl`, which maps each case to its files. Where the text of a C file differs, both versions are compiled,
+without debug information, and their object code is compared. Symbol names may differ, so two texts are equal if the
 instructions and data of their sections are.
 """
 
@@ -91,7 +91,6 @@ class Case:
         files = {name: data.encode() if isinstance(data, str) else bytes(data) for name, data in tree.files.items()}
         return files if self.form else {**files, "mtool.json": model.manifest.to_json()}
 
-
     def _module(self) -> dict[str, bytes]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "model.mtm")
@@ -167,7 +166,7 @@ def object_code(board: str, name: str, files: Mapping[str, bytes], headers: Path
             path = Path(folder, other)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        flags = ["-std=gnu11", "-O2", "-w", "-g0", "-ffile-prefix-map=%s=." % folder, "-I", folder, "-I", str(headers)]
+        flags = ["-std=gnu11", "-O2", "-w", "-g0", f"-ffile-prefix-map={folder}=.", "-I", folder, "-I", str(headers)]
         argv = [*COMPILERS[board], *flags, "-c", name, "-o", "a.o"]
         done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -7,8 +7,8 @@ import inspect
 import sys
 from pathlib import Path
 
-from mtool import ops
-from mtool.kernels.schedule import Schedule
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.schedule import Schedule
 
 RESULT = Path(__file__).parents[1] / "docs" / "schedules.md"
 INSTRUCTIONS = {  # by what a schedule's name begins with
@@ -93,7 +93,7 @@ tile of fewer pixels costs more than it does here, since it reads the weights mo
 def page() -> str:
     """Return the page."""
     parts = [HEAD]
-    for op, kernel in ops.KERNELS.items():
+    for op, kernel in registry.KERNELS.items():
         if not kernel.schedules:  # it computes graphs
             continue
         parts.append(f"## {op}\n")

@@ -1,4 +1,4 @@
-"""Measure what generated code, libraries and templates take, for `mtool check`: mtool/sizes/sizes.json.
+"""Measure what generated code, libraries and templates take, for `mtool check`: mtool/stages/sizes/sizes.json.
 
     scripts/sizes.py [--models DIR] [--core NAME]... [--templates]
 
@@ -27,17 +27,19 @@ from onnx import TensorProto, helper
 ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT), str(ROOT / "tests")]
 
-from mtool import boards, codegen, resources, workflow  # noqa: E402
-from mtool.build import toolchains  # noqa: E402
-from mtool.errors import MtoolError  # noqa: E402
-from mtool.filetree import FileTree  # noqa: E402
-from mtool.frontend import load  # noqa: E402
+from mtool import boards, commands  # noqa: E402
+from mtool.base import resources  # noqa: E402
+from mtool.base.errors import MtoolError  # noqa: E402
+from mtool.base.filetree import FileTree  # noqa: E402
+from mtool.compiler import codegen  # noqa: E402
+from mtool.compiler.frontend import load  # noqa: E402
+from mtool.compiler.passes import run as lowered  # noqa: E402
+from mtool.compiler.plan import make_plan  # noqa: E402
+from mtool.compiler.planning import target_of  # noqa: E402
+from mtool.device.build import toolchains  # noqa: E402
 from mtool.manifest import Manifest  # noqa: E402
-from mtool.passes import run as lowered  # noqa: E402
-from mtool.plan import make_plan  # noqa: E402
-from mtool.planning import target_of  # noqa: E402
-from mtool.sizes import c_source  # noqa: E402
-from mtool.sizes.estimate import CALLS, LEAST_TOKENS, TABLE, WIDE, core_of  # noqa: E402
+from mtool.stages.sizes import c_source  # noqa: E402
+from mtool.stages.sizes.estimate import CALLS, LEAST_TOKENS, TABLE, WIDE, core_of  # noqa: E402
 
 BOARDS = {  # the board whose compiler and flags stand for a core
     "thumb1": "rpi_pico", "thumb2": "mps2_an385", "thumb2_fpu": "mps2_an386", "mve": "mps3_an547",
@@ -254,13 +256,13 @@ def tiny(path: Path) -> Path:
 
 def measure_template(template: str, board: boards.Board) -> dict[str, dict[str, int]]:
     """Return what each kind of firmware takes besides the model, its libraries and what the options ask for."""
-    from mtool.build.size import measure
+    from mtool.device.build.size import measure
 
     own_options = {"builder": "cmake"} if template == "arduino" else {}
-    options = workflow.Options(template=template, template_options=own_options)
+    options = commands.Options(template=template, template_options=own_options)
     with tempfile.TemporaryDirectory() as folder:
         model, place = tiny(Path(folder) / "tiny.onnx"), Path(folder) / "p"
-        prepared = workflow.prepare(model, board=board, folder=place, options=options, kinds=workflow.ALL_KINDS)
+        prepared = commands.prepare(model, board=board, folder=place, options=options, kinds=commands.ALL_KINDS)
         assert prepared.manifest.project is not None
         given = prepared.manifest.project.options
         entry = {}

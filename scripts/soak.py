@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from mtool import workflow  # noqa: E402
+from mtool import commands  # noqa: E402
 from tests.rpc import trials  # noqa: E402
 from tests.rpc.bridge import HARMS  # noqa: E402
 
@@ -35,7 +35,7 @@ def main() -> int:
     ok = True
     with tempfile.TemporaryDirectory(prefix="mtool-soak-") as folder:
         for board, count in INFERENCES.items():
-            built = workflow.prepare(given.model, board=board, folder=Path(folder) / board).folder
+            built = commands.prepare(given.model, board=board, folder=Path(folder) / board).folder
             for harms in (*((harm,) for harm in HARMS), HARMS):
                 noisy = trials.over_noise(built, count=count, harms=harms, seed=given.seed)
                 ok &= say(f"{board}, {' '.join(harms)}", noisy, noisy.wrong == 0)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mtool.ir import Graph, Node
-from mtool.kernels.schedule import Kernel, Schedule
-from mtool.kernels.target import Target
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.schedule import Kernel, Schedule
+from mtool.compiler.kernels.target import Target
 
 
 class Altered:

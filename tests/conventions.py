@@ -1,6 +1,6 @@
 """The calling conventions and executors whose C the tests look at, by name."""
 
-from mtool import codegen
+from mtool.compiler import codegen
 
 CONVENTIONS = {
     "c": codegen.conventions(),

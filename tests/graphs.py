@@ -11,13 +11,14 @@ import onnx
 import sanitized
 from onnx import helper, numpy_helper
 
-from mtool import codegen, passes, resources
-from mtool.errors import MtoolError
-from mtool.frontend.onnx_graph import import_graph
-from mtool.ir import Graph
-from mtool.kernels.target import Target
-from mtool.oracles import products
-from mtool.plan import Plan, make_plan
+from mtool.base import resources
+from mtool.base.errors import MtoolError
+from mtool.compiler import codegen, passes
+from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.ir import Graph
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan, make_plan
+from mtool.verification.oracles import products
 
 HOST = Target("host", frozenset({"fpu"}))
 NO_FPU = Target("cortex-m3", frozenset())

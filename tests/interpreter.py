@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from mtool.ir import Graph, Node
-from mtool.ir.node import Transpose, WithEpilogue
-from mtool.ir.scalar import evaluate
-from mtool.ops.concat.node import Concat
-from mtool.ops.conv2d.node import Conv2d
-from mtool.ops.loop.node import Loop
-from mtool.ops.matmul.node import Matmul
-from mtool.ops.pool2d.node import Pool2d
-from mtool.ops.softmax.node import SoftmaxOfRows
-from mtool.plan import Plan
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.node import Transpose, WithEpilogue
+from mtool.compiler.ir.scalar import evaluate
+from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.conv2d.node import Conv2d
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.matmul.node import Matmul
+from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.softmax.node import SoftmaxOfRows
+from mtool.compiler.plan import Plan
 
 Array = np.ndarray[Any, Any]
 Feeds = Mapping[str, Array]

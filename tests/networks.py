@@ -9,8 +9,8 @@ import onnx
 from graphs import model
 from onnx import helper
 
-from mtool import frontend
-from mtool.ir import Graph
+from mtool.compiler import frontend
+from mtool.compiler.ir import Graph
 
 F32 = np.float32
 Array = np.ndarray[Any, Any]

@@ -10,12 +10,13 @@ import numpy as np
 import sanitized
 from graphs import Array, compiled
 
-from mtool import codegen, resources
+from mtool.base import resources
 from mtool.boards import get
-from mtool.codegen import Conventions
-from mtool.codegen.weights import _rows
+from mtool.compiler import codegen
+from mtool.compiler.codegen import Conventions
+from mtool.compiler.codegen.weights import _rows
+from mtool.compiler.plan import Plan
 from mtool.manifest import Manifest, Tensor
-from mtool.plan import Plan
 
 HERE = Path(__file__).parent
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-ffp-contract=off", "-fno-math-errno"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import amount
 
-from mtool import resources
+from mtool.base import resources
 
 CACHE = ("ccache",) if shutil.which("ccache") else ()
 COMPILER = "clang" if shutil.which("clang") else "gcc"

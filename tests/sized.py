@@ -12,13 +12,13 @@ import sanitized
 from graphs import FLAGS, HOST, Array, reference
 from onnx import helper, numpy_helper
 
-from mtool import codegen, frontend, run_time_sizes
-from mtool.frontend.options import ModelOptions
-from mtool.kernels.target import Target
+from mtool.base.option_values import Io
+from mtool.compiler import codegen, frontend, run_time_sizes
+from mtool.compiler.frontend.options import ModelOptions
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan, make_plan
+from mtool.device.session.run_time_sizes import bytes_at, given_inputs, shape_at
 from mtool.manifest import Manifest, Tensor
-from mtool.option_values import Io
-from mtool.plan import Plan, make_plan
-from mtool.session.run_time_sizes import bytes_at, given_inputs, shape_at
 
 BEYOND = 64  # bytes behind each output that no inference may touch
 RNG = np.random.default_rng(5)

@@ -11,11 +11,11 @@ import networks
 import numpy as np
 from graphs import HOST, NO_FPU
 
-from mtool.ir import Graph
-from mtool.kernels.target import Target
-from mtool.lowerings.verification import verify
-from mtool.passes.lower import lower
-from mtool.passes.pipeline import sequence
+from mtool.compiler.ir import Graph
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.operators.verification import verify
+from mtool.compiler.passes.lower import lower
+from mtool.compiler.passes.pipeline import sequence
 
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))

@@ -9,10 +9,10 @@ from graphs import HOST
 from graphs import model as one_model
 from onnx import helper, numpy_helper
 
-from mtool import passes
-from mtool.frontend import from_proto
-from mtool.frontend.options import ModelOptions
-from mtool.ir import Graph
+from mtool.compiler import passes
+from mtool.compiler.frontend import from_proto
+from mtool.compiler.frontend.options import ModelOptions
+from mtool.compiler.ir import Graph
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32

@@ -16,8 +16,9 @@ import onnx
 from graphs import HOST, Array, compiled, model
 from onnx import TensorProto, helper
 
-from mtool import codegen, resources
-from mtool.kernels.target import Target
+from mtool.base import resources
+from mtool.compiler import codegen
+from mtool.compiler.kernels.target import Target
 
 F, D = np.float32, np.float64
 TARGETS = {

@@ -8,12 +8,12 @@ import numpy as np
 import sanitized
 from tflite_models import Array, Op, T, model
 
-from mtool import codegen, frontend, passes
-from mtool.frontend import ModelOptions
-from mtool.kernels.target import Target
-from mtool.onnx_backend.batch import CModel, build
-from mtool.option_values import Hybrid, Rounding
-from mtool.plan import make_plan
+from mtool.base.option_values import Hybrid, Rounding
+from mtool.compiler import codegen, frontend, passes
+from mtool.compiler.frontend import ModelOptions
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import make_plan
+from mtool.plugins.onnx_backend.batch import CModel, build
 
 R = np.random.default_rng(7)
 

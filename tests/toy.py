@@ -13,13 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from mtool import boards
+from mtool.base.filetree import FileTree
 from mtool.boards import Board
-from mtool.compiler import compile_model
-from mtool.filetree import FileTree
-from mtool.kernels.target import Target
+from mtool.compiler.compilation import compile_model
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.planning import target_of
+from mtool.compiler.request import Request
 from mtool.manifest import Manifest
-from mtool.planning import target_of
-from mtool.request import Request
 
 INPUT = np.array([[0.5, -1.0, 0.25, 2.0]], np.float32)
 RAN_WELL = 42

@@ -1,4 +1,4 @@
-/* The kernels that bytecode may call: their numbers, and the operands of each. mtool's side: mtool/bytecode/kernels.py.
+/* The kernels that bytecode may call: their numbers, and the operands of each. mtool's side: mtool/compiler/bytecode/kernels.py.
  *
  * Fields that are addresses are named after what lies there (mt_bytecode.h); sizes are in elements, steps in bytes,
  * a `float` is its bits. `scratch` lies in the arena, aligned to 4. Images are of one batch, their channels last. What

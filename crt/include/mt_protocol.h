@@ -1,4 +1,4 @@
-/* Numbers of the protocol; crt/PROTOCOL.md has their meaning, mtool/rpc/protocol.py the other side. */
+/* Numbers of the protocol; crt/PROTOCOL.md has their meaning, mtool/device/rpc/protocol.py the other side. */
 #ifndef MT_PROTOCOL_H
 #define MT_PROTOCOL_H
 

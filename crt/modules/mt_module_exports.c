@@ -1,4 +1,4 @@
-/* Written by mtool/modules/exports.py, and a test holds the two together.
+/* Written by mtool/manifest/modules/exports.py, and a test holds the two together.
  *
  * The functions that modules may call: their addresses, by a rising hash of the declaration. MT_MODULE_MATH says how
  * many of the mathematical library are among them, and so in the firmware: 0 none, 1 the usual ones, 2 all. */

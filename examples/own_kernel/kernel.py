@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mtool.backends import Backend, Pattern, Product, Region
+from mtool.compiler.backends import Backend, Pattern, Product, Region
 
 HERE = Path(__file__).parent
 

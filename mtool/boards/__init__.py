@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from mtool import resources, spelling, zephyr
+from mtool.base import resources, spelling
+from mtool.base.errors import BoardError
+from mtool.boards import zephyr
 from mtool.boards.reading import FOLDER, VARIABLE, Broken, board_of, file_of, files_of, read, read_files
 from mtool.boards.schema import ROLES, Board, Cache, Draw, Emulator, FrameworkMemory, Memory, Reads, Role, Timer, Usb
-from mtool.errors import BoardError
 
 __all__ = [
     "FOLDER",
@@ -91,7 +92,7 @@ def of_zephyr(name: str) -> Board:
     """Return a board as a Zephyr tree describes it.
 
     Raises:
-        MtoolError: as `mtool.zephyr.describe`.
+        MtoolError: as `mtool.boards.zephyr.describe`.
     """
     entry = zephyr.describe(name)
     return board_of(Path(f"Zephyr's {name}"), f"{zephyr.PREFIX}{name}", entry)

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from mtool import spelling
+from mtool.base import spelling
+from mtool.base.errors import UsageError
 from mtool.boards.schema import Board
-from mtool.errors import UsageError
 
 FACTS: Mapping[str, str] = {
     "description": "what it is, in a line",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mtool.errors import UsageError
+from mtool.base.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

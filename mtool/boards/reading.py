@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from mtool import configuration, resources
+from mtool.base import configuration, resources
+from mtool.base.errors import UsageError
 from mtool.boards.schema import Board, told
-from mtool.errors import UsageError
 
 VARIABLE = "MTOOL_BOARDS"
 FOLDER = "boards"  # beside mtool.toml

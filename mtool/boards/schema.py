@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from mtool import invalid as problems
-from mtool import spelling
-from mtool.option_values import FLASH_RUNNERS, FLASH_SETTINGS, PoolUse
+from mtool.base import invalid as problems
+from mtool.base import spelling
+from mtool.base.option_values import FLASH_RUNNERS, FLASH_SETTINGS, PoolUse
 
 Role = Literal["code", "weights", "data", "arena", "stack"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -191,8 +191,8 @@ class Emulator(Record):
     `semihosting` and `uart` are the arguments that connect them to the one or the other. In the program and its
     arguments, `{elf}` stands for the firmware's path.
     Where the UART is a pseudo-terminal instead, `announces` is the text after which the program prints its name.
-    An emulator that is a library has a `source`, a C file in mtool/transport that is compiled with the `libraries` of
-    the Debian `package` when it is first needed; `program` is then its name.
+    An emulator that is a library has a `source`, a C file in mtool/device/transport that is compiled with the
+    `libraries` of the Debian `package` when it is first needed; `program` is then its name.
     """
 
     program: str
@@ -245,9 +245,9 @@ class Board(Record):
     where an operating system places things; `placed` says of a template that puts a role into another memory than
     `holds` does, which; `takes` says of one that takes more of the board than is usual, how much. `port` is for the
     template alone. `flash` maps the flash runners that
-    work with the board to their settings (mtool/flash has a file for each); the first is the default. `power` is the
-    command that cycles the board's power (mtool/flash/power.py); `draws` is what its chip takes, which estimates of
-    energy are made of.
+    work with the board to their settings (mtool/device/flash has a file for each); the first is the default. `power`
+    is the command that cycles the board's power (mtool/device/flash/power.py); `draws` is what its chip takes, which
+    estimates of energy are made of.
     """
 
     name: str

@@ -18,14 +18,14 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 import mtool
-from mtool import locks
-from mtool.cli import own_project, several
+from mtool.base import locks
+from mtool.base.errors import MtoolError, UsageError, of_os_error
+from mtool.cli import several, user_project
 from mtool.cli.ending import INTERRUPTED, ReaderGone
 from mtool.cli.grouped import GroupedCommand
 from mtool.cli.output import Output
 from mtool.cli.parameters import SEVERAL, Asked, FirmwareOptions, ProjectOptions
 from mtool.cli.wrong_usage import usage_error
-from mtool.errors import MtoolError, UsageError, of_os_error
 
 COMMANDS: Mapping[str, str] = {
     "doctor": "Tell what is missing here and how to install it.",
@@ -240,7 +240,7 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         def act() -> None:
             given, project = values, None
             if of_a_project:
-                given, project = own_project.filled(
+                given, project = user_project.filled(
                     values,
                     key=key,
                     command=command.__name__,
@@ -254,10 +254,12 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             paths = given.get(key) or []
             paths = paths if isinstance(paths, list) else [paths]
             for name, one in asked.items():
-                from mtool.workflow import reading
+                from mtool.commands import parse_options
 
                 raw = {each: given.pop(each) for each in one.parameters}
-                given[name] = several.options(raw, paths) if one.of_models else getattr(reading, one.reader)(**raw)
+                given[name] = (
+                    several.options(raw, paths) if one.of_models else getattr(parse_options, one.reader)(**raw)
+                )
             if project is not None:
                 folder = folder or project.folder_for(given["board"])
                 given["options"] = tuple(project.with_program(one, given["board"], folder) for one in given["options"])

@@ -2,8 +2,8 @@
 
 from mtool import boards
 from mtool.cli.output import Output, table
-from mtool.flash import ports
-from mtool.flash.ports import Attached
+from mtool.device.flash import ports
+from mtool.device.flash.ports import Attached
 
 _NOTHING = "no board is attached"
 

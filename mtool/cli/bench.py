@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mtool import workflow
+from mtool import commands
+from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from mtool.session.cycles import Estimate
-    from mtool.session.profile import Profile
-    from mtool.workflow import Clock, Cost
+    from mtool.commands import Clock, Cost
+    from mtool.device.cycles import Estimate
+    from mtool.device.session.profile import Profile
 
 _BAR = 20  # columns of the longest bar
 
@@ -63,7 +63,7 @@ def bench(
 ) -> None:
     """Measure instructions (or time), flash, RAM, stack; estimate cycles."""
     from mtool import boards
-    from mtool.session import Readings
+    from mtool.device.session import Readings
 
     if clock and not cycles:
         raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
@@ -75,30 +75,30 @@ def bench(
     if on is not None:
         if function or layers or cycles:
             raise UsageError("--on is for a model that was loaded, whose operators have no C here")
-        from mtool.workflow import module_models, on_device
+        from mtool.commands import loaded_model, module_models
 
         module_models.board_of(on, board)
-        cost = on_device.bench(model, on, readings=readings, fill=fill, options=options, deployment=deployment)
+        cost = loaded_model.bench(model, on, readings=readings, fill=fill, options=options, deployment=deployment)
         out.result(cost.as_json())
-        out.text(table((cost.model, cost.board), workflow.comparison([cost])))
+        out.text(table((cost.model, cost.board), commands.comparison([cost])))
         return
     if function:
-        timing = workflow.time_function(
+        timing = commands.time_function(
             model, function, board=board, readings=readings, options=options, deployment=deployment
         )
         out.result({"board": board, "function": function, **asdict(timing), "median": timing.median})
         out.text(f"{function}  {timing}")
         return
     if layers:
-        profile = workflow.bench_layers(
+        profile = commands.bench_layers(
             model, board=board, repeat=repeat, options=options, deployment=deployment, fill=fill
         )
         _print_layers(out, profile, board)
         return
-    clocks = workflow.clocks(clock or (), boards.get(board))
-    cost = workflow.bench(
+    clocks = commands.clocks(clock or (), boards.get(board))
+    cost = commands.bench(
         model,
-        board=workflow.standing_for(boards.get(board), clock or ()),
+        board=commands.standing_for(boards.get(board), clock or ()),
         number=number,
         repeat=repeat,
         min_repeat_ms=min_repeat_ms,
@@ -113,7 +113,7 @@ def bench(
     )
     if cost.cycles is None:
         out.result({**cost.as_json(), **_first_run(cost)})
-        out.text(table((cost.model, cost.board), workflow.comparison([cost])))
+        out.text(table((cost.model, cost.board), commands.comparison([cost])))
     else:
         _print_cycles(out, cost, cost.cycles, clocks)
 
@@ -125,12 +125,12 @@ def _first_run(cost: "Cost") -> dict[str, Any]:
 def _print_cycles(out: Output, cost: "Cost", estimate: "Estimate", clocks: "Sequence[Clock]") -> None:
     milliseconds = {at.name: estimate.milliseconds(at) for at in clocks}
     out.result({**cost.as_json(), "milliseconds": milliseconds, **_first_run(cost)})
-    rows = [*workflow.comparison([cost]), *workflow.cycle_rows(estimate, cost.macs, clocks)]
+    rows = [*commands.comparison([cost]), *commands.cycle_rows(estimate, cost.macs, clocks)]
     out.text(table((cost.model, cost.board), rows))
-    out.text("", table(("instructions", "executed", "share"), workflow.mix_rows(estimate), right=(1, 2)))
+    out.text("", table(("instructions", "executed", "share"), commands.mix_rows(estimate), right=(1, 2)))
     for what, parts in (("operator", estimate.operators), ("function alone", estimate.functions)):
-        headings = workflow.part_headings(what, estimate)
-        out.text("", table(headings, workflow.part_rows(parts, estimate), right=range(1, len(headings))))
+        headings = commands.part_headings(what, estimate)
+        out.text("", table(headings, commands.part_rows(parts, estimate), right=range(1, len(headings))))
 
 
 def _print_layers(out: Output, profile: "Profile", board: str) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from mtool.cli import completion, parameters
 from mtool.cli.output import Output, table
-from mtool.workflow.formatting import kilobytes
+from mtool.stages.formatting import kilobytes
 
 if TYPE_CHECKING:
     from mtool.boards import Board

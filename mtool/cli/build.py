@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from mtool import workflow
+from mtool import commands
 from mtool.cli import parameters, template_options
 from mtool.cli.output import Output
-from mtool.workflow import formatting
+from mtool.stages import formatting
 
 if TYPE_CHECKING:
     from mtool.manifest import Manifest
-    from mtool.workflow.building import Sizes
+    from mtool.stages.building import Sizes
 
 
 def build(
@@ -29,14 +29,14 @@ def build(
     if list_options:
         template_options.show(out, board, options[0].template)
         return
-    compiled = workflow.compile_models(models, board=board, options=options, folder=output_dir)[0]
+    compiled = commands.compile_models(models, board=board, options=options, folder=output_dir)[0]
     if dry_run:
-        lines = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)
+        lines = commands.build_plan(compiled, output_dir, kinds=commands.ALL_KINDS)
         out.result({"commands": lines})
         for line in lines:
             out.text(line)
         return
-    prepared = workflow.build_model(compiled, output_dir, kinds=workflow.ALL_KINDS)
+    prepared = commands.build_model(compiled, output_dir, kinds=commands.ALL_KINDS)
     sizes = {kind: prepared.sizes(kind) for kind in prepared.built.firmware}
     firmware = {kind: str(path) for kind, path in prepared.built.firmware.items()}
     out.result(
@@ -63,7 +63,7 @@ def build(
 
 def _lines(sizes: "Sizes", manifest: "Manifest") -> list[str]:
     """Return what a firmware takes: of each memory of its board, else of flash and RAM."""
-    from mtool.build.fit import line
+    from mtool.device.build.fit import line
 
     if sizes.memories:
         return [f"  {line(need, manifest)}" for need in sizes.memories]

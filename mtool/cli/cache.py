@@ -16,7 +16,7 @@ def cache(
     The same model, board, options, mtool and compiler give the same C and firmware: they are made once. MTOOL_CACHE
     names another folder, or is "off"; MTOOL_CACHE_LIMIT is how much is kept, the latest used (200M, 1G; else 512M).
     """
-    from mtool import cache as kept
+    from mtool.base import cache as kept
 
     found = kept.of_user()
     if found is None:

@@ -23,8 +23,8 @@ def calibrate(
 
     What is found is kept for that board by its serial number; times that are measured from then on are corrected by it.
     """
-    from mtool import session
-    from mtool.session import calibration
+    from mtool.device import session
+    from mtool.device.session import calibration
 
     with session.open(folder, port=port, probe=probe) as device:
         found = device.calibrate(seconds)

@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtool import workflow
+from mtool import commands
+from mtool.base.errors import FitError, UsageError
+from mtool.base.escaping import short_name
 from mtool.cli import parameters
 from mtool.cli.claims import claims_table
 from mtool.cli.output import Output, table
-from mtool.errors import FitError, UsageError
-from mtool.escaping import short_name
-from mtool.workflow import formatting
+from mtool.stages import formatting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mtool.boards import Board
-    from mtool.build.fit import Need
+    from mtool.commands import Fit, Fits
+    from mtool.device.build.fit import Need
     from mtool.manifest import Manifest, Operator
-    from mtool.workflow import Fit, Fits
-    from mtool.workflow.likely_time import LongestOperator
+    from mtool.stages.latency_estimate import LongestOperator
 
 _ALL = "all"  # boards, as if none were named
 
@@ -64,8 +64,8 @@ def check(
             "several models need boards that are named, not all of them",
             hint="name them: --board BOARD, once for each; --board all is for one model",
         )
-    hz = workflow.hertz(clock) if clock else 0
-    report = workflow.check_models(models, boards, options, folder=output_dir, hz=hz)
+    hz = commands.hertz(clock) if clock else 0
+    report = commands.check_models(models, boards, options, folder=output_dir, hz=hz)
     described = report.manifest.models
     fits = sorted(report.fits, key=_fastest_first)
     out.result(

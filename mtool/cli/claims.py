@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from mtool.base.escaping import short_name
 from mtool.cli.output import table
-from mtool.escaping import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

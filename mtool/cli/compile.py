@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from mtool import workflow
+from mtool import commands
+from mtool.base.option_values import Format
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.option_values import Format
-from mtool.workflow.formatting import kilobytes
+from mtool.stages.formatting import kilobytes
 
 
 def compile(
@@ -42,12 +42,12 @@ def compile(
     if emit in NO_BINARIES:
         options = [dataclasses.replace(one, weights="text") for one in options]
     compiled, *more = (
-        [workflow.compile(path, board=board, options=own) for path, own in zip(models, options, strict=True)]
+        [commands.compile(path, board=board, options=own) for path, own in zip(models, options, strict=True)]
         if emit == "mlf"  # whose modules know nothing of each other
-        else workflow.compile_models(models, board=board, options=options, folder=output_dir)
+        else commands.compile_models(models, board=board, options=options, folder=output_dir)
     )
     files = compiled.package(emit, about=told, more=more if emit == "mlf" else ())
-    folder = workflow.write_package(compiled, files, output_dir, form=emit)
+    folder = commands.write_package(compiled, files, output_dir, form=emit)
     manifest = compiled.manifest
     out.result(
         {

@@ -2,8 +2,8 @@
 
 import re
 
-from mtool import resources
-from mtool.option_values import FLASH_RUNNERS
+from mtool.base import resources
+from mtool.base.option_values import FLASH_RUNNERS
 
 _ENTRY = re.compile(r"^(\w[\w.-]*):", re.MULTILINE)
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mtool.base.errors import BuildError
 from mtool.cli import parameters
 from mtool.cli.output import Output
-from mtool.errors import BuildError
 
 if TYPE_CHECKING:
-    from mtool.workflow.debugging import Plan
+    from mtool.commands.debugging import Plan
 
 
 def debug(
@@ -68,10 +68,11 @@ def debug(
     The inference is run once to see whether it faults; then QEMU, or the gdb server of the board's probe, runs it again
     with the same inputs, and gdb stops where the operator begins, and at the fault itself.
     """
-    from mtool.workflow import debug_plan, debugging, filling
-    from mtool.workflow.execution import built_with_inputs
+    from mtool.commands import debug_plan, debugging
+    from mtool.commands.execution import built_with_inputs
+    from mtool.stages import input_patterns
 
-    filling.check(fill)
+    input_patterns.check(fill)
     if dry_run and debug_plan.is_cabled(model, board, options):
         asked, lines = debug_plan.planned(
             model,

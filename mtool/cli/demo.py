@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mtool import resources, workflow
+from mtool import commands
+from mtool.base import resources
+from mtool.base.errors import MismatchError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.errors import MismatchError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mtool.workflow import Cost
+    from mtool.commands import Cost
 
 LEAST_ACCURACY = 0.95
 HOST = "host"
@@ -71,7 +72,7 @@ def demo(
     for line in pictures(images, labels, first.digits):
         out.text(f"  {line}")
     columns = [[name, f"{accuracy[name]:.1%} of {len(images)} images"] for name in names]
-    rows = [["read correctly", *(text for _, text in columns)], *workflow.comparison([r.cost for r in read.values()])]
+    rows = [["read correctly", *(text for _, text in columns)], *commands.comparison([r.cost for r in read.values()])]
     out.text(table((first.cost.model, *names), rows))
     wrong = [f"{name}: {share:.1%}" for name, share in accuracy.items() if share < LEAST_ACCURACY]
     if wrong:
@@ -81,7 +82,7 @@ def demo(
 def _available(out: Output) -> list[str]:
     """Return the host, whether its compiler is here or not, and the first emulated board whose tools are here."""
     from mtool import boards
-    from mtool.workflow import checkup
+    from mtool.stages import checkup
 
     told = []
     for name in EMULATED:
@@ -97,12 +98,12 @@ def _available(out: Output) -> list[str]:
 def _read(example: Path, board: str, below: Path) -> Read:
     import numpy as np
 
-    ran = workflow.run(
+    ran = commands.run(
         example / "digits_int8.onnx",
         board=board,
         inputs=example / "test_data.npz",
-        deployment=workflow.Deployment(below / f"digits-{board}"),
-        kinds=workflow.ALL_KINDS,
+        deployment=commands.Deployment(below / f"digits-{board}"),
+        kinds=commands.ALL_KINDS,
     )
     scores = np.stack([next(iter(output.values())).reshape(-1) for output in ran.outputs])
     return Read(ran.cost, scores.argmax(axis=1))

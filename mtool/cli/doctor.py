@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mtool.base.errors import BuildError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.errors import BuildError
 
 if TYPE_CHECKING:
-    from mtool.workflow.checkup import Item
+    from mtool.stages.checkup import Item
 
 _SHOWN = {"ok": "ok", "missing": "MISSING", "absent": "-"}
 
@@ -38,7 +38,7 @@ def doctor(
     is missing; of no board and no template, if the host's compiler is. "-" stands for what is not there and not needed.
     """
     from mtool import boards
-    from mtool.workflow import checkup
+    from mtool.stages import checkup
 
     named = [boards.get(name) for name in board or ()]
     if named:

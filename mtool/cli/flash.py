@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mtool import workflow
+from mtool import commands
 from mtool.cli import completion, parameters
 from mtool.cli.output import Output
 
@@ -39,9 +39,9 @@ def flash(
     """
     model, chosen = models[0], options[0]
     if chosen.program is not None and not dry_run:
-        from mtool.workflow import own_program
+        from mtool.commands import user_program
 
-        flashed = own_program.flash_program(model, board=board, runner=runner, options=chosen, deployment=deployment)
+        flashed = user_program.flash_program(model, board=board, runner=runner, options=chosen, deployment=deployment)
         out.result({"board": board, "folder": str(flashed.prepared.folder), "port": flashed.port or None})
         out.text("flashed: the program runs by itself" + (f", its console is {flashed.port}" if flashed.port else ""))
         return
@@ -49,12 +49,12 @@ def flash(
         deployment = deployment.with_models(models, board=board, options=options)
     if dry_run:
         kind = "host_driven" if chosen.program is None else "standalone"
-        lines = workflow.flash_plan(model, board=board, runner=runner, options=chosen, deployment=deployment, kind=kind)
+        lines = commands.flash_plan(model, board=board, runner=runner, options=chosen, deployment=deployment, kind=kind)
         out.result({"commands": lines})
         for line in lines:
             out.text(line)
         return
-    ready = workflow.flash_model(model, board=board, runner=runner, options=chosen, deployment=deployment)
+    ready = commands.flash_model(model, board=board, runner=runner, options=chosen, deployment=deployment)
     described = ready.prepared.manifest
     assert described.project is not None
     out.result(
@@ -74,5 +74,5 @@ def flash(
     out.text(f"ready: mtool run, verify, bench --board {ready.prepared.board.name}")
 
 
-def _smoke(found: "workflow.Smoke") -> dict[str, Any]:
+def _smoke(found: "commands.Smoke") -> dict[str, Any]:
     return {"time": found.time, "unit": found.unit, "compared_with": found.compared_with or None}

@@ -1,6 +1,6 @@
 """`mtool generate`: a model's project, without a build."""
 
-from mtool import workflow
+from mtool import commands
 from mtool.cli import parameters, template_options
 from mtool.cli.output import Output
 
@@ -21,8 +21,8 @@ def generate(
     if list_options:
         template_options.show(out, board, options[0].template)
         return
-    compiled = workflow.compile_models(models, board=board, options=options, folder=output_dir)[0]
-    folder = workflow.write_project(compiled, output_dir)
-    commands = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)[1:]
-    out.result({"folder": str(folder), "commands": commands})
-    out.text(f"{folder}/", *(f"  {line}" for line in commands))
+    compiled = commands.compile_models(models, board=board, options=options, folder=output_dir)[0]
+    folder = commands.write_project(compiled, output_dir)
+    lines = commands.build_plan(compiled, output_dir, kinds=commands.ALL_KINDS)[1:]
+    out.result({"folder": str(folder), "commands": lines})
+    out.text(f"{folder}/", *(f"  {line}" for line in lines))

@@ -24,7 +24,7 @@ def key(
     The private key is a file that only you can read: keep a copy where nobody else does. Firmware takes modules of its
     keys alone, so what is lost can't be replaced. Files that are there are never overwritten.
     """
-    from mtool.modules import keys
+    from mtool.manifest.modules import keys
 
     public = keys.make(file)
     other = keys.public_path_of(file)

@@ -11,7 +11,7 @@ from mtool.cli import parameters
 from mtool.cli.output import Output
 
 if TYPE_CHECKING:
-    from mtool.workflow.loading import Progress
+    from mtool.commands.loading import Progress
 
 
 def load(
@@ -50,7 +50,7 @@ def load(
     what was there, and the same command goes on where it was. Ends with exit code 2 if
     the module is none for this device, 4 if it does not fit, 8 if the device stops answering, 10 if it refuses it.
     """
-    from mtool.workflow import loading
+    from mtool.commands import loading
 
     with _bar(out) as progress:
         done = loading.load_module(

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mtool import files
+from mtool.base import files
+from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.errors import UsageError
-from mtool.workflow import formatting
+from mtool.stages import formatting
 
 if TYPE_CHECKING:
     from mtool.boards import Board
-    from mtool.workflow.likely_time import LikelyTime
+    from mtool.stages.latency_estimate import LikelyTime
 
 
 def mlperf(
@@ -54,12 +54,13 @@ def mlperf(
     In a project of the type mlperftiny (docs/own-project.md). A board that is not emulated is flashed first.
     """
     from mtool import boards
-    from mtool.mlperf import dataset, session
-    from mtool.mlperf.device import DeviceUnderTest
-    from mtool.workflow import arrays, own_program, own_project
-    from mtool.workflow.likely_time import emulated_time
+    from mtool.commands import user_program, user_project
+    from mtool.plugins.mlperf import dataset, session
+    from mtool.plugins.mlperf.device import DeviceUnderTest
+    from mtool.stages import arrays
+    from mtool.stages.latency_estimate import emulated_time
 
-    found = own_project.require()
+    found = user_project.require()
     if found.type != "mlperftiny":
         raise UsageError(
             f"the project is of the type {found.type}",
@@ -86,7 +87,7 @@ def mlperf(
         lines.append(line)
         out.note(line)
 
-    with own_program.open_program(found.model, board=name, options=options, deployment=deployment) as opened:
+    with user_program.open_program(found.model, board=name, options=options, deployment=deployment) as opened:
         device = DeviceUnderTest(opened.transport, lambda who, text: lines.append(f"[{who}]: {text}"))
         manifest = opened.prepared.manifest
         tensor = manifest.inputs[0]

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from mtool.modules.format import Module
-    from mtool.workflow.renewed import Renewal
+    from mtool.commands.module_update import Renewal
+    from mtool.manifest.modules.format import Module
 
 _NATIVE = "native: code and constants that run wherever they lie"
 
@@ -69,7 +69,7 @@ def module(
     It has the model's code and constants, which run wherever they lie, what they call of the firmware, hashes, sizes
     and the interface. Without --key it is not signed, and only firmware for development takes it.
     """
-    from mtool.workflow import modules, renewed
+    from mtool.commands import module_update, modules
 
     if show:
         found, data = modules.read_module(model)
@@ -79,9 +79,9 @@ def module(
     old = None if since is None else modules.read_module(since)
     before = None if old is None else old[0]
     if before is not None:
-        options, counter = renewed.options_since(before, options, counter)
+        options, counter = module_update.options_since(before, options, counter)
     if bytecode:
-        from mtool.workflow.bytecode import make_bytecode
+        from mtool.commands.bytecode import make_bytecode
 
         made = make_bytecode(model, options=options, key=key, counter=counter or 0, since=before)
     else:
@@ -89,7 +89,7 @@ def module(
     target = output or Path(f"{made.module.name}.mtm")
     modules.write_module(made, target)
     trust = "signed" if made.module.is_signed else "not signed"
-    renewal = None if old is None else renewed.renewal(old, (made.module, made.data))
+    renewal = None if old is None else module_update.renewal(old, (made.module, made.data))
     _tell(out, made.module, made.data, trust, path=target, linked=made.linked, renewal=renewal)
     if key is None:
         out.text("", "not signed: firmware takes it only if it was built to take such; sign it by --key FILE")
@@ -101,8 +101,8 @@ def _trust(found: "Module", data: bytes, key: Path | None) -> str:
     Raises:
         UsageError: it is not that key's.
     """
-    from mtool.modules.keys import read_public
-    from mtool.workflow import modules
+    from mtool.commands import modules
+    from mtool.manifest.modules.keys import read_public
 
     if key is None:
         return "signed; by whom is not checked without --key" if found.is_signed else "not signed"
@@ -125,10 +125,10 @@ def _tell(
     linked: tuple[str, ...] = (),
     renewal: "Renewal | None" = None,
 ) -> None:
-    from mtool.bytecode.call import kernels_of
-    from mtool.modules import machine
-    from mtool.modules.exports import BY_HASH
-    from mtool.modules.format import HEAD_BYTES, Kind
+    from mtool.compiler.bytecode.call import kernels_of
+    from mtool.manifest.modules import machine
+    from mtool.manifest.modules.exports import BY_HASH
+    from mtool.manifest.modules.format import HEAD_BYTES, Kind
 
     kernels = kernels_of(found.image) if found.kind == Kind.BYTECODE else ()
     imports = [BY_HASH[one].name if one in BY_HASH else f"0x{one:08x}" for one in found.imports]

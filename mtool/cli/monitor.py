@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mtool.base.errors import BoardError, CommunicationError, UsageError
 from mtool.cli import parameters
 from mtool.cli.output import SCHEMA_VERSION, Output
-from mtool.errors import BoardError, CommunicationError, UsageError
 
 if TYPE_CHECKING:
     from mtool.boards import Board
-    from mtool.flash.ports import Attached, Wanted
+    from mtool.device.flash.ports import Attached, Wanted
+    from mtool.device.session.monitoring import Heard, Listener
+    from mtool.device.transport import Transport
     from mtool.manifest import Manifest
-    from mtool.session.monitoring import Heard, Listener
-    from mtool.transport import Transport
 
 _QUIET_S = 0.1  # without a byte: what has arrived is shown, whole or not
 _LOOK_S = 0.3  # between two looks for a port that has gone
@@ -49,9 +49,9 @@ def monitor(
     """
     from mtool import boards
     from mtool.boards import Usb
-    from mtool.flash import ports
-    from mtool.session.monitoring import Listener
-    from mtool.transport import open_port
+    from mtool.device.flash import ports
+    from mtool.device.session.monitoring import Listener
+    from mtool.device.transport import open_port
 
     described, firmware = _project(project)
     on = described.project.board if described is not None and described.project is not None else None
@@ -87,7 +87,7 @@ def _project(folder: Path | None) -> "tuple[Manifest | None, Path | None]":
 
 
 def _device(board: "Board | None", want: "Wanted") -> "Attached":
-    from mtool.flash import ports
+    from mtool.device.flash import ports
 
     if board is None:
         return ports.any_port(want)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from mtool.base.option_values import ProjectType
 from mtool.cli import completion, parameters
 from mtool.cli.output import Output
-from mtool.option_values import ProjectType
 
 
 def new(
@@ -39,7 +39,7 @@ def new(
     given: parameters.GivenOptions,
 ) -> None:
     """Begin a project of your own: a program around a model, its tests and its CI."""
-    from mtool.workflow import new_project
+    from mtool.commands import new_project
 
     begun = new_project.new_project(
         folder,

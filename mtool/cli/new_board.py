@@ -8,9 +8,9 @@ from typing import Any
 
 import typer
 
-from mtool import configuration, files
+from mtool.base import configuration, files
+from mtool.base.errors import UsageError
 from mtool.cli.output import Output
-from mtool.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 

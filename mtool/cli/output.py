@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mtool.base.errors import MtoolError, UsageError, of_os_error
+from mtool.base.escaping import LONGEST_LINE, one_line, visible
 from mtool.cli.ending import ReaderGone
-from mtool.errors import MtoolError, UsageError, of_os_error
-from mtool.escaping import LONGEST_LINE, one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-_PROGRESS = ("mtool.workflow", "mtool.tuning.farm.worker")
+_PROGRESS = ("mtool.commands", "mtool.stages", "mtool.verification", "mtool.quantization", "mtool.tuning.farm.worker")
 _WIDEST_CELL = 160  # characters, in a terminal
 
 

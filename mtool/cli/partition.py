@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from mtool import workflow
+from mtool import commands
 from mtool.cli import parameters
 from mtool.cli.claims import claims_table
 from mtool.cli.output import Output, table
@@ -25,7 +25,7 @@ def partition(
     Ends with exit code 2 if no backend is given, or one writes no files, 3 if the model can't be compiled, and 5 if a
     backend fails.
     """
-    parts = workflow.partition(model, board=board, options=options, folder=output_dir)
+    parts = commands.partition(model, board=board, options=options, folder=output_dir)
     out.result(
         {
             "folder": str(parts.folder),

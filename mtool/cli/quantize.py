@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtool import workflow
+from mtool import commands
+from mtool.base.option_values import Integer, Method
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.option_values import Integer, Method
-from mtool.workflow import formatting
+from mtool.stages import formatting
 
 if TYPE_CHECKING:
-    from mtool.workflow import Quantised
+    from mtool.commands import Quantised
 
 _WORST = 5  # layers that are printed
 
@@ -76,15 +76,15 @@ def quantize(
 
     The ranges of its activations come from --data; the result is an ONNX model in QDQ form, of a .tflite model too.
     """
-    quantised = workflow.quantize(
+    quantised = commands.quantize(
         model,
         data,
         output=output,
         board=board,
-        scheme=workflow.Scheme(method, activations, symmetric, not per_tensor, tuple(exclude or ()), integer_io),
+        scheme=commands.Scheme(method, activations, symmetric, not per_tensor, tuple(exclude or ()), integer_io),
         evaluate=evaluate,
         labels=labels,
-        pixels=workflow.Pixels(scale, offset),
+        pixels=commands.Pixels(scale, offset),
         options=options,
     )
     out.result({**dataclasses.asdict(quantised), "path": str(quantised.path)})
@@ -92,7 +92,7 @@ def quantize(
 
 
 def _print(out: Output, done: "Quantised") -> None:
-    from mtool.workflow.footprint import side_by_side
+    from mtool.stages.footprint import side_by_side
 
     over = formatting.count(done.compared_over, "sample")
     out.text("", f"difference from the float model over {over}")

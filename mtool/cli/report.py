@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-from mtool import files, workflow
+from mtool import commands
+from mtool.base import files
+from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output
-from mtool.errors import UsageError
 
 _MARK = b'<meta name="generator" content="mtool">'
 _HEAD = 1024  # bytes of a page in which the mark stands
@@ -29,7 +30,7 @@ def report(
     """Write a page: the arena over time, time and flash by operator, numeric differences, which boards it fits."""
     page = output or _default(options.name if deployment.models else "")
     files.check_writable(page, [model], makes_folder=True)
-    found = workflow.report(
+    found = commands.report(
         model,
         board=board,
         samples=samples,

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mtool import files, workflow
+from mtool import commands
+from mtool.base import files
+from mtool.base.errors import UsageError
+from mtool.base.escaping import short_name
 from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
-from mtool.errors import UsageError
-from mtool.escaping import short_name
 
 if TYPE_CHECKING:
+    from mtool.commands import Ran
     from mtool.manifest import Tensor
-    from mtool.workflow import Ran
-    from mtool.workflow.samples import Array, Sample
+    from mtool.stages.samples import Array, Sample
 
 _SHOWN = 16  # elements of an output that are printed
 
@@ -66,7 +67,7 @@ def run(
         return
     if output is not None:
         _check_output(output, model, input)
-    ran = workflow.run(
+    ran = commands.run(
         model,
         board=board,
         inputs=input,
@@ -93,7 +94,7 @@ def run(
 
 
 def _print(out: Output, ran: "Ran") -> None:
-    from mtool.workflow import dynamic_outputs
+    from mtool.stages import dynamic_outputs
 
     out.text()
     tensors = {output.name: output for output in ran.prepared.manifest.outputs}
@@ -108,7 +109,7 @@ def _print(out: Output, ran: "Ran") -> None:
         ("ram", ran.cost.ram(), capacity(board, RAM)),
     ):
         out.text(f"  {label:<9} {needed}" + (f"   of {there}" if there else ""))
-    if board.memories and ran.cost.firmware == workflow.HOST_DRIVEN:
+    if board.memories and ran.cost.firmware == commands.HOST_DRIVEN:
         out.text(f"  {'':<9} with the RPC server; mtool bench measures a firmware without it")
 
 
@@ -129,10 +130,10 @@ def _there(tensor: "Tensor", sample: "Sample") -> str:
 
 
 def _run_program(
-    out: Output, model: Path, board: str, options: "workflow.Options", deployment: "workflow.Deployment"
+    out: Output, model: Path, board: str, options: "commands.Options", deployment: "commands.Deployment"
 ) -> None:
     """Run the user's own program; what it says is the result."""
-    from mtool.workflow.own_program import run_program
+    from mtool.commands.user_program import run_program
 
     said = bytearray()
 

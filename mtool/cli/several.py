@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
+from mtool.base.errors import UsageError
+from mtool.base.identifiers import model_name
 from mtool.cli.output import Output
-from mtool.errors import UsageError
-from mtool.identifiers import model_name
 
 if TYPE_CHECKING:
-    from mtool.workflow import Deployment, Options
+    from mtool.commands import Deployment, Options
 
 _OF = "@"  # NAME@ before the value of an option, which then is that model's alone
 _BY_NAMES = {key: key for key in ("dim", "const", "limit", "state", "schedule")} | {"maxima": "max"}
@@ -32,11 +32,11 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
     Raises:
         UsageError: a model is not there, or there are names for some of them only; or as `reading.options`.
     """
-    from mtool.workflow import reading
+    from mtool.commands import parse_options
 
     names = list(values.get("name") or ())
     if len(paths) < 2:
-        return (reading.options(**_with_one_value(values, "one model")),)
+        return (parse_options.options(**_with_one_value(values, "one model")),)
     for path in paths:
         if not path.is_file():
             raise UsageError(
@@ -52,7 +52,8 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
         _check_models(option, values.get(key) or (), names)
     own = [{key: _own(value, name, names) for key, value in values.items()} for name in names]
     return tuple(
-        reading.options(**{**_with_one_value(one, name), "name": [name]}) for one, name in zip(own, names, strict=True)
+        parse_options.options(**{**_with_one_value(one, name), "name": [name]})
+        for one, name in zip(own, names, strict=True)
     )
 
 
@@ -188,8 +189,8 @@ def for_each(command: Callable[..., None], output: Output, given: Mapping[str, A
 
 def _urgent(output: Output, deployment: "Deployment") -> dict[str, Any]:
     """Tell the worst latency of the first model, where the others run operator by operator."""
-    from mtool.workflow.cost import kinds_to_measure
-    from mtool.workflow.latency import worst_latency
+    from mtool.commands.cost import kinds_to_measure
+    from mtool.commands.latency import worst_latency
 
     model = deployment.models[0]
     if any(one.options.conventions.interface != "step" for one in deployment.models):

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from mtool import distribution
+from mtool.base import distribution
+from mtool.base.errors import MismatchError, MtoolError, UsageError
 from mtool.cli import parameters
 from mtool.cli.ending import INTERRUPTED
 from mtool.cli.output import Output
-from mtool.errors import MismatchError, MtoolError, UsageError
 
-_PLUGIN = "mtool.testing.plugin"
+_PLUGIN = "mtool.plugins.testing.plugin"
 _PASSED, _FAILED, _INTERRUPTED, _USAGE, _NOTHING = 0, 1, 2, 4, 5  # pytest's exit codes
 
 
@@ -46,9 +46,9 @@ def test(
     except ImportError:
         raise UsageError("mtool test needs pytest", hint=f"install it: {distribution.install('test')}") from None
     from mtool import boards
-    from mtool.workflow import own_project
+    from mtool.commands import user_project
 
-    found = own_project.require()
+    found = user_project.require()
     boards.get(board or found.test_board)
     # With mtool installed as a wheel, pytest would rewrite the assertions of all that it has, and this has it loaded.
     words = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
@@ -89,7 +89,7 @@ class _Watch:
 
     def pytest_unconfigure(self, config: object) -> None:
         """Take over what the plugin has seen."""
-        from mtool.testing import plugin
+        from mtool.plugins.testing import plugin
 
         stash = config.stash  # type: ignore[attr-defined]
         self.errors = stash.get(plugin.ERRORS, [])

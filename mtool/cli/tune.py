@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mtool.base.errors import UsageError
+from mtool.base.option_values import Objective
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.errors import UsageError
-from mtool.option_values import Objective
 
 if TYPE_CHECKING:
     from mtool.cli.fitted import Fitted
-    from mtool.tuned.record import Unit, WholePlan
-    from mtool.tuned.summary import KnownTarget, KnownTask
+    from mtool.compiler.tuned.record import Unit, WholePlan
+    from mtool.compiler.tuned.summary import KnownTarget, KnownTask
     from mtool.tuning import Tuned
     from mtool.tuning.progress import Progress, Row
 
@@ -208,8 +208,8 @@ def _line(progress: "Progress") -> str:
 
 
 def _show(out: Output, paths: list[Path], *, pareto: bool) -> None:
-    from mtool.tuned import log as tuning_log
-    from mtool.tuned.summary import summary
+    from mtool.compiler.tuned import log as tuning_log
+    from mtool.compiler.tuned.summary import summary
 
     found = summary(tuning_log.read(paths))
     out.result({"targets": [known.as_json() for known in found]})
@@ -227,7 +227,7 @@ def _show(out: Output, paths: list[Path], *, pareto: bool) -> None:
 
 def _show_front(out: Output, plans: "Sequence[WholePlan]") -> None:
     """Show the plans of a model that no other beats, by the numbers by which --tuned takes them."""
-    from mtool.tuned import front
+    from mtool.compiler.tuned import front
 
     named = {name: front.point(plans, name) for name in front.NAMES}
     rows = [

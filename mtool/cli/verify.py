@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtool import workflow
+from mtool import commands
+from mtool.base.errors import UsageError
+from mtool.base.escaping import short_name
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.errors import UsageError
-from mtool.escaping import short_name
-from mtool.workflow.formatting import count, share
-from mtool.workflow.formatting import samples as samples_of
+from mtool.stages.formatting import count, share
+from mtool.stages.formatting import samples as samples_of
 
 if TYPE_CHECKING:
-    from mtool.session.verify import Difference, Report
-    from mtool.workflow.layer_report import Layer, Layers
+    from mtool.device.session.verify import Difference, Report
+    from mtool.verification.layer_report import Layer, Layers
 
 _BAR = 40  # columns of the longest bar of a histogram
 
@@ -73,20 +73,20 @@ def verify(
     The reference is a golden file, or onnxruntime, or LiteRT for a .tflite file. Ends with exit code 9 if they differ
     by more than is allowed.
     """
-    tolerance = workflow.default_tolerance(model, options.rounding, options.backend_steps)
+    tolerance = commands.default_tolerance(model, options.rounding, options.backend_steps)
     tolerance = dataclasses.replace(tolerance, atol=atol, rtol=rtol)
     if lsb is not None:
         tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)
     compare: Callable[..., Report | Layers]
     if on is None:
-        compare = functools.partial(workflow.verify_layers if layers else workflow.verify, board=board)
+        compare = functools.partial(commands.verify_layers if layers else commands.verify, board=board)
     else:
-        from mtool.workflow import module_models, on_device
+        from mtool.commands import loaded_model, module_models
 
         if layers:
             raise UsageError("--layers needs the model's C in the firmware, and --on is for one that was loaded")
         board = module_models.board_of(on, board)
-        compare = functools.partial(on_device.verify, folder=on)
+        compare = functools.partial(loaded_model.verify, folder=on)
     report = compare(
         model,
         golden=golden,
@@ -96,7 +96,7 @@ def verify(
         options=options,
         deployment=deployment,
     )
-    if isinstance(report, workflow.Layers):
+    if isinstance(report, commands.Layers):
         _print_layers(out, report, board)
         return
     out.result({"board": board, "ok": report.ok, **dataclasses.asdict(report)})

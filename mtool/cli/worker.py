@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from mtool.base.errors import UsageError
 from mtool.cli import completion, parameters
 from mtool.cli.grouped import GroupedCommand
 from mtool.cli.output import Output
-from mtool.errors import UsageError
 
 _OWN = {"--port": "--port", "-p": "--port", "--probe": "--probe"}
 
@@ -125,9 +125,9 @@ def worker(
     tls_key: parameters.TlsKey = None,
 ) -> None:
     """Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS."""
+    from mtool.commands import Deployment
     from mtool.tuning.farm.security import Tls
     from mtool.tuning.farm.worker import work
-    from mtool.workflow import Deployment
 
     places = zip(board or [], port or [], probe or [], strict=True)
     held = [(name_, Deployment(None, port_, probe_, flash_command, power)) for name_, port_, probe_ in places]

@@ -5,9 +5,9 @@ from typing import Any
 
 from typer.exceptions import TyperException
 
-from mtool import spelling
-from mtool.errors import UsageError
-from mtool.escaping import argument
+from mtool.base import spelling
+from mtool.base.errors import UsageError
+from mtool.base.escaping import argument
 
 _MODELS = (".onnx", ".tflite")
 _WORDS = {  # pydantic's, and ours

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, SerializationInfo
 
-from mtool import formulas
-from mtool.escaping import plain
+from mtool.base import formulas
+from mtool.base.escaping import plain
 
 BYTE_WIDE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
 """What an element of 2 or 4 bits is stored as."""
@@ -19,7 +19,7 @@ def _written(text: str, info: SerializationInfo) -> str:
 
 
 OfModel = Annotated[str, PlainSerializer(_written)]
-"""Text that the model brought: exact in mtool.json, see mtool.escaping."""
+"""Text that the model brought: exact in mtool.json, see mtool.base.escaping."""
 
 
 def _inside(path: str) -> str:

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from mtool.base.identifiers import firmware_name
+from mtool.base.option_values import Executor, InterfaceApi, OperatorsApi
 from mtool.boards import Board
-from mtool.identifiers import firmware_name
 from mtool.manifest.fields import TEMPLATES, Inside, OfModel, Strict
 from mtool.manifest.operators import Claim, GrownConstant, InnerRegion, Operator
 from mtool.manifest.protection import Protection
 from mtool.manifest.tensors import StateTensor, Tensor
-from mtool.option_values import Executor, InterfaceApi, OperatorsApi
 
 
 class Project(Strict):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from mtool import configuration
-from mtool import invalid as problems
-from mtool.errors import UsageError, of_os_error
+from mtool.base import configuration
+from mtool.base import invalid as problems
+from mtool.base.errors import UsageError, of_os_error
 from mtool.manifest.firmware import Firmware, Manifest, Project
 
 FILE_NAME = "mtool.json"

@@ -34,8 +34,8 @@ class Tensor(Strict):
     are those of the quantisation, if it has one (value = (q - zero_point) * scale). Where the size
     depends on data, `count` is the name of the output that says how many elements along dimension
     `count_axis` are there; what is behind them means nothing. Where the shape follows run-time sizes, `shape` is the
-    largest, and `dims` has a formula of the sizes for each dimension (mtool.formulas): the elements lie side by side
-    as in a tensor of that shape. An input that is such a size itself has its `range`: the name of the dimension in
+    largest, and `dims` has a formula of the sizes for each dimension (mtool.base.formulas): the elements lie side by
+    side as in a tensor of that shape. An input that is such a size itself has its `range`: the name of the dimension in
     the model, the least and the most that it may be; formulas call it by its `symbol`. An input that is given by rows
     has its `stream`, and no place.
     """

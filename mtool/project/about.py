@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Self
 
-from mtool import spelling
-from mtool.errors import UsageError
+from mtool.base import spelling
+from mtool.base.errors import UsageError
 from mtool.version import __version__
 
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")

@@ -6,7 +6,7 @@ import time
 import zipfile
 from pathlib import PurePosixPath
 
-from mtool.filetree import FileTree
+from mtool.base.filetree import FileTree
 
 _FIRST_OF_ZIP = 315532800  # 1980-01-01: a zip holds no earlier time
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import get_args
 
-from mtool.option_values import Level
+from mtool.base.option_values import Level
 
 
 def levels_of(paths: Iterable[str], model: str, cores: Iterable[str] = ()) -> dict[str, str]:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from mtool import resources
+from mtool.base import resources
+from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree, from_folder
 from mtool.boards import Board
-from mtool.errors import UsageError
-from mtool.filetree import FileTree, from_folder
-from mtool.modules.keys import is_weak
+from mtool.manifest.modules.keys import is_weak
 
 MODULES: Final = "modules"
 KEY: Final = "module_key"

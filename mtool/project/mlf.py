@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mtool import resources
-from mtool.escaping import file_name
-from mtool.filetree import FileTree, from_folder
+from mtool.base import resources
+from mtool.base.escaping import file_name
+from mtool.base.filetree import FileTree, from_folder
 from mtool.manifest import FILE_NAME, Manifest
 from mtool.project.places import placed
 

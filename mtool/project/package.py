@@ -7,12 +7,13 @@ from typing import Any, get_args
 
 import jinja2
 
-from mtool import boards, resources
-from mtool.errors import UsageError
-from mtool.filetree import FileTree, from_folder
-from mtool.identifiers import target_name
+from mtool import boards
+from mtool.base import resources
+from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree, from_folder
+from mtool.base.identifiers import target_name
+from mtool.base.option_values import Format
 from mtool.manifest import FILE_NAME, Manifest
-from mtool.option_values import Format
 from mtool.project import archives, mlf, portable
 from mtool.project.about import About
 from mtool.project.levels import levels_of

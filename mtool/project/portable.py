@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mtool.filetree import FileTree
+from mtool.base.filetree import FileTree
+from mtool.base.option_values import Format
 from mtool.manifest import Manifest
-from mtool.option_values import Format
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from typing import Any
 
 import jinja2
 
-from mtool import resources
+from mtool.base import resources
+from mtool.base.errors import UsageError, of_os_error
+from mtool.base.filetree import FileTree, from_folder, is_plain
 from mtool.boards import ROLES, Board
 from mtool.boards.protection import needed_unit
-from mtool.errors import UsageError, of_os_error
-from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project, arenas_of, bytes_in_memories
 from mtool.project import loaded_modules
 from mtool.project.levels import levels_of

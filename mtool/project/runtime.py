@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from mtool.filetree import FileTree
+from mtool.base.filetree import FileTree
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+["<](?:[^">\n]*/)?(\w+)\.h[">]', re.MULTILINE)
 _C = (".c", ".h", ".S", ".s", ".cpp", ".hpp", ".cc", ".hh", ".cxx", ".hxx", ".inc", ".inl", ".ipp", ".ino")

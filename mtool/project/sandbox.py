@@ -19,7 +19,7 @@ from cookiecutter.exceptions import NonTemplatedInputDirException, UnknownExtens
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 
-from mtool.errors import MtoolError, UsageError
+from mtool.base.errors import MtoolError, UsageError
 from mtool.project.translated import translated
 
 DEFAULTS = "cookiecutter.json"

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
-from mtool.codegen import linkage
-from mtool.filetree import FileTree
-from mtool.option_values import Level
+from mtool.base.filetree import FileTree
+from mtool.base.option_values import Level
+from mtool.compiler.codegen import linkage
 from mtool.project.private import apart, declared, made_static, only_named, words
 
 _INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)')

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from mtool import invalid as problems
-from mtool import resources, spelling
-from mtool.errors import UsageError
-from mtool.filetree import is_plain
+from mtool.base import invalid as problems
+from mtool.base import resources, spelling
+from mtool.base.errors import UsageError
+from mtool.base.filetree import is_plain
 
 FILE_NAME = "template.yaml"
 _DEFINITION = re.compile(r"[A-Za-z_]\w*(=[\w.+-]*)?", re.ASCII)

@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mtool.session import cycles
-from mtool.session.cycles import Estimate
-from mtool.tuned.record import Unit
+from mtool.compiler.tuned.record import Unit
+from mtool.device import cycles
+from mtool.device.cycles import Estimate
+from mtool.stages import samples as sampling
+from mtool.stages.building import Prepared
 from mtool.tuning.firmware import Place, made
 from mtool.tuning.measuring import Measuring, Outcome
 from mtool.tuning.meter import BoardMeter
 from mtool.tuning.trial import Names, Share
-from mtool.workflow import samples as sampling
-from mtool.workflow.building import Prepared
 
 
 @dataclass(slots=True)

@@ -7,12 +7,12 @@ tried in others.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from mtool.base.option_values import LEVEL, WEIGHTS, Level
 from mtool.boards import Board
-from mtool.kernels.schedule import schedule_text
-from mtool.option_values import LEVEL, WEIGHTS, Level
-from mtool.plan.built import LEVELS, RAM, Built, built
-from mtool.planning import target_of
-from mtool.tuned.record import Target, Unit
+from mtool.compiler.kernels.schedule import schedule_text
+from mtool.compiler.plan.function_knobs import LEVELS, RAM, Built, built
+from mtool.compiler.planning import target_of
+from mtool.compiler.tuned.record import Target, Unit
 from mtool.tuning.candidates import Candidate
 from mtool.tuning.progress import Row
 

@@ -5,10 +5,10 @@ import itertools
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from mtool.ir import Graph, Node
-from mtool.kernels.schedule import Kernel, Schedule, schedule_text
-from mtool.kernels.target import Target
-from mtool.tuned.tasks import Task
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.schedule import Kernel, Schedule, schedule_text
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.tuned.tasks import Task
 from mtool.tuning.learned import CostModel
 
 

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mtool.tuned.record import Measurement
+from mtool.compiler.tuned.record import Measurement
 from mtool.tuning.measuring import Measuring, Outcome, spread
 from mtool.tuning.operators import Operators
 

@@ -6,20 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import codegen, session
 from mtool.boards import Board
-from mtool.flash import Runner, ports
-from mtool.planning import target_of
-from mtool.session import Device
+from mtool.commands import flashing
+from mtool.compiler import codegen
+from mtool.compiler.planning import target_of
+from mtool.device import session
+from mtool.device.flash import Runner, ports
+from mtool.device.session import Device
+from mtool.stages.building import Prepared, build_model
+from mtool.stages.compiling import Model
+from mtool.stages.deployment import Deployment
+from mtool.stages.options import Options, weights_of
+from mtool.stages.reconnect import LOST, Revival
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.meter import BoardMeter
 from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of
-from mtool.workflow import flashing
-from mtool.workflow.building import Prepared, build_model
-from mtool.workflow.compiling import Model
-from mtool.workflow.deployment import Deployment
-from mtool.workflow.options import Options, weights_of
-from mtool.workflow.revival import LOST, Revival
 
 _RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator; half of a small memory
 _RUNTIME_DATA = 600  # bytes of data, beside the buffers and the stack

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from mtool.ir import Graph, Node
-from mtool.kernels.schedule import Kernel, Schedule
-from mtool.kernels.target import Target
-from mtool.plan.bound import BoundSchedule
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.schedule import Kernel, Schedule
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan.bound import BoundSchedule
 
 
 @dataclass(eq=False)

@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from mtool.option_values import LEVEL, WEIGHTS
-from mtool.tuned.choosing import parse
-from mtool.tuned.record import Measurement, TaskRecord
+from mtool.base.option_values import LEVEL, WEIGHTS
+from mtool.compiler.tuned.choosing import parse
+from mtool.compiler.tuned.record import Measurement, TaskRecord
 
 CORES = Path(__file__).parent / "cores"
 RIDGE = 10.0

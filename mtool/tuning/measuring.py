@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mtool.errors import CommunicationError, DeviceError, NoAnswerError
-from mtool.tuned.record import Status, reason_of
+from mtool.base.errors import CommunicationError, DeviceError, NoAnswerError
+from mtool.compiler.tuned.record import Status, reason_of
 from mtool.tuning.meter import Meter
 from mtool.tuning.operators import IDLE, Operators
 

@@ -6,11 +6,11 @@ from typing import Protocol
 
 import numpy as np
 
-from mtool.errors import CommunicationError, MtoolError, NoAnswerError
-from mtool.ir import TensorType
-from mtool.rpc import protocol
-from mtool.session import Device
-from mtool.tuned.record import Unit
+from mtool.base.errors import CommunicationError, MtoolError, NoAnswerError
+from mtool.compiler.ir import TensorType
+from mtool.compiler.tuned.record import Unit
+from mtool.device.rpc import protocol
+from mtool.device.session import Device
 from mtool.tuning.operators import Operators
 
 _LEAST_LIMIT_S = 0.5  # besides the seconds that the client waits for any device

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mtool.ir import TensorType
+from mtool.compiler.ir import TensorType
 
 IDLE = "idle"
 """The operator that does nothing: its time is what calling an operator takes."""

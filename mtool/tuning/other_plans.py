@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mtool.option_values import Order, Partial
+from mtool.base.option_values import Order, Partial
 from mtool.tuning.candidates import Candidate
 from mtool.tuning.progress import Row
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from mtool.tuned.record import Measurement, Unit
+from mtool.compiler.tuned.record import Measurement, Unit
 from mtool.tuning.candidates import Space
 
 

@@ -7,14 +7,14 @@ one that counts how many elements differ from the reference's. All tasks share t
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mtool import ops
-from mtool.ir import DType, Expr, Graph, Node, TensorType
-from mtool.ir.expr import Reduction, axis, call, const, identity, load
-from mtool.kernels.target import Target
-from mtool.ops.loop.node import Loop
-from mtool.plan import Plan, Step
-from mtool.plan.memory import Storage, aligned
-from mtool.plan.step import choose_schedule
+from mtool.compiler.ir import DType, Expr, Graph, Node, TensorType
+from mtool.compiler.ir.expr import Reduction, axis, call, const, identity, load
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan, Step
+from mtool.compiler.plan.memory import Storage, aligned
+from mtool.compiler.plan.step import choose_schedule
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.in_model import InModel
 from mtool.tuning.operators import IDLE, Operators
@@ -201,7 +201,7 @@ class _Builder:
 
     def _loop(self, name: str, reads: tuple[str, ...], writes: str, expr: Expr) -> str:
         node = Node("loop", name, reads, (writes,), Loop(expr=expr))
-        ops.SPECIFICATIONS["loop"].check(node, self.graph)
+        registry.SPECIFICATIONS["loop"].check(node, self.graph)
         self._add(choose_schedule(node, self.graph, self.target))
         return name
 

@@ -8,20 +8,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mtool import boards, files, frontend, locks
+from mtool import boards
+from mtool.base import files, locks
+from mtool.base.errors import UsageError
+from mtool.base.option_values import Objective
 from mtool.boards import Board
-from mtool.compiler import plan_model
-from mtool.errors import UsageError
-from mtool.flash import ports
-from mtool.option_values import Objective
-from mtool.plan.choice import Choices, check_names
-from mtool.planning import target_of
-from mtool.session import cycles
-from mtool.tuned import log as tuning_log
-from mtool.tuned.choosing import text_of
-from mtool.tuned.log import Log
-from mtool.tuned.record import Setup, Target, Unit, WholePlan, digest, new_id, now
-from mtool.tuned.tasks import Task, tasks_of
+from mtool.compiler import frontend
+from mtool.compiler.compilation import plan_model
+from mtool.compiler.plan.choice import Choices, check_names
+from mtool.compiler.planning import target_of
+from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned.choosing import text_of
+from mtool.compiler.tuned.log import Log
+from mtool.compiler.tuned.record import Setup, Target, Unit, WholePlan, digest, new_id, now
+from mtool.compiler.tuned.tasks import Task, tasks_of
+from mtool.device import cycles
+from mtool.device.flash import ports
+from mtool.stages.deployment import DEFAULT, Deployment
+from mtool.stages.options import Options, check_options
+from mtool.stages.tuned import options_of, target_and_setup
 from mtool.tuning.bench import BoardBench
 from mtool.tuning.builds import other_builds, ram_bytes
 from mtool.tuning.candidates import space_of, with_prior
@@ -33,9 +38,6 @@ from mtool.tuning.progress import Progress
 from mtool.tuning.search import Goal, Search
 from mtool.tuning.whole import Measured, Whole, best_whole
 from mtool.version import __version__
-from mtool.workflow.deployment import DEFAULT, Deployment
-from mtool.workflow.options import Options, check_options
-from mtool.workflow.tuned import options_of, target_and_setup
 
 log = logging.getLogger(__name__)
 
@@ -147,9 +149,9 @@ def tune(
     """
     source, chosen = Path(path), options or Options()
     if rack is not None and isinstance(board, str):
-        from mtool.tuning.farm import rack_tuning
+        from mtool.tuning.farm import farm_tuning
 
-        board = rack_tuning.board_of(board, rack)
+        board = farm_tuning.board_of(board, rack)
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
@@ -186,9 +188,9 @@ def tune(
     room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
     given = (room, target, setup, output, known, Goal(trials, minutes * 60, others, ram_bytes(target_board)))
     if rack is not None:
-        from mtool.tuning.farm import rack_tuning
+        from mtool.tuning.farm import farm_tuning
 
-        whole = rack_tuning.tune_on(rack, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
+        whole = farm_tuning.tune_on(rack, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
     else:
         with _held(place):
             Search(progress, BoardBench(place, unit, repeats), *given).run()

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
-from mtool.build.size import measure
-from mtool.compiler import compile_model
-from mtool.errors import MtoolError
-from mtool.option_values import Order, Partial
-from mtool.plan import Choice
-from mtool.plan.in_memory import is_short
-from mtool.tuned.choosing import parse
-from mtool.tuned.record import Unit
+from mtool.base.errors import MtoolError
+from mtool.base.option_values import Order, Partial
+from mtool.compiler.compilation import compile_model
+from mtool.compiler.plan import Choice
+from mtool.compiler.plan.in_memory import is_short
+from mtool.compiler.tuned.choosing import parse
+from mtool.compiler.tuned.record import Unit
+from mtool.device.build.size import measure
+from mtool.stages.building import HOST_DRIVEN, build_model
+from mtool.stages.compiling import Model
+from mtool.stages.options import Options, weights_of
+from mtool.stages.samples import Sample
 from mtool.tuning.firmware import Place
 from mtool.tuning.other_plans import Wanted, other_plans
 from mtool.tuning.progress import Progress, Row
 from mtool.tuning.whole_run import Runs, run_on
-from mtool.workflow.building import HOST_DRIVEN, build_model
-from mtool.workflow.compiling import Model
-from mtool.workflow.options import Options, weights_of
-from mtool.workflow.samples import Sample
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mtool.errors import CommunicationError, DeviceError
-from mtool.session import Device
-from mtool.tuned.record import Unit
-from mtool.workflow import samples as sampling
-from mtool.workflow.building import Prepared
-from mtool.workflow.samples import Sample
+from mtool.base.errors import CommunicationError, DeviceError
+from mtool.compiler.tuned.record import Unit
+from mtool.device.session import Device
+from mtool.stages import samples as sampling
+from mtool.stages.building import Prepared
+from mtool.stages.samples import Sample
 
 log = logging.getLogger(__name__)
 

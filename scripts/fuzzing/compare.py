@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from mtool.errors import MtoolError
-from mtool.onnx_backend.batch import CModel, to_c
+from mtool.base.errors import MtoolError
+from mtool.plugins.onnx_backend.batch import CModel, to_c
 from scripts.fuzzing import environments, exact, forks
 from scripts.fuzzing.networks import Array, feeds
 

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from mtool import boards
-from mtool.errors import DeviceError
-from mtool.kernels.target import Target
-from mtool.onnx_backend import batch, firmware
-from mtool.onnx_backend.batch import Array, Batch, CModel
-from mtool.planning import target_of
+from mtool.base.errors import DeviceError
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.planning import target_of
+from mtool.plugins.onnx_backend import batch, firmware
+from mtool.plugins.onnx_backend.batch import Array, Batch, CModel
 
 HOST = Target("host", frozenset({"fpu"}))
 

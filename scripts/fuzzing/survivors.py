@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool.errors import BuildError, MtoolError
-from mtool.onnx_backend.batch import CModel, build
+from mtool.base.errors import BuildError, MtoolError
+from mtool.plugins.onnx_backend.batch import CModel, build
 from scripts.fuzzing import forks, oracles
 from scripts.fuzzing.trial import Compiled
 

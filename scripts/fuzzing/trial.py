@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mtool import boards
-from mtool.compiler import compile_model
-from mtool.errors import FitError, ModelError, MtoolError, NeedsValues, UsageError
-from mtool.filetree import FileTree
+from mtool.base.errors import FitError, ModelError, MtoolError, NeedsValues, UsageError
+from mtool.base.filetree import FileTree
+from mtool.compiler.compilation import compile_model
+from mtool.compiler.request import Request
 from mtool.manifest import Manifest
-from mtool.request import Request
 
 REFUSALS = (UsageError, ModelError, FitError)
 HOST = boards.get("host")

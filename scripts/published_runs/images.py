@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import boards
-from mtool.session.cycles import Clock, Estimate, cores, execution, flash
-from mtool.session.cycles.estimate import summarise
-from mtool.session.cycles.listing import Listing
+from mtool.device.cycles import Clock, Estimate, cores, execution, flash
+from mtool.device.cycles.estimate import summarise
+from mtool.device.cycles.listing import Listing
 from published_runs.counting import TOOLCHAIN, run
 
 _BASE, _HARNESS = 0x08000000, 0x080F0000

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtool.workflow.formatting import count
+from mtool.stages.formatting import count
 from scripts.zoo.names import Origin
 from scripts.zoo.results import Found, Row, summary
 from scripts.zoo.trial import HOST, MOST_MACS, MOST_MACS_ELSEWHERE, STEPS_ELSEWHERE

@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mtool import boards, workflow
-from mtool.errors import FitError, MismatchError, ModelError, MtoolError
-from mtool.option_values import Rounding
-from mtool.session.bench import run_measured
-from mtool.session.verify import Report, Tolerance
-from mtool.workflow import reading, reference
-from mtool.workflow.building import Prepared
-from mtool.workflow.compiling import Model
-from mtool.workflow.cost import Cost, cost_at
-from mtool.workflow.inference import executor_of
-from mtool.workflow.layer_report import Layers
-from mtool.workflow.layers import compare_layers
-from mtool.workflow.options import Options
-from mtool.workflow.samples import Sample, seeded
-from mtool.workflow.verification import judge
+from mtool import boards, commands
+from mtool.base.errors import FitError, MismatchError, ModelError, MtoolError
+from mtool.base.option_values import Rounding
+from mtool.commands import parse_options
+from mtool.commands.cost import Cost, cost_at
+from mtool.device.session.bench import run_measured
+from mtool.device.session.verify import Report, Tolerance
+from mtool.stages.building import Prepared
+from mtool.stages.compiling import Model
+from mtool.stages.inference import executor_of
+from mtool.stages.options import Options
+from mtool.stages.samples import Sample, seeded
+from mtool.verification import reference
+from mtool.verification.layer_report import Layers
+from mtool.verification.layers import compare_layers
+from mtool.verification.verification import judge
 from scripts.zoo.results import Found, Row
 
 SAMPLES = 3
@@ -42,7 +43,9 @@ def options_of(words: str, rounding: Rounding) -> Options:
     for name in ("--dim", "--const", "--state", "--max"):
         parser.add_argument(name, action="append")
     given = parser.parse_args(shlex.split(words))
-    return reading.options(rounding=rounding, dim=given.dim, const=given.const, state=given.state, maxima=given.max)
+    return parse_options.options(
+        rounding=rounding, dim=given.dim, const=given.const, state=given.state, maxima=given.max
+    )
 
 
 def suggested(error: ModelError) -> str:
@@ -67,14 +70,14 @@ def tried(path: Path, rounding: Rounding, names: Sequence[str], folder: Path, wo
     try:
         options = options_of(words, rounding)
         try:
-            model = workflow.compile(path, board=names[0], options=options)
+            model = commands.compile(path, board=names[0], options=options)
         except ModelError as refused:
             dims = suggested(refused)
             if not dims:
                 raise
             words = f"{words} {dims}".strip()
             options = options_of(words, rounding)
-            model = workflow.compile(path, board=names[0], options=options)
+            model = commands.compile(path, board=names[0], options=options)
     except MtoolError as refused:
         return Row(refused=refused.what, details=tuple(refused.details[:8]), options=words)
     tensors = model.manifest
@@ -96,9 +99,9 @@ def tried(path: Path, rounding: Rounding, names: Sequence[str], folder: Path, wo
             if name != figures_of:
                 few, most = samples[: STEPS_ELSEWHERE if tensors.states else 1], MOST_MACS_ELSEWHERE
         try:
-            compiled = model if name == names[0] else workflow.compile(path, board=name, options=options)
+            compiled = model if name == names[0] else commands.compile(path, board=name, options=options)
             if tensors.macs > most:
-                workflow.build_model(compiled, folder / name, kinds=(workflow.HOST_DRIVEN,))
+                commands.build_model(compiled, folder / name, kinds=(commands.HOST_DRIVEN,))
                 found[name] = Found("built", f"{tensors.macs:,} MACs")
             else:
                 is_first = name in (HOST, figures_of)
@@ -125,9 +128,9 @@ def _on_board(
     has_figures: bool,
 ) -> Found:
     alone = has_figures and model.board.name != HOST
-    kinds = workflow.ALL_KINDS if alone else (workflow.HOST_DRIVEN,)
-    prepared = workflow.build_model(model, folder, kinds=kinds)
-    deployment = workflow.Deployment(folder)
+    kinds = commands.ALL_KINDS if alone else (commands.HOST_DRIVEN,)
+    prepared = commands.build_model(model, folder, kinds=kinds)
+    deployment = commands.Deployment(folder)
     with deployment.open(prepared) as device:
         infer = executor_of(device, folder)
         if has_figures:

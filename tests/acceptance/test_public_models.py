@@ -7,7 +7,7 @@ import amount
 import models
 import pytest
 
-from mtool import workflow
+from mtool import commands
 
 pytestmark = [pytest.mark.long, models.needed]
 
@@ -32,7 +32,7 @@ def public(name: str) -> Path:
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_builds(name: str, board: str, tmp_path: Path) -> None:
-    model = workflow.compile(public(name), board=board)
+    model = commands.compile(public(name), board=board)
     sources = model.sources()
     for file in sources:
         (tmp_path / file).write_bytes(sources[file])
@@ -45,5 +45,5 @@ def test_it_builds(name: str, board: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547"])
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_right(name: str, board: str, tmp_path: Path) -> None:
-    deployment = workflow.Deployment(tmp_path / "project")
-    workflow.verify(public(name), board=board, samples=2, deployment=deployment).check()
+    deployment = commands.Deployment(tmp_path / "project")
+    commands.verify(public(name), board=board, samples=2, deployment=deployment).check()

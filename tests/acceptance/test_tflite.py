@@ -9,13 +9,13 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from mtool import boards, workflow
-from mtool.build import toolchains
-from mtool.errors import MtoolError
-from mtool.ir.types import Array
-from mtool.option_values import Rounding
-from mtool.session.verify import Tolerance
-from mtool.workflow import samples
+from mtool import boards, commands
+from mtool.base.errors import MtoolError
+from mtool.base.option_values import Rounding
+from mtool.compiler.ir.types import Array
+from mtool.device.build import toolchains
+from mtool.device.session.verify import Tolerance
+from mtool.stages import samples
 
 pytestmark = pytest.mark.long
 
@@ -44,8 +44,8 @@ def in_float64(path: Path, inputs: Array) -> Array:
     return values[graph.output[0].name]
 
 
-def options(rounding: Rounding) -> workflow.Options:
-    return workflow.Options(rounding=rounding)
+def options(rounding: Rounding) -> commands.Options:
+    return commands.Options(rounding=rounding)
 
 
 def needs_toolchain(board: str) -> None:
@@ -61,11 +61,11 @@ def needs_toolchain(board: str) -> None:
 @pytest.mark.product(2)
 def test_int8_is_what_xnnpack_computes(name: str, tmp_path: Path) -> None:
     golden = models.golden(f"{name}/{name}_int8_qdq")
-    report = workflow.verify(
+    report = commands.verify(
         tflite(name, "int8"),
         board="host",
         golden=golden,
-        deployment=workflow.Deployment(tmp_path / "project"),
+        deployment=commands.Deployment(tmp_path / "project"),
         tolerance=Tolerance(lsb=0),
     )
     assert [output.differing for output in report.outputs] == [0]
@@ -79,10 +79,10 @@ def test_int8_rounded_as_tflite_does_is_what_the_reference_kernels_compute(
 ) -> None:
     needs_toolchain(board)
     path, golden = tflite(name, "int8"), models.golden(f"{name}/{name}_int8_qdq")
-    prepared = workflow.prepare(path, board=board, folder=tmp_path / "project", options=options("tflite"))
+    prepared = commands.prepare(path, board=board, folder=tmp_path / "project", options=options("tflite"))
     (tensor,), (result,) = prepared.manifest.inputs, prepared.manifest.outputs
     data = samples.read(golden)
-    with workflow.open(prepared) as device:
+    with commands.open(prepared) as device:
         found = [device.run({tensor.name: x})[result.name] for x in data["x0"]]
     np.testing.assert_array_equal(np.stack(found), data["y0_tflite_ref"])
 
@@ -93,7 +93,7 @@ def test_int8_rounded_as_tflite_does_is_what_the_reference_kernels_compute(
 @pytest.mark.product(8)
 def test_the_kernels_are_those_of_the_other_rounding(name: str, board: str) -> None:
     plain, rounded = (
-        workflow.compile(tflite(name, "int8"), board=board, options=options(rounding)).manifest.operators
+        commands.compile(tflite(name, "int8"), board=board, options=options(rounding)).manifest.operators
         for rounding in ("onnx", "tflite")
     )
     kernels = [[(o.schedule, o.macs) for o in operators if o.macs] for operators in (plain, rounded)]
@@ -104,11 +104,11 @@ def test_the_kernels_are_those_of_the_other_rounding(name: str, board: str) -> N
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.product(2)
 def test_float(name: str, tmp_path: Path) -> None:
-    chosen = workflow.Options(hybrid="float")  # the keyword spotter has int8 weights
-    prepared = workflow.prepare(tflite(name, "float"), board="host", folder=tmp_path / "project", options=chosen)
+    chosen = commands.Options(hybrid="float")  # the keyword spotter has int8 weights
+    prepared = commands.prepare(tflite(name, "float"), board="host", folder=tmp_path / "project", options=chosen)
     (tensor,), (result,) = prepared.manifest.inputs, prepared.manifest.outputs
     data = samples.read(models.golden(f"{name}/{name}_float32"))
-    with workflow.open(prepared) as device:
+    with commands.open(prepared) as device:
         found = [device.run({tensor.name: x})[result.name] for x in data["x0"]]
     outputs = np.stack(found)
     if name == "ad":  # where the golden data are further from the exact numbers than mtool is
@@ -126,9 +126,9 @@ def test_operators_and_memory_are_those_of_the_onnx_file(name: str) -> None:
     The arena may be a little larger: the image classifier's files have a shortcut and the branch beside it in another
     order, so that the sum is fused into the other one.
     """
-    whole = workflow.Options(partial="never")  # which rows are computed at a time may depend on the order
-    found = workflow.compile(tflite(name, "int8"), board="mps2_an386", options=whole).manifest
-    other = workflow.compile(models.path(f"{name}/{name}_int8_qdq"), board="mps2_an386", options=whole).manifest
+    whole = commands.Options(partial="never")  # which rows are computed at a time may depend on the order
+    found = commands.compile(tflite(name, "int8"), board="mps2_an386", options=whole).manifest
+    other = commands.compile(models.path(f"{name}/{name}_int8_qdq"), board="mps2_an386", options=whole).manifest
     assert not [operator.label for operator in found.operators if "transpose" in operator.label]
     kinds = [sorted((o.schedule, o.macs) for o in described.operators) for described in (found, other)]
     assert kinds[0] == kinds[1]
@@ -138,7 +138,7 @@ def test_operators_and_memory_are_those_of_the_onnx_file(name: str) -> None:
 
 @models.needed
 def test_names_are_those_of_the_file() -> None:
-    compiled = workflow.compile(tflite("kws", "int8"), board="host")
+    compiled = commands.compile(tflite("kws", "int8"), board="host")
     (tensor,), (result,) = compiled.manifest.inputs, compiled.manifest.outputs
     assert (tensor.name, result.name) == ("input_1", "Identity")
     assert tensor.scale == (pytest.approx(0.5847029),) and tensor.zero_point == (83,)
@@ -149,14 +149,14 @@ def test_names_are_those_of_the_file() -> None:
 @models.needed
 def test_verify_and_its_layers_agree_on_any_inputs(tmp_path: Path) -> None:
     """LiteRT's kernels differ from each other by more than a step where a sum is added to one of another scale."""
-    path, deployment = tflite("ic", "int8"), workflow.Deployment(tmp_path / "project")
-    assert workflow.verify(path, board="host", deployment=deployment).ok
-    layers = workflow.verify_layers(path, board="host", deployment=deployment)
+    path, deployment = tflite("ic", "int8"), commands.Deployment(tmp_path / "project")
+    assert commands.verify(path, board="host", deployment=deployment).ok
+    layers = commands.verify_layers(path, board="host", deployment=deployment)
     assert not layers.diverging and layers.reference == "onnxruntime"
     assert all(layer.difference and not layer.difference.differing for layer in layers.layers)
 
 
 @models.needed
 def test_int8_weights_with_float_activations_are_as_litert_computes_them() -> None:
-    report = workflow.verify(tflite("kws", "float"), board="host", golden=models.golden("kws/kws_float32"))
+    report = commands.verify(tflite("kws", "float"), board="host", golden=models.golden("kws/kws_float32"))
     report.check()

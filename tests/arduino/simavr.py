@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mtool import manifest
-from mtool.build import Built
-from mtool.session import Device
-from mtool.transport import ProcessTransport, emulator
+from mtool.device.build import Built
+from mtool.device.session import Device
+from mtool.device.transport import ProcessTransport, emulator
 
 HEADER = Path("/usr/include/simavr/sim_avr.h")
 CORE = Path("/usr/share/arduino/hardware/arduino/avr")

@@ -8,13 +8,14 @@ import amount
 import numpy as np
 import pytest
 
-from mtool import boards, resources, workflow
-from mtool.build import arduino
-from mtool.codegen import weights
-from mtool.errors import BuildError, FitError, UsageError
-from mtool.filetree import FileTree
+from mtool import boards, commands
+from mtool.base import resources
+from mtool.base.errors import BuildError, FitError, UsageError
+from mtool.base.filetree import FileTree
+from mtool.commands import Options
+from mtool.compiler.codegen import weights
+from mtool.device.build import arduino
 from mtool.manifest import Manifest, Project
-from mtool.workflow import Options
 from tests.arduino import simavr, sine
 from tests.flash.jobs import fake
 
@@ -28,8 +29,8 @@ UNO_RAM_BYTES = 2048
 def test_a_hello_world_sized_model_runs_on_an_uno(tmp_path: Path) -> None:
     simavr.need()
     model = sine.write(tmp_path / "sine.onnx")
-    prepared = workflow.prepare(
-        model, board="arduino_uno", folder=tmp_path / "p", options=WITH_CMAKE, kinds=workflow.ALL_KINDS
+    prepared = commands.prepare(
+        model, board="arduino_uno", folder=tmp_path / "p", options=WITH_CMAKE, kinds=commands.ALL_KINDS
     )
     x = np.linspace(0, 2 * np.pi, 12, dtype=np.float32)
     with simavr.open_device(prepared.built) as device:
@@ -39,7 +40,7 @@ def test_a_hello_world_sized_model_runs_on_an_uno(tmp_path: Path) -> None:
     np.testing.assert_allclose(y, np.sin(x), atol=0.1)
     cycles = 2 * nanoseconds / 62.5  # of two inferences, whose nanoseconds are whole
     assert 100e3 < nanoseconds < 100e6 and abs(cycles - round(cycles)) < 1 / 62.5, "each cycle is counted"
-    size = workflow.cost.measure(prepared.built.firmware["host_driven"], prepared.manifest)
+    size = commands.cost.measure(prepared.built.firmware["host_driven"], prepared.manifest)
     ram = size.ram_static_bytes + size.arena_bytes
     assert stack_bytes is not None and ram + stack_bytes < UNO_RAM_BYTES
     constants = _section_bytes(prepared.built.firmware["standalone"], ".data")
@@ -49,10 +50,10 @@ def test_a_hello_world_sized_model_runs_on_an_uno(tmp_path: Path) -> None:
 @amount.everything
 def test_the_digits_run_on_a_mega(tmp_path: Path) -> None:
     simavr.need()
-    prepared = workflow.prepare(
+    prepared = commands.prepare(
         DIGITS / "digits_int8.onnx", board="arduino_mega2560", folder=tmp_path / "p", options=WITH_CMAKE
     )
-    host = workflow.prepare(DIGITS / "digits_int8.onnx", board="host", folder=tmp_path / "h")
+    host = commands.prepare(DIGITS / "digits_int8.onnx", board="host", folder=tmp_path / "h")
     with np.load(DIGITS / "test_data.npz") as data:
         samples = [{"image": image[np.newaxis]} for image in data["x"][:5]]
         labels = data["y"][:5]
@@ -60,7 +61,7 @@ def test_the_digits_run_on_a_mega(tmp_path: Path) -> None:
         found = [device.run(sample)["scores"] for sample in samples]
         timing = device.time(number=1, repeat=2, inputs=samples[0])
     assert timing.spread == 0 and timing.median * 0.016 > 1e6, "cycles of millions are the same each time"
-    expected = [output["scores"] for output in workflow.inference.run_samples(host, samples)]
+    expected = [output["scores"] for output in commands.inference.run_samples(host, samples)]
     np.testing.assert_allclose(np.array(found), np.array(expected), atol=1)  # fixed point: within one step
     assert [int(scores.argmax()) for scores in found] == labels.tolist()
 
@@ -68,7 +69,7 @@ def test_the_digits_run_on_a_mega(tmp_path: Path) -> None:
 def test_a_standalone_sketch_prints_its_outputs(tmp_path: Path) -> None:
     simavr.need()
     model = sine.write(tmp_path / "sine.onnx")
-    prepared = workflow.prepare(
+    prepared = commands.prepare(
         model, board="arduino_uno", folder=tmp_path / "p", options=WITH_CMAKE, kinds=["standalone"]
     )
     text = b""
@@ -85,7 +86,7 @@ def test_a_standalone_sketch_prints_its_outputs(tmp_path: Path) -> None:
 def test_a_model_that_is_too_large_is_told(tmp_path: Path) -> None:
     simavr.need_the_core()
     with pytest.raises(FitError, match=r"digits_int8\.onnx does not fit arduino_uno") as caught:
-        workflow.prepare(DIGITS / "digits_int8.onnx", board="arduino_uno", folder=tmp_path / "p", options=WITH_CMAKE)
+        commands.prepare(DIGITS / "digits_int8.onnx", board="arduino_uno", folder=tmp_path / "p", options=WITH_CMAKE)
     flash, sram = caught.value.details
     assert flash.startswith("flash    fits in ")
     assert sram.startswith("sram     needs ") and "of 2,048 B" in sram and "arena 1,600 B" in sram
@@ -95,13 +96,13 @@ def test_external_inputs_and_outputs_build_too(tmp_path: Path) -> None:
     simavr.need_the_core()
     options = Options(io="external", template_options={"builder": "cmake"})
     model = sine.write(tmp_path / "sine.onnx")
-    workflow.prepare(model, board="arduino_uno", folder=tmp_path / "p", options=options, kinds=workflow.ALL_KINDS)
+    commands.prepare(model, board="arduino_uno", folder=tmp_path / "p", options=options, kinds=commands.ALL_KINDS)
 
 
 def test_constants_may_lie_beyond_64_kilobytes_too(tmp_path: Path) -> None:
     simavr.need_the_core()
-    compiled = workflow.compile(DIGITS / "digits_int8.onnx", board="arduino_mega2560")
-    folder = workflow.write_sources(compiled, tmp_path / "c")
+    compiled = commands.compile(DIGITS / "digits_int8.onnx", board="arduino_mega2560")
+    folder = commands.write_sources(compiled, tmp_path / "c")
     for path in sorted(folder.glob("*.c")):
         argv = ["avr-gcc", "-mmcu=atmega2560", "-Os", "-std=gnu99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow"]
         for far in ([], ["-DMT_FLASH_FAR"]):
@@ -196,7 +197,7 @@ def test_a_tool_that_can_not_get_its_core_leaves_the_build_to_another(
     monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:/bin:/usr/bin")
     fake(tmp_path / "tools", "pio", says="Platform Manager: Installing atmelavr\nHTTPClientError:", ends=1)
     model = sine.write(tmp_path / "sine.onnx")
-    prepared = workflow.prepare(model, board="arduino_uno", folder=tmp_path / "p")
+    prepared = commands.prepare(model, board="arduino_uno", folder=tmp_path / "p")
     assert prepared.built.firmware["host_driven"].is_file()
     assert "built with CMake and Debian's Arduino core in its place" in caplog.text
     with pytest.raises(BuildError, match="PlatformIO can't get the packages") as caught:
@@ -227,12 +228,12 @@ def test_what_platformio_makes_gets_the_sketchs_name(tmp_path: Path, monkeypatch
 
 
 def _tree(board: boards.Board | None = None) -> FileTree:
-    model = workflow.compile(DIGITS / "digits_int8.onnx", board=board or "arduino_uno")
+    model = commands.compile(DIGITS / "digits_int8.onnx", board=board or "arduino_uno")
     return model.render_project()[0]
 
 
 def _manifest(**options: str) -> Manifest:
-    model = workflow.compile(
+    model = commands.compile(
         DIGITS / "digits_int8.onnx", board="arduino_uno", options=Options(template_options=options)
     )
     return model.render_project()[1]

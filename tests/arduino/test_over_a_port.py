@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mtool import boards, workflow
-from mtool.build import Built
+from mtool import boards, commands
+from mtool.base.errors import BuildError
 from mtool.cli import app
-from mtool.errors import BuildError
-from mtool.flash import ports
-from mtool.flash.ports import Attached
-from mtool.transport import emulator
-from mtool.workflow import Options
+from mtool.commands import Options
+from mtool.device.build import Built
+from mtool.device.flash import ports
+from mtool.device.flash.ports import Attached
+from mtool.device.transport import emulator
 from tests.arduino import simavr, sine
 from tests.flash.jobs import fake
 
@@ -46,7 +46,7 @@ def uno(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, 
     monkeypatch.chdir(tmp_path)
     model = sine.write(tmp_path / "sine.onnx")
     options = Options(template_options={"builder": "cmake"})
-    prepared = workflow.prepare(model, board="arduino_uno", options=options, kinds=workflow.ALL_KINDS)
+    prepared = commands.prepare(model, board="arduino_uno", options=options, kinds=commands.ALL_KINDS)
     with plugged_in(prepared.built) as port:
         yield str(model), port
 

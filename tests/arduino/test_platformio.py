@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool import boards, build, workflow
-from mtool.workflow import Options
+from mtool import boards, commands
+from mtool.commands import Options
+from mtool.device import build
 from tests.arduino import local_platformio, simavr, sine
 
 PIO = shutil.which("pio")
@@ -28,12 +29,12 @@ def test_the_sketch_builds_with_platformio_and_runs(tmp_path: Path, monkeypatch:
     )
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    model = workflow.compile(
+    model = commands.compile(
         sine.write(tmp_path / "sine.onnx"),
         board=board.model_copy(update={"port": {**board.port, "platform": platform}}),
         options=Options(template_options={"builder": "platformio"}),
     )
-    folder = workflow.write_project(model, tmp_path / "p")
+    folder = commands.write_project(model, tmp_path / "p")
     built = build.build(folder, kinds=["host_driven", "standalone"])
     assert not built.up_to_date and {path.suffix for path in built.firmware.values()} == {".elf"}
     with simavr.open_device(built) as device:

@@ -16,12 +16,13 @@ import amount
 import pytest
 
 import mtool
-from mtool import boards, locks
-from mtool.flash import ports
-from mtool.flash.ports import Attached
-from mtool.tuned import log as tuning_log
-from mtool.workflow import Options
-from mtool.workflow.deployment import Deployment
+from mtool import boards
+from mtool.base import locks
+from mtool.commands import Options
+from mtool.compiler.tuned import log as tuning_log
+from mtool.device.flash import ports
+from mtool.device.flash.ports import Attached
+from mtool.stages.deployment import Deployment
 from tests.arduino import simavr
 from tests.tuned.pointwise import network
 

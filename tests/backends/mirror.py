@@ -7,12 +7,12 @@ from typing import Any
 import interpreter
 import numpy as np
 
-from mtool import passes
-from mtool.backends import Backend, Context, Operation, Product, Region
-from mtool.backends.chosen import Chosen
-from mtool.backends.partition import Partition, partition
-from mtool.ir import Graph
-from mtool.kernels.target import Target
+from mtool.compiler import passes
+from mtool.compiler.backends import Backend, Context, Operation, Product, Region
+from mtool.compiler.backends.chosen import Chosen
+from mtool.compiler.backends.partition import Partition, partition
+from mtool.compiler.ir import Graph
+from mtool.compiler.kernels.target import Target
 
 HOST = Target("host", frozenset())
 Array = np.ndarray[Any, Any]

@@ -9,11 +9,12 @@ import pytest
 from onnx import TensorProto, helper
 
 import mtool
-from mtool import codegen, workflow
-from mtool.backends import BackendSpec
-from mtool.errors import DeviceError
-from mtool.workflow.compiling import Model
-from mtool.workflow.options import Options
+from mtool import commands
+from mtool.base.errors import DeviceError
+from mtool.compiler import codegen
+from mtool.compiler.backends import BackendSpec
+from mtool.stages.compiling import Model
+from mtool.stages.options import Options
 
 SOURCE = """
 #include "npu.h"
@@ -34,7 +35,7 @@ int32_t npu_after(void);
 int32_t npu_neg(const float *from, float *to, int32_t count);
 """
 BACKEND = f"""
-from mtool.backends import Backend, Pattern, Product
+from mtool.compiler.backends import Backend, Pattern, Product
 
 class Npu(Backend):
     name = "npu"
@@ -118,7 +119,7 @@ def test_who_computes_what(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [*CONVENTIONS] if amount.IS_ALL else ["c"])
 def test_results_and_failures(name: str, tmp_path: Path) -> None:
-    prepared = workflow.build_model(compiled(tmp_path, CONVENTIONS[name]), tmp_path / "project")
+    prepared = commands.build_model(compiled(tmp_path, CONVENTIONS[name]), tmp_path / "project")
     with mtool.open(prepared) as device:
 
         def run(first: float, *, flag: bool, rounds: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,11 +13,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mtool
-from mtool import boards, workflow
-from mtool.backends import BackendSpec
-from mtool.backends.cmsis_nn import arithmetic
-from mtool.workflow.building import build_project
-from mtool.workflow.options import Options
+from mtool import boards, commands
+from mtool.compiler.backends import BackendSpec
+from mtool.compiler.backends.cmsis_nn import arithmetic
+from mtool.stages.building import build_project
+from mtool.stages.options import Options
 
 library = pytest.mark.skipif("CMSIS_NN_DIR" not in os.environ, reason="CMSIS_NN_DIR does not say where CMSIS-NN is")
 BOARDS = {"host": "cc", "mps2_an386": "qemu-system-arm", "mps3_an547": "qemu-system-arm"}
@@ -164,7 +164,7 @@ def test_as_fast_as_by_hand(board: str, tmp_path: Path) -> None:
     options = Options(backends=(BackendSpec("cmsis_nn"),), tolerance=1, io="external")
     model = mtool.compile(tmp_path / "net.onnx", board=board, options=options)
     assert [one.backend for one in model.manifest.operators] == ["cmsis_nn"] * 3
-    prepared = workflow.build_model(model, tmp_path / "project")
+    prepared = commands.build_model(model, tmp_path / "project")
     sample = {"x": random.integers(-128, 128, (1, IMAGE, IMAGE, CHANNELS)).astype(np.int8)}
 
     def measured() -> tuple[np.ndarray, float]:

@@ -9,11 +9,11 @@ import pytest
 from tflite_models import Array, Op, T, model
 
 import mtool
-from mtool import frontend
-from mtool.backends import BackendSpec
-from mtool.backends.reading import operations_of
-from mtool.backends.view import aligned
-from mtool.workflow.options import Options
+from mtool.compiler import frontend
+from mtool.compiler.backends import BackendSpec
+from mtool.compiler.backends.reading import operations_of
+from mtool.compiler.backends.view import aligned
+from mtool.stages.options import Options
 
 library = pytest.mark.skipif("CMSIS_NN_DIR" not in os.environ, reason="CMSIS_NN_DIR does not say where CMSIS-NN is")
 R = np.random.default_rng(11)

@@ -7,11 +7,11 @@ import onnx
 import pytest
 
 import mtool
-from mtool.backends import BackendSpec
-from mtool.workflow.options import Options
+from mtool.compiler.backends import BackendSpec
+from mtool.stages.options import Options
 
 BACKEND = """
-from mtool.backends import Backend, Product
+from mtool.compiler.backends import Backend, Product
 
 class Npu(Backend):
     name = "npu"

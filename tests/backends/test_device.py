@@ -9,11 +9,12 @@ import pytest
 from onnx import TensorProto, helper
 
 import mtool
-from mtool import codegen, workflow
-from mtool.backends import BackendSpec
-from mtool.errors import DeviceError
-from mtool.workflow.compiling import Model
-from mtool.workflow.options import Options
+from mtool import commands
+from mtool.base.errors import DeviceError
+from mtool.compiler import codegen
+from mtool.compiler.backends import BackendSpec
+from mtool.stages.compiling import Model
+from mtool.stages.options import Options
 
 SOURCE = """
 #include "npu.h"
@@ -47,7 +48,7 @@ int32_t npu_after(void);
 int32_t npu_run(const float *from, float *to);
 """
 BACKEND = f"""
-from mtool.backends import Backend, Pattern, Product
+from mtool.compiler.backends import Backend, Pattern, Product
 
 class Npu(Backend):
     name = "npu"
@@ -91,7 +92,7 @@ def compiled(tmp_path: Path, chosen: codegen.Conventions) -> Model:
 
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_hooks_and_failures(name: str, tmp_path: Path) -> None:
-    prepared = workflow.build_model(compiled(tmp_path, CONVENTIONS[name]), tmp_path / "project")
+    prepared = commands.build_model(compiled(tmp_path, CONVENTIONS[name]), tmp_path / "project")
     zeros = np.zeros(8, np.float32)
     with mtool.open(prepared) as device:
 

@@ -16,21 +16,21 @@ import pytest
 import tflite
 
 import mtool
-from mtool import frontend
-from mtool.backends import BackendError, BackendSpec, Context, Product, Region
-from mtool.backends.chosen import Chosen, choose
-from mtool.backends.ethos_u import EthosU, vela
-from mtool.backends.ethos_u.flatbuffer import Operator, Tensor, written
-from mtool.backends.ethos_u.writing import tflite_of
-from mtool.backends.partition import partition
-from mtool.errors import UsageError
-from mtool.ir import DType
-from mtool.ir.types import Quant
-from mtool.kernels.target import Target
-from mtool.oracles import litert
-from mtool.request import Request
-from mtool.workflow.options import Options
-from mtool.workflow.writing import write_sources
+from mtool.base.errors import UsageError
+from mtool.compiler import frontend
+from mtool.compiler.backends import BackendError, BackendSpec, Context, Product, Region
+from mtool.compiler.backends.chosen import Chosen, choose
+from mtool.compiler.backends.ethos_u import EthosU, vela
+from mtool.compiler.backends.ethos_u.flatbuffer import Operator, Tensor, written
+from mtool.compiler.backends.ethos_u.writing import tflite_of
+from mtool.compiler.backends.partition import partition
+from mtool.compiler.ir import DType
+from mtool.compiler.ir.types import Quant
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.request import Request
+from mtool.stages.options import Options
+from mtool.stages.writing import write_sources
+from mtool.verification.oracles import litert
 
 HOST = Target("host", frozenset())
 DRIVER = Path(__file__).parent / "ethos_u_driver"

@@ -13,16 +13,18 @@ import pytest
 from tflite_models import Op, T, model
 
 import mtool
-from mtool import boards, frontend, proc
-from mtool.backends import BackendSpec
-from mtool.backends.ethos_u import vela
-from mtool.backends.ethos_u.precompiled import COMPILED, precompiled
-from mtool.backends.reading import operations_of
-from mtool.errors import ModelError, MtoolError
-from mtool.oracles import litert
-from mtool.request import Request
-from mtool.workflow.options import Options
-from mtool.workflow.writing import write_sources
+from mtool import boards
+from mtool.base import proc
+from mtool.base.errors import ModelError, MtoolError
+from mtool.compiler import frontend
+from mtool.compiler.backends import BackendSpec
+from mtool.compiler.backends.ethos_u import vela
+from mtool.compiler.backends.ethos_u.precompiled import COMPILED, precompiled
+from mtool.compiler.backends.reading import operations_of
+from mtool.compiler.request import Request
+from mtool.stages.options import Options
+from mtool.stages.writing import write_sources
+from mtool.verification.oracles import litert
 
 DRIVER = Path(__file__).parent / "ethos_u_driver"
 BACKEND = BackendSpec("ethos_u")

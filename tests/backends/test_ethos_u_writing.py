@@ -18,12 +18,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import mirror
 
-from mtool.backends import Backend, Context, Product, Region
-from mtool.backends.chosen import Chosen
-from mtool.backends.ethos_u.claiming import PATTERNS
-from mtool.backends.ethos_u.writing import tflite_of
-from mtool.backends.partition import partition
-from mtool.oracles import litert
+from mtool.compiler.backends import Backend, Context, Product, Region
+from mtool.compiler.backends.chosen import Chosen
+from mtool.compiler.backends.ethos_u.claiming import PATTERNS
+from mtool.compiler.backends.ethos_u.writing import tflite_of
+from mtool.compiler.backends.partition import partition
+from mtool.verification.oracles import litert
 
 
 def operations(proto: onnx.ModelProto) -> list[Region]:

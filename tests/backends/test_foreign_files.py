@@ -11,17 +11,17 @@ from graphs import model
 from onnx import helper
 
 import mtool
-from mtool.backends import BackendSpec
-from mtool.errors import BuildError, UsageError
-from mtool.option_values import Format
+from mtool.base.errors import BuildError, UsageError
+from mtool.base.option_values import Format
+from mtool.commands import Model, build_model
+from mtool.compiler.backends import BackendSpec
 from mtool.project import CORES
 from mtool.project.package import FORMATS
-from mtool.workflow import Model, build_model
-from mtool.workflow.options import Options
-from mtool.workflow.writing import write_sources
+from mtool.stages.options import Options
+from mtool.stages.writing import write_sources
 
 BACKEND = """
-from mtool.backends import Backend, Pattern, Product
+from mtool.compiler.backends import Backend, Pattern, Product
 
 class Npu(Backend):
     name = "npu"

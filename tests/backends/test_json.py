@@ -18,14 +18,14 @@ import pytest
 from onnx import numpy_helper
 
 import mtool
-from mtool.backends import BackendSpec
-from mtool.backends.json.command import filled, words_of
-from mtool.backends.spec import parse
+from mtool.base.errors import MtoolError, UsageError
 from mtool.cli import app
-from mtool.errors import MtoolError, UsageError
-from mtool.workflow.compiling import Model
-from mtool.workflow.deployment import Deployment
-from mtool.workflow.options import Options
+from mtool.compiler.backends import BackendSpec
+from mtool.compiler.backends.json.command import filled, words_of
+from mtool.compiler.backends.spec import parse
+from mtool.stages.compiling import Model
+from mtool.stages.deployment import Deployment
+from mtool.stages.options import Options
 
 DEVICE = """
 name = "npu"
@@ -100,7 +100,7 @@ def test_float16(tmp_path: Path) -> None:
 def test_partition_refuses(net: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.invoke(["partition", str(net), "-o", str(tmp_path / "d")]) == 2
     (tmp_path / "own.py").write_text(
-        "from mtool.backends import Backend, Pattern\n"
+        "from mtool.compiler.backends import Backend, Pattern\n"
         "class Own(Backend):\n    name = 'own'\n    patterns = (Pattern('Conv'),)\n"
     )
     assert app.invoke(["partition", str(net), "-o", str(tmp_path / "d"), "--backend", str(tmp_path / "own.py")]) == 2

@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import mtool
-from mtool.backends import BackendSpec
-from mtool.workflow.options import Options
+from mtool.compiler.backends import BackendSpec
+from mtool.stages.options import Options
 
 BACKEND = """
-from mtool.backends import Backend, Pattern, Product
+from mtool.compiler.backends import Backend, Pattern, Product
 
 class Npu(Backend):
     name = "npu"

@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import mirror
 
-from mtool.backends.layout import put_channels_last
-from mtool.backends.reading import operations_of
-from mtool.ir import Graph
+from mtool.compiler.backends.layout import put_channels_last
+from mtool.compiler.backends.reading import operations_of
+from mtool.compiler.ir import Graph
 
 R = np.random.default_rng(5)
 

@@ -10,12 +10,12 @@ from onnx import TensorProto, helper
 
 import mtool
 from mtool import boards
-from mtool.backends import BackendSpec
-from mtool.build import placement
-from mtool.errors import BuildError, MtoolError
+from mtool.base.errors import BuildError, MtoolError
+from mtool.compiler.backends import BackendSpec
+from mtool.device.build import placement
 from mtool.manifest import Manifest
-from mtool.workflow.compiling import Model
-from mtool.workflow.options import Options
+from mtool.stages.compiling import Model
+from mtool.stages.options import Options
 
 # A device behind a cache: what the core wrote it sees when that is cleaned, and the core sees its results when what
 # it knew of them is invalidated. It refuses what lies outside of its memory.
@@ -63,7 +63,7 @@ void npu_clean(const void *address, size_t bytes);
 void npu_invalidate(const void *address, size_t bytes);
 """
 BACKEND = """
-from mtool.backends import Backend, Buffer, Pattern, Product
+from mtool.compiler.backends import Backend, Buffer, Pattern, Product
 
 class Npu(Backend):
     name = "npu"

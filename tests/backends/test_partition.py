@@ -13,10 +13,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import mirror
 
-from mtool.backends import Operation, Region
-from mtool.backends.partition import Partition
-from mtool.backends.reading import operations_of
-from mtool.ir import Graph
+from mtool.compiler.backends import Operation, Region
+from mtool.compiler.backends.partition import Partition
+from mtool.compiler.backends.reading import operations_of
+from mtool.compiler.ir import Graph
 
 
 def network(seed: int) -> Graph:

@@ -10,17 +10,17 @@ import onnx
 import pytest
 
 import mtool
-from mtool.backends import BackendError, BackendSpec
-from mtool.backends.chosen import choose
+from mtool.base.errors import MtoolError, UsageError
 from mtool.cli import app
-from mtool.errors import MtoolError, UsageError
-from mtool.workflow.compiling import Model
-from mtool.workflow.options import Options
-from mtool.workflow.writing import write_project
+from mtool.compiler.backends import BackendError, BackendSpec
+from mtool.compiler.backends.chosen import choose
+from mtool.stages.compiling import Model
+from mtool.stages.options import Options
+from mtool.stages.writing import write_project
 
 BACKEND = """
 import numpy as np
-from mtool.backends import Backend, BackendError, Pattern, Product
+from mtool.compiler.backends import Backend, BackendError, Pattern, Product
 
 class Npu(Backend):
     name = "npu"
@@ -85,7 +85,10 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> Model:
         ("return " + DOES_NOTHING.format(', hooks={"start": "f"}, headers=("f.h",)'), "there is no hook 'start'"),
         ("return " + DOES_NOTHING.format(', hooks={"open": "f()"}, headers=("f.h",)'), "the name of a C function"),
         ("return " + DOES_NOTHING.format(', hooks={"open": "f"}'), "no header that declares them"),
-        ("import mtool.proc; mtool.proc.run(['sleep', '60'], timeout_s=0.2, what='npuc')", "npuc took more than 0.2 s"),
+        (
+            "import mtool.base.proc; mtool.base.proc.run(['sleep', '60'], timeout_s=0.2, what='npuc')",
+            "npuc took more than 0.2 s",
+        ),
         ("return " + DOES_NOTHING.format(', files={"net_weights.c": b""}'), "as the model itself has"),
         ("raise KeyError('lost')", "KeyError"),
         ("raise BackendError('the compiler says no', details=['at relu_3'])", "the compiler says no"),
@@ -118,7 +121,7 @@ def test_files_and_constants_reach_the_model(tmp_path: Path) -> None:
 
 
 METHODS = """
-from mtool.backends import Backend, Pattern, Product
+from mtool.compiler.backends import Backend, Pattern, Product
 
 class Npu(Backend):
     name = "npu"
@@ -165,16 +168,16 @@ def test_methods_that_misbehave(tmp_path: Path, change: dict[str, str], words: s
     [
         ("1 / 0", "can't be loaded"),
         ("class Npu: pass", "has not one backend"),
-        ("from mtool.backends import Backend\nclass Npu(Backend): name = 'a b'", "expected one that C takes"),
-        ("from mtool.backends import Backend\nclass Npu(Backend): name = 3", "expected one that C takes"),
-        ("from mtool.backends import Backend\nclass Npu(Backend): name = 'int'", "expected one that C takes"),
+        ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 'a b'", "expected one that C takes"),
+        ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 3", "expected one that C takes"),
+        ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 'int'", "expected one that C takes"),
         (
-            "from mtool.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n  def __init__(self, o): 1 / 0",
-            "ZeroDivisionError",
+            "from mtool.compiler.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n  def __init__(self, o): 1
+            / 0", "ZeroDivisionError",
         ),
         (
-            "from mtool.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n  def __init__(self): pass",
-            "TypeError",
+            "from mtool.compiler.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n  def __init__(self):
+            pass", "TypeError",
         ),
         ("import sys; sys.exit(0)", "can't be loaded"),
     ],
@@ -205,7 +208,7 @@ HOSTILE = (
     "return " + DOES_NOTHING.format(', files={"../x": b""}'),
     "return " + DOES_NOTHING.format(', constants={"a": np.zeros(0)}'),
     "(folder / 'elsewhere').write_text(''); raise BackendError('it wrote elsewhere')",
-    "import mtool.proc; mtool.proc.run(['sleep', '60'], timeout_s=0.2, what='npuc')",
+    "import mtool.base.proc; mtool.base.proc.run(['sleep', '60'], timeout_s=0.2, what='npuc')",
     *(
         pytest.param(body, marks=amount.everything)
         for body in (

@@ -12,10 +12,13 @@ from graphs import FLAGS
 from onnx import TensorProto, helper
 
 import mtool
-from mtool import codegen, project, resources, session, workflow
-from mtool.backends import BackendSpec
-from mtool.errors import CommunicationError, UsageError
-from mtool.option_values import OperatorsApi
+from mtool import commands, project
+from mtool.base import resources
+from mtool.base.errors import CommunicationError, UsageError
+from mtool.base.option_values import OperatorsApi
+from mtool.compiler import codegen
+from mtool.compiler.backends import BackendSpec
+from mtool.device import session
 
 SOURCE = """
 #include "npu.h"
@@ -46,7 +49,7 @@ int32_t npu_neg(const float *from, float *to, int32_t count, void *resource);
 #endif
 """
 BACKEND = f"""
-from mtool.backends import Backend, Pattern, Product
+from mtool.compiler.backends import Backend, Pattern, Product
 
 class Npu(Backend):
     name = "npu"
@@ -150,7 +153,7 @@ def test_it_reaches_regions_and_hooks(form: OperatorsApi, folder: Path, tmp_path
 )
 def test_what_has_none_to_give_gives_null(chosen: codegen.Conventions, folder: Path, tmp_path: Path) -> None:
     model = mtool.compile(folder / "net.onnx", board="host", options=options(folder, chosen, io="external"))
-    prepared = workflow.build_model(model, tmp_path / "project", kinds=workflow.ALL_KINDS)
+    prepared = commands.build_model(model, tmp_path / "project", kinds=commands.ALL_KINDS)
     inputs = {"x": X, "flag": np.array(True), "kept": np.ones(8, np.float32)}
     with mtool.open(prepared) as device:
         for in_steps in (False, True):
@@ -194,7 +197,7 @@ def test_two_models_on_an_emulated_board(folder: Path, tmp_path: Path) -> None:
     net = options(folder, chosen, name="net", program=program, states=(("y", "kept"),))
     two = options(folder, chosen, name="two", program=program)
     models = mtool.compile_models([folder / "net.onnx"] * 2, board="mps2_an386", options=[net, two])
-    workflow.build_model(models[0], target, kinds=("standalone",))
+    commands.build_model(models[0], target, kinds=("standalone",))
     text = b""
     with session.open_transport(target, kind="standalone") as channel:
         while b"status" not in text.rpartition(b"\n")[0]:

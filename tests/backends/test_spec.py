@@ -9,11 +9,11 @@ from graphs import model
 from onnx import helper, save
 
 import mtool
-from mtool import Options, workflow
-from mtool.backends import BackendSpec
-from mtool.backends.chosen import choose
-from mtool.backends.spec import parse
-from mtool.errors import UsageError
+from mtool import Options, commands
+from mtool.base.errors import UsageError
+from mtool.compiler.backends import BackendSpec
+from mtool.compiler.backends.chosen import choose
+from mtool.compiler.backends.spec import parse
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_toml(tmp_path: Path) -> None:
 
 
 NPU = """
-from mtool.backends import Backend
+from mtool.compiler.backends import Backend
 
 class Npu(Backend):
     name = "npu"
@@ -75,7 +75,7 @@ def test_one_that_computes_nothing_is_an_error_unless_it_is_optional(
     save(model(nodes, {"x": (np.float32, (1, 4))}, ["y"]), tmp_path / "net.onnx")
     text = place.format(tmp_path)
     name = "npu" if text.endswith(".py") else "ethos_u"
-    for stage in (mtool.compile, workflow.partition):
+    for stage in (mtool.compile, commands.partition):
         with pytest.raises(UsageError, match=f"the backend {name} computes nothing of the model") as refused:
             stage(tmp_path / "net.onnx", board="mps3_an547", options=Options(backends=(parse(text),)))
         assert refused.value.details and ":optional" in refused.value.hint

@@ -11,12 +11,12 @@ import pytest
 from tflite_models import Op, T, model
 
 import mtool
-from mtool.backends import BackendError, BackendSpec
-from mtool.workflow.compiling import Model
-from mtool.workflow.options import Options
+from mtool.compiler.backends import BackendError, BackendSpec
+from mtool.stages.compiling import Model
+from mtool.stages.options import Options
 
 BACKEND = """
-from mtool.backends import Backend, OperationsRefused, Pattern, Product
+from mtool.compiler.backends import Backend, OperationsRefused, Pattern, Product
 
 class Npu(Backend):
     name = "npu"

@@ -9,16 +9,16 @@ from graphs import model
 from onnx import helper
 
 import mtool
-from mtool.backends import BackendSpec
-from mtool.errors import MismatchError
-from mtool.workflow import build_model
-from mtool.workflow.layers import compare_layers
-from mtool.workflow.options import Options
+from mtool.base.errors import MismatchError
+from mtool.commands import build_model
+from mtool.compiler.backends import BackendSpec
+from mtool.stages.options import Options
+from mtool.verification.layers import compare_layers
 
 pytest.importorskip("onnxruntime")
 
 BACKEND = """
-from mtool.backends import Backend, Pattern, Product
+from mtool.compiler.backends import Backend, Pattern, Product
 
 class Near(Backend):
     name = "nearly"

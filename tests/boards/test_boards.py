@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from mtool import boards
-from mtool.errors import BoardError, UsageError
+from mtool.base.errors import BoardError, UsageError
 
 MEMORIES = {
     "flash": {"base": 0, "size": "1 MiB", "holds": ["code", "weights"]},

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mtool import boards
+from mtool.base.errors import UsageError
 from mtool.cli import app
-from mtool.errors import UsageError
 
 Captured = pytest.CaptureFixture[str]
 ENTRY = "{description: ours, source: s, cpu: cortex-m4, toolchain: cc, templates: {host: native}%s}"

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from mtool import boards, configuration, flash, resources, zephyr
-from mtool.boards import schema
-from mtool.errors import MtoolError, UsageError
-from mtool.flash import ports, power, uf2
-from mtool.option_values import FLASH_SETTINGS
-from mtool.workflow import Options, own_project
-from mtool.workflow.deployment import Deployment
-from mtool.workflow.flashing import runner_of
-from mtool.workflow.options import known_of
+from mtool import boards
+from mtool.base import configuration, resources
+from mtool.base.errors import MtoolError, UsageError
+from mtool.base.option_values import FLASH_SETTINGS
+from mtool.boards import schema, zephyr
+from mtool.commands import Options, user_project
+from mtool.commands.flashing import runner_of
+from mtool.device import flash
+from mtool.device.flash import ports, power, uf2
+from mtool.stages.deployment import Deployment
+from mtool.stages.options import known_of
 from tests.flash.jobs import BOARD, job
 
 ROOT = Path(boards.__file__).parents[1]
@@ -82,10 +84,10 @@ KEYS: dict[str, tuple[str, Callable[[], object]]] = {
         key: (f'{key} = "x"', lambda key=key: zephyr.roots()[key.upper()] == [Path.cwd() / "x"])
         for key in configuration.ROOTS
     },
-    "project": ('[project]\nmodel = "m.onnx"\nboard = "b"', lambda: own_project.require().board == "b"),
+    "project": ('[project]\nmodel = "m.onnx"\nboard = "b"', lambda: user_project.require().board == "b"),
     "options": (
         '[project]\nmodel = "m.onnx"\nboard = "b"\n[options]\nio = "external"',
-        lambda: own_project.require().options == {"io": "external"},
+        lambda: user_project.require().options == {"io": "external"},
     ),
 }
 

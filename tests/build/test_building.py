@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import toy
 
-from mtool import boards, build, filetree, manifest, project
-from mtool.build import cmake, overflow, toolchains
-from mtool.errors import BuildError, FitError, UsageError
-from mtool.filetree import FileTree
+from mtool import boards, manifest, project
+from mtool.base import filetree
+from mtool.base.errors import BuildError, FitError, UsageError
+from mtool.base.filetree import FileTree
+from mtool.device import build
+from mtool.device.build import cmake, overflow, toolchains
 
 MODEL, MANIFEST = toy.compiled()
 HOST = boards.get("host")

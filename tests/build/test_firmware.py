@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import toy
 
-from mtool import boards, build, filetree, manifest, project, resources, workflow
-from mtool.build import toolchains
-from mtool.build.symboliser import Symboliser
-from mtool.filetree import FileTree
-from mtool.transport.emulator import command
+from mtool import boards, commands, manifest, project
+from mtool.base import filetree, resources
+from mtool.base.filetree import FileTree
+from mtool.device import build
+from mtool.device.build import toolchains
+from mtool.device.build.symbolizer import Symboliser
+from mtool.device.transport.emulator import command
 
 PORT_CHECK = (Path(__file__).parent / "port_check.c").read_text()
 TIMER_NOT_STARTED, TIMER_RUNNING, TIMER_OVERFLOW = 8, 9, 10
@@ -182,8 +184,8 @@ def test_the_kernels_assemble_at_every_level(name: str, tmp_path: Path) -> None:
     board = boards.get(name)
     if shutil.which(board.toolchain) is None:
         pytest.skip(f"{board.toolchain} is not installed")
-    compiled = workflow.compile(resources.path("examples/digits") / "digits_int8.onnx", board=board)
-    folder = workflow.write_sources(compiled, tmp_path / "c")
+    compiled = commands.compile(resources.path("examples/digits") / "digits_int8.onnx", board=board)
+    folder = commands.write_sources(compiled, tmp_path / "c")
     for level in ("-O0", "-O1", "-O3", "-Os"):
         argv = [board.toolchain, *board.cflags, "-std=c99", level, "-c", "digits_int8.c", "-o", "digits_int8.o"]
         subprocess.run(argv, cwd=folder, check=True)

@@ -6,9 +6,9 @@ import pytest
 import toy
 
 from mtool import boards, project
-from mtool.build import fit, overflow
-from mtool.build.size import Size
-from mtool.errors import FitError
+from mtool.base.errors import FitError
+from mtool.device.build import fit, overflow
+from mtool.device.build.size import Size
 from mtool.manifest import Manifest, Operand
 
 UNO = boards.get("arduino_uno")

@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
+from mtool.base.errors import BuildError
+from mtool.base.filetree import FileTree
 from mtool.boards import get
-from mtool.build import module_image
-from mtool.errors import BuildError
-from mtool.filetree import FileTree
+from mtool.device.build import module_image
 
 CALLED = "int mt_module_call(void *arena, unsigned number);\nint mt_module_call(void *arena, unsigned number)\n"
 BOARDS = [

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import mtool
-from mtool.build import placement
-from mtool.errors import BuildError
-from mtool.plan.pool import Pool
+from mtool.base.errors import BuildError
+from mtool.compiler.plan.pool import Pool
+from mtool.device.build import placement
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 import toy
 
-from mtool import boards, build, filetree, project, session
-from mtool.build.symboliser import Symboliser
-from mtool.errors import UsageError
-from mtool.session import opening
+from mtool import boards, project
+from mtool.base import filetree
+from mtool.base.errors import UsageError
+from mtool.device import build, session
+from mtool.device.build.symbolizer import Symboliser
+from mtool.device.session import opening
 
 
 def test_extra_files_are_compiled_with_the_definitions(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import toy
 
-from mtool import boards, filetree, manifest, project
-from mtool.build import build, west
-from mtool.errors import BuildError, FitError, UsageError
-from mtool.filetree import FileTree
+from mtool import boards, manifest, project
+from mtool.base import filetree
+from mtool.base.errors import BuildError, FitError, UsageError
+from mtool.base.filetree import FileTree
+from mtool.device.build import build, west
 
 MODEL, MANIFEST = toy.compiled()
 NUCLEO = boards.get("nucleo_f746zg")

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import sanitized
 
-from mtool import resources
-from mtool.bytecode.image import Image
-from mtool.plan import Plan
+from mtool.base import resources
+from mtool.compiler.bytecode.image import Image
+from mtool.compiler.plan import Plan
 
 Array = np.ndarray[Any, Any]
 CRT = Path(resources.path("crt"))

@@ -14,9 +14,9 @@ from networks import feeds_of
 from one_firmware import LINKER, STRICT, emulated
 
 from mtool.boards import get
-from mtool.bytecode.model import compile_bytecode
-from mtool.workflow import Options
-from mtool.workflow.bytecode import make_bytecode
+from mtool.commands import Options
+from mtool.commands.bytecode import make_bytecode
+from mtool.compiler.bytecode.model import compile_bytecode
 from tests.bytecode import host, small
 
 ROOT = Path(__file__).parents[2]

@@ -11,16 +11,16 @@ import pytest
 from graphs import model
 from onnx import helper
 
-from mtool.bytecode.call import KERNELS, MAGIC, MORE
-from mtool.bytecode.model import compile_bytecode
-from mtool.bytecode.program import STEPS
+from mtool.base.errors import ModelError, UsageError
 from mtool.cli import app
-from mtool.errors import ModelError, UsageError
-from mtool.modules import keys
-from mtool.modules.format import Kind, unpack
-from mtool.plan import Choice
-from mtool.workflow import Options, modules
-from mtool.workflow.bytecode import make_bytecode
+from mtool.commands import Options, modules
+from mtool.commands.bytecode import make_bytecode
+from mtool.compiler.bytecode.call import KERNELS, MAGIC, MORE
+from mtool.compiler.bytecode.model import compile_bytecode
+from mtool.compiler.bytecode.program import STEPS
+from mtool.compiler.plan import Choice
+from mtool.manifest.modules import keys
+from mtool.manifest.modules.format import Kind, unpack
 from tests.bytecode import host, small
 
 

@@ -9,11 +9,11 @@ import pytest
 import sanitized
 from networks import imported
 
-from mtool import passes
-from mtool.bytecode.call import KERNELS, kernels_of
-from mtool.bytecode.image import encode
-from mtool.bytecode.method import SHARED
-from mtool.bytecode.planning import plan_bytecode
+from mtool.compiler import passes
+from mtool.compiler.bytecode.call import KERNELS, kernels_of
+from mtool.compiler.bytecode.image import encode
+from mtool.compiler.bytecode.method import SHARED
+from mtool.compiler.bytecode.planning import plan_bytecode
 from tests.bytecode import host, small
 
 CASES = amount.of(100_000, 2_000)

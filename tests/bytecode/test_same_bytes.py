@@ -14,16 +14,16 @@ import pytest
 from graphs import Array, run_c
 from networks import feeds_of, imported
 
-from mtool import passes
-from mtool.bytecode.image import encode
-from mtool.bytecode.method import SHARED
-from mtool.bytecode.model import compile_bytecode
-from mtool.bytecode.planning import plan_bytecode
-from mtool.errors import ModelError
-from mtool.ir import Graph
-from mtool.kernels.target import Target
-from mtool.plan import make_plan
-from mtool.workflow import Options
+from mtool.base.errors import ModelError
+from mtool.commands import Options
+from mtool.compiler import passes
+from mtool.compiler.bytecode.image import encode
+from mtool.compiler.bytecode.method import SHARED
+from mtool.compiler.bytecode.model import compile_bytecode
+from mtool.compiler.bytecode.planning import plan_bytecode
+from mtool.compiler.ir import Graph
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import make_plan
 from tests.bytecode import host, small
 
 FOUR = ("kws", "vww", "ic", "ad")

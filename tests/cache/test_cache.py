@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mtool import cache
-from mtool.cache import Cache, File
-from mtool.errors import UsageError
+from mtool.base import cache
+from mtool.base.cache import Cache, File
+from mtool.base.errors import UsageError
 
 
 def key(number: int) -> str:

@@ -8,8 +8,8 @@ import pytest
 
 from mtool.cli import app, attached
 from mtool.cli.output import Output
-from mtool.flash import ports
-from mtool.flash.ports import Attached
+from mtool.device.flash import ports
+from mtool.device.flash.ports import Attached
 
 UNO = Attached("/dev/ttyACM3", "2341:0043", "55736303331351E0D1A1", "Arduino Uno")
 ADAPTER = Attached("/dev/ttyUSB0", "1a86:7523", "", "USB Serial")

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool.cli import app
-from mtool.session import opening
+from mtool.device.session import opening
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
@@ -245,7 +245,7 @@ def test_a_folder_that_is_not_mtools_is_left_alone(capsys: Captured) -> None:
 
 def test_a_missing_compiler(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("mtool.build.toolchains.compiler_here", lambda name: [name])  # nor that of ziglang
+    monkeypatch.setattr("mtool.device.build.toolchains.compiler_here", lambda name: [name])  # nor that of ziglang
     assert app.invoke(["run", str(DIGITS)]) == 5
     captured = capsys.readouterr()
     assert "cc is not installed" in captured.err and "apt-get install" in captured.err

@@ -9,18 +9,19 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool import resources, workflow
+from mtool import commands
+from mtool.base import resources
+from mtool.base.errors import CommunicationError
 from mtool.cli import app
-from mtool.errors import CommunicationError
-from mtool.session import opening
-from mtool.workflow import Deployment, Options
-from mtool.workflow.cost import ALL_KINDS, HOST_DRIVEN, kinds_to_measure
+from mtool.commands import Deployment, Options
+from mtool.commands.cost import ALL_KINDS, HOST_DRIVEN, kinds_to_measure
+from mtool.device.session import opening
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
 Captured = pytest.CaptureFixture[str]
 
 
-@pytest.mark.parametrize("what", [workflow.run, workflow.bench, workflow.verify])
+@pytest.mark.parametrize("what", [commands.run, commands.bench, commands.verify])
 def test_a_board_that_does_not_answer_is_told_before_the_build(
     what: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,7 +53,7 @@ def test_a_program_of_this_computer_is_run_in_place_of_flashing(
 
 @pytest.mark.parametrize(("template", "kinds"), [("baremetal", ALL_KINDS), ("zephyr", (HOST_DRIVEN,))])
 def test_a_measurement_builds_a_whole_framework_once(template: str, kinds: tuple[str, ...]) -> None:
-    model = workflow.compile(DIGITS, board="mps2_an386", options=Options(template=template))
+    model = commands.compile(DIGITS, board="mps2_an386", options=Options(template=template))
     assert kinds_to_measure(model) == kinds
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool import frontend
 from mtool.cli import app
-from mtool.workflow import quantisation
+from mtool.compiler import frontend
+from mtool.quantization import quantizing
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx")
 
@@ -67,7 +67,7 @@ def test_a_wrong_option_is_told_before_the_model_is_read(
         pytest.fail("the model is read")
 
     monkeypatch.setattr(frontend, "load", refuse, raising=False)
-    monkeypatch.setattr(quantisation, "read_bound", refuse)
+    monkeypatch.setattr(quantizing, "read_bound", refuse)
     monkeypatch.chdir(tmp_path)
     Path("a_file").touch()
     Path("theirs").mkdir()

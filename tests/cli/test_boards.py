@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mtool import boards
-from mtool.build import toolchains
 from mtool.cli import app
+from mtool.device.build import toolchains
 
 Captured = pytest.CaptureFixture[str]
 

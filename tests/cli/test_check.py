@@ -10,11 +10,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool import boards, filetree, proc, workflow
+from mtool import boards, commands
+from mtool.base import filetree, proc
 from mtool.cli import app
 from mtool.cli.check import operator_rows
-from mtool.codegen import binary, generation
-from mtool.workflow import fitting
+from mtool.compiler.codegen import binary, generation
+from mtool.stages import fitting
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
@@ -49,12 +50,12 @@ def test_of_several_boards_no_schedules_are_shown(capsys: Captured) -> None:
     boards_ = ["--board", "host", "--board", "mps2_an386"]
     assert app.invoke(["check", str(DIGITS), *boards_, "--json"]) == 0
     sizes = [fit["constant_bytes"] for fit in json.loads(capsys.readouterr().out)["boards"]]
-    alone = {name: workflow.compile(DIGITS, board=name).manifest.constant_bytes for name in ("host", "mps2_an386")}
+    alone = {name: commands.compile(DIGITS, board=name).manifest.constant_bytes for name in ("host", "mps2_an386")}
     assert sorted(sizes) == sorted(alone.values()) and len({*sizes}) == 2
     assert app.invoke(["check", str(DIGITS), *boards_]) == 0
     shown = capsys.readouterr().out
     assert f"constants {min(sizes):,} to {max(sizes):,} B, by the board" in shown
-    used = {one.schedule.partition(":")[0] for one in workflow.compile(DIGITS, board="host").manifest.operators}
+    used = {one.schedule.partition(":")[0] for one in commands.compile(DIGITS, board="host").manifest.operators}
     assert "conv2d 3x3" in shown and "schedule" not in shown and not any(name in shown for name in used)
 
 
@@ -82,7 +83,7 @@ def test_the_most_urgent_model_waits_for_the_longest_stretch_of_all(tmp_path: Pa
 
 
 def test_an_operator_by_rows_is_one_row() -> None:
-    manifest = workflow.compile(DIGITS, board="host", options=workflow.Options(partial="always")).manifest
+    manifest = commands.compile(DIGITS, board="host", options=commands.Options(partial="always")).manifest
     rows = operator_rows(manifest.operators)
     assert len(rows) < len(manifest.operators) and any(" parts" in label for _, label, *_ in rows)
     assert len({one.whole or one.name for one in manifest.operators}) >= len(rows)
@@ -99,13 +100,13 @@ def test_it_writes_no_c_that_nothing_looks_at(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(generation.weights, "weights_source", refuse)
-    (fit,) = workflow.check(DIGITS, [boards.get("mps2_an386")]).fits
+    (fit,) = commands.check(DIGITS, [boards.get("mps2_an386")]).fits
     assert fit.flash is not None and fit.flash.bytes > 15_008
     monkeypatch.setattr(generation, "source", refuse)
-    found = workflow.check(DIGITS, [boards.get("host")])
+    found = commands.check(DIGITS, [boards.get("host")])
     assert found.manifest.macs and found.fits[0].fits and not found.fits[0].needs
     with pytest.raises(AssertionError, match="C is written"):
-        workflow.check(DIGITS, [boards.get("mps2_an386")])
+        commands.check(DIGITS, [boards.get("mps2_an386")])
 
 
 def test_a_build_is_compared_with_the_files_that_it_was_made_of(
@@ -116,8 +117,8 @@ def test_a_build_is_compared_with_the_files_that_it_was_made_of(
     compared = []
     monkeypatch.setattr(fitting, "firmware_of", lambda folder, tree: compared.append(tree))
     for name in ("mps2_an386", "arduino_due"):
-        written = filetree.from_folder(workflow.write_project(workflow.compile(DIGITS, board=name), tmp_path / name))
-        workflow.check(DIGITS, [boards.get(name)], folder=tmp_path / name)
+        written = filetree.from_folder(commands.write_project(commands.compile(DIGITS, board=name), tmp_path / name))
+        commands.check(DIGITS, [boards.get(name)], folder=tmp_path / name)
         assert compared.pop().files.items() <= written.files.items()
         assert any(path.endswith(".bin") for path in written) == (name == "mps2_an386")
 
@@ -126,7 +127,7 @@ def test_weights_in_ram_count_as_ram(capsys: Captured) -> None:
     """A NUCLEO-L4R5ZI waits for its flash, and mtool's overlay sets the clock that times hold at."""
     assert app.invoke(["check", str(DIGITS), "--board", "nucleo_l4r5zi"]) == 0
     shown = capsys.readouterr().out
-    compiled = workflow.compile(DIGITS, board="nucleo_l4r5zi")
+    compiled = commands.compile(DIGITS, board="nucleo_l4r5zi")
     in_ram = compiled.manifest.constant_bytes_in_ram
     tables = compiled.files.text("digits_int8_weights.c")
     kinds = {"int8_t": 1, "uint32_t": 4, "int32_t": 4, "float": 4}

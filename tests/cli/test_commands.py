@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import mtool
+from mtool.base.errors import MismatchError
 from mtool.cli import app
-from mtool.errors import MismatchError
-from mtool.oracles import process
+from mtool.verification.oracles import process
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
 DIGITS = EXAMPLE / "digits_int8.onnx"

@@ -135,7 +135,7 @@ def test_what_can_not_be_estimated_is_refused(
 def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     which = shutil.which
     monkeypatch.setattr("shutil.which", lambda program, *rest: None if program == "cc" else which(program, *rest))
-    monkeypatch.setattr("mtool.build.toolchains.compiler_here", lambda name: [name])  # nor another
+    monkeypatch.setattr("mtool.device.build.toolchains.compiler_here", lambda name: [name])  # nor another
     assert app.invoke(["bench", str(DIGITS), "-b", "mps2_an386", "--cycles"]) == 5
     captured = capsys.readouterr().err
     assert "cc is not installed" in captured and "apt-get install gcc" in captured
@@ -145,9 +145,9 @@ def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, ca
 def test_an_emulator_without_plugins_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     # a plugin of an API that no QEMU has yet is refused as an old QEMU would refuse ours
     source = Path("blocks.c")
-    text = (Path(__file__).parents[2] / "mtool" / "session" / "cycles" / "blocks.c").read_text()
+    text = (Path(__file__).parents[2] / "mtool" / "device" / "cycles" / "blocks.c").read_text()
     source.write_text(text.replace("int qemu_plugin_version = 1;", "int qemu_plugin_version = 999;"))
-    monkeypatch.setattr("mtool.session.cycles.execution._PLUGIN", source)
+    monkeypatch.setattr("mtool.device.cycles.execution._PLUGIN", source)
     assert app.invoke(["bench", str(DIGITS), "-b", "mps2_an386", "--cycles"]) == 5
     captured = capsys.readouterr().err
     assert "does not start with the plugin" in captured and "version 999" in captured

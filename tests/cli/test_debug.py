@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mtool import boards
+from mtool.base.errors import UsageError
 from mtool.cli import app
-from mtool.errors import UsageError
-from mtool.flash import gdb_servers
-from mtool.flash.runner import Job
+from mtool.device.flash import gdb_servers
+from mtool.device.flash.runner import Job
 from tests.session.faulty import after
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
@@ -78,7 +78,7 @@ def test_a_board_without_a_gdb_server() -> None:
 
 def test_a_dry_run_needs_no_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mtool.flash.ports.attached", lambda: [])
+    monkeypatch.setattr("mtool.device.flash.ports.attached", lambda: [])
     arguments = ["debug", str(DIGITS), "--board", "nucleo_l4r5zi", "--dry-run"]
     assert app.invoke([*arguments, "--operator", "conv_2", "--server", "openocd"]) == 0
     *_, server, gdb = capsys.readouterr().out.splitlines()

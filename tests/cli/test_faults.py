@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from altered import Altered
 
-from mtool import ops
 from mtool.cli import app
-from mtool.kernels.schedule import Schedule
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.schedule import Schedule
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 MESSAGE = """\
@@ -35,10 +35,10 @@ def _faulty(sound: Schedule) -> Altered:
 @pytest.fixture(autouse=True)
 def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    convolution = ops.KERNELS["conv2d"]
+    convolution = registry.KERNELS["conv2d"]
     sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
     schedules = (*convolution.schedules, _faulty(sound))
-    monkeypatch.setitem(ops.KERNELS, "conv2d", replace(convolution, schedules=schedules))
+    monkeypatch.setitem(registry.KERNELS, "conv2d", replace(convolution, schedules=schedules))
 
 
 @pytest.mark.parametrize("board", ["mps2_an385", "mps2_an386"])

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from mtool import boards, resources
-from mtool.build import toolchains
+from mtool import boards
+from mtool.base import resources
 from mtool.cli import app
-from mtool.flash import failures, ports
-from mtool.flash.ports import Attached
+from mtool.device.build import toolchains
+from mtool.device.flash import failures, ports
+from mtool.device.flash.ports import Attached
 from tests.flash.jobs import fake
 
 DIGITS = str(resources.path("examples/digits") / "digits_int8.onnx")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mtool import resources
+from mtool.base import resources
 from mtool.cli import app
-from mtool.flash import ports
+from mtool.device.flash import ports
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx")
 BOARD = "nucleo_l4r5zi"
@@ -23,7 +23,7 @@ def nothing_attached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("the model is compiled")
 
-    monkeypatch.setattr("mtool.compiler.compile_model", refuse)
+    monkeypatch.setattr("mtool.compiler.compilation.compile_model", refuse)
 
 
 @pytest.mark.parametrize("command", ["flash", "run", "bench", "verify", "tune", "report", "debug"])

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from mtool import transport
 from mtool.cli import app, monitor
 from mtool.cli.output import Output
-from mtool.rpc.framing import Frame, encode
-from mtool.rpc.protocol import REPLY, Message
-from mtool.session.monitoring import Heard, Listener
+from mtool.device import transport
+from mtool.device.rpc.framing import Frame, encode
+from mtool.device.rpc.protocol import REPLY, Message
+from mtool.device.session.monitoring import Heard, Listener
 from tests.session import projects
 
 Captured = pytest.CaptureFixture[str]
@@ -120,6 +120,6 @@ def test_a_board_is_heard(
 def test_nothing_to_hear(
     arguments: list[str], code: int, says: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mtool.flash.ports.attached", lambda: [])
+    monkeypatch.setattr("mtool.device.flash.ports.attached", lambda: [])
     assert app.invoke(["monitor", *arguments, "--for", "0.1"]) == code
     assert says in capsys.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mtool import errors
+from mtool.base import errors
 from mtool.cli import app
 from mtool.cli.output import Output, table
 
@@ -147,9 +147,9 @@ HOSTILE = "a\x1b]0;evil\x07\x1b[2J\x9b31m\u202eevil\u2066[red]x[/red]\x00\rerror
 def telling(text: str) -> Callable[[Output], None]:
     def boards(out: Output) -> None:
         out.note(f"note {text}")
-        logging.getLogger("mtool.workflow.x").info("log %s", text)
-        logging.getLogger("mtool.device").info("board %s", text)
-        logging.getLogger("mtool.device").warning("warned %s", text)
+        logging.getLogger("mtool.commands.x").info("log %s", text)
+        logging.getLogger("mtool.firmware").info("board %s", text)
+        logging.getLogger("mtool.firmware").warning("warned %s", text)
         out.text(f"result {text}", table((text, "other"), [[text, text]]))
         raise errors.ModelError(f"what {text}", details=[f"detail {text}"], hint=f"hint {text}")
 

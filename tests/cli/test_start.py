@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mtool import workflow
+from mtool import commands
 from mtool.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -98,25 +98,25 @@ def test_a_summary_is_the_first_line_of_its_command(name: str) -> None:
 
 
 def test_each_name_of_the_workflow_is_there() -> None:
-    assert sorted(workflow.__all__) == sorted(workflow._MODULES) == sorted(dir(workflow))
-    for name in workflow.__all__:
-        assert getattr(workflow, name) is not None
+    assert sorted(commands.__all__) == sorted(commands._MODULES) == sorted(dir(commands))
+    for name in commands.__all__:
+        assert getattr(commands, name) is not None
 
 
 def test_a_compile_loads_nothing_of_the_device_half(tmp_path: Path) -> None:
     model = ROOT / "examples" / "digits" / "digits_int8.onnx"
     modules, _ = loaded("compile", str(model), "--board", "mps2_an386", "--output-dir", str(tmp_path / "c"))
-    assert "mtool.compiler" in modules
+    assert "mtool.compiler.compilation" in modules
     assert not packages(modules) & {"elftools", "serial", "cookiecutter", "tflite", "onnxruntime"}
-    assert not {f"mtool.{name}" for name in ("build", "flash", "rpc", "session", "transport")} & modules
-    assert not {"mtool.run_time_sizes", "mtool.backends.interface", "numpy.ma"} & modules
+    assert not {f"mtool.device.{name}" for name in ("build", "flash", "rpc", "session", "transport")} & modules
+    assert not {"mtool.compiler.run_time_sizes", "mtool.compiler.backends.interface", "numpy.ma"} & modules
 
 
 def test_a_second_run_loads_neither_the_compiler_nor_the_reference(tmp_path: Path) -> None:
     model = ROOT / "examples" / "digits" / "digits_int8.onnx"
     run = ("run", str(model), "--output-dir", str(tmp_path / "p"), "--quiet")
-    assert "mtool.frontend.importer" in loaded(*run)[0]
+    assert "mtool.compiler.frontend.importer" in loaded(*run)[0]
     modules, shown = loaded(*run)
     assert "argmax" in shown
     assert not packages(modules) & {"jinja2", "tflite", "onnxruntime"}
-    assert not {"mtool.compiler", "mtool.frontend.importer", "mtool.passes"} & modules
+    assert not {"mtool.compiler.compilation", "mtool.compiler.frontend.importer", "mtool.compiler.passes"} & modules

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mtool import workflow
+from mtool import commands
+from mtool.base.errors import CommunicationError, UsageError, of_os_error
 from mtool.cli import app
 from mtool.cli.output import Output
-from mtool.errors import CommunicationError, UsageError, of_os_error
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 FULL = Path("/dev/full")
@@ -138,7 +138,7 @@ def test_a_default_output_replaces_only_mtools_own(tmp_path: Path, monkeypatch: 
     assert app.invoke(["report", str(DIGITS), "-q"]) == 2
     Path("net_int8.onnx").write_text("mine")
     with pytest.raises(UsageError, match=r"net_int8\.onnx is there, and mtool did not write it"):
-        workflow.quantize("net.onnx", [], board="host")
+        commands.quantize("net.onnx", [], board="host")
     assert Path("report.html").read_text() == Path("net_int8.onnx").read_text() == "mine"
 
 
@@ -162,9 +162,9 @@ def test_data_is_never_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
 
 
 def test_an_image_that_would_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mtool.workflow import dataset
+    from mtool.quantization import dataset
 
-    tensor = workflow.compile(DIGITS, board="host").manifest.inputs[0]
+    tensor = commands.compile(DIGITS, board="host").manifest.inputs[0]
     Image.new("L", (64, 64)).save(tmp_path / "a.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(UsageError, match="is not an image that can be read"):

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 
 from mtool import boards
 from mtool.cli import app
-from mtool.tuned import log as tuning_log
-from mtool.workflow.tuned import known_for, target_and_setup
+from mtool.compiler.tuned import log as tuning_log
+from mtool.stages.tuned import known_for, target_and_setup
 from tests.tuned.records import SETUP, measurement, whole
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx")

@@ -5,10 +5,11 @@ from typing import get_args
 
 import pytest
 
-from mtool import boards, option_values, spelling
+from mtool import boards
+from mtool.base import option_values, spelling
+from mtool.base.errors import UsageError
 from mtool.cli import app, completion
-from mtool.errors import UsageError
-from mtool.flash import RUNNERS
+from mtool.device.flash import RUNNERS
 
 CHOICES = {
     "run": {"--io": option_values.Io, "--partial": option_values.Partial, "--rounding": option_values.Rounding,

@@ -8,14 +8,14 @@ import pytest
 from graphs import model
 from onnx import ModelProto, helper, save
 
-from mtool import project, workflow
+from mtool import commands, project
+from mtool.base.errors import UsageError
+from mtool.base.identifiers import target_name
 from mtool.cli import app
-from mtool.codegen import binary
-from mtool.codegen.binary import binary_of
-from mtool.codegen.weights import weights_header, weights_source
-from mtool.errors import UsageError
-from mtool.identifiers import target_name
-from mtool.workflow import Options
+from mtool.commands import Options
+from mtool.compiler.codegen import binary
+from mtool.compiler.codegen.binary import binary_of
+from mtool.compiler.codegen.weights import weights_header, weights_source
 
 F = np.float32
 rng = np.random.default_rng(0)
@@ -88,10 +88,10 @@ def test_the_compiler_takes_the_file_in(compiler: str, tmp_path: Path) -> None:
 def test_a_project_is_built_with_the_file_and_computes_the_same(small: Path, tmp_path: Path) -> None:
     results = []
     for weights in ("auto", "text"):
-        compiled = workflow.compile(small, board="host", options=Options(weights=weights))
+        compiled = commands.compile(small, board="host", options=Options(weights=weights))
         assert ("net_weights.bin" in compiled.files) == (weights == "auto")
-        prepared = workflow.build_model(compiled, tmp_path / weights)
-        with workflow.open(prepared) as device:
+        prepared = commands.build_model(compiled, tmp_path / weights)
+        with commands.open(prepared) as device:
             results.append(device.run({"x": np.linspace(-1, 1, 24, dtype=F).reshape(1, 24)})["y"])
     assert np.array_equal(*results)
 
@@ -99,14 +99,14 @@ def test_a_project_is_built_with_the_file_and_computes_the_same(small: Path, tmp
 def test_a_changed_file_changes_the_source(small: Path) -> None:
     texts = []
     for _ in range(2):
-        texts.append(workflow.compile(small, board="host").files["net_weights.c"])
+        texts.append(commands.compile(small, board="host").files["net_weights.c"])
         save(network(24), small)
     lines = [set(text.splitlines()) for text in texts]
     assert any(b"sha256" in line and b"Generated" not in line for line in lines[0] ^ lines[1])
 
 
 def test_packages_have_the_file_where_the_compiler_looks(small: Path) -> None:
-    compiled = workflow.compile(small, board="mps2_an386")
+    compiled = commands.compile(small, board="mps2_an386")
     packed = project.Packed(project.Module(compiled.sources(), compiled.manifest))
     for form in ("cmake", "zephyr-module", "mlf"):
         files = project.package(packed, form)
@@ -119,7 +119,7 @@ def test_packages_have_the_file_where_the_compiler_looks(small: Path) -> None:
 
 def test_arduino_and_avr_get_text(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for board in ("arduino_mega2560", "nano_33_ble"):
-        assert "net_weights.bin" not in workflow.compile(small, board=board).files
+        assert "net_weights.bin" not in commands.compile(small, board=board).files
     argv = ["compile", str(small), "--emit", "arduino-lib", "--board", "mps2_an386", "-d", str(tmp_path / "lib")]
     assert app.invoke(argv) == 0
     assert not [*(tmp_path / "lib").rglob("*.bin")]
@@ -141,7 +141,7 @@ def test_constants_in_the_file_are_in_memory_once() -> None:
 @pytest.mark.parametrize("flags", ["", "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON"])
 def test_another_file_of_bytes_is_taken_in_by_a_package(flags: str, small: Path, tmp_path: Path) -> None:
     package, app_folder, build = tmp_path / "package", tmp_path / "app", tmp_path / "out"
-    workflow.write_sources(workflow.compile(small, board="host"), package, form="cmake")
+    commands.write_sources(commands.compile(small, board="host"), package, form="cmake")
     app_folder.mkdir()
     (app_folder / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.20)\nproject(app C)\n"
@@ -165,7 +165,7 @@ def test_another_file_of_bytes_is_taken_in_by_a_package(flags: str, small: Path,
 
 @pytest.mark.parametrize("template", ["baremetal", "zephyr"])
 def test_a_project_depends_on_the_file_of_bytes(template: str, small: Path) -> None:
-    compiled = workflow.compile(small, board="mps2_an386", options=Options(template=template))
+    compiled = commands.compile(small, board="mps2_an386", options=Options(template=template))
     tree, _ = compiled.render_project()
     text = " ".join(tree["CMakeLists.txt"].decode().split())
     assert "OBJECT_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/model/net_weights.bin COMPILE_OPTIONS -fno-lto" in text

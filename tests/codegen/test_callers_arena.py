@@ -15,7 +15,7 @@ from graphs import FLAGS, reference
 
 import mtool
 from mtool.cli import app
-from mtool.codegen import conventions
+from mtool.compiler.codegen import conventions
 
 CRT = Path(__file__).parents[2] / "crt" / "include"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"

@@ -10,8 +10,9 @@ from conventions import CONVENTIONS
 from golden_model import small_model
 from graphs import HOST, NO_FPU, compiled
 
-from mtool import codegen, resources
-from mtool.kernels.target import Target
+from mtool.base import resources
+from mtool.compiler import codegen
+from mtool.compiler.kernels.target import Target
 
 INCLUDE = resources.path("crt") / "include"
 ALLOWED = {

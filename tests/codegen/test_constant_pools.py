@@ -13,14 +13,14 @@ from graphs import FLAGS, reference
 
 import mtool
 from mtool import boards
-from mtool.build import placement
-from mtool.build.size import addresses
+from mtool.base.errors import BuildError, FitError, UsageError
 from mtool.cli import app
-from mtool.codegen import binary, conventions
-from mtool.errors import BuildError, FitError, UsageError
-from mtool.plan.board_pools import asked_pools, constant_pools, tensor_pools
-from mtool.plan.constant_pools import Constant, placed
-from mtool.plan.pool import Pool
+from mtool.compiler.codegen import binary, conventions
+from mtool.compiler.plan.board_pools import asked_pools, constant_pools, tensor_pools
+from mtool.compiler.plan.constant_pools import Constant, placed
+from mtool.compiler.plan.pool import Pool
+from mtool.device.build import placement
+from mtool.device.build.size import addresses
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")]

@@ -11,7 +11,7 @@ from graphs import HOST, NO_FPU, compiled
 from sized import planned
 from stages import DSP
 
-from mtool import codegen
+from mtool.compiler import codegen
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

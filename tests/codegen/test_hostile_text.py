@@ -18,14 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from mtool import boards, codegen, frontend, passes, project
-from mtool.escaping import c_string, comment, encodable, file_name, one_line, plain, visible
-from mtool.filetree import FileTree
-from mtool.frontend.options import ModelOptions
-from mtool.kernels.target import Target
+from mtool import boards, project
+from mtool.base.escaping import c_string, comment, encodable, file_name, one_line, plain, visible
+from mtool.base.filetree import FileTree
+from mtool.base.option_values import Io
+from mtool.compiler import codegen, frontend, passes
+from mtool.compiler.frontend.options import ModelOptions
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan, make_plan
 from mtool.manifest import Manifest
-from mtool.option_values import Io
-from mtool.plan import Plan, make_plan
 
 EVIL = [
     "*/ int evil(void) { return 1; } /*",

@@ -11,8 +11,9 @@ from conventions import CONVENTIONS
 from graphs import FLAGS, compiled, model
 from onnx import helper
 
-from mtool import codegen, resources
-from mtool.filetree import FileTree
+from mtool.base import resources
+from mtool.base.filetree import FileTree
+from mtool.compiler import codegen
 
 _DECLARED = re.compile(r"\b((?:net|mt_)\w*)(?:\[[^\]]*\])*(?:\([^;{]*\))?;")
 

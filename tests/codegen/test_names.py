@@ -14,15 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from mtool import boards, codegen, filetree, passes, project, resources
-from mtool.filetree import FileTree
-from mtool.frontend.onnx_graph import import_graph
-from mtool.identifiers import LONGEST_MODEL, LONGEST_TENSOR, model_name, target_name, tensor_names
-from mtool.kernels.target import Target
+from mtool import boards, project
+from mtool.base import filetree, resources
+from mtool.base.filetree import FileTree
+from mtool.base.identifiers import LONGEST_MODEL, LONGEST_TENSOR, model_name, target_name, tensor_names
+from mtool.base.option_values import Io
+from mtool.base.reserved import KEYWORDS, is_macro
+from mtool.compiler import codegen, passes
+from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan, make_plan
 from mtool.manifest import Manifest
-from mtool.option_values import Io
-from mtool.plan import Plan, make_plan
-from mtool.reserved import KEYWORDS, is_macro
 
 INCLUDE = resources.path("crt") / "include"
 ARDUINO = Path("/usr/share/arduino/hardware/arduino/avr")

@@ -11,8 +11,9 @@ from golden_model import small_model
 from graphs import FLAGS, compiled, model
 from onnx import helper
 
-from mtool import codegen, resources
-from mtool.kernels.target import Target
+from mtool.base import resources
+from mtool.compiler import codegen
+from mtool.compiler.kernels.target import Target
 
 M4 = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 M55 = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))

@@ -16,13 +16,13 @@ from onnx import helper
 
 import mtool
 from mtool import boards
+from mtool.base.errors import UsageError
+from mtool.base.option_values import InterfaceApi
 from mtool.boards.schema import Lending
 from mtool.cli import app
-from mtool.codegen import conventions
-from mtool.errors import UsageError
-from mtool.option_values import InterfaceApi
-from mtool.plan.pool import Pool
-from mtool.workflow.reporting import memory_map
+from mtool.commands.reporting import memory_map
+from mtool.compiler.codegen import conventions
+from mtool.compiler.plan.pool import Pool
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")]
@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 def library(
     path: Path, options: mtool.Options, folder: Path, board: str | boards.Board = "host"
-) -> tuple[ctypes.CDLL, mtool.workflow.Model]:
+) -> tuple[ctypes.CDLL, mtool.commands.Model]:
     made = mtool.compile(path, board=board, options=options)
     folder.mkdir()
     for name in made.files:

@@ -11,11 +11,12 @@ from golden_model import small_model
 from graphs import HOST, NO_FPU, compiled, model
 from onnx import helper
 
-from mtool import codegen, resources
-from mtool.codegen.wrap import WIDTH, wrapped
-from mtool.filetree import FileTree
-from mtool.kernels.target import Target
-from mtool.ops.conv2d.geometry import Conv
+from mtool.base import resources
+from mtool.base.filetree import FileTree
+from mtool.compiler import codegen
+from mtool.compiler.codegen.wrap import WIDTH, wrapped
+from mtool.compiler.kernels.conv2d.geometry import Conv
+from mtool.compiler.kernels.target import Target
 from mtool.project.runtime import runtime_headers
 
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))

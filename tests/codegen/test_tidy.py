@@ -2,7 +2,7 @@
 
 import pytest
 
-from mtool.codegen.tidy import tidied
+from mtool.compiler.codegen.tidy import tidied
 
 
 @pytest.mark.parametrize(

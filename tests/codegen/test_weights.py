@@ -10,9 +10,9 @@ import pytest
 from onnx import helper
 
 import mtool
-from mtool.codegen.weights import weights_source
-from mtool.ir import DType
-from mtool.ir.scalar import literal
+from mtool.compiler.codegen.weights import weights_source
+from mtool.compiler.ir import DType
+from mtool.compiler.ir.scalar import literal
 
 ODD = [0.0, -0.0, 1.0, -1.5, 1e15, 1e16, 123456792.0, 1e-4, 1e-5, 1e-42, 3.4e38, 1 / 3]
 

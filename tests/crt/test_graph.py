@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from mtool import workflow
-from mtool.codegen import conventions
-from mtool.rpc.status import Status
+from mtool import commands
+from mtool.compiler.codegen import conventions
+from mtool.device.rpc.status import Status
 from tests.crt import firmware
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
-MODEL = workflow.compile(DIGITS, board="host", options=workflow.Options(conventions=conventions(executor="graph")))
+MODEL = commands.compile(DIGITS, board="host", options=commands.Options(conventions=conventions(executor="graph")))
 MANIFEST = MODEL.manifest
 GRAPH = MODEL.files[MANIFEST.graph].decode()
 ROUNDS = 4000

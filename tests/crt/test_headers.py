@@ -2,10 +2,10 @@
 
 import re
 
-from mtool.rpc import protocol, status
-from mtool.rpc.fault import FaultKind, Machine
-from mtool.rpc.protocol import Message
-from mtool.rpc.status import MEANINGS, Status
+from mtool.device.rpc import protocol, status
+from mtool.device.rpc.fault import FaultKind, Machine
+from mtool.device.rpc.protocol import Message
+from mtool.device.rpc.status import MEANINGS, Status
 from tests.crt.firmware import CRT
 
 ROW = re.compile(r'X\((\w+),\s*(\w+),\s*"([^"]+)"\)')

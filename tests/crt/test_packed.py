@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool.errors import DeviceError
-from mtool.rpc import Client, protocol
-from mtool.rpc.framing import Decoder, Frame, encode
-from mtool.rpc.protocol import ARENA, INPUTS, Message, Placed, Request
-from mtool.rpc.status import Status
-from mtool.transport import ProcessTransport
+from mtool.base.errors import DeviceError
+from mtool.device.rpc import Client, protocol
+from mtool.device.rpc.framing import Decoder, Frame, encode
+from mtool.device.rpc.protocol import ARENA, INPUTS, Message, Placed, Request
+from mtool.device.rpc.status import Status
+from mtool.device.transport import ProcessTransport
 from tests.crt import firmware
 from tests.crt.test_compilers import CORES
 

@@ -17,7 +17,7 @@ import stateful
 from graphs import FLAGS, reference
 
 import mtool
-from mtool.codegen import conventions
+from mtool.compiler.codegen import conventions
 
 CRT = Path(__file__).parents[2] / "crt"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"

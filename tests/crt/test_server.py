@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mtool.errors import CommunicationError
-from mtool.rpc import protocol
-from mtool.rpc.framing import Decoder, Frame, encode
-from mtool.rpc.protocol import ARENA, INPUTS, OUTPUTS, REPLY, Message
-from mtool.rpc.status import Status
-from mtool.transport import ProcessTransport
+from mtool.base.errors import CommunicationError
+from mtool.device.rpc import protocol
+from mtool.device.rpc.framing import Decoder, Frame, encode
+from mtool.device.rpc.protocol import ARENA, INPUTS, OUTPUTS, REPLY, Message
+from mtool.device.rpc.status import Status
+from mtool.device.transport import ProcessTransport
 from tests.crt import firmware
 
 NONCE = 0xABCD1234

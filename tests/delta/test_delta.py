@@ -1,4 +1,4 @@
-"""Deltas by mtool/delta, decoded by the runtime's C under the sanitizers: the new bytes, or a refusal."""
+"""Deltas by mtool/manifest/delta, decoded by the runtime's C under the sanitizers: the new bytes, or a refusal."""
 
 import shutil
 import struct
@@ -12,9 +12,9 @@ import amount
 import numpy as np
 import pytest
 
-from mtool.delta import MOST_BYTES, delta, delta_by_parts
-from mtool.errors import UsageError
-from mtool.rpc.status import Status
+from mtool.base.errors import UsageError
+from mtool.device.rpc.status import Status
+from mtool.manifest.delta import MOST_BYTES, delta, delta_by_parts
 from tests.crt.deltas import decode
 from tests.crt.firmware import CRT, STRICT
 from tests.crt.test_compilers import CORES

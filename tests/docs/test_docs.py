@@ -15,13 +15,14 @@ import yaml
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from mtool import boards, ops, project
+from mtool import boards, project
 from mtool.cli import app
+from mtool.compiler.kernels import registry
 
 ROOT = pages.ROOT
 TOP = {path.name for path in ROOT.iterdir()}
 NOT_MODULES = ("mtool.json", "mtool.toml", "mtool.yml", "mtool.operators")  # files, and a group of entry points
-SCHEDULES = {"SCHEDULE", *(schedule.name for kernel in ops.KERNELS.values() for schedule in kernel.schedules)}
+SCHEDULES = {"SCHEDULE", *(schedule.name for kernel in registry.KERNELS.values() for schedule in kernel.schedules)}
 A_BOARD_OF_YOURS = re.compile(
     r"B|BOARD|NAME|my_\w+|simulated_\w+|zephyr:\S+|cortex-m\w+"
 )  # what stands for a board, or a core of a rack

@@ -11,7 +11,7 @@ import pytest
 
 from mtool import boards
 from mtool.cli import app
-from mtool.workflow.project_api import ProjectApi
+from mtool.commands.project_api import ProjectApi
 
 PAGE = (pages.ROOT / "docs" / "tutorials" / "from-microtvm.md").read_text()
 THEIRS = " ".join(row.split(" | ")[0] for row in PAGE.splitlines() if row.startswith("| "))

@@ -5,7 +5,7 @@ import pytest
 from script import load
 
 import mtool
-from mtool import errors
+from mtool.base import errors
 
 
 @pytest.mark.parametrize("script", ["errors", "python_api", "formats"])

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 from script import load
 
-from mtool import ops
+from mtool.compiler.kernels import registry
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ def test_the_page_is_as_the_schedules_are(script: ModuleType) -> None:
 
 def test_the_page_has_every_schedule_and_knob(script: ModuleType) -> None:
     page = script.page()
-    for kernel in ops.KERNELS.values():
+    for kernel in registry.KERNELS.values():
         for schedule in kernel.schedules:
             section = page.split(f"### `{schedule.name}`")[1].split("###")[0]
             assert "Takes: " in section and len(section.splitlines()) > 4

@@ -12,7 +12,8 @@ from onnx import TensorProto, helper
 pytest.importorskip("unicorn", reason="needs the package unicorn")
 pytest.importorskip("ziglang", reason="needs the package ziglang")
 
-from mtool import session, workflow
+from mtool import commands
+from mtool.device import session
 
 BETWEEN = np.linspace(-0.95, 0.95, 41)
 FUNCTIONS: dict[str, tuple[Any, Any]] = {  # by the operator: NumPy's function, and what it is tried on
@@ -66,7 +67,7 @@ def of_all(dtype: int, numpy_type: Any) -> tuple[onnx.ModelProto, dict[str, Any]
 def test_every_function_is_there_and_right(board: str, dtype: str, tmp_path: Path) -> None:
     model, inputs, expected = of_all(getattr(TensorProto, {"float32": "FLOAT"}.get(dtype, "DOUBLE")), np.dtype(dtype))
     onnx.save(model, tmp_path / "all.onnx")
-    prepared = workflow.prepare(tmp_path / "all.onnx", board=board, folder=tmp_path / "p")
+    prepared = commands.prepare(tmp_path / "all.onnx", board=board, folder=tmp_path / "p")
     with session.open(prepared.folder) as device:
         found = device.run(inputs)
     steps = 8 * np.finfo(dtype).eps

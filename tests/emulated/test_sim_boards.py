@@ -13,14 +13,16 @@ import pytest
 pytest.importorskip("unicorn", reason="needs the package unicorn")
 pytest.importorskip("ziglang", reason="needs the package ziglang")
 
-from mtool import boards, build, filetree, flash, project, session, workflow
-from mtool.build import toolchains
+from mtool import boards, commands, project
+from mtool.base import filetree
+from mtool.base.errors import BuildError, DeviceError, UsageError
 from mtool.cli import demo
 from mtool.cli.output import Output
-from mtool.codegen import conventions
-from mtool.errors import BuildError, DeviceError, UsageError
-from mtool.session import Device, cycles
-from mtool.workflow import Options, Prepared
+from mtool.commands import Options, Prepared
+from mtool.compiler.codegen import conventions
+from mtool.device import build, cycles, flash, session
+from mtool.device.build import toolchains
+from mtool.device.session import Device
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.onnx"
@@ -34,7 +36,7 @@ needs_qemu = pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason=
 
 
 def built_for(board: str, folder: Path) -> Prepared:
-    return workflow.prepare(DIGITS, board=board, folder=folder, options=OPTIONS)
+    return commands.prepare(DIGITS, board=board, folder=folder, options=OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,7 @@ def test_outputs_and_counts_are_the_same_each_time(device: Device) -> None:
 def test_the_same_machine_code_takes_as_many_instructions_in_qemu(board: str, built: Prepared, tmp_path: Path) -> None:
     """The model and the RPC server, of the same compiler, beside the other template's port, startup and timer."""
     here = built if board == "sim_m4" else built_for(board, tmp_path / "here")
-    model = workflow.compile(DIGITS, board=board, options=OPTIONS)
+    model = commands.compile(DIGITS, board=board, options=OPTIONS)
     tree, described = project.render(model.files, model.manifest, boards.get(QEMU[board]), template="baremetal")
     there = tmp_path / "qemu"
     filetree.write(tree, there)
@@ -92,7 +94,7 @@ def test_the_same_machine_code_takes_as_many_instructions_in_qemu(board: str, bu
 
 
 def _headers(prepared: Prepared) -> list[str]:
-    from mtool.build import zig
+    from mtool.device.build import zig
 
     assert prepared.manifest.project is not None
     return zig._headers(prepared.manifest.project.board)
@@ -188,7 +190,7 @@ def test_the_demo_takes_the_core_whose_tools_are_here(
 
 
 def test_a_missing_package_is_told(built: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "mtool.transport.unicorn.cores", None)
+    monkeypatch.setitem(__import__("sys").modules, "mtool.device.transport.unicorn.cores", None)
     with pytest.raises(BuildError, match="unicorn is not installed") as caught:
         session.open(built.folder)
     assert caught.value.hint == "pip install 'mtool-mcu[emulator]'"

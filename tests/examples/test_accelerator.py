@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import wren
 
 import mtool
-from mtool import workflow
-from mtool.backends import BackendError, BackendSpec
+from mtool import commands
+from mtool.compiler.backends import BackendError, BackendSpec
+from mtool.device.session.verify import Tolerance
 from mtool.manifest import Manifest
-from mtool.session.verify import Tolerance
-from mtool.workflow.deployment import Deployment
-from mtool.workflow.options import Options
+from mtool.stages.deployment import Deployment
+from mtool.stages.options import Options
 
 EMULATOR = "qemu-system-arm"
 MODELS = [f"{name}/{name}_{kind}" for name in ("kws", "vww", "ic", "ad") for kind in ("int8_qdq", "float32")]
@@ -215,7 +215,7 @@ def test_it_is_too_small(detector: Path, tmp_path: Path) -> None:
 @needs_cc
 def test_bad_binaries(detector: Path, tmp_path: Path) -> None:
     """The driver and the device check what they are given: an address outside is a status, not an access."""
-    workflow.partition(detector, options=Options(backends=(wren.spec(),)), folder=tmp_path / "parts")
+    commands.partition(detector, options=Options(backends=(wren.spec(),)), folder=tmp_path / "parts")
     files = [str(tmp_path / "parts" / f"wren_0.{kind}.json") for kind in ("nodes", "constants")]
     subprocess.run([sys.executable, str(wren.FOLDER / "wrencc.py"), *files, "-o", str(tmp_path / "good")], check=True)
     nodes = json.loads(Path(files[0]).read_text())

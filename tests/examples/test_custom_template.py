@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool import resources, workflow
+from mtool import commands
+from mtool.base import resources
+from mtool.base.errors import FlashError, UsageError
 from mtool.cli import app
-from mtool.errors import FlashError, UsageError
-from mtool.rpc import Client
-from mtool.workflow.project_api import ProjectApi
+from mtool.commands.project_api import ProjectApi
+from mtool.device.rpc import Client
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "examples" / "custom_template"
@@ -22,7 +23,7 @@ def test_the_six_verbs_work_on_a_folder(tmp_path: Path) -> None:
     info = api.info()
     assert (info.name, info.builder, info.kinds) == ("custom_template", "host", ("host_driven", "standalone"))
     assert set(api.options()) == {"opt", "greeting", "rpc_buffer_bytes"}
-    model = workflow.compile(DIGITS / "digits_int8.onnx", board="host")
+    model = commands.compile(DIGITS / "digits_int8.onnx", board="host")
     folder = api.generate_project(model, tmp_path / "mine", {"greeting": "hello there"})
     with pytest.raises(UsageError, match="has no option 'speed'"):
         api.generate_project(model, tmp_path / "mine", {"speed": "fast"})
@@ -35,7 +36,7 @@ def test_the_six_verbs_work_on_a_folder(tmp_path: Path) -> None:
 
 def test_the_filter_reads_digits(tmp_path: Path) -> None:
     api = ProjectApi(TEMPLATE)
-    model = workflow.compile(DIGITS / "digits_int8.onnx", board="host")
+    model = commands.compile(DIGITS / "digits_int8.onnx", board="host")
     built = api.build(api.generate_project(model, tmp_path / "mine"), kind="standalone")
     with np.load(DIGITS / "test_data.npz") as data:
         images, labels = data["x"][:50], data["y"][:50]
@@ -46,7 +47,7 @@ def test_the_filter_reads_digits(tmp_path: Path) -> None:
 
 
 def test_verbs_refuse_a_project_of_another_template(tmp_path: Path) -> None:
-    model = workflow.compile(DIGITS / "digits_int8.onnx", board="host")
+    model = commands.compile(DIGITS / "digits_int8.onnx", board="host")
     folder = ProjectApi("host").generate_project(model, tmp_path / "other")
     with pytest.raises(UsageError, match="is not a project of the template custom_template") as caught:
         ProjectApi(TEMPLATE).build(folder)

@@ -10,9 +10,9 @@ import onnx
 from onnx import helper
 
 import mtool
-from mtool.backends import BackendSpec
-from mtool.workflow.deployment import Deployment
-from mtool.workflow.options import Options
+from mtool.compiler.backends import BackendSpec
+from mtool.stages.deployment import Deployment
+from mtool.stages.options import Options
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = Options(backends=(BackendSpec(str(ROOT / "examples" / "own_kernel" / "kernel.py")),))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mtool import resources
+from mtool.base import resources
 from mtool.cli import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "state.md"

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from tflite_models import Graph, Op, T, model
 
-from mtool.backends import BackendSpec
+from mtool.compiler.backends import BackendSpec
 
 FOLDER = Path(__file__).parents[2] / "examples" / "accelerator"
 DEVICE = FOLDER / "wren.toml"

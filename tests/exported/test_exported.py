@@ -13,9 +13,9 @@ import pytest
 import sanitized
 
 from mtool import boards
-from mtool.errors import ModelError
-from mtool.onnx_backend import batch, firmware
-from mtool.planning import target_of
+from mtool.base.errors import ModelError
+from mtool.compiler.planning import target_of
+from mtool.plugins.onnx_backend import batch, firmware
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mtool import files
-from mtool.errors import UsageError
+from mtool.base import files
+from mtool.base.errors import UsageError
 
 
 def test_a_file_is_replaced_and_keeps_its_rights(tmp_path: Path) -> None:

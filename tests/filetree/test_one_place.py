@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from mtool import resources
+from mtool.base import resources
 
 # Attributes that change a file system, whatever they are called on.
 CHANGES = {
@@ -15,25 +15,25 @@ CHANGES = {
 OTHERS = {"replace", "remove", "copy", "rename"}
 
 ALLOWED = {
-    "files.py": {"mkdir", "unlink", "chmod", "write_bytes", "replace"},
-    "cache.py": {"mkdir", "unlink"},  # its own entries, and folders that are its owner's alone
-    "lock_files.py": {"mkdir", "unlink", "write_text"},  # locks, and who holds them
-    "filetree/open_folder.py": {"mkdir", "unlink", "rmdir", "replace"},
-    "filetree/writing.py": {"mkdir", "rmdir", "move", "remove"},  # of an OpenFolder; and the folder itself
-    "backends/json/external_compiler.py": {"write_bytes"},  # of a region, in a temporary folder
-    "backends/ethos_u/__init__.py": {"write_bytes"},
-    "build/build.py": {"unlink"},  # the stamp of a build
-    "build/kept.py": {"chmod"},  # a firmware of the host is a program
-    "build/cmake.py": {"unlink", "rmtree"},  # CMake's cache
-    "build/host.py": {"mkdir"},
-    "build/module_image.py": {"write_text"},  # sources of a linked image, in a temporary folder
-    "build/west.py": {"unlink"},  # what a build that failed has left below build/
-    "modules/keys.py": {"mkdir", "unlink", "open to write"},  # new files alone, with modes of their own
-    "transport/compiled.py": {"mkdir"},  # where small programs of its own are compiled to, in the cache folder
+    "base/files.py": {"mkdir", "unlink", "chmod", "write_bytes", "replace"},
+    "base/cache.py": {"mkdir", "unlink"},  # its own entries, and folders that are its owner's alone
+    "base/lock_files.py": {"mkdir", "unlink", "write_text"},  # locks, and who holds them
+    "base/filetree/open_folder.py": {"mkdir", "unlink", "rmdir", "replace"},
+    "base/filetree/writing.py": {"mkdir", "rmdir", "move", "remove"},  # of an OpenFolder; and the folder itself
+    "compiler/backends/json/external_compiler.py": {"write_bytes"},  # of a region, in a temporary folder
+    "compiler/backends/ethos_u/__init__.py": {"write_bytes"},
+    "device/build/build.py": {"unlink"},  # the stamp of a build
+    "device/build/firmware_cache.py": {"chmod"},  # a firmware of the host is a program
+    "device/build/cmake.py": {"unlink", "rmtree"},  # CMake's cache
+    "device/build/host.py": {"mkdir"},
+    "device/build/module_image.py": {"write_text"},  # sources of a linked image, in a temporary folder
+    "device/build/west.py": {"unlink"},  # what a build that failed has left below build/
+    "manifest/modules/keys.py": {"mkdir", "unlink", "open to write"},  # new files alone, with modes of their own
+    "device/transport/compiled.py": {"mkdir"},  # where small programs of its own are compiled to, in the cache folder
     "tuning/farm/bundle.py": {"mkdir", "chmod"},  # of a folder that a worker made for one firmware
-    "workflow/inside_bodies.py": {"write_bytes"},  # a model, in a temporary folder
-    "workflow/debugging.py": {"write_bytes"},  # what a replay sends, in a temporary folder
-    "zephyr/configuring.py": {"write_text", "mkdir"},  # an empty application, in a temporary folder
+    "verification/control_flow_check.py": {"write_bytes"},  # a model, in a temporary folder
+    "commands/debugging.py": {"write_bytes"},  # what a replay sends, in a temporary folder
+    "boards/zephyr/configuring.py": {"write_text", "mkdir"},  # an empty application, in a temporary folder
 }
 
 
@@ -54,7 +54,7 @@ def test_files_are_written_in_one_place() -> None:
     root = resources.path("mtool")
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()
-        more = {"open to write"} if name in ("files.py", "cli/__init__.py") else set()
+        more = {"open to write"} if name in ("base/files.py", "cli/__init__.py") else set()
         assert changes(path) <= ALLOWED.get(name, set()) | more, name
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mtool import filetree
-from mtool.errors import UsageError
-from mtool.filetree import FileTree, open_folder
+from mtool.base import filetree
+from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree, open_folder
 
 FIRST = FileTree({"mtool.json": b"1", "src/main.c": b"main", "src/old/gone.c": b"gone", "model/kws.c": b"kws"})
 SECOND = FileTree({"mtool.json": b"2", "src/main.c": b"main", "src/new.c": b"new", "model/kws.c": b"other kws"})

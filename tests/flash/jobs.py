@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 from mtool.boards import Board
-from mtool.flash import Job
+from mtool.device.flash import Job
 from tests.flash.known import SETTINGS
 
 MEMORIES = {

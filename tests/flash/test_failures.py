@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mtool import flash
-from mtool.errors import BoardError, FlashError, MtoolError
-from mtool.flash import RUNNERS, failures
+from mtool.base.errors import BoardError, FlashError, MtoolError
+from mtool.device import flash
+from mtool.device.flash import RUNNERS, failures
 from tests.flash.jobs import fake, job
 from tests.flash.known import NO_PROBE
 
@@ -90,7 +90,7 @@ def fail(
         fake(tools, helper)
     fake(tools, RUNNERS[runner].programs[0], says=says, ends=ends)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mtool.flash.flashing.time.sleep", lambda seconds: None)
+        patch.setattr("mtool.device.flash.flashing.time.sleep", lambda seconds: None)
         patch.setattr(type(RUNNERS[runner]), "files", lambda self, job: {})
         with pytest.raises(MtoolError) as caught:
             flash.flash(RUNNERS[runner], given)

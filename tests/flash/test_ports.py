@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mtool.errors import BoardError, UsageError
-from mtool.flash import ports
-from mtool.flash.ports import Attached, Wanted
+from mtool.base.errors import BoardError, UsageError
+from mtool.device.flash import ports
+from mtool.device.flash.ports import Attached, Wanted
 from tests.flash.jobs import BOARD
 
 FIRST, SECOND = "066BFF515349897167163627", "0671FF393135324E43142930"

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mtool import boards, flash
-from mtool.errors import BoardError, FlashError, UsageError
-from mtool.flash import RUNNERS, power, uf2
-from mtool.flash.by_command import ByCommand
-from mtool.flash.power import Power
+from mtool import boards
+from mtool.base.errors import BoardError, FlashError, UsageError
+from mtool.device import flash
+from mtool.device.flash import RUNNERS, power, uf2
+from mtool.device.flash.by_command import ByCommand
+from mtool.device.flash.power import Power
 from tests.flash.jobs import BOARD, fake, job
 from tests.flash.known import BIN, ELF, HEX, LINES, SETTINGS, TO_BIN, TO_HEX
 

@@ -13,11 +13,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.helper import make_node as node
 
+from mtool.base.errors import ModelError, UsageError
 from mtool.cli import app
-from mtool.errors import ModelError, UsageError
-from mtool.frontend import ModelOptions, from_proto
-from mtool.frontend.budget import LIMITS, Budget
-from mtool.ir import Graph
+from mtool.compiler.frontend import ModelOptions, from_proto
+from mtool.compiler.frontend.budget import LIMITS, Budget
+from mtool.compiler.ir import Graph
 
 F = np.float32
 SECONDS = 20.0  # of the processor; a tenth of that is usual

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from mtool import boards
-from mtool.kernels.target import Target
-from mtool.onnx_backend import batch, firmware
-from mtool.onnx_backend.batch import HOST, Batch, CModel
-from mtool.onnx_backend.firmware import Firmware
-from mtool.planning import target_of
-from mtool.workflow import dynamic_outputs
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.planning import target_of
+from mtool.plugins.onnx_backend import batch, firmware
+from mtool.plugins.onnx_backend.batch import HOST, Batch, CModel
+from mtool.plugins.onnx_backend.firmware import Firmware
+from mtool.stages import dynamic_outputs
 from tests.control_flow import CASES
 from tests.onnx_suite.running import built
 

@@ -8,8 +8,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool.errors import ModelError
-from mtool.frontend import ModelOptions, load
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import ModelOptions, load
 
 F = TensorProto.FLOAT
 

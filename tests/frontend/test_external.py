@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from mtool.errors import ModelError
-from mtool.frontend import from_proto, load
-from mtool.frontend.reading import file_hash, read, reread, runnable
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import from_proto, load
+from mtool.compiler.frontend.reading import file_hash, read, reread, runnable
 
 WEIGHTS = np.arange(4, dtype=np.float32)
 

@@ -9,11 +9,11 @@ import onnx
 import onnx.parser
 import pytest
 
+from mtool.base.errors import UsageError
 from mtool.cli import app
-from mtool.errors import UsageError
-from mtool.frontend import ModelOptions
-from mtool.frontend.given_values import stored_as
-from mtool.frontend.onnx_file import load
+from mtool.compiler.frontend import ModelOptions
+from mtool.compiler.frontend.given_values import stored_as
+from mtool.compiler.frontend.onnx_file import load
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17]>
     g (float[1, 4] x, int64[1] k, uint8[2] u, float[1, 4] s) => (float[1, m] y, uint8[2] z, float[1, 4] next) {

@@ -13,9 +13,9 @@ import pytest
 from graphs import HOST, model
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool import codegen, frontend, passes
-from mtool.errors import MtoolError
-from mtool.plan import make_plan
+from mtool.base.errors import MtoolError
+from mtool.compiler import codegen, frontend, passes
+from mtool.compiler.plan import make_plan
 
 pytestmark = pytest.mark.long
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from mtool.errors import ModelError, NeedsValues
-from mtool.frontend import ModelOptions, from_proto
+from mtool.base.errors import ModelError, NeedsValues
+from mtool.compiler.frontend import ModelOptions, from_proto
 
 pillow = pytest.importorskip("PIL.Image")
 

@@ -9,8 +9,8 @@ import pytest
 from graphs import compiled, model, reference, run_c
 from onnx import TensorProto, helper
 
-from mtool.errors import ModelError
-from mtool.frontend.onnx_graph import import_graph
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend.onnx_graph import import_graph
 
 F, LONG = np.float32, np.int64
 

@@ -7,9 +7,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from mtool import onnx_backend
-from mtool.errors import ModelError, UsageError
-from mtool.onnx_backend import Prepared, batch
+from mtool.base.errors import ModelError, UsageError
+from mtool.plugins import onnx_backend
+from mtool.plugins.onnx_backend import Prepared, batch
 
 ort = pytest.importorskip("onnxruntime")
 

@@ -9,13 +9,13 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx.helper import make_node as node
 
-from mtool.errors import ModelError
-from mtool.frontend import from_proto
-from mtool.frontend.budget import Budget
-from mtool.frontend.canonical import CANONICAL
-from mtool.frontend.dispatch import import_node
-from mtool.frontend.importer import Importer
-from mtool.frontend.onnx_graph import import_graph
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import from_proto
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.canonical import CANONICAL
+from mtool.compiler.frontend.dispatch import import_node
+from mtool.compiler.frontend.importer import Importer
+from mtool.compiler.frontend.onnx_graph import import_graph
 
 F = np.float32
 X = (2, 3, 4, 4)

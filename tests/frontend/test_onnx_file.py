@@ -6,9 +6,9 @@ import pytest
 from graphs import compiled, model, run_c
 from onnx import TensorProto, helper
 
-from mtool.errors import ModelError, UsageError
-from mtool.frontend import ModelOptions, from_proto, load
-from mtool.frontend.reading import MIN_OPSET
+from mtool.base.errors import ModelError, UsageError
+from mtool.compiler.frontend import ModelOptions, from_proto, load
+from mtool.compiler.frontend.reading import MIN_OPSET
 
 
 def save(folder: Path, proto: onnx.ModelProto) -> Path:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool.errors import ModelError
-from mtool.frontend.onnx_graph import import_graph
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend.onnx_graph import import_graph
 
 T = TensorProto
 

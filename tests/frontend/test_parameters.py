@@ -12,8 +12,8 @@ from golden_model import small_model
 from graphs import model
 from onnx import helper
 
-from mtool import frontend
-from mtool.frontend.parameters import parameter_count
+from mtool.compiler import frontend
+from mtool.compiler.frontend.parameters import parameter_count
 
 
 def counted(proto: object, folder: Path) -> int:

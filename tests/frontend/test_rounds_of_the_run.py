@@ -5,9 +5,9 @@ import onnx
 import onnx.parser
 import pytest
 
-from mtool import onnx_backend
-from mtool.errors import ModelError, NeedsValues
-from mtool.onnx_backend import batch
+from mtool.base.errors import ModelError, NeedsValues
+from mtool.plugins import onnx_backend
+from mtool.plugins.onnx_backend import batch
 
 ort = pytest.importorskip("onnxruntime")
 

@@ -7,9 +7,9 @@ import onnx
 import pytest
 from onnx import parser
 
-from mtool import onnx_backend
-from mtool.errors import ModelError
-from mtool.frontend import ModelOptions, from_proto
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import ModelOptions, from_proto
+from mtool.plugins import onnx_backend
 
 ort = pytest.importorskip("onnxruntime")
 

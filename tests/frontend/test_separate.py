@@ -8,12 +8,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool.errors import ModelError
-from mtool.frontend import load
-from mtool.frontend.budget import Budget
-from mtool.frontend.options import ModelOptions
-from mtool.frontend.reading import read_separated
-from mtool.frontend.separate import LARGE_BYTES
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import load
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.options import ModelOptions
+from mtool.compiler.frontend.reading import read_separated
+from mtool.compiler.frontend.separate import LARGE_BYTES
 
 SIZE = LARGE_BYTES // 4
 WEIGHTS = np.random.default_rng(3).standard_normal(SIZE).astype(np.float32)

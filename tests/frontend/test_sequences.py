@@ -5,8 +5,8 @@ import onnx
 import onnx.parser
 import pytest
 
-from mtool import onnx_backend
-from mtool.errors import ModelError
+from mtool.base.errors import ModelError
+from mtool.plugins import onnx_backend
 
 ort = pytest.importorskip("onnxruntime")
 X = np.linspace(-1, 1, 6, dtype=np.float32)

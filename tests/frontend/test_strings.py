@@ -8,9 +8,9 @@ import pytest
 from graphs import model
 from onnx import helper, numpy_helper
 
-from mtool import frontend
-from mtool.errors import ModelError
-from mtool.frontend.options import ModelOptions
+from mtool.base.errors import ModelError
+from mtool.compiler import frontend
+from mtool.compiler.frontend.options import ModelOptions
 
 PLACES = ["input", "output", "node", "graph", "domain", "weight", "attribute", "dim", "document", "producer", "inner"]
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tflite_cases import compute
 from tflite_models import Array, Op, T, litert, model
 
-from mtool import codegen, frontend, passes
-from mtool.errors import ModelError, UsageError
-from mtool.frontend import ModelOptions
-from mtool.kernels.target import Target
-from mtool.plan import make_plan
+from mtool.base.errors import ModelError, UsageError
+from mtool.compiler import codegen, frontend, passes
+from mtool.compiler.frontend import ModelOptions
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import make_plan
 
 HOST = Target("host", frozenset())
 R = np.random.default_rng(3)

@@ -10,9 +10,9 @@ from flatbuffers import flexbuffers
 from tflite_cases import compute
 from tflite_models import Array, Graph, Op, T, litert, model
 
-from mtool.errors import ModelError
-from mtool.frontend import ModelOptions, load
-from mtool.kernels.target import Target
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import ModelOptions, load
+from mtool.compiler.kernels.target import Target
 
 R = np.random.default_rng(2)
 SHAPE = [2, 3]

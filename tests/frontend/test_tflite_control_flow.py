@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from tflite_models import Graph, Op, T, model
 
-from mtool import onnx_backend
-from mtool.errors import ModelError
-from mtool.frontend import ModelOptions, load
-from mtool.frontend.tflite.model import to_onnx
-from mtool.frontend.tflite.schema import read
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import ModelOptions, load
+from mtool.compiler.frontend.tflite.model import to_onnx
+from mtool.compiler.frontend.tflite.schema import read
+from mtool.plugins import onnx_backend
 
 litert = pytest.importorskip("ai_edge_litert.interpreter")
 X = np.linspace(-2, 2, 6, dtype=np.float32).reshape(1, 6)

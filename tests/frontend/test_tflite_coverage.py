@@ -9,7 +9,7 @@ import numpy as np
 from tflite_cases import Case, R, compute, drawn, one_model
 from tflite_models import Op, T, litert
 
-from mtool.kernels.target import Target
+from mtool.compiler.kernels.target import Target
 
 HOST = Target("host", frozenset())
 I8, U8, I16, I32, I64, F32, F16, BOOL = (

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import tflite
 
-from mtool.frontend.tflite.composites import COPY
-from mtool.frontend.tflite.model import TRANSLATIONS
-from mtool.frontend.tflite.rows import ROW
+from mtool.compiler.frontend.tflite.composites import COPY
+from mtool.compiler.frontend.tflite.model import TRANSLATIONS
+from mtool.compiler.frontend.tflite.rows import ROW
 
 PAGE = Path(__file__).parents[2] / "docs" / "tflite.md"
 WORDS = {  # what the page says in a word

@@ -10,10 +10,10 @@ from tflite_cases import compute
 from tflite_models import Array, Op, T, litert, model
 
 import mtool
-from mtool import frontend
-from mtool.errors import ModelError, NeedsValues, UsageError
-from mtool.frontend import ModelOptions
-from mtool.kernels.target import Target
+from mtool.base.errors import ModelError, NeedsValues, UsageError
+from mtool.compiler import frontend
+from mtool.compiler.frontend import ModelOptions
+from mtool.compiler.kernels.target import Target
 
 R = np.random.default_rng(9)
 HOST = Target("host", frozenset())

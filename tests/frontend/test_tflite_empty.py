@@ -8,8 +8,8 @@ import pytest
 from tflite_cases import compute
 from tflite_models import Op, T, litert, model
 
-from mtool.errors import MtoolError
-from mtool.kernels.target import Target
+from mtool.base.errors import MtoolError
+from mtool.compiler.kernels.target import Target
 
 HOST = Target("host", frozenset({"fpu"}))
 GATHER = (

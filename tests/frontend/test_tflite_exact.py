@@ -8,8 +8,8 @@ import pytest
 from tflite_cases import Case, R, compute, drawn, one_model
 from tflite_models import Op, T, litert, model
 
-from mtool.frontend.tflite.fixed_point import rescaled
-from mtool.kernels.target import Target
+from mtool.compiler.frontend.tflite.fixed_point import rescaled
+from mtool.compiler.kernels.target import Target
 
 FEATURES = [frozenset(found) for found in ({"fpu"}, (), {"fpu", "dsp"}, {"fpu", "dsp", "mve"})]
 IMAGE = [1, 24, 24, 16]

@@ -11,9 +11,9 @@ import pytest
 import tflite
 from tflite_models import Op, T, model
 
-from mtool.errors import ModelError
-from mtool.frontend import ModelOptions, load
-from mtool.frontend.tflite.schema import read
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import ModelOptions, load
+from mtool.compiler.frontend.tflite.schema import read
 
 RELU = Op("RELU", ["x"], ["y"])
 
@@ -160,7 +160,7 @@ def test_a_mirror_that_is_too_large_to_write_down(tmp_path: Path) -> None:
 
 
 def test_what_python_raises_becomes_the_operators_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mtool.frontend.tflite import model as frontend
+    from mtool.compiler.frontend.tflite import model as frontend
 
     def fail(*_: Any) -> None:
         raise IndexError("list index out of range")

@@ -9,12 +9,13 @@ import pytest
 from tflite_cases import Case, compute, one_model
 from tflite_models import Array, Graph, Op, T, litert, model
 
-from mtool import codegen, frontend, passes, workflow
-from mtool.errors import ModelError, UsageError
-from mtool.frontend import ModelOptions
-from mtool.kernels.target import Target
-from mtool.option_values import Hybrid, Rounding
-from mtool.plan import make_plan
+from mtool import commands
+from mtool.base.errors import ModelError, UsageError
+from mtool.base.option_values import Hybrid, Rounding
+from mtool.compiler import codegen, frontend, passes
+from mtool.compiler.frontend import ModelOptions
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import make_plan
 
 R = np.random.default_rng(11)
 TARGETS = [
@@ -152,4 +153,4 @@ def test_a_layer_in_a_branch_is_verified_by_the_reference_kernels(tmp_path: Path
     path.write_bytes(
         model([T("x", [1, 4]), T("yes", [], bool), T("y", [1, 4])], [either], ["x", "yes"], ["y"], then, other)
     )
-    workflow.verify(path, board="host", deployment=workflow.Deployment(tmp_path / "project")).check()
+    commands.verify(path, board="host", deployment=commands.Deployment(tmp_path / "project")).check()

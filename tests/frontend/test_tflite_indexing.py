@@ -10,7 +10,7 @@ from tflite_cases import R, compute, drawn
 from tflite_models import Array, Op, T, litert, model
 
 import mtool
-from mtool.kernels.target import Target
+from mtool.compiler.kernels.target import Target
 
 pytest.importorskip("ai_edge_litert")
 HOST = Target("host", frozenset())

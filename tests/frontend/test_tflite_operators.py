@@ -9,7 +9,7 @@ import pytest
 from tflite_cases import Case, R, compute, drawn, one_model
 from tflite_models import Op, T, litert, model
 
-from mtool.kernels.target import Target
+from mtool.compiler.kernels.target import Target
 
 HOST = Target("host", frozenset())
 SOFT = Target("cortex-m3", frozenset())

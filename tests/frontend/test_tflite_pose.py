@@ -13,9 +13,9 @@ from flatbuffers import flexbuffers
 from tflite_cases import compute
 from tflite_models import Array, Op, T, model
 
-from mtool.errors import ModelError
-from mtool.frontend import load
-from mtool.kernels.target import Target
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import load
+from mtool.compiler.kernels.target import Target
 
 HOST = Target("host", frozenset())
 F = np.float32

@@ -10,13 +10,13 @@ import pytest
 from tflite_cases import Case, compute_sequence, drawn, one_model
 from tflite_models import Op, T, litert_sequence
 
-from mtool.errors import ModelError
-from mtool.frontend import load
-from mtool.frontend.tflite.fixed_point import rescaled
-from mtool.ir import DType
-from mtool.ir.expr import call, const
-from mtool.ir.scalar import FIXED16
-from mtool.kernels.target import Target
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import load
+from mtool.compiler.frontend.tflite.fixed_point import rescaled
+from mtool.compiler.ir import DType
+from mtool.compiler.ir.expr import call, const
+from mtool.compiler.ir.scalar import FIXED16
+from mtool.compiler.kernels.target import Target
 
 pytest.importorskip("ai_edge_litert")
 

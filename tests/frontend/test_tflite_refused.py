@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tflite_models import Op, T, model
 
-from mtool.errors import ModelError
-from mtool.frontend import ModelOptions, load
-from mtool.option_values import Rounding
+from mtool.base.errors import ModelError
+from mtool.base.option_values import Rounding
+from mtool.compiler.frontend import ModelOptions, load
 
 I8, U8, I16, I32, I64, F32 = np.int8, np.uint8, np.int16, np.int32, np.int64, np.float32
 CONV = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1, "Padding": 1}

@@ -9,8 +9,8 @@ from tflite_cases import compute
 from tflite_models import Op, T, litert, model
 
 import mtool
-from mtool.frontend.tflite.repair import litert_can_read
-from mtool.kernels.target import Target
+from mtool.compiler.frontend.tflite.repair import litert_can_read
+from mtool.compiler.kernels.target import Target
 
 R = np.random.default_rng(11)
 

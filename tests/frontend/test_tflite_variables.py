@@ -8,8 +8,8 @@ import pytest
 from tflite_models import Array, Graph, Op, T, model
 
 import mtool
-from mtool.errors import ModelError
-from mtool.frontend import ModelOptions, load
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import ModelOptions, load
 
 SHAPE = [1, 3, 4]
 SCALE, ZERO = 0.1, -20

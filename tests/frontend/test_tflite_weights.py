@@ -8,9 +8,9 @@ import pytest
 from tflite_cases import compute
 from tflite_models import Array, Op, Sparse, T, litert, model
 
-from mtool.errors import ModelError
-from mtool.frontend import ModelOptions, load
-from mtool.kernels.target import Target
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import ModelOptions, load
+from mtool.compiler.kernels.target import Target
 
 R = np.random.default_rng(3)
 HOST = Target("host", frozenset())

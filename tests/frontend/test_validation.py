@@ -8,8 +8,8 @@ import pytest
 from graphs import model
 from onnx import TensorProto, helper
 
-from mtool.errors import ModelError
-from mtool.frontend.onnx_graph import import_graph
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend.onnx_graph import import_graph
 
 F, LONG = np.float32, np.int64
 Shapes = dict[str, tuple[type, tuple[int, ...]]]

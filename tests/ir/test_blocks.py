@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mtool.ir import blocks
-from mtool.ir.blocks import row_blocks, row_sums
+from mtool.compiler.ir import blocks
+from mtool.compiler.ir.blocks import row_blocks, row_sums
 
 
 def test_blocks_are_all_rows_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ import networks
 import pytest
 from stages import pairs
 
-from mtool.ir import Graph, Node
-from mtool.ir.editor import Editor
-from mtool.ir.graph import Rewriter, verify
-from mtool.ir.names import Names
-from mtool.ir.node import View
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.editor import Editor
+from mtool.compiler.ir.graph import Rewriter, verify
+from mtool.compiler.ir.names import Names
+from mtool.compiler.ir.node import View
 
 
 def rebuilt(graph: Graph, name: str, change) -> Graph:  # type: ignore[no-untyped-def]

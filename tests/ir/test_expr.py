@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from mtool.ir import DType, Expr
-from mtool.ir.expr import Reduction, axis, broadcast_index, call, const, identity, load
-from mtool.ir.scalar import FUNCTIONS, Requantise, Text, evaluate, literal, render
+from mtool.compiler.ir import DType, Expr
+from mtool.compiler.ir.expr import Reduction, axis, broadcast_index, call, const, identity, load
+from mtool.compiler.ir.scalar import FUNCTIONS, Requantise, Text, evaluate, literal, render
 
 
 def test_integer_index_arithmetic_folds() -> None:

@@ -8,14 +8,14 @@ import pytest
 from graphs import HOST, compiled, model
 from onnx import TensorProto, helper
 
-from mtool import codegen
-from mtool.codegen import Conventions
-from mtool.codegen.functions import emit_functions
-from mtool.ir import DType, Graph, Node, TensorType
-from mtool.ir.expr import axis, call, load
-from mtool.kernels.expressions import operands_read
-from mtool.ops.loop.node import Loop
-from mtool.plan import make_plan
+from mtool.compiler import codegen
+from mtool.compiler.codegen import Conventions
+from mtool.compiler.codegen.functions import emit_functions
+from mtool.compiler.ir import DType, Graph, Node, TensorType
+from mtool.compiler.ir.expr import axis, call, load
+from mtool.compiler.kernels.expressions import operands_read
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.plan import make_plan
 
 F = np.float32
 

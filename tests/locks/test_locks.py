@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mtool import lock_files, locks
-from mtool.errors import BoardError, UsageError
+from mtool.base import lock_files, locks
+from mtool.base.errors import BoardError, UsageError
 
 SOURCES = str(Path(locks.__file__).parents[1])
 
@@ -27,7 +27,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def python(*lines: str) -> "subprocess.Popen[str]":
     """Start a process that runs these lines; it ends when its input does, if it reads it."""
-    program = "\n".join(["import os, sys", "from pathlib import Path", "from mtool import locks, proc", *lines])
+    program = "\n".join(["import os, sys", "from pathlib import Path", "from mtool.base import locks, proc", *lines])
     return subprocess.Popen(
         [sys.executable, "-c", program],
         stdin=subprocess.PIPE,

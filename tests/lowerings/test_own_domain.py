@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import helper
 
-from mtool import added_operators, codegen
-from mtool.errors import ModelError, UsageError
-from mtool.lowerings import own_domains
+from mtool.base.errors import ModelError, UsageError
+from mtool.compiler import added_operators, codegen
+from mtool.compiler.operators import own_domains
 
 ROOT = Path(__file__).parents[2]
 BIQUAD = {"b0": 0.25, "b1": 0.5, "b2": 0.25, "a1": -0.3, "a2": 0.2}
@@ -169,7 +169,7 @@ def appends(*arguments: str) -> str:
 )  # fmt: skip
 @pytest.mark.parametrize("after", [False, True])
 def test_a_package_that_does_something_else_is_named(site: Path, old: str, new: str, found: str, after: bool) -> None:
-    source = changed(old, new).replace("from mtool.ir import ", "from mtool.ir import DType, ")
+    source = changed(old, new).replace("from mtool.compiler.ir import ", "from mtool.compiler.ir import DType, ")
     install(site, source, documented()[1])
     with pytest.raises(ModelError, match="filter can't be compiled by the package that adds it") as caught:
         graphs.compiled(biquad(after=after))

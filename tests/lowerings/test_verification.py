@@ -6,17 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mtool.ir import Attributes, DType, Graph, Node, TensorType
-from mtool.ir.expr import Expr, acc, axis, load
-from mtool.ir.node import Transpose, View
-from mtool.lowerings.verification import verify
-from mtool.ops.concat.node import Concat
-from mtool.ops.conv2d.node import Conv2d
-from mtool.ops.dense.node import Dense
-from mtool.ops.loop.node import Loop
-from mtool.ops.matmul.node import Matmul
-from mtool.ops.pool2d.node import Pool2d
-from mtool.ops.softmax.node import SoftmaxOfRows
+from mtool.compiler.ir import Attributes, DType, Graph, Node, TensorType
+from mtool.compiler.ir.expr import Expr, acc, axis, load
+from mtool.compiler.ir.node import Transpose, View
+from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.conv2d.node import Conv2d
+from mtool.compiler.kernels.dense.node import Dense
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.matmul.node import Matmul
+from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.softmax.node import SoftmaxOfRows
+from mtool.compiler.operators.verification import verify
 
 F32, I8, I32 = DType.FLOAT32, DType.INT8, DType.INT32
 

@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from stages import DSP
 
-from mtool.frontend import from_proto
-from mtool.passes.pipeline import run
+from mtool.compiler.frontend import from_proto
+from mtool.compiler.passes.pipeline import run
 
 WIDTH = 1500
 

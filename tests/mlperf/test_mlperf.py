@@ -13,13 +13,13 @@ from sklearn.metrics import roc_auc_score
 
 import mtool
 from mtool import boards
+from mtool.base.errors import DeviceError, UsageError
 from mtool.cli import app
-from mtool.errors import DeviceError, UsageError
+from mtool.commands import user_program, user_project
 from mtool.manifest import Tensor
-from mtool.mlperf import dataset, score, session
-from mtool.mlperf.device import DeviceUnderTest
-from mtool.workflow import own_program, own_project
-from mtool.workflow.likely_time import emulated_time
+from mtool.plugins.mlperf import dataset, score, session
+from mtool.plugins.mlperf.device import DeviceUnderTest
+from mtool.stages.latency_estimate import emulated_time
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 WIDTH = 12
@@ -36,8 +36,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def device(project: Path) -> Iterator[DeviceUnderTest]:
-    found = own_project.require(project)
-    with own_program.open_program(
+    found = user_project.require(project)
+    with user_program.open_program(
         found.model, board="host", options=found.options_for("host"), deployment=found.deployment_for("host")
     ) as opened:
         device = DeviceUnderTest(opened.transport, lambda who, text: None)

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from mtool.modules import exports, machine, veneers
-from mtool.modules.format import HEAD_BYTES, SIGNED_BYTES, Kind
+from mtool.manifest.modules import exports, machine, veneers
+from mtool.manifest.modules.format import HEAD_BYTES, SIGNED_BYTES, Kind
 
 CRT = Path(__file__).parents[2] / "crt"
 HEADER = (CRT / "include" / "mt_module.h").read_text()

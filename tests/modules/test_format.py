@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from mtool.errors import UsageError
+from mtool.base.errors import UsageError
 from mtool.manifest import Tensor
-from mtool.modules.declarations import declaration_hash
-from mtool.modules.format import (
+from mtool.manifest.modules.declarations import declaration_hash
+from mtool.manifest.modules.format import (
     HEAD_BYTES,
     MOST_DESCRIPTION_BYTES,
     Description,

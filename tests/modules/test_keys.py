@@ -10,9 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from mtool.errors import UsageError
-from mtool.modules import keys
-from mtool.workflow import modules
+from mtool.base.errors import UsageError
+from mtool.commands import modules
+from mtool.manifest.modules import keys
 
 
 def test_a_pair_signs_and_only_its_owner_can_read_it(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mtool
 from mtool.boards import Board, get
-from mtool.modules import keys
-from mtool.workflow import modules
+from mtool.commands import modules
+from mtool.manifest.modules import keys
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

@@ -12,8 +12,8 @@ from crt.firmware import STRICT
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from mtool.errors import UsageError
-from mtool.modules import keys
+from mtool.base.errors import UsageError
+from mtool.manifest.modules import keys
 
 CRT = Path(__file__).parents[2] / "crt"
 ORDER = 2**252 + 27742317777372353535851937790883648493

@@ -7,8 +7,8 @@ import amount
 import sanitized
 from crt.firmware import STRICT
 
-from mtool.modules.format import pack
-from mtool.rpc.status import Status
+from mtool.device.rpc.status import Status
+from mtool.manifest.modules.format import pack
 from tests.modules.test_format import MODULE
 
 CRT = Path(__file__).parents[2] / "crt"

@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from mtool.frontend.classical import CLASSICAL
-from mtool.frontend.contrib import CONTRIB
-from mtool.frontend.qoperators import EXPANSIONS
-
-from .cases import GROUPS, Case, all_cases, is_narrow
-from .expectations import NOT_PASSED
-from .running import Outcome, run_all
+from mtool.compiler.frontend.classical import CLASSICAL
+from mtool.compiler.frontend.contrib import CONTRIB
+from mtool.compiler.frontend.qoperators import EXPANSIONS
+from tests.onnx_suite.cases import GROUPS, Case, all_cases, is_narrow
+from tests.onnx_suite.expectations import NOT_PASSED
+from tests.onnx_suite.running import Outcome, run_all
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 
@@ -18,11 +17,11 @@ INTRODUCTION = """# Operators
 
 Written from a run of the tests in the `onnx` package (`python -m tests.onnx_suite.report`); don't edit it. A test
 counts here if all its inputs and outputs are tensors of bool, integers (2 and 4 bits too), float16, bfloat16, float32,
-float64, float8 or float4, and nothing in it is random or trains. Each model is compiled to C as `mtool.onnx_backend`
-does, with nothing given from outside, built with the warnings as errors and the address and undefined-behaviour
-sanitizers, run on the host, and compared at the suite's own tolerances. 200 of the node tests that pass (100 in CI),
-drawn with a seed, run on an emulated Cortex-M4 as well (`mps2_an386`). `make onnx-backend` runs the node tests by
-onnx's own runner (`onnx.backend.test.BackendTest`), one model at a time.
+float64, float8 or float4, and nothing in it is random or trains. Each model is compiled to C as
+`mtool.plugins.onnx_backend` does, with nothing given from outside, built with the warnings as errors and the address
+and undefined-behaviour sanitizers, run on the host, and compared at the suite's own tolerances. 200 of the node tests
+that pass (100 in CI), drawn with a seed, run on an emulated Cortex-M4 as well (`mps2_an386`). `make onnx-backend` runs
+the node tests by onnx's own runner (`onnx.backend.test.BackendTest`), one model at a time.
 
 What the suite leaves to the run and a microcontroller's C has to know:
 

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from onnx.backend.test.runner import Runner
 
-from mtool.errors import MtoolError
-from mtool.kernels.target import Target
-from mtool.onnx_backend.batch import HOST, Batch, CModel, build
-from mtool.onnx_backend.specialisation import Given, Specialisation, specialise
+from mtool.base.errors import MtoolError
+from mtool.compiler.kernels.target import Target
+from mtool.plugins.onnx_backend.batch import HOST, Batch, CModel, build
+from mtool.plugins.onnx_backend.specialization import Given, Specialisation, specialise
 from tests import sanitized
-
-from .cases import Case
+from tests.onnx_suite.cases import Case
 
 BATCH = 80
 CLANG_WARNINGS = sanitized.TAUTOLOGIES if sanitized.COMPILER == "clang" else ()

@@ -1,4 +1,4 @@
-"""mtool.onnx_backend through onnx's Backend API, one model at a time."""
+"""mtool.plugins.onnx_backend through onnx's Backend API, one model at a time."""
 
 import shutil
 
@@ -7,8 +7,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from mtool import boards, onnx_backend
-from mtool.errors import UsageError
+from mtool import boards
+from mtool.base.errors import UsageError
+from mtool.plugins import onnx_backend
 
 F = TensorProto.FLOAT
 

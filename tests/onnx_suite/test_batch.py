@@ -17,10 +17,10 @@ import onnx
 import pytest
 
 from mtool import boards
-from mtool.errors import BuildError, DeviceError
-from mtool.filetree import FileTree
-from mtool.onnx_backend import batch, firmware
-from mtool.planning import target_of
+from mtool.base.errors import BuildError, DeviceError
+from mtool.base.filetree import FileTree
+from mtool.compiler.planning import target_of
+from mtool.plugins.onnx_backend import batch, firmware
 
 
 @pytest.mark.parametrize("place", ["m1.c", "m1_weights.c", "./m1.c"], ids=["gcc", "weights", "clang"])
@@ -48,7 +48,7 @@ def test_it_does_not_outlive_a_process_that_is_killed(tmp_path: Path) -> None:
     program.chmod(0o755)
     script = f"""
 from pathlib import Path
-from mtool.onnx_backend import batch
+from mtool.plugins.onnx_backend import batch
 running = batch._Running(Path({str(program)!r}))
 print(running.ask(b"", 4), flush=True)
 running.ask(b"", 4)

@@ -13,12 +13,11 @@ import amount
 import numpy as np
 import pytest
 
-from mtool.errors import MtoolError
-from mtool.onnx_backend.batch import Array, Batch, CModel, build
+from mtool.base.errors import MtoolError
+from mtool.plugins.onnx_backend.batch import Array, Batch, CModel, build
 from tests import sanitized
-
-from .cases import Case, node_cases
-from .running import compiled
+from tests.onnx_suite.cases import Case, node_cases
+from tests.onnx_suite.running import compiled
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 

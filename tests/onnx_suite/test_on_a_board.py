@@ -13,13 +13,12 @@ import pytest
 from onnx.backend.test.runner import Runner
 
 from mtool import boards
-from mtool.onnx_backend import firmware
-from mtool.onnx_backend.batch import CModel
-from mtool.planning import target_of
-
-from .cases import Case, node_cases
-from .expectations import NOT_PASSED
-from .running import compiled
+from mtool.compiler.planning import target_of
+from mtool.plugins.onnx_backend import firmware
+from mtool.plugins.onnx_backend.batch import CModel
+from tests.onnx_suite.cases import Case, node_cases
+from tests.onnx_suite.expectations import NOT_PASSED
+from tests.onnx_suite.running import compiled
 
 BOARD = boards.get("mps2_an386")
 COUNT = amount.of(200, 64)

@@ -9,7 +9,7 @@ import pytest
 from graphs import Array, model, reference
 from onnx import helper
 
-from mtool.onnx_backend import batch
+from mtool.plugins.onnx_backend import batch
 
 Form = tuple[str, int, tuple[int, ...], dict[str, object], dict[str, Array], int]
 """The operator, the opset, the shape of its input, its attributes, its further inputs (constants), its outputs."""

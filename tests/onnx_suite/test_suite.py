@@ -10,10 +10,10 @@ from collections import defaultdict
 import amount
 import pytest
 
-from .cases import Case, all_cases
-from .expectations import NOT_PASSED
-from .report import PAGE, page
-from .running import Outcome, run_all
+from tests.onnx_suite.cases import Case, all_cases
+from tests.onnx_suite.expectations import NOT_PASSED
+from tests.onnx_suite.report import PAGE, page
+from tests.onnx_suite.running import Outcome, run_all
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from mtool.ir import DType, scalar
-from mtool.ir.expr import axis, call, load
+from mtool.compiler.ir import DType, scalar
+from mtool.compiler.ir.expr import axis, call, load
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 ENDS = [math.nan, math.inf, -math.inf, 1e30, -1e30, 0.9, -0.9, -1.0, 1.5, -128.7, 255.9, 256.0, 65536.0, -32769.0]

@@ -211,7 +211,7 @@ def test_label_encoder(x: Any, kind: int, attrs: dict[str, Any], tmp_path: Path)
 
 
 def test_a_tree_that_is_a_circle_is_refused() -> None:
-    from mtool.errors import ModelError
+    from mtool.base.errors import ModelError
 
     attrs = {**branches("BRANCH_LEQ"), **TARGETS, "n_targets": 2}
     attrs["nodes_falsenodeids"] = [0, 0, 0, 4, 3, 0, 0, 0]

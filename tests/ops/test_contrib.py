@@ -8,7 +8,7 @@ import pytest
 from graphs import HOST, compiled, model, reference, run_c
 from onnx import helper
 
-from mtool.errors import ModelError
+from mtool.base.errors import ModelError
 
 RNG = np.random.default_rng(9)
 F = np.float32

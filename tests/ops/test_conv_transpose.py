@@ -9,7 +9,7 @@ import pytest
 from graphs import HOST, compiled, lowered, model, reference, run_c
 from onnx import helper
 
-from mtool.ir import DType
+from mtool.compiler.ir import DType
 
 F = np.float32
 SHAPES = [  # kernel, strides, pads, output_padding, size of the input

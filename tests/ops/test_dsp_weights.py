@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from mtool.ir import blocks
-from mtool.ir.scalar import Requantise
-from mtool.kernels.dsp.loops import Loop
-from mtool.kernels.dsp.weights_int8 import Columns, Packed, are_pairs_exact, pack, pack_apart, radix_pairs
-from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.exact_scaling import ExactScaling
-from mtool.kernels.packing import packed_by_rows
-from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
+from mtool.compiler.ir import blocks
+from mtool.compiler.ir.scalar import Requantise
+from mtool.compiler.kernels.dsp.loops import Loop
+from mtool.compiler.kernels.dsp.weights_int8 import Columns, Packed, are_pairs_exact, pack, pack_apart, radix_pairs
+from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
+from mtool.compiler.kernels.exact_scaling import ExactScaling
+from mtool.compiler.kernels.packing import packed_by_rows
+from mtool.compiler.kernels.scaling import FixedScaling, FloatScaling, Scaling
 
 SCALE = np.full(4, 0.01, np.float32)
 

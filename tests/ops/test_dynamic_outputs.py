@@ -8,9 +8,9 @@ import pytest
 from graphs import reference
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool import onnx_backend
-from mtool.errors import ModelError, UsageError
-from mtool.onnx_backend import batch
+from mtool.base.errors import ModelError, UsageError
+from mtool.plugins import onnx_backend
+from mtool.plugins.onnx_backend import batch
 
 RNG = np.random.default_rng(3)
 F, N = TensorProto.FLOAT, TensorProto.INT64

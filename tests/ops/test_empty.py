@@ -14,9 +14,10 @@ import pytest
 from graphs import FLAGS, compiled, model, reference, run_c
 from onnx import helper
 
-from mtool import codegen, resources
-from mtool.errors import ModelError
-from mtool.frontend.onnx_graph import import_graph
+from mtool.base import resources
+from mtool.base.errors import ModelError
+from mtool.compiler import codegen
+from mtool.compiler.frontend.onnx_graph import import_graph
 
 F = np.float32
 LONG = np.int64

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mtool.ir import DType, Expr
-from mtool.ir.scalar import FUNCTIONS, Requantise
-from mtool.kernels.exact_scaling import ExactScaling, Together, exact_scaling
-from mtool.kernels.scaling import FloatScaling
+from mtool.compiler.ir import DType, Expr
+from mtool.compiler.ir.scalar import FUNCTIONS, Requantise
+from mtool.compiler.kernels.exact_scaling import ExactScaling, Together, exact_scaling
+from mtool.compiler.kernels.scaling import FloatScaling
 
 Numbers = NDArray[np.int64]
 PLAIN = Requantise(-128, -128, 127, bounded=False)

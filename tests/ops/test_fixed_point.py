@@ -9,7 +9,7 @@ import pytest
 import sanitized
 from graphs import FLAGS
 
-from mtool import resources
+from mtool.base import resources
 
 PROGRAM = """
 #include "mt_math.h"

@@ -18,11 +18,11 @@ from graphs import lowered, model
 from one_firmware import Case, failures
 from onnx import helper
 
-from mtool import ops
-from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.scaling import FixedScaling, FloatScaling
-from mtool.kernels.target import Target
-from mtool.plan import Plan, make_plan
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
+from mtool.compiler.kernels.scaling import FixedScaling, FloatScaling
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan, make_plan
 
 F = np.float32
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
@@ -152,9 +152,9 @@ FUNCTIONS = {
 def _plan(proto: Any, name: str, *, portable: bool) -> Plan:
     plain = {
         key: replace(kernel, schedules=tuple(s for s in kernel.schedules if s.name.startswith("c99")))
-        for key, kernel in ops.KERNELS.items()
+        for key, kernel in registry.KERNELS.items()
     }
-    with mock.patch.dict(ops.KERNELS, plain if portable else {}):
+    with mock.patch.dict(registry.KERNELS, plain if portable else {}):
         return make_plan(replace(lowered(proto, MVE), name=name), MVE)
 
 
@@ -185,7 +185,7 @@ def test_every_function_in_the_emulator(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("scale", "near"), [(1e-3, True), (0.9, False)])
 def test_results_beyond_16_bits_are_not_near(scale: float, near: bool) -> None:
     case = next(case for case in _cases() if case.plan.graph.name == "pixels_1")
-    (step,) = (step for step in case.plan.steps if step.op is ops.KERNELS["conv2d"])
+    (step,) = (step for step in case.plan.steps if step.op is registry.KERNELS["conv2d"])
     epilogue = Int8Epilogue.of(step.node, case.plan.graph)
     assert epilogue is not None
     weights = np.full((2, 1, 1, 300), 127, np.int8)

@@ -9,8 +9,8 @@ import pytest
 from graphs import compiled, lowered, model, reference, run_c
 from onnx import helper
 
-from mtool import codegen
-from mtool.kernels.target import Target
+from mtool.compiler import codegen
+from mtool.compiler.kernels.target import Target
 
 F = np.float32
 TARGETS = [

@@ -7,11 +7,11 @@ import pytest
 from graphs import model
 from onnx import helper
 
-from mtool import ops
-from mtool.frontend import onnx_graph
-from mtool.kernels.target import Target
-from mtool.ops.conv2d.integer.pairs_int8 import SCHEDULE
-from mtool.passes import run
+from mtool.compiler.frontend import onnx_graph
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.conv2d.integer.pairs_int8 import SCHEDULE
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.passes import run
 
 M3 = Target("cortex-m3", frozenset())
 HALF = 32768  # MT_PAIR_HALF
@@ -50,4 +50,4 @@ def test_two_weights_of_128_beside_each_other_are_refused(beside: int, taken: bo
     graph = run(onnx_graph.import_graph(model(nodes, {"x": (np.int8, (1, 6, 5, 5))}, ["y"], constants), "m"), M3)
     (node,) = (node for node in graph.nodes if node.op == "conv2d")
     assert SCHEDULE.supports(node, graph, M3) == taken
-    assert any(schedule.supports(node, graph, M3) for schedule in ops.KERNELS["conv2d"].schedules)
+    assert any(schedule.supports(node, graph, M3) for schedule in registry.KERNELS["conv2d"].schedules)

@@ -9,8 +9,8 @@ import pytest
 from graphs import HOST, NO_FPU, compiled, lowered, model, reference, run_c
 from onnx import helper, numpy_helper
 
-from mtool.kernels.target import Target
-from mtool.ops.loop.node import Loop
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.target import Target
 
 RNG = np.random.default_rng(11)
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))  # its C runs on the host too: the runtime has it in plain C

@@ -9,10 +9,10 @@ import pytest
 from graphs import compiled, model
 from onnx import helper
 
-from mtool import codegen, frontend
-from mtool.ir import DType
+from mtool.compiler import codegen, frontend
+from mtool.compiler.ir import DType
+from mtool.compiler.passes.lower import lower
 from mtool.manifest import Manifest
-from mtool.passes.lower import lower
 
 F = np.float32
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from one_firmware import build_for, emulated
 
-from mtool.codegen.weights import _rows
-from mtool.ir import DType, Expr
-from mtool.ir.scalar import FUNCTIONS, FixedRequantise, Rescale
-from mtool.ir.types import Array
-from mtool.kernels.rvv.epilogue import VectorEpilogue
-from mtool.kernels.scaling import FixedScaling
+from mtool.compiler.codegen.weights import _rows
+from mtool.compiler.ir import DType, Expr
+from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantise, Rescale
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.rvv.epilogue import VectorEpilogue
+from mtool.compiler.kernels.scaling import FixedScaling
 
 BOARD = "qemu_riscv32_v"
 SHIFT = 9

@@ -20,10 +20,10 @@ from graphs import lowered, model
 from one_firmware import Case, failures
 from onnx import helper
 
-from mtool import ops
-from mtool.ir import Graph
-from mtool.kernels.target import Target
-from mtool.plan import Plan, make_plan
+from mtool.compiler.ir import Graph
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan, make_plan
 
 pytestmark = pytest.mark.long
 
@@ -58,7 +58,7 @@ def without_multipliers(rng: np.random.Generator, outputs: int) -> int:
     """The first of the last channels whose scale is to be a power of two: all of the last group alone, or all, or none.
 
     Halves then go to the even neighbour on either side of a multiple, which no multiplier and offset gives
-    (mtool/kernels/exact_scaling.py): the kernel has floats for these channels.
+    (mtool/compiler/kernels/exact_scaling.py): the kernel has floats for these channels.
     """
     group = int(rng.choice([2, 4, 8]))
     return int(rng.choice([(outputs - 1) // group * group, 0, outputs], p=[0.4, 0.1, 0.5]))
@@ -378,7 +378,7 @@ def schedules_of(
     """The schedules of each kernel whose names are `prefix` and a word; or each with one knob turned, every way."""
     found: dict[str, list[tuple[str, Any]]] = {}
     for key in ("conv2d", "dense") if make is rescaled else ("conv2d", "dense", "matmul", "pool2d"):
-        chosen = [s for s in ops.KERNELS[key].schedules if s.name.rpartition("_")[0] == prefix]
+        chosen = [s for s in registry.KERNELS[key].schedules if s.name.rpartition("_")[0] == prefix]
         chosen = [s for s in chosen if make is not rescaled or s.name not in BY_FLOATS]
         chosen = [s for s in chosen if not (target.is_8_bit and s.name == "int_winograd")]
         found[key] = [(s.name, s) for s in chosen]
@@ -425,7 +425,7 @@ def cases_of(
             proto, feeds = dense(rng, make)
         else:
             proto, feeds = convolution(rng, kind, make)
-        portable = [s for s in ops.KERNELS[key].schedules if s.name.startswith("c99")]
+        portable = [s for s in registry.KERNELS[key].schedules if s.name.startswith("c99")]
         graph = lowered(proto, target)
         reference = planned(graph, target, f"{stem}{len(made)}_c99", key, portable[:1])
         for label, schedule in wanting:
@@ -440,7 +440,7 @@ def cases_of(
 
 def planned(graph: Graph, target: Target, name: str, op: str, schedules: Sequence[Any]) -> Plan:
     """Plan a graph with these schedules of one operator alone."""
-    with mock.patch.dict(ops.KERNELS, {op: replace(ops.KERNELS[op], schedules=tuple(schedules))}):
+    with mock.patch.dict(registry.KERNELS, {op: replace(registry.KERNELS[op], schedules=tuple(schedules))}):
         return make_plan(replace(graph, name=name), target)
 
 
@@ -493,8 +493,8 @@ def wide_cases(target: Target, prefix: str) -> list[Case]:
     """
     rng = np.random.default_rng(3)
     make = {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, quantised)
-    portable = [s for s in ops.KERNELS["conv2d"].schedules if s.name.startswith("c99")]
-    chosen = [s for s in ops.KERNELS["conv2d"].schedules if s.name.rpartition("_")[0] == prefix]
+    portable = [s for s in registry.KERNELS["conv2d"].schedules if s.name.startswith("c99")]
+    chosen = [s for s in registry.KERNELS["conv2d"].schedules if s.name.rpartition("_")[0] == prefix]
     made: list[Case] = []
     found: set[str] = set()
     for _ in range(8):
@@ -554,12 +554,12 @@ def test_schedules_as_tflite_rounds_in_the_emulator(target: Target, prefix: str,
 
 
 def test_knobs_begin_with_the_default() -> None:
-    for kernel in ops.KERNELS.values():
+    for kernel in registry.KERNELS.values():
         for schedule in kernel.schedules:
             for name, knob in schedule.knobs().items():
                 assert getattr(schedule, name) == knob.default and len(set(knob.values)) == len(knob.values) > 1
                 assert [knob.read(knob.written(value)) for value in knob.values] == list(knob.values)
                 assert knob.meaning and ("auto" in knob.meaning) == (knob.written(knob.default) == "auto")
-    (patch,) = (s for s in ops.KERNELS["conv2d"].schedules if s.name == "dsp_patch")
+    (patch,) = (s for s in registry.KERNELS["conv2d"].schedules if s.name == "dsp_patch")
     assert patch.knobs()["unroll"].values == (0, 32, 16, 8)
     assert patch.knobs()["unroll"].read("16") == 16 and patch.knobs()["unroll"].read("12") is None

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mtool.ir import DType
+from mtool.compiler.ir import DType
 
 INCLUDE = Path(__file__).parents[2] / "crt" / "include"
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-O1", f"-I{INCLUDE}"]

@@ -9,11 +9,11 @@ import pytest
 from graphs import compiled, model, reference, run_c
 from onnx import TensorProto, helper
 
-from mtool import codegen, frontend, passes
-from mtool.frontend import ModelOptions
-from mtool.kernels.f32.stored import as_words
-from mtool.kernels.target import Target
-from mtool.plan import make_plan
+from mtool.compiler import codegen, frontend, passes
+from mtool.compiler.frontend import ModelOptions
+from mtool.compiler.kernels.f32.stored import as_words
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import make_plan
 
 F = np.float32
 CORES = ["cortex-m4", "cortex-m7"]  # products are rounded before they are added, or fused

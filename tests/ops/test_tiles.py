@@ -9,11 +9,11 @@ import pytest
 from graphs import compiled, model
 from onnx import helper
 
-from mtool import ops
-from mtool.kernels.code_price import price_of_code
-from mtool.kernels.target import Target
-from mtool.ops.conv2d.tile import Tile
-from mtool.plan.choice import Choice, chosen
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.code_price import price_of_code
+from mtool.compiler.kernels.conv2d.tile import Tile
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan.choice import Choice, chosen
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
@@ -60,7 +60,7 @@ def convolution(pixels: int, kernel: int, dtype: type, channels: int = 16) -> on
 )
 def test_few_pixels_take_the_smaller_tile(target: Target, dtype: type, pixels: int, header: str, kernel: int) -> None:
     plan = compiled(convolution(pixels, kernel, dtype, 80 if target is MVE else 16), target)  # patches over 64 bytes
-    (step,) = (step for step in plan.steps if step.op is ops.KERNELS["conv2d"])
+    (step,) = (step for step in plan.steps if step.op is registry.KERNELS["conv2d"])
     assert step.schedule.emit(step.node, plan.graph, target).headers == (header,)
     costs, scratch = {}, {}
     for tile in step.schedule.knobs()["tile"].values:
@@ -83,7 +83,7 @@ def test_a_tile_is_named_by_its_sizes() -> None:
 def test_a_core_that_issues_pairs_is_asked_for_the_tile_of_fewer_cycles(pixels: int, asked: str, kernel: int) -> None:
     """1 pixel takes 2x2 by instructions already, 3 pixels are one whole 3x2; what is named is not changed."""
     plain, paired = (compiled(convolution(pixels, kernel, np.int8), target) for target in (DSP, M7))
-    steps = [step for plan in (plain, paired) for step in plan.steps if step.op is ops.KERNELS["conv2d"]]
+    steps = [step for plan in (plain, paired) for step in plan.steps if step.op is registry.KERNELS["conv2d"]]
     assert [getattr(step.schedule, "tile") for step in steps] == ["", asked]  # noqa: B009
     named = chosen(Choice(steps[1].schedule.name), steps[1].op, steps[1].node, paired.graph, M7)
     assert getattr(named, "tile") == ""  # noqa: B009
@@ -128,7 +128,7 @@ def test_a_single_output_of_a_tall_depthwise_window_is_computed_along_it(taps: i
         helper.make_node("QuantizeLinear", ["c", "ys", "z"], ["y"]),
     ]
     plan = compiled(model(nodes, {"x": (np.int8, (1, 32, taps, 1))}, ["y"], constants), DSP)
-    (step,) = (step for step in plan.steps if step.op is ops.KERNELS["conv2d"])
+    (step,) = (step for step in plan.steps if step.op is registry.KERNELS["conv2d"])
     assert step.schedule.name == "int_plane"
 
 

@@ -10,9 +10,10 @@ from graphs import compiled, model
 from one_firmware import STRICT
 from onnx import helper
 
-from mtool import codegen, resources
-from mtool.kernels.target import Target
-from mtool.plan import Plan
+from mtool.base import resources
+from mtool.compiler import codegen
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan
 
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))

@@ -9,9 +9,9 @@ import pytest
 from graphs import compiled, lowered, model, reference, run_c
 from onnx import helper
 
-from mtool import codegen
-from mtool.kernels.target import Target
-from mtool.kernels.weight_offset import weight_offset
+from mtool.compiler import codegen
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.weight_offset import weight_offset
 
 F = np.float32
 TARGETS = [

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import helper
 
-from mtool.kernels.exact_scaling import MOST_MOVED
-from mtool.kernels.target import Target
-from mtool.kernels.winograd import by_columns, fits, transformed
-from mtool.ops.conv2d.dsp.winograd_int8 import SCHEDULE
+from mtool.compiler.kernels.conv2d.dsp.winograd_int8 import SCHEDULE
+from mtool.compiler.kernels.exact_scaling import MOST_MOVED
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.winograd import by_columns, fits, transformed
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))

@@ -9,8 +9,8 @@ from flatbuffers import flexbuffers
 from tflite_models import Op, T, model
 
 from mtool.cli import app
-from mtool.workflow import reference
-from mtool.workflow.options import Options
+from mtool.stages.options import Options
+from mtool.verification import reference
 
 pytest.importorskip("ai_edge_litert")
 

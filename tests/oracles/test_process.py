@@ -18,11 +18,11 @@ import pytest
 from onnx import helper
 
 import mtool
+from mtool.base.errors import ModelError
 from mtool.cli import app
-from mtool.errors import ModelError
-from mtool.oracles import process, wire
-from mtool.oracles.process import DiedError
-from mtool.workflow import reference
+from mtool.verification import reference
+from mtool.verification.oracles import process, wire
+from mtool.verification.oracles.process import DiedError
 
 pytest.importorskip("onnxruntime")
 
@@ -129,7 +129,7 @@ import os, sys
 os.chdir({str(relu.parent)!r})
 import numpy
 from pathlib import Path
-from mtool.workflow import reference
+from mtool.commands import reference
 print(reference.outputs(Path('relu.onnx'), [{{'x': numpy.float32([-1, 2])}}])[0]['y'])
 """
     done = subprocess.run([sys.executable, "-P", "-c", program], env=dict(os.environ, PYTHONPATH=str(ROOT)),
@@ -140,7 +140,7 @@ print(reference.outputs(Path('relu.onnx'), [{{'x': numpy.float32([-1, 2])}}])[0]
 def test_a_warning_of_its_is_one_of_this_process(
     relu: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answer = {"value": 1, "said": [["mtool.oracles.ort", logging.WARNING, "100 % of it"]]}
+    answer = {"value": 1, "said": [["mtool.verification.oracles.ort", logging.WARNING, "100 % of it"]]}
     monkeypatch.setattr(process._Process, "ask", lambda *_: answer)
     with caplog.at_level(logging.WARNING):
         assert process.call("it", relu, "ort.outputs") == 1
@@ -153,8 +153,8 @@ def test_it_does_not_outlive_this_process(end: signal.Signals, relu: Path) -> No
 import os, time
 import numpy
 from pathlib import Path
-from mtool.oracles import process
-from mtool.workflow import reference
+from mtool.verification.oracles import process
+from mtool.commands import reference
 reference.outputs(Path({str(relu)!r}), [{{'x': numpy.float32([-1, 2])}}])
 print(process._of_process(os.getpid())._running._child.pid, flush=True)
 time.sleep(60)

@@ -10,12 +10,12 @@ import sanitized
 from graphs import Array, lowered, model, reference
 from onnx import ModelProto, helper
 
-from mtool.ir import DType, Expr
-from mtool.ir.expr import axis, const, load
-from mtool.ir.index import choose, compare, integer, least, minus, modulo, most, over, plus, times, wrapped
-from mtool.ir.ranges import Ranges, ranges_implied_by
-from mtool.onnx_backend.batch import Batch, CModel, build, to_c
-from mtool.ops.loop.node import Loop
+from mtool.compiler.ir import DType, Expr
+from mtool.compiler.ir.expr import axis, const, load
+from mtool.compiler.ir.index import choose, compare, integer, least, minus, modulo, most, over, plus, times, wrapped
+from mtool.compiler.ir.ranges import Ranges, ranges_implied_by
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.plugins.onnx_backend.batch import Batch, CModel, build, to_c
 
 F, N = np.float32, np.int64
 X = np.arange(40, dtype=F).reshape(10, 4)

@@ -9,15 +9,15 @@ import onnx.parser
 import pytest
 from graphs import HOST
 
-from mtool import passes
-from mtool.frontend import ModelOptions
-from mtool.frontend.onnx_file import from_proto
-from mtool.ir import Graph
-from mtool.ir.control import Branches, Rounds, bodies_of, with_own_bodies
-from mtool.passes import control_flow
-from mtool.passes.control_flow import prune
-from mtool.plan import make_plan
-from mtool.plan.control import ControlSchedule, plans_in
+from mtool.compiler import passes
+from mtool.compiler.frontend import ModelOptions
+from mtool.compiler.frontend.onnx_file import from_proto
+from mtool.compiler.ir import Graph
+from mtool.compiler.ir.control import Branches, Rounds, bodies_of, with_own_bodies
+from mtool.compiler.passes import control_flow
+from mtool.compiler.passes.control_flow import prune
+from mtool.compiler.plan import make_plan
+from mtool.compiler.plan.control import ControlSchedule, plans_in
 
 ROUND = "int64 i, bool c"
 
@@ -176,7 +176,7 @@ def test_no_graph_is_walked_again_at_each_level(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(module, name, lambda *args, **more: (walked.append(name), own(*args, **more))[1])
 
     counting(control_flow, "_pruned")
-    counting(importlib.import_module("mtool.passes.name_nodes"), "_named")
+    counting(importlib.import_module("mtool.compiler.passes.name_nodes"), "_named")
     found = []
     for depth in (10, 20):
         graph = passes.run(branches_in_branches(depth), HOST)

@@ -4,9 +4,9 @@ from graphs import model
 from onnx import helper
 from stages import assert_same, pairs
 
-from mtool.ir import Graph
-from mtool.passes.copy_outputs import copy_outputs
-from mtool.passes.lower import lower
+from mtool.compiler.ir import Graph
+from mtool.compiler.passes.copy_outputs import copy_outputs
+from mtool.compiler.passes.lower import lower
 
 
 def writers(graph: Graph) -> list[str]:

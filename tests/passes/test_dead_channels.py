@@ -8,12 +8,12 @@ from graphs import model
 from onnx import helper
 from stages import DSP, HOST, MVE, assert_same, pairs
 
-from mtool import ops
-from mtool.ir import Graph
-from mtool.kernels.target import Target
-from mtool.kernels.weighted_sum import as_computed
-from mtool.passes.dead_channels import remove_dead_channels
-from mtool.passes.pipeline import sequence
+from mtool.compiler.ir import Graph
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.weighted_sum import as_computed
+from mtool.compiler.passes.dead_channels import remove_dead_channels
+from mtool.compiler.passes.pipeline import sequence
 
 F32 = np.float32
 
@@ -94,10 +94,10 @@ def test_macs_are_those_of_the_model_and_live_ones_those_that_are_left() -> None
     after = remove_dead_channels(before, HOST)
     convs = [[node for node in graph.nodes if node.op == "conv2d"] for graph in (before, after)]
     macs = [
-        [ops.KERNELS["conv2d"].macs(node, graph) for node in own]
+        [registry.KERNELS["conv2d"].macs(node, graph) for node in own]
         for graph, own in zip((before, after), convs, strict=True)
     ]
-    live = [ops.KERNELS["conv2d"].macs(as_computed(node), after) for node in convs[1]]
+    live = [registry.KERNELS["conv2d"].macs(as_computed(node), after) for node in convs[1]]
     assert macs[0] == macs[1] and live == [macs[0][0] // 2, macs[0][1] // 2]
 
 

@@ -2,11 +2,11 @@ import amount
 import numpy as np
 from stages import HOST, M3, assert_same, pairs
 
-from mtool.ir import Graph
-from mtool.ir.node import WithEpilogue, expression_of
-from mtool.ir.scalar import FixedRequantise
-from mtool.ops.loop.node import Loop
-from mtool.passes.fixed_point import best_shift, use_fixed_point
+from mtool.compiler.ir import Graph
+from mtool.compiler.ir.node import WithEpilogue, expression_of
+from mtool.compiler.ir.scalar import FixedRequantise
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.passes.fixed_point import best_shift, use_fixed_point
 
 
 def parts(graph: Graph) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 from graphs import Array, compiled, lowered, model, reference, run_c
 from onnx import helper
 
-from mtool.ir.node import WithEpilogue
-from mtool.workflow.exact import ExactValues
+from mtool.compiler.ir.node import WithEpilogue
+from mtool.verification.exact import ExactValues
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -5,12 +5,12 @@ from graphs import model
 from onnx import helper
 from stages import assert_same, pairs
 
-from mtool.ir import Graph
-from mtool.ir.node import WithEpilogue
-from mtool.passes.fold_bias import fold_bias
-from mtool.passes.fuse import fuse
-from mtool.passes.layout import simplify_layout
-from mtool.passes.lower import lower
+from mtool.compiler.ir import Graph
+from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.passes.fold_bias import fold_bias
+from mtool.compiler.passes.fuse import fuse
+from mtool.compiler.passes.layout import simplify_layout
+from mtool.compiler.passes.lower import lower
 
 F32 = np.float32
 

@@ -4,14 +4,14 @@ from graphs import model
 from onnx import helper
 from stages import assert_same, pairs
 
-from mtool.ir import DType, Expr, Graph, Node, TensorType
-from mtool.ir.expr import call, identity, load
-from mtool.ir.node import Transpose, View
-from mtool.ops.concat.node import Concat
-from mtool.ops.loop.node import Loop
-from mtool.ops.softmax.node import SoftmaxOfRows
-from mtool.passes.fold_constants import fold_constants
-from mtool.passes.lower import lower
+from mtool.compiler.ir import DType, Expr, Graph, Node, TensorType
+from mtool.compiler.ir.expr import call, identity, load
+from mtool.compiler.ir.node import Transpose, View
+from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.softmax.node import SoftmaxOfRows
+from mtool.compiler.passes.fold_constants import fold_constants
+from mtool.compiler.passes.lower import lower
 
 
 def test_random_networks_stay_the_same() -> None:

@@ -19,10 +19,10 @@ from tflite_cases import compute
 from tflite_models import Op, T, litert
 from tflite_models import model as tflite_model
 
-from mtool.frontend import ModelOptions, load
-from mtool.kernels.target import Target
-from mtool.passes.fold_pads import fold_pads
-from mtool.passes.lower import lower
+from mtool.compiler.frontend import ModelOptions, load
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.passes.fold_pads import fold_pads
+from mtool.compiler.passes.lower import lower
 
 F = np.float32
 SCALE = F(2**-4)  # products and sums of such are exact, so that nothing is rounded but the results

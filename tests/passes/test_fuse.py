@@ -7,12 +7,12 @@ from graphs import model
 from onnx import helper
 from stages import assert_same, ops, pairs
 
-from mtool.ir import Graph
-from mtool.ir.node import expression_of
-from mtool.ops.loop.node import Loop
-from mtool.passes.fuse import DEEPEST, LARGEST, OPERANDS, fuse
-from mtool.passes.layout import simplify_layout
-from mtool.passes.lower import lower
+from mtool.compiler.ir import Graph
+from mtool.compiler.ir.node import expression_of
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.passes.fuse import DEEPEST, LARGEST, OPERANDS, fuse
+from mtool.compiler.passes.layout import simplify_layout
+from mtool.compiler.passes.lower import lower
 
 F32 = np.float32
 

@@ -11,14 +11,14 @@ from graphs import HOST, model
 from onnx import helper
 from stages import assert_same, pairs
 
-from mtool import passes
-from mtool.ir import DType, Expr, Graph, Node, TensorType
-from mtool.ir.expr import Reduction, axis, call, const, load
-from mtool.ir.node import expression_of
-from mtool.kernels.expressions import LIBM
-from mtool.lowerings.verification import verify
-from mtool.ops.loop.node import Loop
-from mtool.passes.hoist_broadcasts import hoist_broadcasts
+from mtool.compiler import passes
+from mtool.compiler.ir import DType, Expr, Graph, Node, TensorType
+from mtool.compiler.ir.expr import Reduction, axis, call, const, load
+from mtool.compiler.ir.node import expression_of
+from mtool.compiler.kernels.expressions import LIBM
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.operators.verification import verify
+from mtool.compiler.passes.hoist_broadcasts import hoist_broadcasts
 
 F32 = np.float32
 N = helper.make_node

@@ -7,14 +7,14 @@ from graphs import model
 from onnx import helper
 from stages import DSP, HOST, M3, assert_same, pairs
 
-from mtool.ir import Graph
-from mtool.ir.node import WithEpilogue, expression_of
-from mtool.ir.scalar import Requantise
-from mtool.kernels.target import Target
-from mtool.passes.fuse import fuse
-from mtool.passes.integer_math import use_integer_math
-from mtool.passes.layout import simplify_layout
-from mtool.passes.lower import lower
+from mtool.compiler.ir import Graph
+from mtool.compiler.ir.node import WithEpilogue, expression_of
+from mtool.compiler.ir.scalar import Requantise
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.passes.fuse import fuse
+from mtool.compiler.passes.integer_math import use_integer_math
+from mtool.compiler.passes.layout import simplify_layout
+from mtool.compiler.passes.lower import lower
 
 F32 = np.float32
 

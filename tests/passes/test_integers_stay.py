@@ -9,11 +9,11 @@ import pytest
 from graphs import HOST, NO_FPU, compiled, model, reference, run_c
 from onnx import helper
 
-from mtool.ir import DType
-from mtool.ir.node import WithEpilogue
-from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.target import Target
-from mtool.plan import Plan
+from mtool.compiler.ir import DType
+from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))

@@ -10,11 +10,11 @@ from graphs import model
 from onnx import helper
 from stages import assert_same, ops, pairs
 
-from mtool.errors import ModelError
-from mtool.ir import editor
-from mtool.passes import layout
-from mtool.passes.layout import simplify_layout
-from mtool.passes.lower import lower
+from mtool.base.errors import ModelError
+from mtool.compiler.ir import editor
+from mtool.compiler.passes import layout
+from mtool.compiler.passes.layout import simplify_layout
+from mtool.compiler.passes.lower import lower
 
 F32 = np.float32
 NHWC, NCHW = (0, 2, 3, 1), (0, 3, 1, 2)

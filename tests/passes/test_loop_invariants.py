@@ -3,10 +3,10 @@
 import pytest
 from graphs import HOST
 
-from mtool import passes
-from mtool.ir import Graph
-from mtool.ir.control import with_own_bodies
-from mtool.ir.node import Computation
+from mtool.compiler import passes
+from mtool.compiler.ir import Graph
+from mtool.compiler.ir.control import with_own_bodies
+from mtool.compiler.ir.node import Computation
 from tests.passes.test_control_flow import imported
 
 ROUND = "int64 i, bool c"

@@ -8,9 +8,9 @@ from interpreter import run
 from onnx import helper
 from stages import assert_same
 
-from mtool.ir.graph import DEEPEST, verify
-from mtool.ops.loop.node import Loop
-from mtool.passes.lower import lower
+from mtool.compiler.ir.graph import DEEPEST, verify
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.passes.lower import lower
 
 
 @pytest.mark.parametrize("kind", ["float", "int8", "uint8"])

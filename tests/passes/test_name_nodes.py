@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from stages import assert_same, pairs
 
-from mtool.ops.conv2d.node import Conv2d
+from mtool.compiler.kernels.conv2d.node import Conv2d
 
 
 def test_names_are_short_unique_and_in_order() -> None:

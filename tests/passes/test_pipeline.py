@@ -12,10 +12,10 @@ from graphs import HOST, model, run_c
 from onnx import helper
 from stages import results
 
-from mtool import passes as package
-from mtool.ir import editor
-from mtool.passes import pipeline
-from mtool.plan import make_plan
+from mtool.compiler import passes as package
+from mtool.compiler.ir import editor
+from mtool.compiler.passes import pipeline
+from mtool.compiler.plan import make_plan
 
 F32 = np.float32
 MANY = 1050  # more than Python may recurse

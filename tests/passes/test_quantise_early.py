@@ -4,10 +4,10 @@ from graphs import HOST, model
 from onnx import helper
 from stages import assert_same, ops, pairs
 
-from mtool import passes
-from mtool.ir import Graph, Node
-from mtool.lowerings.verification import verify
-from mtool.ops.loop.node import Loop
+from mtool.compiler import passes
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.operators.verification import verify
 
 
 def moved_after(graph: Graph) -> list[Node]:

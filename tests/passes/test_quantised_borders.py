@@ -3,12 +3,12 @@
 import pytest
 from graphs import HOST
 
-from mtool import passes
-from mtool.ir import DType, Graph
-from mtool.ir.control import Control, with_own_bodies
-from mtool.kernels.target import Target
-from mtool.ops.dense.node import Dense
-from mtool.passes.quantised_borders import let_integers_cross
+from mtool.compiler import passes
+from mtool.compiler.ir import DType, Graph
+from mtool.compiler.ir.control import Control, with_own_bodies
+from mtool.compiler.kernels.dense.node import Dense
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.passes.quantized_borders import let_integers_cross
 from tests.passes.test_control_flow import imported
 
 CORTEX_M4 = Target("cortex-m4", frozenset({"fpu", "dsp"}))

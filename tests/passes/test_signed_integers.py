@@ -4,8 +4,8 @@ from graphs import model
 from onnx import helper
 from stages import DSP, HOST, MVE, assert_same, pairs
 
-from mtool.ir import DType, Graph
-from mtool.passes.signed_integers import use_signed_integers
+from mtool.compiler.ir import DType, Graph
+from mtool.compiler.passes.signed_integers import use_signed_integers
 
 
 def unsigned(graph: Graph) -> list[str]:

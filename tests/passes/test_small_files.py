@@ -8,10 +8,10 @@ import pytest
 from graphs import HOST, compiled, model, reference, run_c
 from onnx import TensorProto, helper
 
-from mtool import passes
-from mtool.errors import ModelError
-from mtool.frontend.onnx_graph import import_graph
-from mtool.ops.loop.node import Loop
+from mtool.base.errors import ModelError
+from mtool.compiler import passes
+from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.kernels.loop.node import Loop
 
 F, INT = np.float32, np.int64
 

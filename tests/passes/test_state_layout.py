@@ -6,11 +6,11 @@ from graphs import model
 from onnx import helper
 from stages import assert_same
 
-from mtool import frontend
-from mtool.frontend.options import ModelOptions
-from mtool.ir import Graph
-from mtool.passes.lower import lower
-from mtool.passes.state_layout import put_time_outermost
+from mtool.compiler import frontend
+from mtool.compiler.frontend.options import ModelOptions
+from mtool.compiler.ir import Graph
+from mtool.compiler.passes.lower import lower
+from mtool.compiler.passes.state_layout import put_time_outermost
 
 F32 = np.float32
 

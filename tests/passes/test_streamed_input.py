@@ -5,10 +5,10 @@ import pytest
 from graphs import model
 from onnx import helper
 
-from mtool import frontend
-from mtool.errors import UsageError
-from mtool.ir import Graph, Stream
-from mtool.passes.streamed_input import with_streamed_input
+from mtool.base.errors import UsageError
+from mtool.compiler import frontend
+from mtool.compiler.ir import Graph, Stream
+from mtool.compiler.passes.streamed_input import with_streamed_input
 
 F = np.float32
 

@@ -11,15 +11,15 @@ from interpreter import Arena
 from onnx import helper
 from stages import DSP
 
-from mtool import passes
-from mtool.frontend import from_proto
-from mtool.frontend.options import ModelOptions
-from mtool.ir import Graph
-from mtool.ir.source import Source
-from mtool.kernels.target import Target
-from mtool.option_values import Io, Partial
-from mtool.plan import Plan, make_plan
-from mtool.plan.memory import Part, storages
+from mtool.base.option_values import Io, Partial
+from mtool.compiler import passes
+from mtool.compiler.frontend import from_proto
+from mtool.compiler.frontend.options import ModelOptions
+from mtool.compiler.ir import Graph
+from mtool.compiler.ir.source import Source
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan, make_plan
+from mtool.compiler.plan.memory import Part, storages
 
 pytestmark = pytest.mark.long
 

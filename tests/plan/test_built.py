@@ -10,11 +10,12 @@ import amount
 import pytest
 
 import mtool
-from mtool import resources, workflow
-from mtool.errors import UsageError
-from mtool.option_values import Format
-from mtool.plan import Choice
-from mtool.workflow import Deployment, Options
+from mtool import commands
+from mtool.base import resources
+from mtool.base.errors import UsageError
+from mtool.base.option_values import Format
+from mtool.commands import Deployment, Options
+from mtool.compiler.plan import Choice
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
 SCHEDULES = {
@@ -55,9 +56,9 @@ def test_a_level_that_is_none_is_told() -> None:
 def test_the_board_computes_the_same_and_has_what_was_asked_for(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path / "p")
     mtool.verify(DIGITS, board="mps2_an386", options=OPTIONS, deployment=deployment).check()
-    commands = json.loads((tmp_path / "p" / "build" / "compile_commands.json").read_text())
+    entries = json.loads((tmp_path / "p" / "build" / "compile_commands.json").read_text())
     for level in ("O3", "Os"):
-        (argv,) = (one["command"].split() for one in commands if one["file"].endswith(f"_{level}.c"))
+        (argv,) = (one["command"].split() for one in entries if one["file"].endswith(f"_{level}.c"))
         assert [word for word in argv if word.startswith("-O")] == ["-O2", f"-{level}"]
     named = subprocess.run(
         ["arm-none-eabi-nm", tmp_path / "p" / "build" / "host_driven.elf"], check=True, capture_output=True, text=True
@@ -82,7 +83,7 @@ def test_an_avr_has_its_constants_in_flash() -> None:
 @amount.everything
 def test_this_computer_compiles_them_apart(tmp_path: Path) -> None:
     compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
-    lines = workflow.build_plan(compiled, tmp_path / "p")
+    lines = commands.build_plan(compiled, tmp_path / "p")
     assert "cc @level.args -O3 -c model/digits_int8_O3.c -o build/digits_int8_O3.c.o" in lines
     mtool.verify(DIGITS, board="host", options=OPTIONS, deployment=Deployment(tmp_path / "p")).check()
 
@@ -113,6 +114,6 @@ def test_packages_tell_it_too(form: Format, name: str) -> None:
 @pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
 def test_clang_takes_the_files_without_a_warning(tmp_path: Path) -> None:
     compiled = mtool.compile(DIGITS, board="host", options=OPTIONS)
-    folder = workflow.write_sources(compiled, tmp_path / "c")
+    folder = commands.write_sources(compiled, tmp_path / "c")
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-fsyntax-only"]
     subprocess.run(["clang", *flags, "digits_int8_O3.c", "digits_int8_Os.c"], cwd=folder, check=True)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import mtool
-from mtool import session
-from mtool.errors import UsageError
-from mtool.plan import Choice
-from mtool.session.tensors import Array
-from mtool.workflow.samples import seeded
+from mtool.base.errors import UsageError
+from mtool.compiler.plan import Choice
+from mtool.device import session
+from mtool.device.session.tensors import Array
+from mtool.stages.samples import seeded
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 BOARD = "mps2_an386"
@@ -23,7 +23,7 @@ needs_arm = pytest.mark.skipif(
 )
 
 
-def compiled(**schedules: Choice) -> mtool.workflow.Model:
+def compiled(**schedules: Choice) -> mtool.commands.Model:
     return mtool.compile(DIGITS, board=BOARD, options=mtool.Options(schedules=schedules))
 
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from mtool.plan import first_fit
-from mtool.plan.memory import Part, Storage
+from mtool.compiler.plan import first_fit
+from mtool.compiler.plan.memory import Part, Storage
 
 
 def storages(seed: int, count: int, reach: int) -> list[Storage]:

@@ -10,13 +10,13 @@ import pytest
 from graphs import lowered, model
 from onnx import helper
 
+from mtool.base.option_values import Optimize
 from mtool.boards import Board, get
-from mtool.compiler import compile_for, plan_model
-from mtool.kernels.target import Target
-from mtool.option_values import Optimize
-from mtool.plan import Choice, make_plan
-from mtool.plan.flash import CODE_BYTES, OWN_CODE_BYTES, Offer, Offers, offers_of
-from mtool.request import Request
+from mtool.compiler.compilation import compile_for, plan_model
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Choice, make_plan
+from mtool.compiler.plan.flash import CODE_BYTES, OWN_CODE_BYTES, Offer, Offers, offers_of
+from mtool.compiler.request import Request
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))

@@ -11,10 +11,10 @@ import stateful
 from graphs import HOST, lowered
 from interpreter import Arena
 
-from mtool.ir import Graph
-from mtool.option_values import Io
-from mtool.plan import Plan, make_plan
-from mtool.plan.interleaved import costs_of, every_pause, interleave, longest_stretch
+from mtool.base.option_values import Io
+from mtool.compiler.ir import Graph
+from mtool.compiler.plan import Plan, make_plan
+from mtool.compiler.plan.interleaved import costs_of, every_pause, interleave, longest_stretch
 
 
 def graphs_of(seed: int) -> list[Graph]:

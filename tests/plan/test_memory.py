@@ -6,8 +6,8 @@ import pytest
 from graphs import HOST, compiled, model
 from onnx import helper
 
-from mtool.plan.first_fit import lay_out
-from mtool.plan.memory import Storage, live_bound
+from mtool.compiler.plan.first_fit import lay_out
+from mtool.compiler.plan.memory import Storage, live_bound
 
 
 def overlaps(pieces: list[Storage], placed: dict[int, int]) -> list[tuple[int, int]]:
@@ -68,7 +68,7 @@ def test_a_crowd_is_laid_out_without_a_search(seed: int) -> None:
         piece = Storage.whole(chance.randrange(1, 500), first, first + chance.randrange(6))
         piece.alignment = chance.choice([4, 8])
         pieces.append(piece)
-    with mock.patch("mtool.plan.first_fit.SEARCHED_PAIRS", 0):
+    with mock.patch("mtool.compiler.plan.first_fit.SEARCHED_PAIRS", 0):
         placed, size = lay_out(pieces)
     assert not overlaps(pieces, placed)
     assert live_bound(pieces) <= size <= 3 * live_bound(pieces)
@@ -88,6 +88,6 @@ def test_the_search_for_an_order_is_bounded() -> None:
     nodes += [helper.make_node("MatMul", [f"t{n}", "w"], [f"m{n}"]) for n in range(60)]
     nodes.append(helper.make_node("Concat", [f"m{n}" for n in range(60)], ["y"], axis=1))
     proto = model(nodes, {"x": (np.float32, (1, 50))}, ["y"], {"w": np.ones((50, 1), np.float32)})
-    with mock.patch("mtool.plan.order.MOST", 1000):
+    with mock.patch("mtool.compiler.plan.order.MOST", 1000):
         plan = compiled(proto, HOST)
     assert plan.arena_bytes < 200 + 12 * 200 + 4 * 60 * 4  # not 60 vectors of 50 at one time

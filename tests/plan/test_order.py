@@ -3,9 +3,9 @@
 import itertools
 import random
 
-from mtool.ir import DType, Graph, Node, TensorType
-from mtool.plan.order import _beam_search
-from mtool.plan.state_storage import read_states_before_writes
+from mtool.compiler.ir import DType, Graph, Node, TensorType
+from mtool.compiler.plan.order import _beam_search
+from mtool.compiler.plan.state_storage import read_states_before_writes
 
 
 def network(seed: int, count: int = 6) -> Graph:

@@ -8,11 +8,11 @@ import pytest
 from graphs import HOST, compiled, model, reference, run_c
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool import passes
-from mtool.frontend.onnx_graph import import_graph
-from mtool.option_values import Partial
-from mtool.plan import Plan, make_plan
-from mtool.plan.control import plans_in
+from mtool.base.option_values import Partial
+from mtool.compiler import passes
+from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.plan import Plan, make_plan
+from mtool.compiler.plan.control import plans_in
 
 N = helper.make_node
 SHAPE = (1, 3, 32, 32)

@@ -15,14 +15,14 @@ from onnx import helper
 
 import mtool
 from mtool import boards
+from mtool.base.errors import FitError, UsageError
 from mtool.boards.schema import Lending
-from mtool.codegen import conventions
-from mtool.errors import FitError, UsageError
-from mtool.plan import Plan, make_plan
-from mtool.plan.board_pools import asked_pools, lent_pools
-from mtool.plan.pool import Pool
-from mtool.plan.pools import Short, in_pools, waits_of
-from mtool.workflow.pool_options import pools
+from mtool.compiler.codegen import conventions
+from mtool.compiler.plan import Plan, make_plan
+from mtool.compiler.plan.board_pools import asked_pools, lent_pools
+from mtool.compiler.plan.pool import Pool
+from mtool.compiler.plan.pools import Short, in_pools, waits_of
+from mtool.stages.pool_options import pools
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 M7 = boards.get("nucleo_h743zi")

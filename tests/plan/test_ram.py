@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from mtool import boards, workflow
+from mtool import boards, commands
+from mtool.base.option_values import IN_RAM
 from mtool.boards import Board
-from mtool.compiler import compile_for, compile_model
-from mtool.option_values import IN_RAM
-from mtool.plan import Choice
-from mtool.plan.ram import RESERVED_BYTES
-from mtool.request import Request
-from mtool.tuned.known import Known
-from mtool.workflow.likely_time import likely_time
-from mtool.workflow.made_of import made_of
+from mtool.compiler.compilation import compile_for, compile_model
+from mtool.compiler.plan import Choice
+from mtool.compiler.plan.ram import RESERVED_BYTES
+from mtool.compiler.request import Request
+from mtool.compiler.tuned.known import Known
+from mtool.stages.cache_key import made_of
+from mtool.stages.latency_estimate import likely_time
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 L4 = boards.get("nucleo_l4r5zi")
@@ -62,7 +62,7 @@ def test_the_manifest_the_c_and_the_estimates_say_so() -> None:
     assert variables[0] and not variables[1]
     sooner, later = likely_time(emitted, L4), likely_time(without, L4)
     assert sooner is not None and later is not None and sooner.milliseconds < later.milliseconds
-    (fit,) = workflow.check(DIGITS, [L4]).fits
+    (fit,) = commands.check(DIGITS, [L4]).fits
     assert fit.ram is not None
     told = {part.what: part.bytes for part in fit.ram.parts}
     assert told["weights in RAM"] == manifest.constant_bytes_in_ram
@@ -70,12 +70,12 @@ def test_the_manifest_the_c_and_the_estimates_say_so() -> None:
 
 def test_a_board_stands_for_the_one_that_is_estimated() -> None:
     counted = boards.get("mps2_an386")
-    stands = workflow.standing_for(counted, ["nucleo_l4r5zi@80MHz"])
+    stands = commands.standing_for(counted, ["nucleo_l4r5zi@80MHz"])
     weights, data = stands.memory_for("weights"), stands.memory_for("data")
     assert weights is not None and weights.reads is not None and weights.reads.waits(stands.clock_hz) == 3
     assert data is not None and data.size == L4.memories["sram"].size
     assert any(in_ram(stands).values())
     as_large = counted.model_copy(update={"memories": {**stands.memories, "ssram1": counted.memories["ssram1"]}})
     assert made_of(DIGITS, stands, Request(), Known()) != made_of(DIGITS, as_large, Request(), Known())  # by its reads
-    assert workflow.standing_for(counted, ["120MHz"]) == counted
-    assert workflow.standing_for(counted, ["nucleo_l4r5zi", "nrf52840dk"]) == counted
+    assert commands.standing_for(counted, ["120MHz"]) == counted
+    assert commands.standing_for(counted, ["nucleo_l4r5zi", "nrf52840dk"]) == counted

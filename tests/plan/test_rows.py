@@ -10,14 +10,14 @@ import pytest
 from graphs import lowered, model
 from onnx import helper
 
-from mtool.ir import DType, Expr, Graph, Node, TensorType
-from mtool.ir.expr import axis, call, const, identity, load
-from mtool.ir.graph import Rewriter
-from mtool.kernels.row_wise import RowReads
-from mtool.ops.conv2d.node import Conv2d
-from mtool.ops.loop.node import Loop
-from mtool.ops.pool2d.node import Pool2d
-from mtool.plan.rows import attributes_of_rows, row_reads
+from mtool.compiler.ir import DType, Expr, Graph, Node, TensorType
+from mtool.compiler.ir.expr import axis, call, const, identity, load
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.kernels.conv2d.node import Conv2d
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.row_wise import RowReads
+from mtool.compiler.plan.rows import attributes_of_rows, row_reads
 
 F32 = np.float32
 

@@ -7,9 +7,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool import boards
-from mtool.compiler import compile_for, compile_model
-from mtool.kernels.target import Target
-from mtool.planning import target_of
+from mtool.compiler.compilation import compile_for, compile_model
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.planning import target_of
 
 F = np.float32
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"

@@ -10,11 +10,11 @@ import stateful
 from graphs import HOST, lowered
 from interpreter import Arena
 
-from mtool.ir import Graph
-from mtool.option_values import Io
-from mtool.plan import make_plan
-from mtool.plan.memory import aligned
-from mtool.plan.shared_arena import kept_bytes, share_arena
+from mtool.base.option_values import Io
+from mtool.compiler.ir import Graph
+from mtool.compiler.plan import make_plan
+from mtool.compiler.plan.memory import aligned
+from mtool.compiler.plan.shared_arena import kept_bytes, share_arena
 
 
 def test_without_states_the_arena_is_the_largest() -> None:

@@ -14,11 +14,11 @@ import sanitized
 from graphs import FLAGS, HOST, Array, model, reference
 from onnx import helper
 
-from mtool import codegen, frontend, passes
-from mtool.lowerings.verification import verify
-from mtool.ops.concat.node import Concat
-from mtool.option_values import Io
-from mtool.plan import Plan, make_plan
+from mtool.base.option_values import Io
+from mtool.compiler import codegen, frontend, passes
+from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.operators.verification import verify
+from mtool.compiler.plan import Plan, make_plan
 
 F32 = np.float32
 STEPS = 5

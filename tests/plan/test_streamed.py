@@ -14,14 +14,14 @@ from graphs import FLAGS, HOST, Array, model, reference
 from one_firmware import Case, failures, rows_of
 from onnx import helper
 
-from mtool import codegen, frontend, passes
-from mtool.codegen import Conventions
-from mtool.errors import ModelError, UsageError
-from mtool.kernels.target import Target
-from mtool.lowerings.verification import verify
-from mtool.passes.streamed_input import with_streamed_input
-from mtool.plan import Plan, make_plan
-from mtool.rpc.status import Status
+from mtool.base.errors import ModelError, UsageError
+from mtool.compiler import codegen, frontend, passes
+from mtool.compiler.codegen import Conventions
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.operators.verification import verify
+from mtool.compiler.passes.streamed_input import with_streamed_input
+from mtool.compiler.plan import Plan, make_plan
+from mtool.device.rpc.status import Status
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))

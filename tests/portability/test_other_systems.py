@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mtool import lock_files, resources, system
-from mtool.errors import ModelError
-from mtool.filetree import FileTree, write
-from mtool.lock_files import Taken, take
+from mtool.base import lock_files, resources, system
+from mtool.base.errors import ModelError
+from mtool.base.filetree import FileTree, write
+from mtool.base.lock_files import Taken, take
 
 HIDING = Path(__file__).parent / "hiding.py"
 DIGITS = str(resources.path("examples/digits") / "digits_int8.onnx")
@@ -74,7 +74,7 @@ def test_one_process_holds_a_lock_without_flock(tmp_path: Path, monkeypatch: pyt
 def test_external_data_by_paths_stays_in_its_folder(location: str, tmp_path: Path) -> None:
     from onnx import TensorProto, external_data_helper
 
-    from mtool.frontend.external import Extent, Folder
+    from mtool.compiler.frontend.external import Extent, Folder
 
     (tmp_path / "real.bin").write_bytes(bytes(8))
     (tmp_path / "link.bin").symlink_to(tmp_path / "real.bin")

@@ -6,7 +6,7 @@ import pytest
 
 import mtool
 from mtool import boards
-from mtool.filetree import FileTree
+from mtool.base.filetree import FileTree
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 KEY = {"modules": "signed", "module_key": bytes(range(32)).hex()}

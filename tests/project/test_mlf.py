@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from mtool import resources, workflow
-from mtool.codegen import conventions
-from mtool.workflow import Options
+from mtool import commands
+from mtool.base import resources
+from mtool.commands import Options
+from mtool.compiler.codegen import conventions
 from tests.arduino import sine
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
@@ -35,9 +36,9 @@ def digits(tmp_path: Path) -> Path:
 
 def archive(model: Path, folder: Path, *, more: tuple[Path, ...] = (), **options: Any) -> Path:
     chosen = Options(**options)
-    others = [workflow.compile(path, board="mps2_an386", options=chosen) for path in more]
-    compiled = workflow.compile(model, board="mps2_an386", options=chosen)
-    (made,) = workflow.write_sources(compiled, folder, form="mlf", more=others).glob("*.tar")
+    others = [commands.compile(path, board="mps2_an386", options=chosen) for path in more]
+    compiled = commands.compile(model, board="mps2_an386", options=chosen)
+    (made,) = commands.write_sources(compiled, folder, form="mlf", more=others).glob("*.tar")
     return made
 
 

@@ -13,11 +13,12 @@ import pytest
 import yaml
 from onnx import helper, numpy_helper
 
-from mtool import filetree, project, resources, workflow
-from mtool.codegen import Conventions, conventions
-from mtool.errors import UsageError
-from mtool.option_values import Format
-from mtool.workflow import Options
+from mtool import commands, project
+from mtool.base import filetree, resources
+from mtool.base.errors import UsageError
+from mtool.base.option_values import Format
+from mtool.commands import Options
+from mtool.compiler.codegen import Conventions, conventions
 from tests.arduino import simavr
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
@@ -31,8 +32,8 @@ each_convention = pytest.mark.parametrize("chosen", CONVENTIONS, ids=["c", "pack
 
 
 def write(form: Format, folder: Path, *, model: Path = DIGITS, board: str = "host", **options: object) -> Path:
-    compiled = workflow.compile(model, board=board, options=Options(**options))  # type: ignore[arg-type]
-    return workflow.write_sources(compiled, folder, form=form)
+    compiled = commands.compile(model, board=board, options=Options(**options))  # type: ignore[arg-type]
+    return commands.write_sources(compiled, folder, form=form)
 
 
 def need(*programs: str) -> None:
@@ -78,8 +79,8 @@ def test_a_cmake_project_takes_the_package(tmp_path: Path) -> None:
 def test_a_cmake_project_takes_several_models(tmp_path: Path) -> None:
     need("cmake", "ninja", "cc")
     options = [Options(name="left"), Options(name="right")]
-    models = workflow.compile_models([DIGITS, DIGITS], board="host", options=options)
-    workflow.write_sources(models[0], tmp_path / "model", form="cmake")
+    models = commands.compile_models([DIGITS, DIGITS], board="host", options=options)
+    commands.write_sources(models[0], tmp_path / "model", form="cmake")
     (tmp_path / "main.c").write_text(
         "#include <left_right.h>\n"
         "int main(void) { return (int)(left_run(&left_arena_inputs, &left_arena_outputs)\n"
@@ -92,7 +93,7 @@ def test_a_cmake_project_takes_several_models(tmp_path: Path) -> None:
     for argv in (["cmake", "-G", "Ninja", "-B", "build"], ["cmake", "--build", "build"], ["build/app"]):
         subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
     with pytest.raises(UsageError, match="--emit arduino-lib holds one model"):
-        workflow.write_sources(models[0], tmp_path / "other", form="arduino-lib")
+        commands.write_sources(models[0], tmp_path / "other", form="arduino-lib")
 
 
 @each_convention

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool import boards, project, resources, workflow
-from mtool.filetree import FileTree
-from mtool.option_values import Format
+from mtool import boards, commands, project
+from mtool.base import resources
+from mtool.base.filetree import FileTree
+from mtool.base.option_values import Format
+from mtool.device.transport import emulator
 from mtool.project import portable
-from mtool.transport import emulator
 from tests.arduino import simavr
 from tests.project.test_registries import broken_rules
 
@@ -63,8 +64,8 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Format, 
     folder = tmp_path_factory.mktemp("packages")
     made = {}
     for form in dict.fromkeys(form for form, _ in EACH):
-        compiled = workflow.compile(DIGITS / "digits_int8.onnx", board="host")
-        made[form] = workflow.write_sources(compiled, folder / form, form=form)
+        compiled = commands.compile(DIGITS / "digits_int8.onnx", board="host")
+        made[form] = commands.write_sources(compiled, folder / form, form=form)
         for pack in made[form].glob("*.pack"):
             shutil.unpack_archive(pack, made[form], "zip")
     yield made
@@ -148,7 +149,7 @@ def test_the_library_for_all_cores_keeps_the_library_managers_rules(packages: di
 
 
 def test_a_board_that_is_named_is_the_only_one(tmp_path: Path) -> None:
-    compiled = workflow.compile(DIGITS / "digits_int8.onnx", board="arduino_mega2560")
+    compiled = commands.compile(DIGITS / "digits_int8.onnx", board="arduino_mega2560")
     files = compiled.package("arduino-lib")
     assert "src/digits_int8.c" in files and not [path for path in files if path.startswith("src/dsp")]
     assert "architectures=avr\n" in files.text("library.properties")
@@ -162,7 +163,7 @@ def test_files_of_the_runtime_and_of_a_model_of_one_letter_are_told_apart() -> N
 
 
 def test_a_core_that_can_not_hold_the_model_says_so(tmp_path: Path) -> None:
-    compiled = workflow.compile(DIGITS / "digits_int8.onnx", board="host")
+    compiled = commands.compile(DIGITS / "digits_int8.onnx", board="host")
     avr, *_, plain = portable.CORES["arduino-lib"]
     large = compiled.manifest.model_copy(update={"arena_bytes": 20_000})
     assert not avr.refusal(compiled.manifest) and not plain.refusal(large)

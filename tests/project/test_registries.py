@@ -12,9 +12,10 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from mtool import resources, workflow
+from mtool import commands
+from mtool.base import resources
+from mtool.base.errors import UsageError
 from mtool.cli import app
-from mtool.errors import UsageError
 from mtool.project import About
 from tests.arduino import sine
 
@@ -74,8 +75,8 @@ def test_an_arduino_library_keeps_the_library_managers_rules(board: str, tmp_pat
     model = tmp_path / "arduino_sine.onnx"
     sine.write(model)
     for path in (DIGITS, model):
-        compiled = workflow.compile(path, board=board)
-        folder = workflow.write_sources(compiled, tmp_path / path.stem / "lib", form="arduino-lib", about=ADA)
+        compiled = commands.compile(path, board=board)
+        folder = commands.write_sources(compiled, tmp_path / path.stem / "lib", form="arduino-lib", about=ADA)
         broken = [rule for rule in broken_rules(folder) if path is DIGITS or not rule.startswith("LS008")]
         assert not broken
     own = properties_of(tmp_path / "digits_int8/lib")
@@ -88,8 +89,8 @@ def test_an_arduino_library_keeps_the_library_managers_rules(board: str, tmp_pat
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiled = workflow.compile(DIGITS, board="host")
-    folder = workflow.write_sources(compiled, tmp_path_factory.mktemp("pack"), form="cmsis-pack", about=ADA)
+    compiled = commands.compile(DIGITS, board="host")
+    folder = commands.write_sources(compiled, tmp_path_factory.mktemp("pack"), form="cmsis-pack", about=ADA)
     (path,) = folder.glob("*.pack")
     return path
 
@@ -133,8 +134,8 @@ def test_a_component_of_esp_idf_builds_and_its_example_runs(tmp_path: Path) -> N
     for program in ("cmake", "ninja", "cc"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
-    compiled = workflow.compile(DIGITS, board="host")
-    folder = workflow.write_sources(compiled, tmp_path / "digits_int8", form="idf-component", about=ADA)
+    compiled = commands.compile(DIGITS, board="host")
+    folder = commands.write_sources(compiled, tmp_path / "digits_int8", form="idf-component", about=ADA)
     described = yaml.safe_load((folder / "idf_component.yml").read_text())
     assert described["version"] == "1.2.3" and described["maintainers"] == [ADA.author]
     assert len(described["description"]) <= 255 and described["url"] == ADA.url

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import toy
 
-from mtool import boards, manifest, project, resources
-from mtool.errors import UsageError
-from mtool.filetree import FileTree
+from mtool import boards, manifest, project
+from mtool.base import resources
+from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree
 
 pytestmark = pytest.mark.long
 

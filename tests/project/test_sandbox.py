@@ -7,8 +7,8 @@ import pytest
 import toy
 
 from mtool import boards, project
-from mtool.errors import UsageError
-from mtool.filetree import FileTree
+from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree
 
 MODEL, MANIFEST = toy.compiled()
 ENTRY = "description: d\nbuilder: host\ntransport: process\nfirmware: {standalone: build/app}\n"

@@ -13,13 +13,13 @@ from golden_model import small_model
 from onnx import helper
 
 import mtool
-from mtool import resources
-from mtool.backends import BackendSpec
+from mtool.base import resources
+from mtool.base.errors import UsageError
 from mtool.cli import app
-from mtool.codegen import conventions
-from mtool.errors import UsageError
-from mtool.plan.choice import Choice
-from mtool.workflow.compiling import Model
+from mtool.compiler.backends import BackendSpec
+from mtool.compiler.codegen import conventions
+from mtool.compiler.plan.choice import Choice
+from mtool.stages.compiling import Model
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-pedantic"]
 CHOICES = {
@@ -135,7 +135,7 @@ def test_only_the_interface_is_visible(net: Path, tmp_path: Path) -> None:
 
 
 BACKEND = """
-from mtool.backends import Backend, Pattern, Product
+from mtool.compiler.backends import Backend, Pattern, Product
 
 class Npu(Backend):
     name = "npu"

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 import mtool
-from mtool.build import build
+from mtool.device.build import build
 
 F, I8 = np.float32, np.int8
 X_SCALE, X_ZERO, Y_SCALE, Y_ZERO = 0.05, -7, 0.125, 3

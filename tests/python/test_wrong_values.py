@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mtool
-from mtool.errors import MtoolError, UsageError
+from mtool.base.errors import MtoolError, UsageError
 
 WRONG: tuple[Any, ...] = (
     None, True, -1, 1.5, float("nan"), "", "siez", "a\0b", "=", "x=", ":", b"x", (), ("siez",), [3], {}, {"a": "x"},

@@ -4,9 +4,9 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from mtool.rpc.framing import Decoder, Frame
-from mtool.rpc.protocol import REPLY, Message
-from mtool.transport import Transport
+from mtool.device.rpc.framing import Decoder, Frame
+from mtool.device.rpc.protocol import REPLY, Message
+from mtool.device.transport import Transport
 
 HARMS = ("flip", "drop", "double")
 

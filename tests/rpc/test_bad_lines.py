@@ -6,9 +6,9 @@ import models
 import numpy as np
 import pytest
 
-from mtool import workflow
-from mtool.rpc import Client
-from mtool.transport import SerialTransport
+from mtool import commands
+from mtool.device.rpc import Client
+from mtool.device.transport import SerialTransport
 from tests.crt import firmware
 from tests.rpc import trials
 from tests.rpc.bridge import HARMS, Bridge, Noise
@@ -19,12 +19,12 @@ KWS = "kws/kws_int8_qdq"
 
 @pytest.fixture(scope="module")
 def on_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return workflow.prepare(models.path(KWS), board="host", folder=tmp_path_factory.mktemp("kws") / "host").folder
+    return commands.prepare(models.path(KWS), board="host", folder=tmp_path_factory.mktemp("kws") / "host").folder
 
 
 @pytest.fixture(scope="module")
 def in_qemu(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return workflow.prepare(models.path(KWS), board="mps2_an386", folder=tmp_path_factory.mktemp("kws") / "m4").folder
+    return commands.prepare(models.path(KWS), board="mps2_an386", folder=tmp_path_factory.mktemp("kws") / "m4").folder
 
 
 @models.needed

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from mtool.errors import CommunicationError, DeviceError
-from mtool.rpc import Client, protocol, window
-from mtool.rpc.framing import Frame, encode
-from mtool.rpc.protocol import Message
-from mtool.rpc.status import Status
-from mtool.transport import ProcessTransport, Transport
+from mtool.base.errors import CommunicationError, DeviceError
+from mtool.device.rpc import Client, protocol, window
+from mtool.device.rpc.framing import Frame, encode
+from mtool.device.rpc.protocol import Message
+from mtool.device.rpc.status import Status
+from mtool.device.transport import ProcessTransport, Transport
 from tests.crt import firmware
 from tests.rpc.channels import HARMS, Lossy, Scripted, Watched
 from tests.rpc.test_handshake import reply_to
@@ -157,7 +157,7 @@ def test_a_request_that_is_refused(client: Client) -> None:
 
 
 def test_the_device_logs(client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="mtool.device")
+    caplog.set_level(logging.INFO, logger="mtool.firmware")
     client.run([bytes([firmware.LOG])], OUTPUT_BYTES, work_s=5)
     assert [record.getMessage() for record in caplog.records] == ["the model says hello"]
 

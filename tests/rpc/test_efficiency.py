@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mtool.rpc import Client, handshake, protocol, window
-from mtool.rpc.framing import Decoder, encode
-from mtool.rpc.protocol import Message
-from mtool.transport import ProcessTransport, Transport
+from mtool.device.rpc import Client, handshake, protocol, window
+from mtool.device.rpc.framing import Decoder, encode
+from mtool.device.rpc.protocol import Message
+from mtool.device.transport import ProcessTransport, Transport
 from tests.crt import firmware
 from tests.rpc import trials
 

@@ -4,13 +4,13 @@ import struct
 
 import pytest
 
-from mtool.errors import CommunicationError, DeviceError
-from mtool.rpc import protocol
-from mtool.rpc.fault import Fault, FaultKind, Machine, device_error, read_fault
-from mtool.rpc.framing import Frame, encode
-from mtool.rpc.protocol import Hello, Message
-from mtool.rpc.window import Window
-from mtool.transport import Transport
+from mtool.base.errors import CommunicationError, DeviceError
+from mtool.device.rpc import protocol
+from mtool.device.rpc.fault import Fault, FaultKind, Machine, device_error, read_fault
+from mtool.device.rpc.framing import Frame, encode
+from mtool.device.rpc.protocol import Hello, Message
+from mtool.device.rpc.window import Window
+from mtool.device.transport import Transport
 
 SESSION = 0x1234
 HELLO = Hello(protocol.VERSION, 1000, 0, 16, "", "", "")

@@ -4,7 +4,7 @@ from cobs import cobs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mtool.rpc.framing import Decoder, Frame, decode, encode
+from mtool.device.rpc.framing import Decoder, Frame, decode, encode
 
 frames = st.builds(Frame, st.integers(0, 255), st.integers(0, 0xFFFF), st.integers(0, 0xFFFF), st.binary(max_size=600))
 

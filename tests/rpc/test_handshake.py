@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from mtool.errors import CommunicationError
-from mtool.rpc import Client, Expected, handshake
-from mtool.rpc.framing import Frame, encode
-from mtool.rpc.protocol import REPLY, Message
+from mtool.base.errors import CommunicationError
+from mtool.device.rpc import Client, Expected, handshake
+from mtool.device.rpc.framing import Frame, encode
+from mtool.device.rpc.protocol import REPLY, Message
 from tests.rpc.channels import Scripted
 
 HERE = Expected("kws", "8a21" * 16, "3f9c" * 16)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mtool.errors import CommunicationError, DeviceError
-from mtool.rpc import Client, protocol, window
-from mtool.rpc.fault import device_error, read_fault
-from mtool.rpc.framing import Decoder, Frame, encode
-from mtool.rpc.protocol import REPLY, Message
-from mtool.rpc.status import Status
+from mtool.base.errors import CommunicationError, DeviceError
+from mtool.device.rpc import Client, protocol, window
+from mtool.device.rpc.fault import device_error, read_fault
+from mtool.device.rpc.framing import Decoder, Frame, encode
+from mtool.device.rpc.protocol import REPLY, Message
+from mtool.device.rpc.status import Status
 from tests.rpc.channels import Scripted
 from tests.rpc.test_handshake import reply_to
 

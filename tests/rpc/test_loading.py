@@ -10,14 +10,14 @@ import amount
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from mtool.errors import CommunicationError, DeviceError
-from mtool.modules.format import HEAD_BYTES, Description, Kind, Module, OperatorNote, pack, signed
-from mtool.rpc import Client, loading, protocol
-from mtool.rpc.framing import Frame
-from mtool.rpc.loading import Place
-from mtool.rpc.protocol import Message, Request
-from mtool.rpc.status import Status
-from mtool.transport import ProcessTransport, Transport
+from mtool.base.errors import CommunicationError, DeviceError
+from mtool.device.rpc import Client, loading, protocol
+from mtool.device.rpc.framing import Frame
+from mtool.device.rpc.loading import Place
+from mtool.device.rpc.protocol import Message, Request
+from mtool.device.rpc.status import Status
+from mtool.device.transport import ProcessTransport, Transport
+from mtool.manifest.modules.format import HEAD_BYTES, Description, Kind, Module, OperatorNote, pack, signed
 from tests.crt import firmware
 from tests.crt.test_server import Server
 from tests.modules.test_format import X, Y

@@ -4,10 +4,10 @@ import amount
 import numpy as np
 import pytest
 
-from mtool.delta import delta
-from mtool.errors import CommunicationError, DeviceError
-from mtool.rpc import Client, loading
-from mtool.rpc.loading import HEAD_BYTES, Place
+from mtool.base.errors import CommunicationError, DeviceError
+from mtool.device.rpc import Client, loading
+from mtool.device.rpc.loading import HEAD_BYTES, Place
+from mtool.manifest.delta import delta
 from tests.rpc.channels import Lossy
 from tests.rpc.test_loading import CUT, Unplugged, added, flash, listed, module, process
 

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from mtool.errors import CommunicationError
-from mtool.rpc import protocol
-from mtool.rpc.protocol import NO_OPERATOR, Message, Placed
+from mtool.base.errors import CommunicationError
+from mtool.device.rpc import protocol
+from mtool.device.rpc.protocol import NO_OPERATOR, Message, Placed
 
 TENSOR = Placed("int16", (2, 300), protocol.OUTPUTS, 3, 0x01020304)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool.errors import BoardError, CommunicationError
-from mtool.rpc import Client, handshake, window
-from mtool.session import Device
-from mtool.transport import ProcessTransport, SerialTransport, Transport
+from mtool.base.errors import BoardError, CommunicationError
+from mtool.device.rpc import Client, handshake, window
+from mtool.device.session import Device
+from mtool.device.transport import ProcessTransport, SerialTransport, Transport
 from tests.crt import firmware
 from tests.rpc.bridge import Bridge
 from tests.rpc.channels import Lossy
@@ -92,7 +92,7 @@ def test_a_host_that_crashed_keeps_nobody_out(board: Bridge) -> None:
 
 
 def test_a_port_that_another_mtool_has_open_is_told_with_its_process(board: Bridge) -> None:
-    hold = ["import sys", "from mtool.transport import SerialTransport"]
+    hold = ["import sys", "from mtool.device.transport import SerialTransport"]
     hold += [
         f"with SerialTransport({board.port!r}, baud=115200):",
         "    print('open', flush=True)",

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from mtool.errors import CommunicationError, DeviceError
-from mtool.rpc import protocol, window
-from mtool.rpc.fault import device_error
-from mtool.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
-from mtool.rpc.protocol import REPLY, Hello, Message, Request
-from mtool.rpc.status import Status
-from mtool.rpc.window import Window, data_frames
-from mtool.transport import Transport
+from mtool.base.errors import CommunicationError, DeviceError
+from mtool.device.rpc import protocol, window
+from mtool.device.rpc.fault import device_error
+from mtool.device.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
+from mtool.device.rpc.protocol import REPLY, Hello, Message, Request
+from mtool.device.rpc.status import Status
+from mtool.device.rpc.window import Window, data_frames
+from mtool.device.transport import Transport
 
 SESSION = 0x1234
 Answer = Callable[[Frame, int], list[bytes]]

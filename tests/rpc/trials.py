@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from mtool import manifest
+from mtool.base.errors import CommunicationError
 from mtool.boards import Board
-from mtool.errors import CommunicationError
+from mtool.device.rpc import Client, protocol
+from mtool.device.session import Device
+from mtool.device.transport import SerialTransport, Transport
+from mtool.device.transport.emulator import command
 from mtool.manifest import Manifest
-from mtool.rpc import Client, protocol
-from mtool.session import Device
-from mtool.transport import SerialTransport, Transport
-from mtool.transport.emulator import command
 from tests.crt import firmware
 from tests.rpc.bridge import HARMS, Bridge, Noise
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 from sized import build, check, floats, node, planned
 
-from mtool.errors import ModelError
+from mtool.base.errors import ModelError
 
 
 def value(name: str, shape: list[Any], kind: int = TensorProto.FLOAT) -> Any:

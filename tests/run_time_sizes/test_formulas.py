@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtool.formulas import fitted, parsed
+from mtool.base.formulas import fitted, parsed
 
 POINTS = [(size,) for size in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 17, 33, 62, 63, 64)]
 

@@ -10,9 +10,9 @@ from graphs import HOST, NO_FPU
 from sized import RNG, Shape, build, check, floats, mlp, node
 from stages import DSP, MVE
 
-from mtool import codegen
-from mtool.errors import ModelError
-from mtool.kernels.target import Target
+from mtool.base.errors import ModelError
+from mtool.compiler import codegen
+from mtool.compiler.kernels.target import Target
 
 TARGETS = {"host": HOST, "dsp": DSP, "mve": MVE, "no_fpu": NO_FPU}
 

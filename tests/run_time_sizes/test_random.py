@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from sized import check
 from stages import DSP, MVE
 
-from mtool.errors import ModelError
+from mtool.base.errors import ModelError
 
 N = "n"
 Shape = tuple[int | str, ...]

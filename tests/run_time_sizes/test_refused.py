@@ -8,12 +8,12 @@ import onnx
 import pytest
 from sized import Library, build, check, floats, mlp, node, planned
 
-from mtool import codegen
+from mtool.base.errors import ModelError, UsageError
 from mtool.boards import get
-from mtool.compiler import compile_model
-from mtool.errors import ModelError, UsageError
-from mtool.request import Request
-from mtool.rpc.status import Status
+from mtool.compiler import codegen
+from mtool.compiler.compilation import compile_model
+from mtool.compiler.request import Request
+from mtool.device.rpc.status import Status
 
 
 def written(proto: onnx.ModelProto, folder: Path) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from tflite_models import Op, T, model
 
 import mtool
-from mtool.workflow.options import Options
+from mtool.stages.options import Options
 
 pytest.importorskip("ai_edge_litert")
 R = np.random.default_rng(9)

@@ -11,12 +11,12 @@ from graphs import reference
 from sized import build, floats, mlp, node
 
 import mtool
+from mtool.base.errors import UsageError
 from mtool.cli import app
-from mtool.errors import UsageError
+from mtool.device.session.device import Device
 from mtool.manifest import load
-from mtool.session.device import Device
-from mtool.workflow import samples
-from mtool.workflow.options import Options
+from mtool.stages import samples
+from mtool.stages.options import Options
 
 pytest.importorskip("onnxruntime")
 Captured = pytest.CaptureFixture[str]

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mtool import build, workflow
+from mtool import commands
 from mtool.boards import Board
+from mtool.commands import Options
+from mtool.device import build
 from mtool.manifest import Manifest
-from mtool.workflow import Options
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 NAMED = 'operator 2, conv2d 3x3 "conv2" (schedule '
@@ -100,8 +101,8 @@ def make(board: Board, folder: Path, *, template: str = "", replace: dict[str, s
     for program in [board.toolchain, *([board.emulator.program, "cmake", "ninja"] if board.emulator else [])]:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
-    model = workflow.compile(DIGITS, board=board, options=Options(template=template))
-    workflow.write_project(model, folder)
+    model = commands.compile(DIGITS, board=board, options=Options(template=template))
+    commands.write_project(model, folder)
     source = folder / "model" / "digits_int8.c"
     text = source.read_text()
     text = after(text, r"^#include \"digits_int8_weights\.h\"\n", _BEFORE)

@@ -11,8 +11,9 @@ import pytest
 import stateful
 
 import mtool
-from mtool import boards, build, workflow
+from mtool import boards, commands
 from mtool.boards import Board
+from mtool.device import build
 from tests.session import faulty
 
 PLACES = ("server", "caller's stack", "vectors", "other's state", "input", "peripheral", "nowhere")
@@ -95,7 +96,7 @@ def make(name: str, folder: Path) -> Fenced:
     onnx.save(proto, folder / "cell.onnx")
     options = [mtool.Options(states=tuple(pairs), protect=True), mtool.Options(io="external", protect=True)]
     models = mtool.compile_models([folder / "cell.onnx", faulty.DIGITS], board=board, options=options)
-    project = workflow.write_project(models[0], folder / "project")
+    project = commands.write_project(models[0], folder / "project")
     source = project / "model" / "digits_int8.c"
     text = source.read_text()
     text = faulty.after(text, r"^#include \"digits_int8_weights\.h\"\n", _macros(board) + _BEFORE)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mtool import session
+from mtool.base.errors import DeviceError, UsageError
 from mtool.cli import app
-from mtool.errors import DeviceError, UsageError
-from mtool.rpc import Client
-from mtool.session import calibration
-from mtool.session.calibration import Calibration
+from mtool.device import session
+from mtool.device.rpc import Client
+from mtool.device.session import calibration
+from mtool.device.session.calibration import Calibration
 from tests.session import projects
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mtool import session
-from mtool.transport import ProcessTransport
+from mtool.device import session
+from mtool.device.transport import ProcessTransport
 from tests.crt import firmware
 from tests.session import projects
 from tests.session.test_device import check, expected, inputs

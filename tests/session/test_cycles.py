@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mtool import boards, workflow
+from mtool import boards, commands
+from mtool.base.errors import BuildError, UsageError
 from mtool.boards import Cache, Reads
-from mtool.errors import BuildError, UsageError
-from mtool.session.cycles import Clock, cores, execution, flash, pipelines, riscv
-from mtool.session.cycles.cores import group_of, groups
-from mtool.session.cycles.estimate import summarise
-from mtool.session.cycles.instruction import Instruction
-from mtool.session.cycles.listing import Listing
-from mtool.session.cycles.thumb import decode
+from mtool.device.cycles import Clock, cores, execution, flash, pipelines, riscv
+from mtool.device.cycles.cores import group_of, groups
+from mtool.device.cycles.estimate import summarise
+from mtool.device.cycles.instruction import Instruction
+from mtool.device.cycles.listing import Listing
+from mtool.device.cycles.thumb import decode
 
 SNIPPETS = Path(__file__).with_name("snippets.s")
 TOOLCHAIN = "arm-none-eabi-gcc"
@@ -159,7 +159,7 @@ def test_wait_states_go_by_the_clock() -> None:
 
 def test_clocks_are_boards_and_frequencies() -> None:
     target = boards.get("mps2_an386")
-    found = workflow.clocks(["nucleo_l4r5zi", "nucleo_l4r5zi@80MHz", "1.2GHz", "64000000"], target)
+    found = commands.clocks(["nucleo_l4r5zi", "nucleo_l4r5zi@80MHz", "1.2GHz", "64000000"], target)
     assert [(clock.cpu, clock.hz, clock.waits) for clock in found] == [
         ("cortex-m4", 120_000_000, 5),
         ("cortex-m4", 80_000_000, 3),
@@ -167,9 +167,9 @@ def test_clocks_are_boards_and_frequencies() -> None:
         ("cortex-m4", 64_000_000, 0),
     ]
     with pytest.raises(UsageError, match="is no frequency"):
-        workflow.clocks(["nucleo_l4r5zi@fast"], target)
+        commands.clocks(["nucleo_l4r5zi@fast"], target)
     with pytest.raises(UsageError, match="no estimate is made for its core"):
-        workflow.clocks(["rpi_pico"], target)
+        commands.clocks(["rpi_pico"], target)
 
 
 @needs_arm

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from mtool import boards
+from mtool.device.rpc.fault import Fault, FaultKind, Machine
+from mtool.device.session import faults
+from mtool.device.session.faults import explain, of_exit
 from mtool.manifest import Operator
-from mtool.rpc.fault import Fault, FaultKind, Machine
-from mtool.session import faults
-from mtool.session.faults import explain, of_exit
 from tests.crt import firmware
 from tests.session import projects
 

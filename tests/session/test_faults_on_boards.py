@@ -8,9 +8,10 @@ from pathlib import Path
 import amount
 import pytest
 
-from mtool import boards, session
+from mtool import boards
+from mtool.base.errors import CommunicationError, DeviceError
 from mtool.boards import Board
-from mtool.errors import CommunicationError, DeviceError
+from mtool.device import session
 from tests.session import faulty
 
 pytestmark = pytest.mark.long

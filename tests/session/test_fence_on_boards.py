@@ -9,9 +9,9 @@ import stateful
 from amount import IS_ALL
 from graphs import reference
 
-from mtool import session
-from mtool.errors import DeviceError
-from mtool.session import Device
+from mtool.base.errors import DeviceError
+from mtool.device import session
+from mtool.device.session import Device
 from tests.session import faulty, fenced
 
 pytestmark = pytest.mark.long

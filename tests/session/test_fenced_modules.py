@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import mtool
-from mtool import session
-from mtool.errors import DeviceError
-from mtool.modules import format as file_format
-from mtool.modules import keys
-from mtool.workflow import modules
-from mtool.workflow.options import Options
-from mtool.workflow.reading import module_options
+from mtool.base.errors import DeviceError
+from mtool.commands import modules
+from mtool.commands.parse_options import module_options
+from mtool.device import session
+from mtool.manifest.modules import format as file_format
+from mtool.manifest.modules import keys
+from mtool.stages.options import Options
 from tests.session import faulty, fenced
 
 BOARD = "mps2_an386"

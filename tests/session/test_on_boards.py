@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool import boards, build, filetree, project, session
+from mtool import boards, project
+from mtool.base import filetree
+from mtool.base.errors import CommunicationError
+from mtool.base.filetree import FileTree
 from mtool.boards import Board
-from mtool.errors import CommunicationError
-from mtool.filetree import FileTree
+from mtool.device import build, session
 from tests.crt import firmware
 from tests.session.test_device import check, expected, first, inputs
 

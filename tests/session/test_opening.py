@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mtool import boards, session
+from mtool import boards
+from mtool.base.errors import BuildError, CommunicationError, UsageError
 from mtool.boards import Emulator
-from mtool.errors import BuildError, CommunicationError, UsageError
+from mtool.device import session
 from tests.crt import firmware
 from tests.session import projects
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import amount
 import pytest
 
-from mtool import boards, build, filetree, project, session
+from mtool import boards, project
+from mtool.base import filetree
+from mtool.base.errors import BoardError, DeviceError, UsageError
 from mtool.boards import Board
-from mtool.errors import BoardError, DeviceError, UsageError
-from mtool.transport import ProcessTransport
-from mtool.transport.emulator import command, free_port
+from mtool.device import build, session
+from mtool.device.transport import ProcessTransport
+from mtool.device.transport.emulator import command, free_port
 from tests.crt import firmware
 from tests.session.test_device import check, expected, first, inputs
 from tests.session.test_on_boards import MODEL

@@ -16,12 +16,12 @@ from graphs import reference
 
 import mtool
 from mtool import manifest
+from mtool.base.errors import DeviceError, ModelError, UsageError
 from mtool.cli import app
-from mtool.codegen import conventions
-from mtool.errors import DeviceError, ModelError, UsageError
-from mtool.rpc.status import Status
-from mtool.session import Device
-from mtool.workflow import write_project
+from mtool.commands import write_project
+from mtool.compiler.codegen import conventions
+from mtool.device.rpc.status import Status
+from mtool.device.session import Device
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")]
@@ -41,7 +41,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         board=request.param,
         options=[of_state[0], mtool.Options(), of_state[1]],
     )
-    from mtool.workflow import build_model
+    from mtool.commands import build_model
 
     prepared = build_model(models[0], folder / "project", kinds=("host_driven", "standalone"))
     return prepared.folder, [proto, pairs], models
@@ -81,7 +81,7 @@ def test_what_the_models_share_is_there_once(built: tuple[Path, list[Any], Any])
     states = sum(state.bytes for one in (left, right) for state in one.states)
     alone = mtool.compile(DIGITS, board=models[0].board).manifest.arena_bytes
     assert manifest.total_arena_bytes((left, digits, right)) <= states + alone + 64
-    from mtool.build import measure
+    from mtool.device.build import measure
 
     for firmware in folder.glob("build/*"):
         if firmware.name.partition(".")[0] in ("host_driven", "standalone") and firmware.suffix in ("", ".elf"):

@@ -11,9 +11,10 @@ import pytest
 import stateful
 
 import mtool
-from mtool import frontend, workflow
+from mtool import commands
+from mtool.base.errors import UsageError
 from mtool.cli import app
-from mtool.errors import UsageError
+from mtool.compiler import frontend
 
 pytestmark = pytest.mark.long
 
@@ -29,10 +30,10 @@ STEPS = 12
 Model = tuple[onnx.ModelProto, list[tuple[str, str]]]
 
 
-def saved(made: Model, folder: Path) -> tuple[Path, workflow.Options]:
+def saved(made: Model, folder: Path) -> tuple[Path, commands.Options]:
     path = folder / "model.onnx"
     onnx.save(made[0], path)
-    return path, workflow.Options(states=made[1])
+    return path, commands.Options(states=made[1])
 
 
 def flags(pairs: list[tuple[str, str]]) -> list[str]:
@@ -107,14 +108,14 @@ def test_initial_values_are_put_in_once(tmp_path: Path) -> None:
 def test_a_stream_matches_the_reference(quantised: bool, io: Any, board: str, tmp_path: Path) -> None:
     made = stateful.stream(quantised=quantised)
     path, options = saved(made, tmp_path)
-    options = workflow.Options(io=io, states=made[1])
+    options = commands.Options(io=io, states=made[1])
     report = mtool.verify(
         path, board=board, options=options, samples=20, deployment=mtool.Deployment(tmp_path / "project")
     )
     report.check()
     assert report.sequence and report.samples == 20
-    layers = workflow.verify_layers(
-        path, board=board, options=options, samples=10, deployment=workflow.Deployment(tmp_path / "project")
+    layers = commands.verify_layers(
+        path, board=board, options=options, samples=10, deployment=commands.Deployment(tmp_path / "project")
     )
     layers.check()
     assert "10 steps of a sequence" in layers.summary()
@@ -125,8 +126,8 @@ def test_the_reference_goes_on_too(tmp_path: Path) -> None:
     made = stateful.stream(quantised=False)
     path, options = saved(made, tmp_path)
     inputs = [{"x": np.full((1, 40, 1), 0.5, np.float32)}] * 2
-    ran = workflow.run(
-        path, board="host", options=options, inputs=inputs, deployment=workflow.Deployment(tmp_path / "project")
+    ran = commands.run(
+        path, board="host", options=options, inputs=inputs, deployment=commands.Deployment(tmp_path / "project")
     )
     first, second = (sample["y"] for sample in ran.outputs)
     assert np.abs(first - second).max() > 1e-2
@@ -137,13 +138,13 @@ def test_the_reference_goes_on_too(tmp_path: Path) -> None:
 def test_a_state_saves_instructions_and_memory(quantised: bool, at_most: float, tmp_path: Path) -> None:
     """Against the same model whose caches the caller hands in and out."""
     path, options = saved(stateful.stream(quantised=quantised), tmp_path)
-    kept = workflow.bench(path, board=M4, options=options, deployment=workflow.Deployment(tmp_path / "kept"))
-    handed = workflow.bench(path, board=M4, deployment=workflow.Deployment(tmp_path / "handed"))
+    kept = commands.bench(path, board=M4, options=options, deployment=commands.Deployment(tmp_path / "kept"))
+    handed = commands.bench(path, board=M4, deployment=commands.Deployment(tmp_path / "handed"))
     assert kept.instructions is not None and handed.instructions is not None
     assert kept.instructions < at_most * handed.instructions
     assert kept.arena_bytes < 0.7 * handed.arena_bytes
     assert kept.arena_bytes == kept.arena_bound_bytes
-    profile = workflow.bench_layers(path, board=M4, options=options, deployment=workflow.Deployment(tmp_path / "kept"))
+    profile = commands.bench_layers(path, board=M4, options=options, deployment=commands.Deployment(tmp_path / "kept"))
     moves = [row for row in profile.operators if row.label.startswith(("concat", "slice"))]
     assert len(moves) == 6
     assert sum(row.median for row in moves) < 0.1 * profile.total
@@ -151,7 +152,7 @@ def test_a_state_saves_instructions_and_memory(quantised: bool, at_most: float, 
 
 def test_a_real_export_of_torch(tmp_path: Path) -> None:
     path = Path(__file__).parents[1] / "exported" / "pytorch" / "lstm_of_one_step.onnx"
-    options = workflow.Options(states=[("hn", "x1"), ("cn", "x2")])
+    options = commands.Options(states=[("hn", "x1"), ("cn", "x2")])
     mtool.verify(
         path, board="host", options=options, samples=20, deployment=mtool.Deployment(tmp_path / "project")
     ).check()
@@ -263,7 +264,7 @@ def quantised(moved: bool) -> onnx.ModelProto:
 def test_a_quantised_state_begins_at_its_zero_point(moved: bool, tmp_path: Path) -> None:
     """Which is what 0 is: the first sum is the first frame."""
     onnx.save(quantised(moved), path := tmp_path / "model.onnx")
-    options = workflow.Options(states=[("next", "h")])
+    options = commands.Options(states=[("next", "h")])
     project = tmp_path / "project"
     report = mtool.verify(path, board="host", options=options, samples=6, deployment=mtool.Deployment(project))
     report.check()

@@ -11,10 +11,10 @@ from convolutional import images
 from graphs import reference
 
 import mtool
-from mtool import workflow
+from mtool import commands
+from mtool.base.errors import DeviceError, UsageError
 from mtool.cli import app
-from mtool.errors import DeviceError, UsageError
-from mtool.rpc import protocol
+from mtool.device.rpc import protocol
 
 needs_arm = pytest.mark.skipif(
     any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")),
@@ -26,7 +26,7 @@ def test_rows_come_by_writes(tmp_path: Path) -> None:
     """Runs, times and profiles; an order that is refused changes nothing."""
     proto, feeds = images(gated=True)
     onnx.save(proto, tmp_path / "model.onnx")
-    options = workflow.Options(stream="x", portable=True)  # whose scratch is small
+    options = commands.Options(stream="x", portable=True)  # whose scratch is small
     prepared = mtool.prepare(tmp_path / "model.onnx", board="host", options=options, folder=tmp_path / "project")
     assert prepared.manifest.arena_bytes < 24 * 8 * 8 * 4, "less than one of the tensors between the convolutions"
     expected = reference(proto, feeds)[0]

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 import mtool
-from mtool import boards, project, resources, session
-from mtool.codegen import conventions
-from mtool.errors import CommunicationError
-from mtool.workflow import build_model
-from mtool.workflow.deployment import Deployment
-from mtool.workflow.latency import worst_latency
+from mtool import boards, project
+from mtool.base import resources
+from mtool.base.errors import CommunicationError
+from mtool.commands import build_model
+from mtool.commands.latency import worst_latency
+from mtool.compiler.codegen import conventions
+from mtool.device import session
+from mtool.stages.deployment import Deployment
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")]

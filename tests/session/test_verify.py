@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from mtool.errors import MismatchError
+from mtool.base.errors import MismatchError
+from mtool.device.session.verify import Difference, Report, Tolerance, compare
 from mtool.manifest import Tensor
-from mtool.session.verify import Difference, Report, Tolerance, compare
 
 
 def report(

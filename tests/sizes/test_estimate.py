@@ -11,15 +11,16 @@ import pytest
 import toy
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool import boards, resources, workflow
+from mtool import boards, commands
+from mtool.base import resources
+from mtool.base.errors import FitError
 from mtool.boards import Board
-from mtool.build.fit import Need
-from mtool.codegen import conventions
-from mtool.errors import FitError
-from mtool.plan import Choice
-from mtool.sizes import c_source
-from mtool.workflow import Options
-from mtool.workflow.fitting import fit_of
+from mtool.commands import Options
+from mtool.compiler.codegen import conventions
+from mtool.compiler.plan import Choice
+from mtool.device.build.fit import Need
+from mtool.stages.fitting import fit_of
+from mtool.stages.sizes import c_source
 from tests.arduino import simavr
 
 pytestmark = pytest.mark.long
@@ -93,13 +94,13 @@ def test_a_board_with_just_the_estimate_takes_the_firmware(name: str, model: Pat
     options = Options(template_options=options_of(board).template_options, optimize="size", **given)
     if name in WINOGRAD:  # which a board that is just large enough takes only if it is told to
         options = replace(options, schedules={"conv_2": Choice(WINOGRAD[name])})
-    estimated = fit_of(workflow.compile(path, board=board, options=options), folder=tmp_path / "none")
+    estimated = fit_of(commands.compile(path, board=board, options=options), folder=tmp_path / "none")
     assert estimated.fits and not estimated.is_built
     assert {part.what for need in estimated.needs for part in need.parts if part.estimated} >= {"runtime", "data"}
     small = shrunk(board, estimated.needs)
-    compiled = workflow.compile(path, board=small, options=options)
+    compiled = commands.compile(path, board=small, options=options)
     assert fit_of(compiled, folder=tmp_path / "none").fits
-    workflow.build_model(compiled, tmp_path / "p", kinds=workflow.ALL_KINDS)
+    commands.build_model(compiled, tmp_path / "p", kinds=commands.ALL_KINDS)
     measured = fit_of(compiled, folder=tmp_path / "p")
     assert measured.is_built and measured.fits
     for real, guess in zip(measured.needs, estimated.needs, strict=True):
@@ -112,9 +113,9 @@ def test_a_graph_executor_counts_with_its_graph(tmp_path: Path) -> None:
     board = boards.get("mps2_an386")
     need(board)
     options = Options(conventions=conventions("packed", None, "graph"))
-    compiled = workflow.compile(DIGITS, board=board, options=options)
+    compiled = commands.compile(DIGITS, board=board, options=options)
     estimated = fit_of(compiled, folder=tmp_path / "none")
-    workflow.build_model(compiled, tmp_path / "p", kinds=workflow.ALL_KINDS)
+    commands.build_model(compiled, tmp_path / "p", kinds=commands.ALL_KINDS)
     for real, guess in zip(fit_of(compiled, folder=tmp_path / "p").needs, estimated.needs, strict=True):
         assert real.bytes <= guess.bytes < 1.3 * real.bytes
 
@@ -123,17 +124,17 @@ def test_what_a_build_refuses_is_never_said_to_fit(tmp_path: Path) -> None:
     """One byte less than is needed, in each memory: the linker says no, and so did the estimate."""
     board = boards.get("mps3_an547")
     need(board)
-    compiled = workflow.compile(DIGITS, board=board)
-    workflow.build_model(compiled, tmp_path / "p", kinds=workflow.ALL_KINDS)
+    compiled = commands.compile(DIGITS, board=board)
+    commands.build_model(compiled, tmp_path / "p", kinds=commands.ALL_KINDS)
     real = fit_of(compiled, folder=tmp_path / "p").needs
     for name in (need.memory for need in real if need.bytes):
         less = {need.memory: need.bytes - 16 * (need.memory == name) for need in real}
         changed = {memory: {"size": less[memory] or 16, "pool": None} for memory in less}  # none is lent to the arena
         memories = {memory: board.memories[memory].model_copy(update=changed[memory]) for memory in less}
-        tight = workflow.compile(DIGITS, board=board.model_copy(update={"memories": memories}))
+        tight = commands.compile(DIGITS, board=board.model_copy(update={"memories": memories}))
         assert not fit_of(tight, folder=tmp_path / "none").fits
         with pytest.raises(FitError, match="does not fit") as caught:
-            workflow.build_model(tight, tmp_path / "tight", kinds=workflow.ALL_KINDS)
+            commands.build_model(tight, tmp_path / "tight", kinds=commands.ALL_KINDS)
         assert any(line.startswith(name) and "too many" in line for line in caught.value.details)
 
 
@@ -152,12 +153,12 @@ def test_the_largest_that_is_said_to_fit_an_arduino_builds(name: str, most: int,
     board = boards.get(name)
     need(board)
 
-    def compiled(hidden: int) -> workflow.Model:
+    def compiled(hidden: int) -> commands.Model:
         path = perceptron(tmp_path / "perceptron.onnx", hidden)
-        return workflow.compile(path, board=board, options=options_of(board))
+        return commands.compile(path, board=board, options=options_of(board))
 
     hidden = largest(lambda count: fit_of(compiled(count), folder=tmp_path / "none").fits, 4, most)
-    built = workflow.build_model(compiled(hidden), tmp_path / "p", kinds=workflow.ALL_KINDS)
+    built = commands.build_model(compiled(hidden), tmp_path / "p", kinds=commands.ALL_KINDS)
     free = min(need.limit_bytes - need.bytes for need in fit_of(compiled(hidden), folder=built.folder).needs)
     assert 0 <= free < 512, "the estimate was too careful"
 
@@ -174,17 +175,17 @@ def test_an_arena_takes_the_memory_that_the_board_has_for_it(tmp_path: Path) -> 
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
     board = boards.get("mps3_an547")
     need(board)
-    compiled = workflow.compile(path, board=board)
+    compiled = commands.compile(path, board=board)
     assert compiled.manifest.arena_bytes > board.memories["dtcm"].size
     assert fit_of(compiled, folder=tmp_path / "none").fits
-    workflow.build_model(compiled, tmp_path / "p", kinds=["standalone"])
+    commands.build_model(compiled, tmp_path / "p", kinds=["standalone"])
 
 
 def test_one_array_of_an_avr_has_its_limit(tmp_path: Path) -> None:
     board = boards.get("arduino_mega2560")
     fitting, large = (
         fit_of(
-            workflow.compile(perceptron(tmp_path / "p.onnx", hidden), board=board, options=options_of(board)),
+            commands.compile(perceptron(tmp_path / "p.onnx", hidden), board=board, options=options_of(board)),
             folder=tmp_path / "none",
         )
         for hidden in (1_000, 9_000)
@@ -197,7 +198,7 @@ def test_one_array_of_an_avr_has_its_limit(tmp_path: Path) -> None:
 def test_every_board_has_an_estimate_by_each_template(board: Board, tmp_path: Path) -> None:
     files, manifest = toy.compiled(board)
     for template in board.templates:
-        model = workflow.Model(tmp_path / "toy.onnx", board, Options(template=template), files, manifest)
+        model = commands.Model(tmp_path / "toy.onnx", board, Options(template=template), files, manifest)
         found = fit_of(model, folder=tmp_path / "none")
         assert found.fits
         placed = board.placed_by(template).memories
@@ -212,10 +213,10 @@ def test_a_build_of_other_options_does_not_count(tmp_path: Path) -> None:
     board = boards.get("mps2_an386")
     need(board)
     options = options_of(board, rpc_buffer_bytes="1024")
-    compiled = workflow.compile(DIGITS, board=board, options=options)
-    workflow.build_model(compiled, tmp_path / "p", kinds=workflow.ALL_KINDS)
+    compiled = commands.compile(DIGITS, board=board, options=options)
+    commands.build_model(compiled, tmp_path / "p", kinds=commands.ALL_KINDS)
     assert fit_of(compiled, folder=tmp_path / "p").is_built
-    other = workflow.compile(DIGITS, board=board, options=options_of(board))
+    other = commands.compile(DIGITS, board=board, options=options_of(board))
     assert not fit_of(other, folder=tmp_path / "p").is_built
     (tmp_path / "p" / "src" / "main.c").write_text("int main(void) { return 0; }\n")
     assert not fit_of(compiled, folder=tmp_path / "p").is_built

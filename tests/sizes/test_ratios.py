@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from script import load
 
-from mtool.sizes import c_source
+from mtool.stages.sizes import c_source
 
 SOURCE = """\
 MT_ALONE void net_loop_0(const float *input, float *output)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mtool.sizes.c_source import CSource
-from mtool.sizes.estimate import code_of
+from mtool.stages.sizes.c_source import CSource
+from mtool.stages.sizes.estimate import code_of
 
 ENTRY: dict[str, Any] = {
     "bytes_per_token": {"calls": 1.0},

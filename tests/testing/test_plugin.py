@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from own import begin, line
 
+from mtool.base.errors import BuildError, FitError, MismatchError, UsageError
 from mtool.cli import app, test
-from mtool.errors import BuildError, FitError, MismatchError, UsageError
-from mtool.testing import limits
+from mtool.plugins.testing import limits
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,12 @@ def test_a_project_is_tested(
     log = (project / "board.log").read_text()
     assert " > " in log and " < " in log, "what went over the channel"
     (project / "limits.toml").write_text("[host]\nflash_bytes = 10\naccuracy = 0.8\n")
-    failed = run(project, "pytest", "-p", "mtool.testing.plugin", "--mtool-board=host", "-q", "tests")
+    failed = run(project, "pytest", "-p", "mtool.plugins.testing.plugin", "--mtool-board=host", "-q", "tests")
     assert failed.returncode == 1 and "2 failed, 1 passed" in failed.stdout
     assert "expected at most 10 (limits.toml)" in failed.stdout and "expected at least 0.8" in failed.stdout
     assert "Traceback" not in failed.stdout and "def test" not in failed.stdout
     (project / "limits.toml").write_text("[hots]\nflash_bytes = 10\n")
-    passed = run(project, "pytest", "-p", "mtool.testing.plugin", "--mtool-board=host", "-q", "tests")
+    passed = run(project, "pytest", "-p", "mtool.plugins.testing.plugin", "--mtool-board=host", "-q", "tests")
     assert "limits.toml has no limits for host; it has them for hots" in passed.stdout
 
 

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from mtool.base.errors import BuildError
 from mtool.boards import Emulator
-from mtool.errors import BuildError
-from mtool.transport import open_emulator
-from mtool.transport.emulator import command
+from mtool.device.transport import open_emulator
+from mtool.device.transport.emulator import command
 
 MACHINE = Emulator(program="cat", arguments=("-u", "file={elf}", "-"))
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mtool import locks
-from mtool.errors import BoardError, CommunicationError
-from mtool.transport import ProcessTransport
+from mtool.base import locks
+from mtool.base.errors import BoardError, CommunicationError
+from mtool.device.transport import ProcessTransport
 
 ROOT = Path(__file__).parents[2]
 
@@ -135,7 +135,7 @@ WRAPPING = "sleep 60 & echo $!; wait"  # as a script does that starts the true e
 def test_a_program_does_not_outlive_an_mtool_that_is_killed(program: str, end: signal.Signals) -> None:
     lines = [
         "import sys, time",
-        "from mtool.transport import ProcessTransport",
+        "from mtool.device.transport import ProcessTransport",
         f"transport = ProcessTransport(['sh', '-c', {program!r}], name='it')",
         "print(transport._process.pid, transport.read(timeout_s=10).decode(), flush=True)",
         "time.sleep(60)",

@@ -1,7 +1,7 @@
 import io
 import re
 
-from mtool.transport import ProcessTransport, Recorder
+from mtool.device.transport import ProcessTransport, Recorder
 
 
 def test_all_that_goes_over_is_written_down() -> None:

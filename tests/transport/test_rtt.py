@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mtool.errors import BuildError, CommunicationError
-from mtool.transport import open_port
-from mtool.transport.rtt import RttTransport
+from mtool.base.errors import BuildError, CommunicationError
+from mtool.device.transport import open_port
+from mtool.device.transport.rtt import RttTransport
 
 BASE = 0x20000000
 BLOCK, UP, DOWN = 64, 256, 512  # from BASE on

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from mtool.errors import CommunicationError, UsageError
-from mtool.transport import address, open_port
-from mtool.transport.address import Rtt, Tcp
+from mtool.base.errors import CommunicationError, UsageError
+from mtool.device.transport import address, open_port
+from mtool.device.transport.address import Rtt, Tcp
 
 
 @pytest.fixture

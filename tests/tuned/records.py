@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from mtool.tuned.record import Measurement, Setup, Target, TaskRecord, WholePlan, digest, measurement_key, new_id
+from mtool.compiler.tuned.record import (
+    Measurement,
+    Setup,
+    Target,
+    TaskRecord,
+    WholePlan,
+    digest,
+    measurement_key,
+    new_id,
+)
 
 TARGET = Target(cpu="cortex-m4", features=("dsp", "fpu"), compiler="arm-none-eabi-gcc 12.2.1", flags=("-mthumb",))
 SETUP = Setup(board="b", template="baremetal", clock_hz=120_000_000, memories={"code": "flash"}, unit="ns")

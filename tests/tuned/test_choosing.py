@@ -9,19 +9,19 @@ from graphs import model
 from onnx import helper
 
 from mtool import boards
-from mtool.backends import BackendSpec
-from mtool.compiler import compile_model, plan_model
-from mtool.errors import UsageError
-from mtool.plan import Choice
-from mtool.request import Request
-from mtool.tuned.known import Known
-from mtool.tuned.record import setup_of
-from mtool.tuned.tasks import Task, tasks_of
+from mtool.base.errors import UsageError
+from mtool.compiler.backends import BackendSpec
+from mtool.compiler.compilation import compile_model, plan_model
+from mtool.compiler.plan import Choice
+from mtool.compiler.request import Request
+from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.record import setup_of
+from mtool.compiler.tuned.tasks import Task, tasks_of
 from tests.tuned.pointwise import network
 
 BOARD = boards.get("mps2_an386")
 BACKEND = """
-from mtool.backends import Backend, Pattern, Product
+from mtool.compiler.backends import Backend, Pattern, Product
 
 class Npu(Backend):
     name = "npu"

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from mtool import boards
-from mtool.compiler import compile_model
-from mtool.errors import UsageError
-from mtool.frontend.reading import file_hash
-from mtool.request import Request
-from mtool.tuned.front import front, point, without_points
-from mtool.tuned.known import Known
-from mtool.tuned.log import Log
-from mtool.tuned.record import WholePlan
-from mtool.tuned.summary import summary
+from mtool.base.errors import UsageError
+from mtool.compiler.compilation import compile_model
+from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.request import Request
+from mtool.compiler.tuned.front import front, point, without_points
+from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.log import Log
+from mtool.compiler.tuned.record import WholePlan
+from mtool.compiler.tuned.summary import summary
 from tests.tuned.records import SETUP, TARGET, whole
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"

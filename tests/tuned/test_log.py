@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mtool.errors import UsageError
-from mtool.tuned import log as tuning_log
-from mtool.tuned.known import Known
+from mtool.base.errors import UsageError
+from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned.known import Known
 from tests.tuned.records import SETUP, TARGET, measurement, whole
 
 HASH = "0" * 64

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mtool import boards
-from mtool.errors import BuildError, DeviceError, FitError, NoAnswerError
-from mtool.planning import target_of
-from mtool.tuned.record import Unit
+from mtool.base.errors import BuildError, DeviceError, FitError, NoAnswerError
+from mtool.compiler.planning import target_of
+from mtool.compiler.tuned.record import Unit
 from mtool.tuning.measuring import Measuring, Outcome
 from mtool.tuning.operators import IDLE
 from mtool.tuning.trial import Names, Share, trial_of

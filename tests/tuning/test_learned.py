@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from mtool.tuned.record import Measurement, TaskRecord, digest
+from mtool.compiler.tuned.record import Measurement, TaskRecord, digest
 from mtool.tuning.learned import CostModel, left_out, shipped, usable
 from tests.tuned.records import measurement
 

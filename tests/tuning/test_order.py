@@ -11,17 +11,17 @@ from graphs import model
 from onnx import helper
 
 from mtool import boards
-from mtool.compiler import compile_model
-from mtool.frontend.reading import file_hash
-from mtool.request import Request
-from mtool.tuned.known import Known
-from mtool.tuned.record import Unit
+from mtool.commands import Deployment, Options
+from mtool.compiler.compilation import compile_model
+from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.request import Request
+from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.record import Unit
+from mtool.stages.building import Prepared
 from mtool.tuning.firmware import Place
 from mtool.tuning.progress import Progress
 from mtool.tuning.whole import best_whole
 from mtool.tuning.whole_run import WholeRun, run_on
-from mtool.workflow import Deployment, Options
-from mtool.workflow.building import Prepared
 
 BOARD = boards.get("mps2_an386")
 needs_arm = pytest.mark.skipif(

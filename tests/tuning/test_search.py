@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mtool.compiler import plan_model
-from mtool.planning import target_of
-from mtool.tuned import log as tuning_log
-from mtool.tuned.known import Known
-from mtool.tuned.log import Log
-from mtool.tuned.tasks import tasks_of
+from mtool.compiler.compilation import plan_model
+from mtool.compiler.planning import target_of
+from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned.known import Known
+from mtool.compiler.tuned.log import Log
+from mtool.compiler.tuned.tasks import tasks_of
 from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.firmware import Room
 from mtool.tuning.progress import Progress

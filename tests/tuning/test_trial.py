@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from mtool import boards
-from mtool.compiler import plan_model
-from mtool.planning import target_of
-from mtool.tuned.tasks import tasks_of
+from mtool.compiler.compilation import plan_model
+from mtool.compiler.planning import target_of
+from mtool.compiler.tuned.tasks import tasks_of
+from mtool.stages.options import Options
 from mtool.tuning.candidates import space_of
 from mtool.tuning.trial import Share, trial_of
-from mtool.workflow.options import Options
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 

@@ -18,20 +18,20 @@ import amount
 import pytest
 
 import mtool
-from mtool import ops
-from mtool.backends.spec import parse
+from mtool.base.errors import UsageError
 from mtool.cli import app
-from mtool.errors import UsageError
-from mtool.ir import Graph, Node
-from mtool.kernels.target import Target
-from mtool.plan import Choice
-from mtool.tuned import log as tuning_log
-from mtool.tuned.record import Measurement
+from mtool.compiler.backends.spec import parse
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Choice
+from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned.record import Measurement
+from mtool.stages.deployment import Deployment
+from mtool.stages.options import Options
 from mtool.tuning import Tuned
 from mtool.tuning.search import Search
 from mtool.tuning.whole import Measured, Tried, Whole
-from mtool.workflow.deployment import Deployment
-from mtool.workflow.options import Options
 
 pytestmark = pytest.mark.skipif(
     any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "cmake", "ninja", "qemu-system-arm")),
@@ -42,7 +42,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 BOARD = "mps2_an386"
 NODE = "dense_5"
 BACKEND = """
-from mtool.backends import Backend, Product
+from mtool.compiler.backends import Backend, Product
 class Own(Backend):
     name = "own"
     def refusal(self, operation, context):
@@ -65,7 +65,7 @@ class Dear(altered.Altered):
 @pytest.fixture
 def spoilt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Add schedules to dense layers: one that does nothing, one that has no end, one that reads where nothing is."""
-    kernel = ops.KERNELS["dense"]
+    kernel = registry.KERNELS["dense"]
     sound = kernel.schedules[0]
     bad = {
         "idle": lambda body: "if (sizeof(int32_t) == 4u) {\n    return;\n}\n" + body,
@@ -76,7 +76,7 @@ def spoilt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     added = [Dear(name, sound, NODE, alter) for name, alter in bad.items()]
     for one in added:
         monkeypatch.setattr(one, "cost", lambda node, graph, target: 1e9)
-    monkeypatch.setitem(ops.KERNELS, "dense", dataclasses.replace(kernel, schedules=(*kernel.schedules, *added)))
+    monkeypatch.setitem(registry.KERNELS, "dense", dataclasses.replace(kernel, schedules=(*kernel.schedules, *added)))
     yield
 
 
@@ -91,7 +91,7 @@ def tuned(folder: Path, **given: object) -> Tuned:
 def test_what_is_wrong_hangs_crashes_or_is_no_c_costs_itself_alone(
     tmp_path: Path, spoilt: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mtool.rpc.window._PATIENCE_S", 1.0)
+    monkeypatch.setattr("mtool.device.rpc.window._PATIENCE_S", 1.0)
     monkeypatch.setattr("mtool.tuning.tuning.space_of", _dense_alone())
     found = tuned(tmp_path)
     (row,) = found.progress.rows.values()

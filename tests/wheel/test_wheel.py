@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from mtool import distribution
+from mtool.base import distribution
 from mtool.version import __version__
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def test_the_demo_runs_from_any_folder(python: Path, tmp_path: Path) -> None:
 
 def test_it_has_its_own_data_and_its_version(python: Path, tmp_path: Path) -> None:
     code = (
-        "import importlib.metadata, json, mtool; from mtool import boards, project, resources; "
+        "import importlib.metadata, json, mtool; from mtool import boards, project; from mtool.base import resources; "
         f"print(json.dumps([mtool.__file__, importlib.metadata.version({distribution.NAME!r}), "
         "[str(resources.path(n)) for n in ('boards.yaml', 'crt', 'project_templates', 'examples/digits')], "
         "len(boards.load_all()), [e.value for e in importlib.metadata.distribution('mtool-mcu').entry_points]]))"
@@ -120,7 +120,7 @@ def test_who_installs_it_gets_types(python: Path, tmp_path: Path) -> None:
     ]
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert 'Revealed type is "mtool.workflow.compiling.Model"' in done.stdout
+    assert 'Revealed type is "mtool.stages.compiling.Model"' in done.stdout
     assert 'Revealed type is "int"' in done.stdout.replace("builtins.int", "int")
     assert 'Argument "board" to "compile" has incompatible type "int"' in done.stdout
     assert 'got "Model", expected "bool"' in done.stdout and "Found 2 errors in 1 file" in done.stdout, done.stdout

@@ -12,8 +12,8 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from script import load
 
-from mtool import boards, workflow
-from mtool.codegen import Conventions, conventions
+from mtool import boards, commands
+from mtool.compiler.codegen import Conventions, conventions
 
 ROOT = Path(__file__).parents[2]
 BOARD = "mps2_an386"
@@ -43,13 +43,13 @@ def symbols(elf: Path) -> set[str]:
         return {symbol.name for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
 
 
-def built(path: Path, folder: Path, chosen: Conventions) -> workflow.Prepared:
-    options = workflow.Options(conventions=chosen)
-    return workflow.prepare(path, board=BOARD, folder=folder, options=options, kinds=workflow.ALL_KINDS)
+def built(path: Path, folder: Path, chosen: Conventions) -> commands.Prepared:
+    options = commands.Options(conventions=chosen)
+    return commands.prepare(path, board=BOARD, folder=folder, options=options, kinds=commands.ALL_KINDS)
 
 
 def test_the_model_is_what_others_call_micro_speech(speech: Path) -> None:
-    found = workflow.compile(speech, board=BOARD).manifest
+    found = commands.compile(speech, board=BOARD).manifest
     assert [tensor.shape for tensor in (*found.inputs, *found.outputs)] == [(1, 49, 40, 1), (1, 4)]
     assert found.macs == 25 * 20 * 8 * 10 * 8 + 4000 * 4
 
@@ -76,7 +76,7 @@ def test_a_packed_image_has_them_and_no_server(speech: Path, tmp_path: Path) -> 
 def entry_frame(path: Path, folder: Path) -> int:
     """Return the stack of the typed entry point: what lies above an operator's own frame."""
     folder.mkdir()
-    compiled = workflow.compile(path, board=BOARD)
+    compiled = commands.compile(path, board=BOARD)
     for name, data in compiled.sources().files.items():
         (folder / name).write_bytes(data)
     flags = ["-O2", "-std=c99", "-fstack-usage", "-I.", *boards.get(BOARD).cflags]

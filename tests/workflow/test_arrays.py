@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from numpy.lib import format as npy
 
-from mtool.errors import UsageError
+from mtool.base.errors import UsageError
 from mtool.manifest import Tensor
-from mtool.workflow import arrays, dataset, samples
+from mtool.quantization import dataset
+from mtool.stages import arrays, samples
 
 SMALL = Tensor(name="x", c_name="x", dtype="float32", shape=(1, 4), bytes=16, arena_offset=0)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from mtool import boards
-from mtool.build import toolchains
 from mtool.cli import app
-from mtool.flash import ports
-from mtool.workflow import checkup
-from mtool.workflow.checkup import connection, of_zephyr, programs
+from mtool.device.build import toolchains
+from mtool.device.flash import ports
+from mtool.stages import checkup
+from mtool.stages.checkup import connection, of_zephyr, programs
 
 BOARD_YML = "board: {name: nucleo_l4r5zi, full_name: Nucleo, vendor: st, socs: [{name: stm32l4r5xx}]}\n"
 MANIFEST = """
@@ -141,6 +141,6 @@ def test_rights_to_the_port_and_to_the_probe(
     monkeypatch.setattr(connection, "_groups", lambda: ({"dialout"}, {"dialout"}))
     assert missing("nucleo_l4r5zi") == {}
     monkeypatch.setattr(connection, "is_wsl", lambda: True)
-    monkeypatch.setattr("mtool.flash.failures.is_wsl", lambda: True)
+    monkeypatch.setattr("mtool.device.flash.failures.is_wsl", lambda: True)
     found = {item.name: item for item in checkup.of_board(boards.get("nucleo_l4r5zi"))}
     assert "usbipd attach --wsl" in found["WSL"].install

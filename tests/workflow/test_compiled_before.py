@@ -8,9 +8,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from mtool import cache, session, workflow
+from mtool import commands
+from mtool.base import cache
 from mtool.cli import app
-from mtool.workflow import Options
+from mtool.commands import Options
+from mtool.device import session
 
 
 @pytest.fixture
@@ -34,21 +36,21 @@ def entries() -> int:
 
 
 def test_c_is_compiled_once(model: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = workflow.compile(model, board="host")
+    first = commands.compile(model, board="host")
     assert entries() == 1
     with monkeypatch.context() as closed:
-        closed.setattr("mtool.compiler.compile_model", None)  # whoever calls it fails
-        again = workflow.compile(model, board="host")
+        closed.setattr("mtool.compiler.compilation.compile_model", None)  # whoever calls it fails
+        again = commands.compile(model, board="host")
     assert (again.files, again.manifest) == (first.files, first.manifest)
-    other = workflow.compile(model, board="host", options=Options(io="external"))
+    other = commands.compile(model, board="host", options=Options(io="external"))
     assert other.files != first.files and entries() == 2
     save(model, "Sigmoid")
-    assert workflow.compile(model, board="host").files != first.files and entries() == 3
+    assert commands.compile(model, board="host").files != first.files and entries() == 3
 
 
 @pytest.mark.parametrize("spoilt", [b"[]", b"{", b'{"told": [[1]], "apart_bytes": 0}', b'{"told": []}'])
 def test_a_malformed_entry_is_compiled_again(model: Path, spoilt: bytes) -> None:
-    first = workflow.compile(model, board="host")
+    first = commands.compile(model, board="host")
     kept = cache.of_user()
     assert kept is not None
     (path,) = (each for each in kept.folder.rglob("*") if each.is_file())
@@ -56,7 +58,7 @@ def test_a_malformed_entry_is_compiled_again(model: Path, spoilt: bytes) -> None
     assert content is not None
     for name in [each for each in content if content[each].data.startswith(b'{"')]:
         kept.put(path.name, {**content, name: cache.File(spoilt)})
-        assert workflow.compile(model, board="host").files == first.files
+        assert commands.compile(model, board="host").files == first.files
         assert kept.get(path.name) == content
 
 
@@ -66,59 +68,59 @@ def test_several_are_compiled_once_together(
     other = model.with_name("other.onnx")
     save(other, "Sigmoid")
     caplog.set_level("INFO")
-    first = workflow.compile_models([model, other], board="host")
+    first = commands.compile_models([model, other], board="host")
     told = [one.getMessage() for one in caplog.records if "together" in one.getMessage()]
     assert entries() == 1
     caplog.clear()
     with monkeypatch.context() as closed:
-        closed.setattr("mtool.several.compile_models", None)
-        again = workflow.compile_models([model, other], board="host")
+        closed.setattr("mtool.compiler.several.compile_models", None)
+        again = commands.compile_models([model, other], board="host")
     assert [(one.files, one.manifest, one.manifest.firmware) for one in again] == [
         (one.files, one.manifest, one.manifest.firmware) for one in first
     ]
     assert [one.getMessage() for one in caplog.records if "together" in one.getMessage()] == told
-    own = workflow.compile_models([model, other], board="host", options=Options(arenas="own"))
+    own = commands.compile_models([model, other], board="host", options=Options(arenas="own"))
     assert own[0].files != first[0].files and entries() == 2
-    turned = workflow.compile_models([other, model], board="host")
+    turned = commands.compile_models([other, model], board="host")
     assert [one.manifest.model for one in turned] == ["other", "m"] and entries() == 3
     save(other, "Relu")
-    workflow.compile_models([model, other], board="host")
+    commands.compile_models([model, other], board="host")
     assert entries() == 4
 
 
 def test_what_was_warned_of_is_told_again(
     model: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mtool import compiler
+    from mtool.compiler import compilation
 
-    compile_model = compiler.compile_model
+    compile_model = compilation.compile_model
 
-    def warns(*given: object) -> compiler.Compiled:
-        compiler.log.warning("100 %% of %s", "x")
+    def warns(*given: object) -> compilation.Compiled:
+        compilation.log.warning("100 %% of %s", "x")
         return compile_model(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compiler, "compile_model", warns)
+    monkeypatch.setattr(compilation, "compile_model", warns)
     for _ in range(2):
         caplog.clear()
-        workflow.compile(model, board="host")
+        commands.compile(model, board="host")
         assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == ["100 % of x"]
 
 
 def test_firmware_is_built_once_in_a_folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "p"
-    built = workflow.build_model(workflow.compile(model, board="host"), folder).built
+    built = commands.build_model(commands.compile(model, board="host"), folder).built
     firmware = built.firmware["host_driven"].read_bytes()
     shutil.rmtree(folder)
-    monkeypatch.setattr("mtool.build.host.commands", None)
-    again = workflow.build_model(workflow.compile(model, board="host"), folder).built
+    monkeypatch.setattr("mtool.device.build.host.commands", None)
+    again = commands.build_model(commands.compile(model, board="host"), folder).built
     assert (again.restored, again.rebuilt) == (("host_driven",), ())
     assert again.firmware["host_driven"].read_bytes() == firmware
     with session.open(folder) as device:
         assert device.run({"x": np.array([[-1, 0, 1, 2]], np.float32)})["y"].tolist() == [[0, 0, 1, 2]]
-    assert workflow.build_model(workflow.compile(model, board="host"), folder).built.restored == ()
+    assert commands.build_model(commands.compile(model, board="host"), folder).built.restored == ()
 
 
 def test_the_command_tells_and_clears(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    workflow.compile(model, board="host")
+    commands.compile(model, board="host")
     assert app.invoke(["cache"]) == 0 and "kept: 1 entries" in capsys.readouterr().out
     assert app.invoke(["cache", "--clear"]) == 0 and entries() == 0

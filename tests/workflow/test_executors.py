@@ -11,14 +11,15 @@ import pytest
 from graphs import model
 from onnx import helper
 
-from mtool import session, workflow
-from mtool.codegen import Conventions, conventions
-from mtool.errors import DeviceError, UsageError
-from mtool.option_values import Io
-from mtool.rpc.protocol import ARENA, Placed
-from mtool.session import Device, GraphExecutor
-from mtool.workflow import reference
-from mtool.workflow.samples import Sample, seeded
+from mtool import commands
+from mtool.base.errors import DeviceError, UsageError
+from mtool.base.option_values import Io
+from mtool.compiler.codegen import Conventions, conventions
+from mtool.device import session
+from mtool.device.rpc.protocol import ARENA, Placed
+from mtool.device.session import Device, GraphExecutor
+from mtool.stages.samples import Sample, seeded
+from mtool.verification import reference
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
@@ -83,9 +84,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def check(path: Path, board: str, folder: Path, chosen: Conventions, io: Io = "arena") -> None:
-    options = workflow.Options(io=io, conventions=chosen)
-    samples = seeded(workflow.compile(path, board=board, options=options).manifest.inputs, count=3, seed=1)
-    ran = workflow.run(path, board=board, inputs=samples, deployment=workflow.Deployment(folder), options=options)
+    options = commands.Options(io=io, conventions=chosen)
+    samples = seeded(commands.compile(path, board=board, options=options).manifest.inputs, count=3, seed=1)
+    ran = commands.run(path, board=board, inputs=samples, deployment=commands.Deployment(folder), options=options)
     same(ran.outputs, reference.outputs(path, samples))
     with session.open(ran.prepared.folder) as device:  # both ways to run it, of firmware that is as it is
         same([device.run(sample, in_steps=False) for sample in samples], ran.outputs, exact=True)
@@ -129,21 +130,21 @@ def test_all_are_equal_on_a_board(choice: str, saved: dict[str, Path], tmp_path:
 @pytest.mark.parametrize("choice", ["packed", "graph", "graph-host"])
 def test_kws_has_its_golden_outputs(choice: str, tmp_path: Path) -> None:
     name = "kws/kws_int8_qdq"
-    report = workflow.verify(
+    report = commands.verify(
         models.path(name),
         board="mps2_an386",
         golden=models.golden(name),
-        deployment=workflow.Deployment(tmp_path / "project"),
-        options=workflow.Options(conventions=CHOICES[choice]),
+        deployment=commands.Deployment(tmp_path / "project"),
+        options=commands.Options(conventions=CHOICES[choice]),
     )
     assert report.ok
 
 
 @pytest.fixture(scope="module")
 def project(saved: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    options = workflow.Options(conventions=conventions("c", "packed"))
+    options = commands.Options(conventions=conventions("c", "packed"))
     folder = tmp_path_factory.mktemp("several") / "project"
-    return workflow.prepare(saved["several"], board="host", folder=folder, options=options).folder
+    return commands.prepare(saved["several"], board="host", folder=folder, options=options).folder
 
 
 @pytest.fixture
@@ -210,7 +211,7 @@ def test_what_does_not_fit_the_arena(device: Device) -> None:
 
 
 def test_a_firmware_without_functions(tmp_path: Path) -> None:
-    prepared = workflow.prepare(DIGITS, board="host", folder=tmp_path / "project")
+    prepared = commands.prepare(DIGITS, board="host", folder=tmp_path / "project")
     with session.open(prepared.folder) as plain:
         assert plain.functions() == ()
         with pytest.raises(UsageError, match="no functions") as error:

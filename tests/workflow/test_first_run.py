@@ -12,11 +12,11 @@ import pytest
 from onnx import helper
 
 import mtool
+from mtool.base.errors import ModelError
 from mtool.cli import app
-from mtool.errors import ModelError
-from mtool.oracles import ort
-from mtool.rpc import Client
-from mtool.workflow import reference
+from mtool.device.rpc import Client
+from mtool.verification import reference
+from mtool.verification.oracles import ort
 
 pytest.importorskip("onnxruntime")
 
@@ -100,7 +100,7 @@ def test_nothing_fails_where_nothing_can_be_compared(how: str, model: Path, monk
     elif how == "missing":
         monkeypatch.setattr(ort, "version", lambda: "")
     else:
-        monkeypatch.setattr("mtool.workflow.first_run.MOST_MACS", 31)
+        monkeypatch.setattr("mtool.commands.first_run.MOST_MACS", 31)
     assert mtool.run(model, board="host").first_run is None
 
 

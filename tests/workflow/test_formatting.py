@@ -2,7 +2,7 @@
 
 import pytest
 
-from mtool.workflow import formatting
+from mtool.stages import formatting
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 from graphs import model
 from onnx import helper
 
-from mtool import workflow
+from mtool import commands
 from mtool.manifest import Firmware
 
 F = np.float32
-LOOPS = workflow.Options(portable=True)  # what is packed for vectors is not told
+LOOPS = commands.Options(portable=True)  # what is packed for vectors is not told
 
 
 def written(folder: Path, proto: onnx.ModelProto) -> Path:
@@ -44,7 +44,7 @@ def convolution(zero: int, channels: int = 16) -> onnx.ModelProto:
 def test_weights_that_become_int16_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = written(tmp_path, convolution(0))
     with caplog.at_level(logging.WARNING):
-        made = workflow.compile(path, board="host", options=LOOPS)
+        made = commands.compile(path, board="host", options=LOOPS)
     (grown,) = made.manifest.grown
     assert grown.tensor == "filters" and 2304 < grown.file_bytes < 2350
     assert grown.flash_bytes >= 2 * 2304 and grown.reason.startswith("uint8 weights less their zero point are int16")
@@ -53,7 +53,7 @@ def test_weights_that_become_int16_are_told(tmp_path: Path, caplog: pytest.LogCa
 
 @pytest.mark.parametrize("zero", [128, 140])
 def test_weights_that_stay_bytes_are_not(zero: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    made = workflow.compile(written(tmp_path, convolution(zero)), board="host", options=LOOPS)
+    made = commands.compile(written(tmp_path, convolution(zero)), board="host", options=LOOPS)
     assert made.manifest.grown == () and not caplog.records
 
 
@@ -68,7 +68,7 @@ def test_float16_that_becomes_float32_is_told(dilation: int, board: str, is_told
         helper.make_node("Conv", ["x", "w"], ["y"], name="conv", dilations=[dilation]),
     ]
     path = written(tmp_path, model(nodes, {"x": (F, (1, 16, 20))}, ["y"], {"halves": weights}))
-    found = [(one.file_bytes, one.reason) for one in workflow.compile(path, board=board).manifest.grown]
+    found = [(one.file_bytes, one.reason) for one in commands.compile(path, board=board).manifest.grown]
     assert found == ([(2048, "float16 weights are float32 in c99_patch")] if is_told else [])
 
 
@@ -80,13 +80,13 @@ def test_integers_that_meet_floats_are_told(tmp_path: Path) -> None:
     ]
     constants = {"bytes": weights, "s": np.float32(0.01), "z": np.uint8(0)}
     proto = model(nodes, {"x": (np.float32, (1, 64))}, ["y"], constants)
-    (grown,) = workflow.compile(written(tmp_path, proto), board="mps2_an386").manifest.grown
+    (grown,) = commands.compile(written(tmp_path, proto), board="mps2_an386").manifest.grown
     assert grown.tensor == "bytes" and grown.flash_bytes > 3.9 * weights.nbytes
     assert grown.reason == "uint8 weights are float32, since the activations are"
 
 
 def test_little_growth_stands_in_the_manifest_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    made = workflow.compile(written(tmp_path, convolution(0, channels=2)), board="host")
+    made = commands.compile(written(tmp_path, convolution(0, channels=2)), board="host")
     assert made.manifest.grown and not caplog.records
     assert Firmware.model_validate(json.loads(made.manifest.to_json())).manifests() == (made.manifest,)
 
@@ -94,7 +94,7 @@ def test_little_growth_stands_in_the_manifest_alone(tmp_path: Path, caplog: pyte
 def test_check_tells_it_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from mtool import boards
 
-    report = workflow.check(written(tmp_path, convolution(0)), [boards.get("mps2_an386")])
+    report = commands.check(written(tmp_path, convolution(0)), [boards.get("mps2_an386")])
     assert report.manifest.grown and "filters takes" in caplog.text
 
 
@@ -103,5 +103,5 @@ def test_a_long_row_of_moves_is_not_followed_to_its_end(tmp_path: Path) -> None:
     moves = [helper.make_node("Transpose", [f"t{n}" if n else "x"], [f"t{n + 1}"], perm=[1, 0]) for n in range(3000)]
     nodes = [*moves, helper.make_node("MatMul", ["t3000", "w"], ["y"])]
     proto = model(nodes, {"x": (np.float32, (4, 4))}, ["y"], {"w": np.ones((4, 4), F)})
-    (grown,) = workflow.compile(written(tmp_path, proto), board="mps2_an386").manifest.grown
+    (grown,) = commands.compile(written(tmp_path, proto), board="mps2_an386").manifest.grown
     assert (grown.tensor, grown.file_bytes) == ("w", 64)

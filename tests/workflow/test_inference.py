@@ -13,9 +13,9 @@ from graphs import model
 from onnx import helper
 
 import mtool
-from mtool.errors import CommunicationError, DeviceError
-from mtool.workflow import inference
-from mtool.workflow.deployment import Deployment
+from mtool.base.errors import CommunicationError, DeviceError
+from mtool.stages import inference
+from mtool.stages.deployment import Deployment
 
 SAMPLES = [{"x": np.array([number])} for number in range(40)]
 

@@ -15,12 +15,12 @@ from tflite_models import Op, T
 from tflite_models import model as tflite_model
 
 import mtool
-from mtool import ops
-from mtool.errors import MismatchError
-from mtool.ir import Graph, Node
-from mtool.kernels.target import Target
-from mtool.workflow.taken_path import NotWritten, captured
-from mtool.workflow.taken_path import Path as TakenPath
+from mtool.base.errors import MismatchError
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.target import Target
+from mtool.verification.control_flow_trace import NotWritten, captured
+from mtool.verification.control_flow_trace import Path as TakenPath
 from tests.control_flow import CASES
 
 ort = pytest.importorskip("onnxruntime")
@@ -124,10 +124,10 @@ class In(Altered):
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, kind: Callable[..., Altered], node: str) -> None:
-    dense = ops.KERNELS["dense"]
+    dense = registry.KERNELS["dense"]
     sound = next(one for one in dense.schedules if one.name == "c99_rows")
     schedule = kind("broken", sound, node, lambda body: body + "\n    output[7] = output[0];")
-    monkeypatch.setitem(ops.KERNELS, "dense", replace(dense, schedules=(*dense.schedules, schedule)))
+    monkeypatch.setitem(registry.KERNELS, "dense", replace(dense, schedules=(*dense.schedules, schedule)))
 
 
 def test_a_wrong_operator_of_a_body_is_named_with_its_round(

@@ -14,12 +14,13 @@ from altered import Altered
 from onnx import TensorProto, helper
 
 import mtool
-from mtool import ops, session
+from mtool.base.errors import MismatchError
 from mtool.cli import app
-from mtool.errors import MismatchError
-from mtool.kernels.schedule import Schedule
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.schedule import Schedule
+from mtool.device import session
+from mtool.device.session.layers import intermediates
 from mtool.manifest import Operand, Operator
-from mtool.session.layers import intermediates
 
 pytest.importorskip("onnxruntime")
 
@@ -47,10 +48,10 @@ def test_every_operator_is_compared(board: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_broken_kernel_is_found_and_named(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    convolution = ops.KERNELS["conv2d"]
+    convolution = registry.KERNELS["conv2d"]
     sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
     schedules = (*convolution.schedules, broken(sound, "conv_2"))
-    monkeypatch.setitem(ops.KERNELS, "conv2d", replace(convolution, schedules=schedules))
+    monkeypatch.setitem(registry.KERNELS, "conv2d", replace(convolution, schedules=schedules))
     found = mtool.verify_layers(DIGITS, board=board, deployment=mtool.Deployment(tmp_path / "project"))
     (wrong,) = found.diverging  # those after it are given what it should have written
     assert (wrong.operator.name, wrong.operator.schedule) == ("conv_2", "broken")

@@ -8,11 +8,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool import boards, workflow
+from mtool import boards, commands
 from mtool.cli import app
-from mtool.compiler import compile_for
-from mtool.workflow.likely_time import likely_time
-from mtool.workflow.options import Options
+from mtool.compiler.compilation import compile_for
+from mtool.stages.latency_estimate import likely_time
+from mtool.stages.options import Options
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.onnx"
@@ -67,7 +67,7 @@ def test_energy_is_told_at_the_clock_that_it_is_known_for(capsys: pytest.Capture
 
 
 BACKEND = """
-from mtool.backends import Backend, Product
+from mtool.compiler.backends import Backend, Product
 
 class Npu(Backend):
     name = "npu"
@@ -124,7 +124,7 @@ def test_nothing_to_compute_has_no_estimate(tmp_path: Path) -> None:
     x, y = (helper.make_tensor_value_info(name, TensorProto.INT8, [0, 4]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
-    report = workflow.check(tmp_path / "m.onnx", [boards.get("nucleo_l4r5zi")])
+    report = commands.check(tmp_path / "m.onnx", [boards.get("nucleo_l4r5zi")])
     assert report.fits[0].fits and report.fits[0].time is None
 
 
@@ -134,7 +134,7 @@ def test_floating_point_has_no_estimate(tmp_path: Path) -> None:
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weights])
     path = tmp_path / "float.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
-    (fit,) = workflow.check(path, [boards.get("mps2_an386")]).fits
+    (fit,) = commands.check(path, [boards.get("mps2_an386")]).fits
     assert fit.fits and fit.time is None
 
 
@@ -162,7 +162,7 @@ def test_a_clock_that_is_none_is_refused(clock: str, said: str, capsys: pytest.C
 def test_check_and_bench_read_a_clock_alike() -> None:
     board = boards.get("mps2_an386")
     for clock, hz in (("nucleo_l4r5zi@80MHz", 80_000_000), ("nucleo_l4r5zi", 120_000_000), ("64e6", 64_000_000)):
-        assert workflow.hertz(clock) == workflow.clocks([clock], board)[0].hz == hz
+        assert commands.hertz(clock) == commands.clocks([clock], board)[0].hz == hz
 
 
 @pytest.mark.parametrize(
@@ -171,6 +171,6 @@ def test_check_and_bench_read_a_clock_alike() -> None:
 )
 def test_the_error_covers_what_is_counted_for_a_small_model(name: str, milliseconds: float) -> None:
     """`bench --cycles --clock` of digits_int8: waits for code count, and what is done once a row."""
-    (fit,) = workflow.check(DIGITS, [boards.get(name)]).fits
+    (fit,) = commands.check(DIGITS, [boards.get(name)]).fits
     assert fit.time is not None
     assert abs(milliseconds - fit.time.milliseconds) <= fit.time.error * fit.time.milliseconds

@@ -9,9 +9,10 @@ import pytest
 import yaml
 from own import begin, line
 
-from mtool import boards, configuration, resources
+from mtool import boards
+from mtool.base import configuration, resources
 from mtool.cli import app
-from mtool.workflow import new_project, own_project
+from mtool.commands import new_project, user_project
 
 Captured = pytest.CaptureFixture[str]
 
@@ -53,7 +54,7 @@ def test_the_program_is_the_users(project: Path, capfdbinary: pytest.CaptureFixt
 
 
 def test_what_mtool_toml_says_holds_in_folders_below(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = own_project.require(project / "src")
+    found = user_project.require(project / "src")
     assert (found.board, found.type, found.model) == ("host", "standalone", project / "models" / "line.onnx")
     assert found.options_for("host").template_options == {"opt": "-Os"}
     assert found.options_for("mps2_an386").template_options == {}, "another template has other options"
@@ -181,7 +182,7 @@ def test_no_template_is_a_python_file_that_pip_would_compile() -> None:
 def test_a_model_may_have_any_name(tmp_path: Path) -> None:
     model = line(tmp_path / 'a "b" \\ * 😀 \x7f.onnx')
     assert begin(tmp_path / "p", model) == 0
-    assert own_project.require(tmp_path / "p").model.read_bytes() == model.read_bytes()
+    assert user_project.require(tmp_path / "p").model.read_bytes() == model.read_bytes()
 
 
 def test_limits_are_those_of_the_projects_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +214,6 @@ def test_a_board_of_the_working_folder_goes_with_the_project(
     monkeypatch.chdir(tmp_path / "here")
     assert begin(tmp_path / "p", line(tmp_path / "line.onnx"), board="my_board") == 0
     monkeypatch.chdir(tmp_path / "p")
-    assert boards.get("my_board").cpu == "cortex-m4" and own_project.require().test_board == "my_board"
+    assert boards.get("my_board").cpu == "cortex-m4" and user_project.require().test_board == "my_board"
     assert configuration.load().board_root == (tmp_path / "p" / "../here/roots",)
     assert app.invoke(["build", "--dry-run"]) == 0

@@ -8,9 +8,9 @@ from flatbuffers import flexbuffers
 from tflite_models import Op, T, litert, model
 
 import mtool
-from mtool.errors import MismatchError
-from mtool.frontend.tflite import model as translations
-from mtool.frontend.tflite.translation import Translation
+from mtool.base.errors import MismatchError
+from mtool.compiler.frontend.tflite import model as translations
+from mtool.compiler.frontend.tflite.translation import Translation
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("ai_edge_litert")

@@ -17,9 +17,9 @@ from onnx import helper
 from saturating import InferenceSession, product
 
 import mtool
-from mtool.errors import MismatchError
-from mtool.oracles import process, products, server
-from mtool.workflow import reference
+from mtool.base.errors import MismatchError
+from mtool.verification import reference
+from mtool.verification.oracles import process, products, server
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -11,10 +11,11 @@ import pytest
 from graphs import model
 from onnx import helper, save
 
-from mtool import manifest, workflow
-from mtool.backends.spec import parse
-from mtool.errors import UsageError
-from mtool.workflow import Deployment, Options, deployment, made_of
+from mtool import commands, manifest
+from mtool.base.errors import UsageError
+from mtool.commands import Deployment, Options
+from mtool.compiler.backends.spec import parse
+from mtool.stages import cache_key, deployment
 
 F = np.float32
 
@@ -33,7 +34,7 @@ class Runs:
         write(self.path, 2)
         compile = deployment.compile
 
-        def counted(*arguments: object, **named: object) -> workflow.Model:
+        def counted(*arguments: object, **named: object) -> commands.Model:
             self.compiled += 1
             return compile(*arguments, **named)  # type: ignore[arg-type]
 
@@ -43,7 +44,7 @@ class Runs:
         """Return how often it was compiled for this, and the first output for an input of ones."""
         before = self.compiled
         sample = {"x": np.ones((1, 4), F)}
-        ran = workflow.run(self.path, board="host", inputs=[sample], options=options, deployment=self.deployment)
+        ran = commands.run(self.path, board="host", inputs=[sample], options=options, deployment=self.deployment)
         return self.compiled - before, float(ran.outputs[0]["y"][0, 0])
 
 
@@ -78,21 +79,21 @@ def test_other_options_compile_again(runs: Runs, options: Options) -> None:
 
 def test_another_mtool_compiles_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.run()
-    monkeypatch.setattr(made_of, "__version__", "9.9.9")
+    monkeypatch.setattr(cache_key, "__version__", "9.9.9")
     assert runs.run()[0] == 1
 
 
 def test_an_edited_source_of_mtool_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "boards.yaml").write_text("one")
-    monkeypatch.setattr(made_of.resources, "path", lambda name: tmp_path / "boards.yaml")
-    before = [*made_of._program()]
+    monkeypatch.setattr(cache_key.resources, "path", lambda name: tmp_path / "boards.yaml")
+    before = [*cache_key._program()]
     os.utime(tmp_path / "boards.yaml", ns=(1, 1))
-    assert [*made_of._program()] != before
+    assert [*cache_key._program()] != before
 
 
 def test_constants_that_are_given_count() -> None:
-    told = [[*made_of._described(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
-    told.append([*made_of._described(Options(constants={"w": np.full((3, 1000), 0)}))])
+    told = [[*cache_key._described(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
+    told.append([*cache_key._described(Options(constants={"w": np.full((3, 1000), 0)}))])
     assert told[0] != told[1] and told[0] != told[2]
 
 
@@ -137,7 +138,7 @@ def test_a_firmware_that_is_gone_is_built_without_compiling_the_model(runs: Runs
     assert runs.run() == (0, 2.0)
 
 
-_MIRROR = """from mtool.backends import Backend, Product
+_MIRROR = """from mtool.compiler.backends import Backend, Product
 class Mirror(Backend):
     name = "mirror"
     def refusal(self, operation, context):
@@ -173,14 +174,14 @@ def test_what_a_firmware_is_is_not_replaced_without_a_word(
     for one in options:
         one["backends"] = tuple(parse(str(tmp_path / name)) for name in filter(None, [one.get("backends")]))
     models = [
-        workflow.compile(tmp_path / "net.onnx", board=one.pop("board"), options=Options(**one)) for one in options
+        commands.compile(tmp_path / "net.onnx", board=one.pop("board"), options=Options(**one)) for one in options
     ]
-    folder = workflow.write_project(models[0], tmp_path / "project")
+    folder = commands.write_project(models[0], tmp_path / "project")
     if told == "refused":
         with pytest.raises(UsageError, match="has firmware that takes modules"):
-            workflow.write_project(models[1], folder)
+            commands.write_project(models[1], folder)
         assert manifest.load(folder).project.options["module_key"] == "11" * 32  # type: ignore[union-attr]
     else:
-        workflow.write_project(models[1], folder)
+        commands.write_project(models[1], folder)
         warnings = [one.getMessage() for one in caplog.records if "is replaced" in one.getMessage()]
         assert [f"its firmware was {told};" in one for one in warnings] == [True] * bool(told)

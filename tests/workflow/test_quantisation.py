@@ -13,10 +13,11 @@ from onnx import helper
 from tflite_models import Op, T, model
 
 import mtool
-from mtool.errors import BuildError, ModelError, UsageError
-from mtool.oracles import ort
-from mtool.workflow import Pixels, Scheme, calibration, dataset
-from mtool.workflow.quantisation import Quantised
+from mtool.base.errors import BuildError, ModelError, UsageError
+from mtool.commands import Pixels, Scheme
+from mtool.quantization import calibration, dataset
+from mtool.quantization.quantizing import Quantised
+from mtool.verification.oracles import ort
 
 pytestmark = pytest.mark.long
 

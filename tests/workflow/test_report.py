@@ -14,11 +14,11 @@ from onnx import helper, save
 import mtool
 from mtool import boards
 from mtool.cli import app
-from mtool.session.profile import OperatorTime, Profile
-from mtool.session.verify import Tolerance, compare
-from mtool.workflow.cost import Cost
-from mtool.workflow.layer_report import Layer, Layers
-from mtool.workflow.reporting import Function, Report, memory_map
+from mtool.commands.cost import Cost
+from mtool.commands.reporting import Function, Report, memory_map
+from mtool.device.session.profile import OperatorTime, Profile
+from mtool.device.session.verify import Tolerance, compare
+from mtool.verification.layer_report import Layer, Layers
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

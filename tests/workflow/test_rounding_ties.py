@@ -15,16 +15,17 @@ from altered import Altered
 from onnx import helper
 
 import mtool
-from mtool import ops
+from mtool.base.errors import MismatchError
 from mtool.cli import app
-from mtool.errors import MismatchError
-from mtool.kernels.schedule import Schedule
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.schedule import Schedule
+from mtool.device.session.verify import Tolerance
 from mtool.manifest import Operand, Source
-from mtool.session.verify import Tolerance
-from mtool.workflow import reference, samples
-from mtool.workflow.exact import Bounds, ExactValues, Unknown
-from mtool.workflow.rounding_ties import SampleTies
-from mtool.workflow.verification import judge
+from mtool.stages import samples
+from mtool.verification import reference
+from mtool.verification.exact import Bounds, ExactValues, Unknown
+from mtool.verification.rounding_ties import SampleTies
+from mtool.verification.verification import judge
 
 pytest.importorskip("onnxruntime")
 
@@ -159,10 +160,10 @@ def test_both_allow_ties_of_16_bits_and_count_the_same(sixteen: Path, tmp_path: 
 
 
 def test_neither_allows_more(sixteen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    convolution = ops.KERNELS["conv2d"]
+    convolution = registry.KERNELS["conv2d"]
     sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
     kernels = replace(convolution, schedules=(*convolution.schedules, off(sound)))
-    monkeypatch.setitem(ops.KERNELS, "conv2d", kernels)
+    monkeypatch.setitem(registry.KERNELS, "conv2d", kernels)
     deployment = mtool.Deployment(tmp_path / "project")
     for compare in (mtool.verify, mtool.verify_layers):
         with pytest.raises(MismatchError):

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool.errors import UsageError
+from mtool.base.errors import UsageError
 from mtool.manifest import SizeRange, Tensor
-from mtool.workflow import samples
+from mtool.stages import samples
 
 
 def tensor(name: str, dtype: str, *shape: int, scale: float | None = None, zero_point: int = 0) -> Tensor:

@@ -9,7 +9,7 @@ from graphs import model
 from onnx import helper
 
 import mtool
-from mtool.session.verify import Tolerance
+from mtool.device.session.verify import Tolerance
 
 pytest.importorskip("onnxruntime")
 

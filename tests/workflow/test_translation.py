@@ -7,10 +7,10 @@ import pytest
 from tflite_models import Op, T, model
 
 import mtool
-from mtool.errors import MismatchError
-from mtool.frontend.tflite import kernels
-from mtool.frontend.tflite import model as translations
-from mtool.frontend.tflite.translation import Translation
+from mtool.base.errors import MismatchError
+from mtool.compiler.frontend.tflite import kernels
+from mtool.compiler.frontend.tflite import model as translations
+from mtool.compiler.frontend.tflite.translation import Translation
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("ai_edge_litert")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from mtool import boards
-from mtool.zephyr import facts
-from mtool.zephyr.configuring import Configured
+from mtool.boards.zephyr import facts
+from mtool.boards.zephyr.configuring import Configured
 
 AN547 = {
     "ARCH": "arm", "BOARD_TARGET": "mps3/corstone300/an547", "CPU_CORTEX_M55": "y", "ARMV8_M_DSP": "y", "XIP": "y",

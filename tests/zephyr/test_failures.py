@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mtool import zephyr
-from mtool.errors import BoardError, BuildError
+from mtool.base.errors import BoardError, BuildError
+from mtool.boards import zephyr
 
 VERSION = "VERSION_MAJOR = 4\nVERSION_MINOR = 1\nPATCHLEVEL = 0\n"
 BOARDS = {

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import mtool
-from mtool import session
-from mtool.modules import keys
-from mtool.workflow import modules
-from mtool.workflow.reading import module_options
+from mtool.commands import modules
+from mtool.commands.parse_options import module_options
+from mtool.device import session
+from mtool.manifest.modules import keys
 from tests.zephyr.test_zephyr import need, pytestmark  # noqa: F401
 
 BOARD = "mps2_an386"

@@ -13,15 +13,18 @@ import numpy as np
 import pytest
 
 import mtool
-from mtool import boards, build, resources, session, workflow, zephyr
-from mtool.build import toolchains, west
-from mtool.errors import BoardError, BuildError, DeviceError
+from mtool import boards, commands
+from mtool.base import resources
+from mtool.base.errors import BoardError, BuildError, DeviceError
+from mtool.boards import zephyr
+from mtool.commands import Options, loading, modules
+from mtool.commands.parse_options import module_options
+from mtool.device import build, session
+from mtool.device.build import toolchains, west
+from mtool.device.transport import open_emulator
+from mtool.device.transport.emulator import command
 from mtool.manifest import Project
-from mtool.modules import keys
-from mtool.transport import open_emulator
-from mtool.transport.emulator import command
-from mtool.workflow import Options, loading, modules
-from mtool.workflow.reading import module_options
+from mtool.manifest.modules import keys
 from tests.session import faulty
 
 KWS = "kws/kws_int8_qdq"
@@ -32,7 +35,9 @@ BUILT = ["stm32f746g_disco", "nucleo_f746zg", "nucleo_l4r5zi", "nucleo_h743zi"]
 BOOT_S = 20.0
 
 pytestmark = [
-    pytest.mark.timeout(3600),  # a test builds two firmwares, each of which may take mtool.build.west's half hour
+    pytest.mark.timeout(
+        3600
+    ),  # a test builds two firmwares, each of which may take mtool.device.build.west's half hour
     pytest.mark.skipif("ZEPHYR_BASE" not in os.environ, reason="ZEPHYR_BASE names no Zephyr tree"),
     pytest.mark.skipif(shutil.which(west.program()) is None, reason="west is not installed"),
 ]
@@ -117,11 +122,11 @@ def test_a_module_in_an_emulated_flash_is_there_in_the_next_session(tmp_path: Pa
 @pytest.mark.parametrize("name", RUN)
 def test_the_host_drives_the_model_over_the_uart(name: str, tmp_path: Path) -> None:
     board = need(name)
-    report = workflow.verify(
+    report = commands.verify(
         models.path(KWS),
         board=board,
         golden=models.golden(KWS),
-        deployment=workflow.Deployment(tmp_path / "project"),
+        deployment=commands.Deployment(tmp_path / "project"),
         options=options(),
     )
     for output in report.outputs:
@@ -141,12 +146,12 @@ def test_the_host_drives_the_model_over_the_uart(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["mps2_an386", "native_sim"])
 def test_the_standalone_firmware_prints_the_class(name: str, tmp_path: Path) -> None:
     board = need(name)
-    model = workflow.compile(models.path(KWS), board=board, options=options())
-    host = workflow.build_model(workflow.compile(models.path(KWS), board="host"), tmp_path / "host")
+    model = commands.compile(models.path(KWS), board=board, options=options())
+    host = commands.build_model(commands.compile(models.path(KWS), board="host"), tmp_path / "host")
     silence = {tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in model.manifest.inputs}
     with session.open(host.folder) as device:
         (expected,) = device.run(silence).values()
-    built = workflow.build_model(model, tmp_path / "project", kinds=["standalone"]).built
+    built = commands.build_model(model, tmp_path / "project", kinds=["standalone"]).built
     wanted = f"element {int(expected.argmax())} of {expected.size} is the largest"
     assert board.emulator is not None
     argv = command(board.emulator, built.firmware["standalone"].absolute(), channel="uart")
@@ -190,8 +195,8 @@ def test_a_fault_is_told(name: str, tmp_path: Path) -> None:
 def test_a_flood_does_no_harm(tmp_path: Path) -> None:
     """More bytes than the ring holds, while nobody reads: the UART holds back the rest, and a session opens after."""
     board = need("mps2_an386")
-    model = workflow.compile(models.path(KWS), board=board, options=options(uart_ring_bytes="256"))
-    built = workflow.build_model(model, tmp_path / "project").built
+    model = commands.compile(models.path(KWS), board=board, options=options(uart_ring_bytes="256"))
+    built = commands.build_model(model, tmp_path / "project").built
     assert board.emulator is not None and built.manifest.project is not None
     transport = open_emulator(board.emulator, built.firmware["host_driven"].absolute(), channel="uart")
     transport.write(bytes(range(1, 256)) * 200, timeout_s=60)
@@ -206,8 +211,8 @@ def test_a_flood_does_no_harm(tmp_path: Path) -> None:
 def test_a_board_is_built(name: str, tmp_path: Path) -> None:
     board = need(name)
     need_hal()
-    model = workflow.compile(models.path(KWS), board=board, options=options())
-    built = workflow.build_model(model, tmp_path / "project", kinds=["host_driven", "standalone"]).built
+    model = commands.compile(models.path(KWS), board=board, options=options())
+    built = commands.build_model(model, tmp_path / "project", kinds=["host_driven", "standalone"]).built
     project = built.manifest.project
     assert isinstance(project, Project)
     for kind, firmware in built.firmware.items():
@@ -265,10 +270,10 @@ def test_what_a_board_of_the_tree_lacks_is_told(name: str, says: str) -> None:
 
 def test_a_board_of_the_tree_runs_a_model(tmp_path: Path) -> None:
     need("qemu_cortex_m3")
-    report = workflow.verify(
+    report = commands.verify(
         resources.path("examples/digits") / "digits_int8.onnx",
         board="zephyr:qemu_cortex_m3",
-        deployment=workflow.Deployment(tmp_path / "project"),
+        deployment=commands.Deployment(tmp_path / "project"),
     )
     assert all(output.within for output in report.outputs)
 
@@ -277,8 +282,8 @@ def test_twister_runs_the_sample_of_a_module(tmp_path: Path) -> None:
     for package in ("natsort", "tabulate", "ply", "junitparser", "colorama"):
         pytest.importorskip(package, reason=f"twister needs {package}")
     board = need("mps2_an385")
-    model = workflow.compile(resources.path("examples/digits") / "digits_int8.onnx", board=board)
-    folder = workflow.write_sources(model, tmp_path / "module", form="zephyr-module")
+    model = commands.compile(resources.path("examples/digits") / "digits_int8.onnx", board=board)
+    folder = commands.write_sources(model, tmp_path / "module", form="zephyr-module")
     argv = [sys.executable, f"{os.environ['ZEPHYR_BASE']}/scripts/twister", "-T", str(folder / "samples"), "-v"]
     argv += ["-p", board.templates["zephyr"], "-O", str(tmp_path / "out"), "-j", "1"]
     env = {**os.environ, **zephyr.variant_of(board.toolchain)}

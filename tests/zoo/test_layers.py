@@ -8,7 +8,7 @@ import amount
 import onnx
 import pytest
 
-from mtool import workflow
+from mtool import commands
 from tests.zoo import layers
 
 ASSEMBLY = ("mps2_an386", "mps2_an500", "mps3_an547")
@@ -38,7 +38,7 @@ def test_the_table_has_what_networks_are_made_of() -> None:
 @pytest.mark.parametrize("number", range(len(GROUPS) if amount.IS_ALL else 1))
 def test_they_compile(number: int, board: str, tmp_path: Path) -> None:
     onnx.save(layers.model(GROUPS[number], number), tmp_path / "m.onnx")
-    model = workflow.compile(tmp_path / "m.onnx", board=board)
+    model = commands.compile(tmp_path / "m.onnx", board=board)
     sources = model.sources()
     for name in sources:
         (tmp_path / name).write_bytes(sources[name])

@@ -15,8 +15,8 @@ import pytest
 import toy
 from onnx import TensorProto, helper
 
-from mtool.errors import ModelError
-from mtool.session.verify import Difference, Report
+from mtool.base.errors import ModelError
+from mtool.device.session.verify import Difference, Report
 from scripts import model_zoo
 from scripts.fuzzing import forks
 from scripts.zoo import names, page, results, trial

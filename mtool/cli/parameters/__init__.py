@@ -15,6 +15,7 @@ from mtool.cli.parameters.device import (
     Probe,
     boards,
 )
+from mtool.cli.parameters.farm import Scheduler, TlsCa, TlsCertificate, TlsKey
 from mtool.cli.parameters.groups import (
     Asked,
     FirmwareOptions,
@@ -34,7 +35,6 @@ from mtool.cli.parameters.groups import (
 from mtool.cli.parameters.inputs import Fill, SampleCount, Seed, output_file, repeat
 from mtool.cli.parameters.model import SEVERAL, ModelFile, ModelFiles, ModelOrProject
 from mtool.cli.parameters.project import BuiltDir, Force, Keep, ListOptions, OutputDir, SourceDir, output_dir
-from mtool.cli.parameters.rack import Scheduler, TlsCa, TlsCertificate, TlsKey
 
 __all__ = [
     "HOST",

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mtool.option_values import Arenas, Executor, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Weights
+from mtool.base.option_values import Arenas, Executor, InterfaceApi, Io, OperatorsApi, Optimize, Partial, Weights
 
 _option = functools.partial(typer.Option, rich_help_panel="The generated C")
 

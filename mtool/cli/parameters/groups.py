@@ -42,7 +42,7 @@ from mtool.cli.parameters.project import (
 )
 
 if TYPE_CHECKING:
-    from mtool.workflow import Deployment, Options
+    from mtool.commands import Deployment, Options
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from mtool.errors import UsageError
-from mtool.option_values import Hybrid, Rounding
+from mtool.base.errors import UsageError
+from mtool.base.option_values import Hybrid, Rounding
 
 _option = functools.partial(typer.Option, rich_help_panel="The model")
 

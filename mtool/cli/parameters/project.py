@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mtool.errors import UsageError
+from mtool.base.errors import UsageError
 
 _option = functools.partial(typer.Option, rich_help_panel="The project")
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import files, manifest
-from mtool.build import Built
-from mtool.errors import UsageError
-from mtool.workflow.building import HOST_DRIVEN, Prepared
+from mtool import manifest
+from mtool.base import files
+from mtool.base.errors import UsageError
+from mtool.device.build import Built
+from mtool.stages.building import HOST_DRIVEN, Prepared
 
 _SUFFIXES = (".hex", ".bin", ".uf2")
 _MOST_BYTES = 1 << 28  # of one file

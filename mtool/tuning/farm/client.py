@@ -15,14 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mtool.errors import CommunicationError, MtoolError
-from mtool.tuned.record import Unit, new_id
+from mtool.base.errors import CommunicationError, MtoolError
+from mtool.compiler.tuned.record import Unit, new_id
+from mtool.stages.compiling import Model
 from mtool.tuning.farm import security
-from mtool.tuning.farm.asks import ANY, BUILD, Answer, Slice, board_of, resource
 from mtool.tuning.farm.bundle import Bundle
 from mtool.tuning.farm.events import Built, Ended, Refused
+from mtool.tuning.farm.messages import ANY, BUILD, Answer, Slice, board_of, resource
 from mtool.tuning.farm.security import DASKS, Tls
-from mtool.workflow.compiling import Model
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mtool.tuning.farm.asks import SliceEnd
+from mtool.tuning.farm.messages import SliceEnd
 from mtool.tuning.whole_run import WholeRun
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from mtool.stages.compiling import Model
 from mtool.tuning.farm.bundle import Bundle, pack
 from mtool.tuning.firmware import Place, made
 from mtool.tuning.trial import Names, Share
-from mtool.workflow.compiling import Model
 
 
 class Maker(Protocol):

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mtool.base.errors import BoardError
 from mtool.boards import Board
-from mtool.errors import BoardError
-from mtool.flash import ports
-from mtool.tuned.record import Unit
+from mtool.compiler.tuned.record import Unit
+from mtool.device.flash import ports
+from mtool.stages.building import Prepared
+from mtool.stages.deployment import Deployment
+from mtool.stages.options import Options
 from mtool.tuning.bench import estimated
-from mtool.tuning.farm.asks import Slice
+from mtool.tuning.farm.board_farm import Held, Opened
 from mtool.tuning.farm.bundle import Bundle, unpack
-from mtool.tuning.farm.rack import Held, Opened
+from mtool.tuning.farm.messages import Slice
 from mtool.tuning.firmware import Place
 from mtool.tuning.measuring import Outcome
 from mtool.tuning.meter import BoardMeter
 from mtool.tuning.whole_run import WholeRun, run_on
-from mtool.workflow.building import Prepared
-from mtool.workflow.deployment import Deployment
-from mtool.workflow.options import Options
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from mtool.errors import BoardError, BuildError, FitError
-from mtool.tuned.record import new_id
-from mtool.tuning.farm.asks import Answer, Ask, Mode, Slice, round_ident
+from mtool.base.errors import BoardError, BuildError, FitError
+from mtool.compiler.tuned.record import new_id
 from mtool.tuning.farm.client import Farm
 from mtool.tuning.farm.events import Built, Ended, Refused
 from mtool.tuning.farm.making import Maker
+from mtool.tuning.farm.messages import Answer, Ask, Mode, Slice, round_ident
 from mtool.tuning.farm.under_way import Firmware, OpenMeasurement, Part, Running, UnderWay
 from mtool.tuning.finals import ROUNDS, finalists
 from mtool.tuning.firmware import shares_of

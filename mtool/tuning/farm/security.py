@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mtool import distribution
-from mtool.errors import MtoolError, UsageError
+from mtool.base import distribution
+from mtool.base.errors import MtoolError, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ def _resolved(name: str, port: int = 0) -> list[tuple[int, Any]]:
 
 def refused(error: Exception, address: str) -> MtoolError:
     """Return why no connection to a scheduler can be had, for people."""
-    from mtool.errors import CommunicationError
+    from mtool.base.errors import CommunicationError
 
     said = str(error).strip() or type(error).__name__
     return CommunicationError(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from distributed import Worker, WorkerPlugin, get_worker
 
-from mtool.tuned.record import Unit
-from mtool.tuning.farm.asks import Answer, Slice, SliceEnd
+from mtool.compiler.tuned.record import Unit
+from mtool.stages.building import build_model
+from mtool.stages.compiling import Model
+from mtool.tuning.farm.board_farm import Rack
 from mtool.tuning.farm.bundle import Bundle, pack
-from mtool.tuning.farm.rack import Rack
+from mtool.tuning.farm.messages import Answer, Slice, SliceEnd
 from mtool.tuning.whole_run import WholeRun
-from mtool.workflow.building import build_model
-from mtool.workflow.compiling import Model
 
 PLUGIN = "mtool-rack"
 

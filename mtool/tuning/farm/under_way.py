@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mtool.tuning.candidates import Candidate, Space
-from mtool.tuning.farm.asks import Ask, Mode, Slice
+from mtool.tuning.farm.messages import Ask, Mode, Slice
 from mtool.tuning.search import Wanted
 from mtool.tuning.trial import Names
 

@@ -2,12 +2,12 @@
 
 import logging
 
-from mtool.errors import BoardError
-from mtool.tuned.record import Unit
+from mtool.base.errors import BoardError
+from mtool.compiler.tuned.record import Unit
+from mtool.stages.building import Prepared
 from mtool.tuning.farm.bundle import pack
 from mtool.tuning.farm.client import Farm
 from mtool.tuning.whole_run import WholeRun
-from mtool.workflow.building import Prepared
 
 log = logging.getLogger(__name__)
 

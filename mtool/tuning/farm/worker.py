@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mtool import boards, locks
-from mtool.errors import UsageError
+from mtool import boards
+from mtool.base import locks
+from mtool.base.errors import UsageError
+from mtool.stages.deployment import Deployment
 from mtool.tuning.farm import security
-from mtool.tuning.farm.asks import ANY, BUILD, PLENTY, resource
-from mtool.tuning.farm.rack import HANG_S, Rack
+from mtool.tuning.farm.board_farm import HANG_S, Rack
+from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, resource
 from mtool.tuning.farm.security import DASKS, Tls
-from mtool.workflow.deployment import Deployment
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mtool.errors import CommunicationError
+from mtool.base.errors import CommunicationError
 from mtool.tuning.farm.client import Farm
 from tests.tuning.farm.stand_in import BOARD
 

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mtool.compiler import plan_model
-from mtool.errors import FitError
-from mtool.planning import target_of
-from mtool.tuned import log as tuning_log
-from mtool.tuned.log import Log
-from mtool.tuned.record import Unit
-from mtool.tuned.tasks import tasks_of
+from mtool.base.errors import FitError
+from mtool.compiler.compilation import plan_model
+from mtool.compiler.planning import target_of
+from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned.log import Log
+from mtool.compiler.tuned.record import Unit
+from mtool.compiler.tuned.tasks import tasks_of
 from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.farm.bundle import Bundle
 from mtool.tuning.farm.client import Farm

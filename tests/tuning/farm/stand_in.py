@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mtool.errors import CommunicationError, DeviceError, FlashError
-from mtool.tuned.record import Unit
-from mtool.tuning.farm.asks import Slice
+from mtool.base.errors import CommunicationError, DeviceError, FlashError
+from mtool.compiler.tuned.record import Unit
+from mtool.tuning.farm.board_farm import Held, Rack
 from mtool.tuning.farm.bundle import Bundle
-from mtool.tuning.farm.rack import Held, Rack
+from mtool.tuning.farm.messages import Slice
 from mtool.tuning.farm.worker import Service, serve
 from mtool.tuning.measuring import Outcome
 from mtool.tuning.operators import IDLE, Operators

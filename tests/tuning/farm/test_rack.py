@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from mtool.base.errors import BoardError, UsageError
 from mtool.cli import app
 from mtool.cli.worker import aligned
-from mtool.errors import BoardError, UsageError
 from mtool.tuning.farm import security
-from mtool.tuning.farm.asks import Slice
+from mtool.tuning.farm.board_farm import Held, Rack
 from mtool.tuning.farm.bundle import Bundle, unpack
-from mtool.tuning.farm.rack import Held, Rack
+from mtool.tuning.farm.messages import Slice
 from mtool.tuning.farm.security import Tls
 from mtool.tuning.farm.whole import BoardLost, WholeRuns
 from tests.tuning.farm.stand_in import BOARD, Firmware, rack_of
@@ -165,8 +165,8 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
 
 def test_the_whole_model_stays_on_one_board(monkeypatch: pytest.MonkeyPatch) -> None:
     from mtool.tuning.farm import whole
-    from mtool.tuning.farm.asks import SliceEnd
     from mtool.tuning.farm.events import Ended
+    from mtool.tuning.farm.messages import SliceEnd
     from mtool.tuning.whole_run import WholeRun
 
     monkeypatch.setattr(whole, "pack", lambda prepared: None)

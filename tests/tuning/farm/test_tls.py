@@ -8,7 +8,7 @@ from pathlib import Path
 import amount
 import pytest
 
-from mtool.errors import CommunicationError, UsageError
+from mtool.base.errors import CommunicationError, UsageError
 from mtool.tuning.farm.client import Farm
 from mtool.tuning.farm.security import Tls
 from tests.tuning.farm.cluster import ROOT, cluster, end, wait_for

@@ -1,4 +1,4 @@
-/* The registers through which the firmware speaks with the emulator (mtool/transport/unicorn/machine.py). */
+/* The registers through which the firmware speaks with the emulator (mtool/device/transport/unicorn/machine.py). */
 #ifndef PLATFORM_H
 #define PLATFORM_H
 

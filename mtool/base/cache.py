@@ -1,0 +1,209 @@
+"""What was made once, under a hash of all that it was made of: files in the user's cache folder.
+
+An entry is one file: the hash of the rest, a line of JSON that names the files in it, and their bytes. It is written
+beside its place and renamed to it, so that two processes never see half of one, and it is used only if the hash holds.
+The hash is no signature: who can write to the folder decides what is compiled and run: it has to be the user's alone.
+The entries that were used longest ago go when all are more than the limit.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool.base import files, resources
+from mtool.base.errors import MtoolError, UsageError
+
+VARIABLE = "MTOOL_CACHE"
+LIMIT_VARIABLE = "MTOOL_CACHE_LIMIT"
+DEFAULT_LIMIT = 512 << 20
+OFF = "off"
+
+_KEPT = 0.9  # of the limit, when it was passed
+_OWN = 0o700
+_OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_NAME = re.compile(r"[0-9a-f]{64}")
+_LIMIT = re.compile(r"(\d{1,12})([KMG]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of an entry: its bytes, and whether it is a program."""
+
+    data: bytes
+    runs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a cache holds: entries and their bytes together."""
+
+    entries: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A folder of entries.
+
+    Attributes:
+        folder: which is made when something is put there.
+        limit: bytes of all entries together.
+    """
+
+    folder: Path
+    limit: int = DEFAULT_LIMIT
+
+    def get(self, key: str) -> dict[str, File] | None:
+        """Return the files of an entry; None: there is none, or it is damaged, and then removed.
+
+        Args:
+            key: a SHA-256 in hexadecimal.
+        """
+        path = self._path(key)
+        try:
+            if not path.is_file() or path.is_symlink():  # what else stands there may never end, as a pipe does
+                return None
+            if not all(is_own(each) for each in (self.folder, path.parent, path)):
+                log.warning("%s is not used: others can write to it, or it is another user's", path)
+                return None
+            data = path.read_bytes()
+        except OSError:
+            return None
+        found = _unpacked(data)
+        if found is None:
+            self.drop(key)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # it was used now
+        return found
+
+    def drop(self, key: str) -> None:
+        """Remove an entry that is damaged."""
+        log.debug("%s is damaged", self._path(key))
+        with contextlib.suppress(OSError):
+            self._path(key).unlink()
+
+    def put(self, key: str, content: Mapping[str, File]) -> None:
+        """Keep files under a key. What can't be written is not kept: the cache saves time and decides nothing.
+
+        Args:
+            key: a SHA-256 in hexadecimal.
+            content: the files, by name.
+        """
+        packed = _packed(content)
+        try:
+            if len(packed) <= self.limit // 4:  # it would push out too much else
+                for each in (self.folder, self._path(key).parent):
+                    each.mkdir(_OWN, parents=True, exist_ok=True)
+                files.write(self._path(key), packed)
+            self._make_room()  # of what another limit let in too
+        except (MtoolError, OSError) as failed:
+            log.debug("%s is not kept: %s", key, failed)
+
+    def content(self) -> Content:
+        """Return what is there now."""
+        sizes = [size for _, size, _ in self._entries()]
+        return Content(len(sizes), sum(sizes))
+
+    def clear(self) -> Content:
+        """Remove all entries, and return what they were; anything else in the folder stays.
+
+        Raises:
+            UsageError: one can't be removed.
+        """
+        removed, size = 0, 0
+        for path, bytes_, _ in self._entries():
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as failed:
+                raise UsageError(f"{path} can't be removed", details=[str(failed.strerror)]) from None
+            removed, size = removed + 1, size + bytes_
+        return Content(removed, size)
+
+    def _path(self, key: str) -> Path:
+        assert _NAME.fullmatch(key), key
+        return self.folder / key[:2] / key
+
+    def _entries(self) -> Iterator[tuple[Path, int, int]]:
+        """Yield the entries with their sizes and the times of their last use, ns."""
+        for path in self.folder.glob("??/*"):
+            if _NAME.fullmatch(path.name):
+                with contextlib.suppress(OSError):  # another process has removed it
+                    status = path.lstat()
+                    if not stat.S_ISDIR(status.st_mode):
+                        yield path, status.st_size, status.st_mtime_ns
+
+    def _make_room(self) -> None:
+        entries = sorted(self._entries(), key=lambda one: one[2])
+        size = sum(one[1] for one in entries)
+        if size <= self.limit:
+            return
+        for path, bytes_, _ in entries:
+            path.unlink(missing_ok=True)
+            size -= bytes_
+            if size <= self.limit * _KEPT:
+                return
+
+
+def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
+    """Return the user's cache; None: MTOOL_CACHE is "off", or there is no home.
+
+    MTOOL_CACHE names another folder than `$XDG_CACHE_HOME/mtool` (`~/.cache/mtool`), MTOOL_CACHE_LIMIT another limit.
+
+    Raises:
+        UsageError: one of them is no folder's path, or no number; or others can write to the folder.
+    """
+    named, told = environment.get(VARIABLE, ""), environment.get(LIMIT_VARIABLE, "")
+    if named == OFF:
+        return None
+    if named and not Path(named).is_absolute():
+        raise UsageError(f'{VARIABLE} is "{named}"', details=["expected: the absolute path of a folder, or off"])
+    read = _LIMIT.fullmatch(told.upper()) if told else None
+    if told and read is None:
+        raise UsageError(f'{LIMIT_VARIABLE} is "{told}"', details=["expected: bytes, as 200M or 1G"])
+    limit = int(read[1]) * _UNITS[read[2]] if read else DEFAULT_LIMIT
+    folder = Path(named) if named else resources.cache_folder(environment)
+    if folder is not None and folder.exists() and not is_own(folder):
+        raise UsageError(
+            f"the cache {folder} is not yours alone: who can write to it decides what mtool compiles and runs",
+            details=["expected  your own folder, which no one else can write to"],
+            hint=f"chmod go-w {folder}, name another folder ({VARIABLE}=DIR), or do without: {VARIABLE}={OFF}",
+        )
+    return None if folder is None else Cache(folder, limit)
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file or folder is this user's, and no one else can write to it."""
+    status = path.stat()
+    return os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & _OF_OTHERS)
+
+
+def _packed(content: Mapping[str, File]) -> bytes:
+    listed = json.dumps([[name, len(one.data), one.runs] for name, one in content.items()])
+    body = b"".join([listed.encode(), b"\n", *(one.data for one in content.values())])
+    return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+def _unpacked(data: bytes) -> dict[str, File] | None:
+    digest, _, body = data.partition(b"\n")
+    if hashlib.sha256(body).hexdigest().encode() != digest:
+        return None
+    head, _, rest = body.partition(b"\n")
+    try:
+        listed = [(str(name), int(size), bool(runs)) for name, size, runs in json.loads(head)]
+    except (ValueError, TypeError, RecursionError):
+        return None
+    found, start = {}, 0
+    for name, size, runs in listed:
+        found[name], start = File(rest[start : start + size], runs), start + size
+    return found if start == len(rest) and all(size >= 0 for _, size, _ in listed) else None

@@ -1,0 +1,249 @@
+"""Values from Python code, held to their annotations: what is wrong is told by name, and text is read as a command's.
+
+`fields` is for dataclasses of options, `arguments` for functions. The readers turn text into what is meant.
+"""
+
+import dataclasses
+import functools
+import inspect
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from mtool.base import spelling
+from mtool.base.errors import MtoolError, UsageError
+from mtool.base.python_names import in_python
+
+Reader = Callable[[Sequence[str]], Any]
+"""Reads texts, each as an option of a command would have it."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAMES = {
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    str: "a text",
+    Path: "a path",
+    NoneType: "None",
+    Any: "anything",
+}
+
+
+class _Wrong(Exception):
+    pass
+
+
+def fields(instance: Any, readers: Mapping[str, Reader]) -> None:
+    """Check the fields of a dataclass, and set those that text was given for to what it means.
+
+    Raises:
+        UsageError: a value is of another type than its field, or none of the field's values.
+    """
+    owner = type(instance).__name__
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        if value is field.default:
+            continue
+        taken = value_of(f"{owner}.{field.name}", value, field.type, readers.get(field.name))
+        if taken is not value:
+            object.__setattr__(instance, field.name, taken)
+
+
+def arguments(function: Callable[P, R], readers: Mapping[str, Reader], names: dict[str, Any]) -> Callable[P, R]:
+    """Return the function with its arguments checked, and with its errors in the words of Python.
+
+    Args:
+        function: what is called.
+        readers: of arguments that may be text.
+        names: what annotations may name besides what the function's module imports.
+
+    Raises:
+        UsageError: an argument is of another type than its parameter, or none of its values.
+    """
+    signature = inspect.signature(function)
+    hints = {name: one.annotation for name, one in signature.parameters.items()}
+    for name, hint in hints.items():
+        if isinstance(hint, str):
+            hints[name] = eval(hint, inspect.unwrap(function).__globals__, names)  # our own source's text
+
+    @functools.wraps(function)
+    def checked(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            bound = signature.bind(*given, **named)
+        except TypeError as wrong:
+            unknown = [name for name in named if name not in signature.parameters]
+            raise UsageError(
+                f"{function.__name__}: {wrong}" if not unknown else f"{function.__name__} has no argument {unknown[0]}",
+                details=[f"it takes {', '.join(signature.parameters)}"],
+                hint=spelling.did_you_mean(unknown[0], signature.parameters) if unknown else "",
+            ) from None
+        for name, value in bound.arguments.items():
+            one = signature.parameters[name]
+            if name == "self" or value is one.default or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+                continue
+            bound.arguments[name] = value_of(name, value, hints.get(name, Any), readers.get(name))
+        try:
+            return function(*bound.args, **bound.kwargs)
+        except MtoolError as error:
+            in_python(error, signature.parameters)
+            raise
+
+    return checked
+
+
+def value_of(name: str, value: Any, kind: Any, reader: Reader | None = None) -> Any:
+    """Return a value as its annotation has it.
+
+    Raises:
+        UsageError: it is of another type, or none of the values that there are.
+    """
+    try:
+        return _taken(value, kind)
+    except _Wrong:
+        texts = None if reader is None else texts_of(value)
+        if reader is not None and texts is not None and not any("\0" in text for text in texts):
+            try:
+                return reader(texts)
+            except MtoolError as error:
+                in_python(error)
+                raise
+    known = [one for one in _options(kind) if isinstance(one, str)]
+    raise UsageError(
+        f"{name} is {_shown(value)}",
+        details=[f"expected {_named(kind)}"],
+        hint=spelling.did_you_mean(value, known) if known and isinstance(value, str) else "",
+    )
+
+
+def _taken(value: Any, kind: Any) -> Any:
+    if kind is Any or kind is object or isinstance(kind, (str, TypeVar)) or kind is inspect.Parameter.empty:
+        return value
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _first_of(value, inner)
+    if origin is Literal:
+        return _require(isinstance(value, str | int) and value in inner, value)
+    if kind in (bool, int, float, str, Path, None, NoneType):
+        return _plain(value, kind)
+    if _is_array(kind):
+        return _array(value)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        _require(isinstance(value, Mapping), value)
+        return _same(value, {_taken(key, inner[0]): _taken(one, inner[1]) for key, one in value.items()})
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        _require(isinstance(value, Sequence) and not isinstance(value, str | bytes), value)
+        if origin is tuple and inner[-1] is not ...:
+            _require(len(value) == len(inner), value)
+            return _same(value, tuple(_taken(one, of) for one, of in zip(value, inner, strict=True)))
+        found = [_taken(one, inner[0]) for one in value]
+        return _same(value, tuple(found) if origin is tuple or isinstance(value, tuple) else found)
+    if origin is not None:
+        return _require(callable(value), value) if "Callable" in str(origin) else value
+    return _require(isinstance(value, kind), value) if isinstance(kind, type) else value
+
+
+def _first_of(value: Any, kinds: Sequence[Any]) -> Any:
+    for kind in kinds:
+        try:
+            return _taken(value, kind)
+        except _Wrong:
+            continue
+    raise _Wrong
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    if kind is bool:
+        is_right = isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")  # NumPy's
+        return value if isinstance(value, bool) else bool(_require(is_right, value))
+    if kind is int:
+        is_right = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        return value if type(value) is int else int(_require(is_right, value))
+    if kind is float:
+        own: Any = type(value)
+        is_number = isinstance(value, numbers.Real) and own is not bool
+        return _require(is_number and not math.isnan(value), value)
+    if kind in (None, NoneType):
+        return _require(value is None, value)
+    is_text = isinstance(value, str) and "\0" not in value
+    if kind is str:
+        return _require(is_text, value)
+    return value if isinstance(value, Path) else Path(_require(is_text, value))
+
+
+def _array(value: Any) -> Any:
+    import numpy as np  # which a command that needs no arrays does not load
+
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        found = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        raise _Wrong from None
+    _require(found.dtype.kind in "biuf", value)
+    return found
+
+
+def _is_array(kind: Any) -> bool:
+    return getattr(get_origin(kind) or kind, "__name__", "") == "ndarray"
+
+
+def _require(is_right: bool, value: Any) -> Any:
+    if not is_right:
+        raise _Wrong
+    return value
+
+
+def _same(value: Any, taken: Any) -> Any:
+    """Return a container as it was given where nothing in it has changed."""
+    old, new = (list(one.values()) if isinstance(one, Mapping) else list(one) for one in (value, taken))
+    is_same = isinstance(value, type(taken)) and all(a is b for a, b in zip(old, new, strict=True))
+    return value if is_same else taken
+
+
+def texts_of(value: Any) -> list[str] | None:
+    """Return the texts that stand for a value; None: it is something else."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping) and value and all(isinstance(one, str) for pair in value.items() for one in pair):
+        return [f"{name}={one}" for name, one in value.items()]
+    if isinstance(value, Sequence) and value and all(isinstance(one, str) for one in value):
+        return list(value)
+    return None
+
+
+def _options(kind: Any) -> list[Any]:
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    return [one for inner in get_args(kind) for one in _options(inner)]
+
+
+def _named(kind: Any) -> str:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_named(one) for one in inner))
+    if origin is Literal:
+        return f"one of {', '.join(map(str, inner))}"
+    if _is_array(kind):
+        return "an array of numbers"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return f"a mapping of {_named(inner[0])} to {_named(inner[1])}"
+    if origin is tuple and inner[-1] is not ...:
+        return f"a tuple of {', '.join(map(_named, inner))}"
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return f"a sequence, each {_named(inner[0])}"
+    if origin is not None:
+        return "a function"
+    return _NAMES.get(kind, str(getattr(kind, "__name__", kind)))
+
+
+def _shown(value: Any) -> str:
+    try:
+        shown = repr(value)
+    except Exception:  # of a class of the caller's
+        shown = ""
+    return shown if 0 < len(shown) <= 60 and "\n" not in shown else f"of the type {type(value).__name__}"

@@ -1,0 +1,167 @@
+"""The one error tree of mtool. Every class carries its exit code.
+
+MtoolError                    1   a bug in mtool, or an error that fits nowhere else
+├── UsageError                2   a wrong option, a missing file, a wrong input
+├── ModelError                3   the model is malformed, or something in it is unsupported
+│   └── NeedsValues           3   values of inputs have to be known when it is compiled
+├── FitError                  4   the model does not fit the board's memory
+├── BuildError                5   a toolchain is missing, or a build failed
+├── BoardError                6   no board, an unknown board, or several that match
+├── FlashError                7   the flash tool failed
+├── CommunicationError        8   the device does not answer, or runs another firmware
+│   └── NoAnswerError         8   it has begun to work and does not come to an end, or has stopped answering
+├── MismatchError             9   outputs differ from the reference
+└── DeviceError              10   the device reported a fault
+"""
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+
+from mtool.base.escaping import one_line
+
+
+class MtoolError(Exception):
+    """Report what went wrong, where, what was expected and found, and one thing to try.
+
+    Args:
+        what: one line, lower case, without a full stop.
+        details: further lines (node, file, board, expected and found); shown indented.
+        hint: one thing to try, as a sentence or a command.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, details: Sequence[str] = (), hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.details = tuple(details)
+        self.hint = hint
+
+    def lines(self) -> list[str]:
+        """Return the error as lines for people, whatever a model or a device put into it."""
+        first, *more = self.what.splitlines() or [""]
+        details = [line for detail in self.details for line in detail.splitlines() or [""]]
+        hint = self.hint.splitlines()[:1] + [f"  {line}" for line in self.hint.splitlines()[1:]]
+        lines = [first, *(f"  {line}" for line in (*more, *details)), *hint]
+        return [one_line(line.expandtabs(4)) for line in lines]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+class UsageError(MtoolError):
+    """A wrong option, a missing file, or an input of the wrong shape or type."""
+
+    exit_code = 2
+
+
+class ModelError(MtoolError):
+    """The model is malformed, or holds something that can't be compiled."""
+
+    exit_code = 3
+
+
+class NeedsValues(ModelError):
+    """The model can be compiled once the values of some inputs are known; `inputs` names them."""
+
+    def __init__(self, what: str, *, details: Sequence[str] = (), hint: str = "", inputs: Sequence[str] = ()) -> None:
+        super().__init__(what, details=details, hint=hint)
+        self.inputs = tuple(inputs)
+
+
+class FitError(MtoolError):
+    """The model does not fit the board's memory."""
+
+    exit_code = 4
+
+
+class BuildError(MtoolError):
+    """A toolchain is missing, or a build failed."""
+
+    exit_code = 5
+
+
+class BoardError(MtoolError):
+    """No such board, no attached board, or several that match."""
+
+    exit_code = 6
+
+
+class FlashError(MtoolError):
+    """The flash tool failed."""
+
+    exit_code = 7
+
+
+class CommunicationError(MtoolError):
+    """The device does not answer, answers nonsense, or runs another firmware."""
+
+    exit_code = 8
+
+
+class NoAnswerError(CommunicationError):
+    """The device was there, and has not answered within the time that its work may take."""
+
+
+class MismatchError(MtoolError):
+    """The outputs differ from the reference by more than is allowed."""
+
+    exit_code = 9
+
+
+class DeviceError(MtoolError):
+    """The device reported a fault or an error status; `operator` is the number of the one that ran, if it is known."""
+
+    exit_code = 10
+
+    def __init__(self, what: str, *, details: Sequence[str] = (), hint: str = "", operator: int | None = None) -> None:
+        super().__init__(what, details=details, hint=hint)
+        self.operator = operator
+
+
+_TRY: Mapping[int, str] = {
+    errno.ENOSPC: "free some space there, or choose another folder",
+    errno.EDQUOT: "your quota there is used up: free some space, or choose another folder",
+    errno.EROFS: "the file system is read-only: choose another folder",
+    errno.EACCES: "look at its owner and its permissions, and at those of its folder",
+    errno.EPERM: "look at its owner, its permissions and its attributes (lsattr)",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EISDIR: "it is a folder: give the name of a file",
+    errno.ENOTDIR: "something in its path is a file, not a folder",
+    errno.ELOOP: "something in its path is a link: give the path that it leads to",
+    errno.EFBIG: "it is larger than this process may write (ulimit -f)",
+    errno.EMFILE: "this process may not open more files (ulimit -n)",
+    errno.ENFILE: "the system has too many files open",
+    errno.EXDEV: "a folder in the project is on another file system: give the project one of its own",
+    errno.EIO: "the device below it is failing",
+}
+
+
+def of_os_error(error: OSError, what: str = "") -> MtoolError:
+    """Return what the operating system refused as an error of ours: the path, its own words, what to try.
+
+    Args:
+        error: what was raised.
+        what: what could not be done ("report.html can't be written"); default: what the error itself says.
+    """
+    said = (error.strerror or str(error) or type(error).__name__).strip()
+    said = said[:1].lower() + said[1:]
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return CommunicationError(what or said, details=[said] if what else [])
+    if said.startswith("no usable temporary directory"):
+        return UsageError("there is no folder for temporary files", details=[said], hint="set TMPDIR to one")
+    if isinstance(error, FileNotFoundError) and error.filename is None and not what and _is_nowhere():
+        return UsageError("the working folder is no longer there", hint="cd to another")
+    paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
+    title = what or ": ".join([" and ".join(paths), said] if paths else [said])
+    return UsageError(title, details=[said] if what else [], hint=_TRY.get(error.errno or 0, ""))
+
+
+def _is_nowhere() -> bool:
+    """Return whether the working folder has been deleted."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return True
+    return False

@@ -1,0 +1,191 @@
+"""An open folder: what is below it is reached without ever following a link."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool.base import files, system
+
+_OPEN = system.READ | system.NO_LINK
+_OPEN_FOLDER = _OPEN | system.FOLDER
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The file or other object at a path.
+
+    Attributes:
+        digest: the SHA-256 (hex) of a plain file.
+        other: what else stands there ("a link", "a folder"), or on the way to it ("below a link"); then nothing
+            can be written there.
+    """
+
+    digest: str = ""
+    other: str = ""
+
+    @property
+    def missing(self) -> bool:
+        """Nothing stands there."""
+        return not self.digest and not self.other
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFolder:
+    """A folder that is open, by its handle; `path` is for messages.
+
+    Where folders have no handles (`mtool.base.system`), the path has to do: a link is looked for before each step
+    instead.
+    """
+
+    path: Path
+    handle: int | None
+
+    def look(self, path: str) -> Found:
+        """Return what stands at a path.
+
+        Raises:
+            OSError: it can't be read.
+        """
+        try:
+            with self._parent(path) as (parent, name):
+                if parent is None and Path(name).is_symlink():
+                    return Found(other="a link")
+                if parent is None and Path(name).is_dir():
+                    return Found(other="a folder")
+                try:
+                    handle = os.open(name, _OPEN | system.NO_WAIT, dir_fd=parent)
+                except OSError as failed:
+                    if failed.errno == errno.ELOOP:
+                        return Found(other="a link")
+                    raise
+                try:
+                    mode = os.fstat(handle).st_mode
+                    if not stat.S_ISREG(mode):
+                        return Found(other="a folder" if stat.S_ISDIR(mode) else "no plain file")
+                    with open(handle, "rb", closefd=False) as file:
+                        return Found(digest=hashlib.file_digest(file, "sha256").hexdigest())
+                finally:
+                    os.close(handle)
+        except FileNotFoundError:
+            return Found()
+        except NotADirectoryError:
+            return Found(other="below a link or a file")
+        except OSError as failed:
+            raise self._named(failed, path) from None
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create a new file, and the folders above it.
+
+        Raises:
+            OSError: it can't be written; then there is no file.
+        """
+        with self._naming(path), self._parent(path, create=True) as (parent, name):
+            files.create(name, data, parent)
+
+    def move(self, old: str, new: str) -> None:
+        """Move a file to another path, whatever stands there, and make the folders above it.
+
+        Raises:
+            OSError: it can't be moved.
+        """
+        with self._naming(new), self._parent(old) as (source, name), self._parent(new, create=True) as (parent, other):
+            os.replace(name, other, src_dir_fd=source, dst_dir_fd=parent)
+
+    def remove(self, path: str) -> None:
+        """Remove a file or a link, and the folders above it that are empty then.
+
+        Raises:
+            OSError: it can't be removed.
+        """
+        with self._naming(path), self._parent(path) as (parent, name):
+            os.unlink(name, dir_fd=parent)
+        self.prune(path)
+
+    def prune(self, path: str) -> None:
+        """Remove the folders above a path that are empty."""
+        above = path
+        with contextlib.suppress(OSError):  # another folder's files are in it
+            while above := above.rpartition("/")[0]:
+                with self._parent(above) as (parent, name):
+                    os.rmdir(name, dir_fd=parent)
+
+    def names(self, path: str = ".") -> list[str]:
+        """Return the names in a folder below, or in this one; none if it is not there.
+
+        Raises:
+            OSError: it is no folder, or can't be read.
+        """
+        with self._naming(path):
+            try:
+                with self._parent(f"{path}/.") as (parent, name):
+                    return sorted(os.listdir(name if parent is None else parent))  # noqa: PTH208
+            except FileNotFoundError:
+                return []
+
+    @contextmanager
+    def _parent(self, path: str, *, create: bool = False) -> Iterator[tuple[int | None, str]]:
+        """Open the folder of a path, one name at a time; yield its handle and the path's last name.
+
+        Where folders have no handles: None, and the whole path.
+        """
+        *folders, name = path.split("/")
+        if self.handle is None:
+            yield None, str(self._folder(folders, create=create) / name)
+            return
+        handle = os.dup(self.handle)
+        try:
+            for folder in folders:
+                if create:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(folder, dir_fd=handle)
+                inner = os.open(folder, _OPEN_FOLDER, dir_fd=handle)
+                os.close(handle)
+                handle = inner
+            yield handle, name
+        finally:
+            os.close(handle)
+
+    def _folder(self, names: list[str], *, create: bool) -> Path:
+        """Return the path of a folder below, none of whose parts is a link."""
+        found = self.path
+        for name in names:
+            found /= name
+            if create and not found.is_symlink():
+                found.mkdir(exist_ok=True)
+            if found.is_symlink() or (found.exists() and not found.is_dir()):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return found
+
+    @contextmanager
+    def _naming(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as failed:
+            raise self._named(failed, path) from None
+
+    def _named(self, failed: OSError, path: str) -> OSError:
+        """Return an error that names the whole path, not the last name of it."""
+        return OSError(failed.errno, failed.strerror, str(self.path / path))
+
+
+@contextmanager
+def open_folder(path: Path) -> Iterator[OpenFolder]:
+    """Open a folder while the block runs.
+
+    Raises:
+        OSError: it is no folder, or can't be opened.
+    """
+    if not system.HAS_FOLDER_HANDLES:
+        yield OpenFolder(path, None)
+        return
+    handle = os.open(path, system.READ | system.FOLDER)
+    try:
+        yield OpenFolder(path, handle)
+    finally:
+        os.close(handle)

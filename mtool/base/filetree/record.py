@@ -1,0 +1,78 @@
+"""The record of a folder: the files that mtool wrote there, with their hashes; it lies in the folder itself."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mtool.base.errors import UsageError, of_os_error
+from mtool.base.filetree.tree import RECORD, is_plain
+
+FOLDER = RECORD
+FILE = "files.json"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The files that mtool wrote into a folder.
+
+    Attributes:
+        files: the SHA-256 (hex) of each, as it was written.
+        writing: that of each which it was about to write: not empty only where it was stopped in the middle.
+        left: a person's files that it left as they are, each with the reason.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    writing: Mapping[str, str] = field(default_factory=dict)
+    left: Mapping[str, str] = field(default_factory=dict)
+
+    def wrote(self, path: str, digest: str) -> bool:
+        """Return whether a file is as mtool wrote it."""
+        return bool(digest) and digest in (self.files.get(path), self.writing.get(path))
+
+    def to_json(self) -> bytes:
+        """Return the file's bytes; the same for the same record."""
+        described = {"schema_version": _SCHEMA, "files": dict(sorted(self.files.items()))}
+        for name, more in (("writing", self.writing), ("left", self.left)):
+            if more:
+                described[name] = dict(sorted(more.items()))
+        return (json.dumps(described, indent=1) + "\n").encode()
+
+
+def load(folder: Path) -> Record | None:
+    """Read the record of a folder; None where there is none.
+
+    Raises:
+        UsageError: it is not one, or it can't be read.
+    """
+    path = folder / FOLDER / FILE
+    try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise ValueError
+        read = json.loads(path.read_bytes())
+        lists = [read["files"], read.get("writing", {}), read.get("left", {})]
+        if read["schema_version"] != _SCHEMA or not all(_is_list(each) for each in lists):
+            raise ValueError
+        return Record(*lists)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as failed:
+        raise of_os_error(failed, f"{path} can't be read") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UsageError(
+            f"{path} is not a list of the files that mtool wrote",
+            hint="remove it; mtool then takes every file there that it would change for yours, and asks",
+        ) from None
+
+
+def interrupted(folder: Path) -> bool:
+    """Return whether a folder was left half-written: by a process that was killed, or for which the disk was full."""
+    found = load(folder)
+    return found is not None and bool(found.writing)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(path, str) and is_plain(path) and isinstance(digest, str) for path, digest in value.items()
+    )

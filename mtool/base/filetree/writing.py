@@ -1,0 +1,274 @@
+"""Write a tree into a folder in which a person works too: what is theirs is never touched.
+
+What mtool wrote is in the folder's record (record.py). A file that is there and is not as mtool wrote it is the
+person's: it is overwritten or removed only on their word. All files are first written below `.mtool/new`, and
+then moved into place, so that a disk that is full, or a file that may not be written, leaves the folder as it was.
+"""
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from mtool.base import files, locks
+from mtool.base.errors import UsageError, of_os_error
+from mtool.base.filetree import record
+from mtool.base.filetree.open_folder import Found, OpenFolder, open_folder
+from mtool.base.filetree.record import FILE, FOLDER, Record
+from mtool.base.filetree.tree import FileTree
+
+Edits = Literal["stop", "force", "keep"]
+"""The treatment of a person's files where mtool would write or remove its own: stop, overwrite them, leave them."""
+
+_NEW = f"{FOLDER}/new"
+_LIST = f"{FOLDER}/{FILE}"
+_LINK = "a link"
+
+log = logging.getLogger(__name__)
+
+
+def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
+    """Write a tree into a folder, and remove what an earlier tree had there; nothing else in it is touched.
+
+    Files whose content is already right are kept with their times, so that build systems see only what changed.
+
+    Args:
+        tree: what to write.
+        folder: where; created with its parents if missing.
+        edits: what to do about files that are there and are not as mtool wrote them. "keep" leaves them as they are,
+            and so the folder without what they stand in place of.
+
+    Returns:
+        Whether anything changed.
+
+    Raises:
+        UsageError: files that are not mtool's are in the way (all are named), another process does not let go of the
+            folder, or the operating system refuses; the folder is as it was, or the message says that it is not.
+    """
+    with locks.folder(folder), _os_errors(folder), _created(folder), open_folder(folder) as opened:
+        known = record.load(folder)
+        _check_own(folder, opened.names(), known, edits)
+        plan = _plan(tree, opened, known or Record(), edits)
+        _tell_left(plan.after, folder)
+        if not plan.write and not plan.remove and plan.after == known:
+            return False
+        _replace_files(plan, tree, opened, known)
+        return True
+
+
+@contextmanager
+def written_once(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> Iterator[None]:
+    """Write files that are a person's own from then on: mtool keeps no record of them.
+
+    If the block fails, they are removed, and so is the folder if it was made for them.
+
+    Raises:
+        UsageError: as `write`.
+    """
+    is_new = not folder.exists()
+    write(tree, folder, edits=edits)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError, UsageError):
+            write(FileTree(), folder, edits="keep")
+            _forget(folder)
+            if is_new:
+                folder.rmdir()
+        raise
+    with _os_errors(folder):
+        _forget(folder)
+
+
+def _forget(folder: Path) -> None:
+    with open_folder(folder) as opened:
+        opened.remove(_LIST)
+
+
+def check_folder(folder: Path, *, edits: Edits = "stop") -> None:
+    """Say now that a tree can't be written into a folder, before the work of making one; nothing is written.
+
+    Raises:
+        UsageError: it is no folder, can't be made or written, or holds something else.
+    """
+    with _os_errors(folder):
+        _check_is_folder(folder)
+        files.check_folder(folder)
+        if folder.exists():
+            _check_own(folder, (path.name for path in folder.iterdir()), record.load(folder), edits)
+
+
+def tell_left(folder: Path) -> None:
+    """Warn again of the files that the last `write` left as they are.
+
+    Raises:
+        UsageError: the folder's record can't be read.
+    """
+    known = record.load(folder)
+    if known is not None:
+        _tell_left(known, folder)
+
+
+def _tell_left(known: Record, folder: Path) -> None:
+    for path, why in sorted(known.left.items()):
+        log.warning("%s is left as it is: %s", folder / path, why)
+
+
+def _check_own(folder: Path, names: Iterable[str], known: Record | None, edits: Edits) -> None:
+    if known is None and edits == "stop" and not {*names} <= {FOLDER}:
+        raise UsageError(
+            f"{folder} is not empty and was not made by mtool",
+            details=[f"it has no {_LIST}"],
+            hint="give an empty or a new folder; or --keep, to write beside what is there and leave that as it is",
+        )
+
+
+def _check_is_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, not a folder", hint="give another folder")
+    if folder.is_symlink() and not folder.exists():
+        raise UsageError(f"{folder} is a link to what is not there", details=[f"to {folder.readlink()}"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The files to write and to remove, and the record until that is done and afterwards."""
+
+    write: Sequence[str]
+    remove: Sequence[str]
+    until: Record
+    after: Record
+
+
+def _plan(tree: FileTree, opened: OpenFolder, known: Record, edits: Edits) -> _Plan:
+    """Compare what is there with what mtool wrote and with what it would write.
+
+    Raises:
+        UsageError: a person's files are in the way, and `edits` does not say what to do about them.
+    """
+    made = {path: hashlib.sha256(tree[path]).hexdigest() for path in tree}
+    found = {path: opened.look(path) for path in {*made, *known.files, *known.writing}}
+    theirs = {
+        path: _whose(path, there, known, is_made=path in made)
+        for path, there in sorted(found.items())
+        if not (there.missing or known.wrote(path, there.digest) or there.digest == made.get(path))
+    }
+    if edits == "stop" and theirs:
+        raise UsageError(
+            f"{opened.path} has {_counted(len(theirs))} that mtool did not write, or that you edited since",
+            details=[f"{path}   {why}" for path, why in theirs.items()],
+            hint="--keep leaves what is listed as it is, --force overwrites or removes it",
+        )
+    blocked = [path for path in theirs if found[path].other and (found[path].other != _LINK or path not in made)]
+    if edits == "force" and blocked:
+        raise UsageError(
+            f"{opened.path} has {_counted(len(blocked))} that can't be overwritten",
+            details=[f"{path}   {theirs[path]}" for path in blocked],
+            hint="move away what is listed",
+        )
+    left = {*theirs} if edits == "keep" else set()
+    write = [path for path in sorted(made) if path not in left and found[path].digest != made[path]]
+    gone = [path for path in sorted(found) if path not in made and path not in left]
+    edited = {path: known.files[path] for path in left if path in made and path in known.files}
+    after = {path: digest for path, digest in made.items() if path not in left} | edited
+    there = {path: found[path].digest for path in found if found[path].digest and path not in left}
+    return _Plan(
+        write=write,
+        remove=[path for path in gone if not found[path].missing],
+        until=Record({**after, **there, **edited}, {path: made[path] for path in write}),
+        after=Record(after, left={path: theirs[path] for path in left}),
+    )
+
+
+def _whose(path: str, there: Found, known: Record, *, is_made: bool) -> str:
+    if there.other:
+        return f"it is {there.other}"
+    if path not in known.files:
+        return "mtool did not write it"
+    return "edited" + ("" if is_made else "; mtool makes it no longer")
+
+
+def _counted(number: int) -> str:
+    return "a file" if number == 1 else f"{number} files"
+
+
+def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Record | None) -> None:
+    """Write everything to new files, then move them to their paths: the deepest first, `mtool.json` among the last."""
+    order = sorted(plan.write, key=lambda path: (-path.count("/"), path))
+    try:
+        _remove_new_files(opened)
+        if known is None:
+            _save(opened, Record())  # the folder is mtool's from here on, whatever happens
+        for number, path in enumerate(order):
+            with _blaming(opened.path / path):
+                opened.create(f"{_NEW}/{number}", tree[path])
+        _save(opened, plan.until)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _remove_new_files(opened)
+            if known is None:
+                opened.remove(_LIST)
+        raise
+    try:
+        for path in plan.remove:
+            opened.remove(path)
+        for number, path in enumerate(order):
+            opened.move(f"{_NEW}/{number}", path)
+        _save(opened, plan.after)
+    except OSError as failed:
+        error = of_os_error(failed, f"{opened.path} is half-written")
+        raise UsageError(
+            error.what,
+            details=[f"{failed.filename}: {failed.strerror}"],
+            hint="once that is mended, the same command completes it",
+        ) from None
+    with contextlib.suppress(OSError):
+        _remove_new_files(opened)
+
+
+@contextmanager
+def _blaming(path: Path) -> Iterator[None]:
+    """Tell an error as that of the file which is meant, not of where it is written first."""
+    try:
+        yield
+    except OSError as failed:
+        raise OSError(failed.errno, failed.strerror, str(path)) from None
+
+
+def _save(opened: OpenFolder, what: Record) -> None:
+    opened.create(f"{_NEW}/list", what.to_json())
+    opened.move(f"{_NEW}/list", _LIST)
+
+
+def _remove_new_files(opened: OpenFolder) -> None:
+    """Remove new files that were not moved to their paths: of this process, or of one that was killed."""
+    for name in opened.names(_NEW):
+        opened.remove(f"{_NEW}/{name}")
+    opened.prune(f"{_NEW}/name")
+
+
+@contextmanager
+def _created(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it; remove what was made if the block fails."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    _check_is_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for path in missing:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise
+
+
+@contextmanager
+def _os_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as failed:
+        raise of_os_error(failed, f"{failed.filename or folder} can't be written") from None

@@ -1,0 +1,62 @@
+"""C names of a model and of its tensors, whatever they are called: they build as C99 and as C++17, and differ.
+
+A name that is plainly safe stays as it is but for what no C name has: "kws", "input_1". Others get a beginning that
+nothing else has: "model_math", "t_NULL"; long ones are shortened, with a hash of the whole.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+
+from mtool.base.reserved import KEYWORDS, is_macro, is_taken_by_a_file, is_taken_by_a_target
+
+LONGEST_MODEL = 55  # with "_example" the longest name that Arduino gives a sketch, 63
+LONGEST_TENSOR = 100
+_HASH = 8
+
+
+def model_name(stem: str) -> str:
+    """Return the C name of a model: its files' name, and the beginning of its symbols."""
+    name = re.sub(r"[^a-z0-9_]", "_", re.sub(r"[^\x00-\x7f]", "_", stem).lower()).strip("_")
+    if not name or name[0].isdigit() or is_taken_by_a_file(name):
+        name = f"model_{name}".rstrip("_")
+    return _shortened(name, stem, LONGEST_MODEL)
+
+
+def firmware_name(models: Sequence[str]) -> str:
+    """Return the C name of a firmware of several models: of the file that includes them, of their arena."""
+    name = "_".join(models)
+    return _shortened(name, name, LONGEST_MODEL)
+
+
+def target_name(model: str) -> str:
+    """Return what a build system calls a model of this C name: CMake's target, Zephyr's module and option."""
+    return f"model_{model}" if is_taken_by_a_target(model) else model
+
+
+def tensor_names(names: Iterable[str]) -> list[str]:
+    """Return a C identifier for each name; all differ, also where a macro has them in capitals."""
+    made: list[str] = []
+    taken: set[str] = set()
+    numbers: dict[str, int] = {}
+    for name in names:
+        stem = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "tensor"
+        if stem[0].isdigit() or stem in KEYWORDS or is_macro(stem):
+            stem = f"t_{stem}"
+        stem = _shortened(stem, name, LONGEST_TENSOR)
+        unique, number = stem, numbers.get(stem.upper(), 1)
+        while unique.upper() in taken:
+            number += 1
+            unique = f"t_{stem}_{number}" if is_macro(f"{stem}_{number}") else f"{stem}_{number}"
+        numbers[stem.upper()] = number
+        taken.add(unique.upper())
+        made.append(unique)
+    return made
+
+
+def _shortened(name: str, whole: str, most: int) -> str:
+    """Return a name of at most `most` characters; `whole` is what it was made of."""
+    if len(name) <= most:
+        return name
+    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
+    return f"{name[: most - _HASH - 1].rstrip('_')}_{digest}"

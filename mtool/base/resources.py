@@ -1,0 +1,43 @@
+"""Paths of mtool's data: at the top of a checkout or inside the installed package; and of what it keeps for a user."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def path(name: str) -> Path:
+    """Return the path of a data file or folder: "boards.yaml", "crt", "project_templates", "examples/digits"."""
+    installed = PACKAGE / "data" / name
+    return installed if installed.exists() else PACKAGE.parent / name
+
+
+def warnings_are_errors() -> bool:
+    """Whether a warning fails a build (MTOOL_WERROR): in tests, not for users, whose compiler may be newer."""
+    return bool(os.environ.get("MTOOL_WERROR"))
+
+
+def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of what mtool keeps between its runs, which need not be there yet; None: there is no place.
+
+    As the XDG Base Directory Specification has it: a path that is not absolute does not count.
+    """
+    return _of_user("XDG_STATE_HOME", ".local/state", environment)
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of what saves mtool work, and may be removed at any time; None: there is no place."""
+    return _of_user("XDG_CACHE_HOME", ".cache", environment)
+
+
+def _of_user(variable: str, below_home: str, environment: Mapping[str, str]) -> Path | None:
+    named = environment.get(variable, "")
+    if named.startswith("/"):
+        return Path(named) / "mtool"
+    if not environment.get("HOME", "/").startswith("/"):
+        return None
+    try:
+        return Path.home() / below_home / "mtool"
+    except RuntimeError:  # a user without a home
+        return None

@@ -1,6 +1,0 @@
-"""The build stage: a project folder becomes firmware, whose sizes are read from the ELF file."""
-
-from mtool.build.build import Built, build, builds_whole_framework, firmware_of, is_up_to_date, plan
-from mtool.build.size import Size, measure
-
-__all__ = ["Built", "Size", "build", "builds_whole_framework", "firmware_of", "is_up_to_date", "measure", "plan"]

@@ -1,0 +1,123 @@
+"""Models that a device has of modules: compare them with their reference, and measure them, with nothing flashed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mtool import manifest
+from mtool.base import locks
+from mtool.base.errors import UsageError
+from mtool.commands.cost import MODULE, Cost, cost_at
+from mtool.commands.module_models import loaded_model
+from mtool.device.session import Readings
+from mtool.device.session.bench import measure_speed
+from mtool.device.session.loaded import interfaces, require_modules
+from mtool.device.session.verify import Report, Tolerance
+from mtool.stages import input_patterns
+from mtool.stages import samples as sampling
+from mtool.stages.building import Prepared
+from mtool.stages.compiling import Model, compile
+from mtool.stages.deployment import Deployment
+from mtool.stages.inference import run_samples
+from mtool.stages.options import Options
+from mtool.stages.samples import Sample
+from mtool.verification import reference
+from mtool.verification.layer_report import Layers
+from mtool.verification.verification import golden_samples, judge
+
+
+@locks.keep_locks()
+def verify(
+    path: str | Path,
+    folder: Path,
+    *,
+    golden: Path | None = None,
+    tolerance: Tolerance | None = None,
+    samples: int = 4,
+    seed: int = 0,
+    options: Options,
+    deployment: Deployment,
+) -> Report:
+    """Compare the outputs of a model that a device has as a module with a reference's.
+
+    Args:
+        path: the model that the module was made of.
+        folder: the project whose firmware the device runs.
+        golden, tolerance, samples, seed: as of `mtool.verify`.
+        options: how the module was compiled; the name is that of the model on the device.
+        deployment: the device.
+
+    Raises:
+        UsageError: the device has no such model, or it is of another file.
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    model, prepared = _both(path, folder, options, deployment)
+    expected: Sequence[Sample]
+    against = ""
+    if golden is not None:
+        inputs, expected = golden_samples(model, golden)
+    else:
+        inputs = sampling.seeded(model.manifest.inputs, count=samples, seed=seed)
+        against, expected = reference.computed_by(model.path, inputs, options=model.options)
+    found = run_samples(prepared, inputs, deployment)
+
+    def layers(allowed: Tolerance, some: Sequence[Sample]) -> Layers:
+        raise UsageError("a module tells nothing of what its operators read and write")
+
+    return judge(model, inputs, expected, found, golden=golden, against=against, tolerance=tolerance, layers=layers)
+
+
+@locks.keep_locks()
+def bench(
+    path: str | Path, folder: Path, *, readings: Readings, fill: str, options: Options, deployment: Deployment
+) -> Cost:
+    """Measure a model that a device has as a module; the flash and the RAM are the module's own.
+
+    Args:
+        path: the model that the module was made of.
+        folder: the project whose firmware the device runs.
+        readings: how often the timer is read.
+        fill: what the inputs are filled with.
+        options: how the module was compiled; the name is that of the model on the device.
+        deployment: the device.
+
+    Raises:
+        UsageError: the device has no such model, or it is of another file.
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    model, prepared = _both(path, folder, options, deployment)
+    inputs = input_patterns.filled(prepared.manifest.inputs, fill)[0]
+    with deployment.open(prepared) as device:
+        cost = cost_at(prepared, measure_speed(device, inputs, readings))
+        own = [one for one in interfaces(device.session).values() if one.name == prepared.manifest.model][-1]
+    return replace(
+        cost,
+        flash_code_bytes=own.code_bytes,
+        flash_const_bytes=own.constant_bytes,
+        arena_bound_bytes=model.manifest.arena_bound_bytes,
+        ram_static_bytes=0,
+        firmware=MODULE,
+    )
+
+
+def _both(path: str | Path, folder: Path, options: Options, deployment: Deployment) -> tuple[Model, Prepared]:
+    """Return the model as compiled for the project's board, and the project with the one that its device has."""
+    project = manifest.load(folder).project
+    if project is None:
+        raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
+    require_modules(project)
+    model = compile(path, board=project.board, options=options)
+    name = model.manifest.model
+    prepared = deployment.build_folder(project.board, folder)
+    found = loaded_model(folder, name, deployment)
+    if found is None:
+        raise UsageError(
+            f"the device has no module with a model {name!r}",
+            hint=f"load it with mtool load, or name it as it is called there: --name NAME; {folder} tells which",
+        )
+    if found.model_hash != model.manifest.model_hash:
+        raise UsageError(
+            f"the device's {name} was made of another file than {path}",
+            details=[f"expected  {model.manifest.model_hash[:16]}", f"found     {found.model_hash[:16]}"],
+        )
+    return model, replace(prepared, manifest=found)

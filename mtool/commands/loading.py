@@ -1,0 +1,224 @@
+"""Load a module into a device, which runs firmware that takes modules."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mtool import boards, manifest
+from mtool.base.errors import DeviceError, FitError, MtoolError, UsageError
+from mtool.boards import Usb
+from mtool.commands.modules import read_module
+from mtool.device import session
+from mtool.device.flash import ports
+from mtool.device.rpc import Client, loading
+from mtool.device.rpc.loading import Listed, Place, Room
+from mtool.device.rpc.status import Status
+from mtool.device.session import delta_update
+from mtool.device.session.loaded import require_modules
+from mtool.device.transport import open_port
+from mtool.manifest.modules import exports, machine
+from mtool.manifest.modules.format import Kind, Module
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+_TIMEOUT_S = 10.0
+_MORE = "build the firmware with more: --option module_slot_bytes=N, module_ram_bytes=N"
+_DEFAULT_BAUD = Usb().uart
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What came of a load.
+
+    Attributes:
+        module: its parts.
+        place: where it is now.
+        file_bytes: of its file.
+        there_bytes: of them, those that the device had already.
+        seconds: that it took.
+        models: all of the device's, in the order of their numbers.
+        delta_bytes: what was sent, where that was the difference from the module that was there; 0: the file was.
+        replaced: the model of another name whose place in flash it took; empty: none's.
+        is_kept: it is still there when the device is opened again; else it was in an emulator that ended with the load.
+    """
+
+    module: Module
+    place: Place
+    file_bytes: int
+    there_bytes: int
+    seconds: float
+    models: tuple[Listed, ...]
+    delta_bytes: int = 0
+    replaced: str = ""
+    is_kept: bool = True
+
+
+def load_module(
+    path: Path,
+    project: Path | None = None,
+    *,
+    port: str = "",
+    probe: str = "",
+    board: str = "",
+    ram: bool = False,
+    since: Path | None = None,
+    progress: Progress = lambda there, whole: None,
+) -> Loaded:
+    """Load a module; where an earlier load of the same one broke off, it goes on.
+
+    Args:
+        path: the module's file.
+        project: the folder of the firmware that runs on the device; None: whatever firmware answers at the port.
+        port: as of `session.open`; with no project a serial port or tcp://HOST:PORT, which has to be given.
+        probe: as of `session.open`.
+        board: without a project, whose baud rate the port has; empty: 115200.
+        ram: put it into RAM, where the next reset forgets it.
+        since: the file of the module that is in flash: the difference is sent; None: that too, if it was loaded from
+            here.
+        progress: is told how many bytes are on their way or there, of all that are sent.
+
+    Raises:
+        UsageError: the file is no module, there is no device to load it into, or the firmware takes none of its kind.
+        FitError: the device has not the memory.
+        DeviceError: the device refuses it; what it had before stays.
+        CommunicationError: the device stopped answering.
+    """
+    module, data = read_module(path)
+    old = read_module(since)[1] if since is not None else b""
+    place = Place.RAM if ram else Place.FLASH
+    if project is not None:
+        _check_project(project, board)
+        with session.open(project, port=port, probe=probe) as device:
+            done = _load(device.session, module, data, old, place, progress)
+            return replace(done, is_kept=device.is_at_port or (not ram and _has_flash_file(project)))
+    if not port:
+        raise UsageError(
+            "there is no device to load the module into",
+            hint=f"name the firmware's project, or a port: mtool load {path} build/PROJECT",
+        )
+    if port == ports.EMULATOR:
+        raise UsageError(
+            "an emulator runs the firmware of a project, and none is named",
+            hint=f"mtool load {path} build/PROJECT --port {port}",
+        )
+    usb = boards.get(board).usb if board else None
+    with open_port(port, baud=usb.uart if usb else _DEFAULT_BAUD, probe=probe) as transport:
+        client = Client(transport, timeout_s=_TIMEOUT_S)
+        try:
+            return _load(client, module, data, old, place, progress)
+        finally:
+            client.close()
+
+
+def _has_flash_file(folder: Path) -> bool:
+    """Whether the emulated flash of a project is in a file, which project_templates/shared/storage_in_file.c names."""
+    described = manifest.load(folder).project
+    assert described is not None  # _check_project has looked
+    firmware = manifest.firmware_of(folder, described, "host_driven")
+    return firmware.with_name(f"{firmware.name}.flash").is_file()
+
+
+def _check_project(folder: Path, board: str) -> None:
+    described = manifest.load(folder).project
+    if described is None:
+        raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
+    if board not in ("", described.board.name):
+        raise UsageError(f"{folder} is a project for {described.board.name}, not for {board}", hint="leave --board out")
+    require_modules(described)
+
+
+def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place, progress: Progress) -> Loaded:
+    start = time.monotonic()
+    _check(module, len(data), place, _room(client, module.name))
+    try:
+        sent = delta_update.send(client, data, place, since=old, progress=progress)
+    except DeviceError as refused:
+        raise _explained(refused, module) from None
+    seconds = time.monotonic() - start
+    how = f"as a delta of {sent.delta_bytes:,} B" if sent.delta_bytes else f"{sent.there_bytes:,} there before"
+    log.info("  %-9s %4.1f s   %s B, %s", "load", seconds, f"{len(data):,}", how)
+    models = tuple(loading.models(client))
+    return Loaded(module, place, len(data), sent.there_bytes, seconds, models, sent.delta_bytes, sent.replaced)
+
+
+def _room(client: Client, name: str) -> Room:
+    try:
+        return loading.room(client, name)
+    except DeviceError as refused:
+        if Status.MT_UNKNOWN_MESSAGE.name not in str(refused):
+            raise
+        raise UsageError(
+            "the firmware takes no modules",
+            hint="build it with --modules --module-key FILE.pub, and flash it again",
+        ) from None
+
+
+def _check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
+    """Tell what the device would refuse, and why.
+
+    Raises:
+        UsageError: it is of a kind or a machine that the firmware does not run, or older than what it has.
+        FitError: the device has not the memory.
+    """
+    if module.kind not in room.kinds:
+        raise UsageError(f"the firmware runs no modules of {module.kind.name.lower()} code")
+    if module.counter < room.counter:
+        raise UsageError(
+            f"{module.name} is older than the one that the device has had",
+            details=[f"expected  counter {room.counter} or more", f"found     {module.counter}"],
+            hint=f"make it with --counter {room.counter} if it is meant to replace that",
+        )
+    if not machine.runs(room.machine, module.machine):
+        raise UsageError(
+            f"{module.name} is for another machine",
+            details=[
+                f"expected  {machine.describe(room.machine)}, or less",
+                f"found     {machine.describe(module.machine)}",
+            ],
+            hint="make it with --board of the device's",
+        )
+    if place == Place.FLASH and not room.flash_bytes:
+        raise UsageError("the device keeps no modules in flash", hint="load it into RAM: --ram")
+    ram_bytes = module.ram_bytes() + (file_bytes if place == Place.RAM else 0)
+    for what, needed, there in (
+        ("a slot", file_bytes if place == Place.FLASH else 0, room.flash_bytes),
+        ("the RAM for modules", ram_bytes, room.ram_bytes),
+    ):
+        if needed > there:
+            raise FitError(
+                f"{module.name} does not fit into {what} of the device",
+                details=[f"needs {needed:,} B of {there:,} B"],
+                hint=_MORE,
+            )
+
+
+def _explained(refused: DeviceError, module: Module) -> MtoolError:
+    if Status.MT_NO_MEMORY.name in str(refused):
+        return FitError(
+            f"{module.name} does not fit beside the modules that the device has",
+            details=[f"needs {module.ram_bytes():,} B of RAM, and a place in the journal for its name's counter"],
+            hint=_MORE,
+        )
+    if Status.MT_BAD_SIGNATURE.name in str(refused):
+        whose = f"key id {module.key_id.hex()}" if module.is_signed else "nobody"
+        return DeviceError(
+            f"the device does not trust who signed {module.name}",
+            details=[f"it is signed by {whose}: the firmware has no such key, or the head was changed after that"],
+            hint="sign it with the key whose public half the firmware was built with: mtool module --key FILE",
+        )
+    if Status.MT_MISSING_IMPORT.name in str(refused) and module.kind == Kind.BYTECODE:
+        return DeviceError(
+            f"{module.name} calls a kernel that the firmware does not have",
+            hint="leave none out when the firmware is built: MT_BYTECODE_INT8, MT_BYTECODE_FLOAT32, MT_BYTECODE_MAP",
+        )
+    if Status.MT_MISSING_IMPORT.name in str(refused):
+        names = [exports.BY_HASH[one].name if one in exports.BY_HASH else f"{one:#010x}" for one in module.imports]
+        return DeviceError(
+            f"{module.name} calls a function that the firmware does not have",
+            details=[f"it calls {', '.join(names)}"],
+            hint=f"build the firmware with --option definitions=MT_MODULE_MATH={exports.level(module.imports)}",
+        )
+    return refused

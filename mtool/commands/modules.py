@@ -1,0 +1,266 @@
+"""Make a module of a model, sign it, and read one again."""
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtool import boards
+from mtool.base import files
+from mtool.base.errors import UsageError, of_os_error
+from mtool.base.filetree import FileTree
+from mtool.boards import Board
+from mtool.commands import module_update
+from mtool.compiler.codegen.conventions import Conventions
+from mtool.manifest import Manifest
+from mtool.manifest.modules.format import (
+    HEAD_BYTES,
+    SIGNED_BYTES,
+    Description,
+    Kind,
+    Module,
+    OperatorNote,
+    pack,
+    signed,
+    size_in,
+    unpack,
+)
+from mtool.stages.compiling import Model, compile
+from mtool.stages.options import Options
+from mtool.version import __version__
+
+if TYPE_CHECKING:
+    from mtool.manifest.modules.keys import PrivateKey, PublicKey
+
+log = logging.getLogger(__name__)
+
+_MOST_COUNTER = (1 << 32) - 1
+_LEAST_ALIGNMENT = 16
+_NAME_BYTES = 31
+_OPT = "opt"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A module, and what it was made of.
+
+    Attributes:
+        module: its parts.
+        data: its file's bytes.
+        imports: names of the firmware's functions that it calls.
+        linked: functions of the compiler's library in it.
+    """
+
+    module: Module
+    data: bytes
+    imports: tuple[str, ...]
+    linked: tuple[str, ...]
+
+
+def make_module(
+    path: str | Path,
+    *,
+    board: str | Board,
+    options: Options | None = None,
+    key: Path | None = None,
+    counter: int = 0,
+    since: Module | None = None,
+) -> Made:
+    """Compile a model to a native module for firmware on a board; nothing is written.
+
+    Args:
+        path: the model.
+        board: a board or its name.
+        options: how to compile it.
+        key: the private key that signs it; None: nothing does.
+        counter: firmware refuses a module with a counter below that of the one that it has.
+        since: the module that this one renews, with other weights: its code stays where that can be.
+
+    Raises:
+        UsageError: the counter, the key or an option is none for modules, or there are none for the board; or the
+            interface is another than that of `since`.
+        ModelError: the model can't be compiled.
+        BuildError: the compiler is missing or fails, or the code can't be a module.
+    """
+    from mtool.device.build import module_image
+    from mtool.manifest.modules import entry
+    from mtool.manifest.modules.exports import EXPORTS
+
+    check_counter(counter)
+    target = boards.get(board) if isinstance(board, str) else board
+    module_image.check_board(target)
+    signer = signer_of(key)
+    start = time.monotonic()
+    chosen = _for_a_module(options or Options())
+    model = compile(path, board=target, options=chosen)
+    if since is not None:
+        module_update.check_kind(since, Kind.NATIVE)
+        module_update.check_interface(since.description, description_of(model.manifest))
+        model = module_update.with_schedules_of(
+            since, model, lambda turned: compile(path, board=target, options=turned)
+        )
+    described = model.manifest
+    check_name(described.model)
+    sources = model.sources().merged(_own_sources(entry.source(described)))
+    image = module_image.link(sources, model.board, _levels(model), _level(model))
+    module = Module(
+        kind=Kind.NATIVE,
+        machine=image.machine,
+        counter=counter,
+        alignment=image.alignment,
+        image=image.data,
+        code_bytes=image.code_bytes,
+        entry=image.entry,
+        imports=tuple(EXPORTS[name].hash for name in image.imports),
+        name=described.model,
+        model_hash=bytes.fromhex(described.model_hash),
+        description=description_of(described),
+        arena_bytes=described.arena_bytes,
+        arena_alignment=_arena_alignment(model),
+        stack_bytes=image.stack_bytes,
+    )
+    log.info("  %-9s %4.1f s   %s B", "module", time.monotonic() - start, f"{len(image.data):,}")
+    data = sealed(module, signer)
+    return Made(unpack(data), data, image.imports, image.linked)
+
+
+def sealed(module: Module, signer: "PrivateKey | None") -> bytes:
+    """Return the bytes of a module, signed by a key if there is one."""
+    data = pack(module)
+    return data if signer is None else signed(data, signer.public.key_id, signer.sign)
+
+
+def write_module(made: Made, output: Path) -> None:
+    """Write a module's file.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    files.write(output, made.data, follow=True)
+
+
+def read_module(path: Path) -> tuple[Module, bytes]:
+    """Read a module's file; its parts and its bytes.
+
+    Raises:
+        UsageError: there is no such file, or it is no module.
+    """
+    if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+        raise UsageError(f"{path} is not a file", details=["expected a module (.mtm), as mtool module writes it"])
+    try:
+        with path.open("rb") as file:
+            data = file.read(HEAD_BYTES)
+            data += file.read(max(0, size_in(data) - len(data)) + 1)  # one more, if there is one: it is told
+    except OSError as failed:
+        raise of_os_error(failed, f"{path} can't be read") from None
+    return unpack(data, str(path)), data
+
+
+def is_signed_by(data: bytes, key: "PublicKey") -> bool:
+    """Whether a module's bytes are signed by a key; `unpack` has compared the hash of its contents."""
+    module = unpack(data)
+    return module.key_id == key.key_id and key.has_signed(data[:SIGNED_BYTES], module.signature)
+
+
+def description_of(manifest: Manifest) -> Description:
+    """Return what a host needs of a manifest to drive the model."""
+    return Description(
+        mtool_version=__version__,
+        model_file=manifest.model_file,
+        inputs=manifest.inputs,
+        outputs=manifest.outputs,
+        operators=tuple(
+            OperatorNote(name=one.name, label=one.label, macs=one.macs, schedule=one.schedule)
+            for one in manifest.operators
+        ),
+        states=manifest.states,
+    )
+
+
+def check_name(name: str) -> None:
+    """Refuse a model's name that has no place in a module.
+
+    Raises:
+        UsageError: it is too long.
+    """
+    if len(name) > _NAME_BYTES:
+        raise UsageError(
+            f"the model's name is too long for a module: {name}",
+            details=[f"expected at most {_NAME_BYTES} characters, found {len(name)}"],
+            hint="give it another: --name NAME",
+        )
+
+
+def check_counter(counter: int) -> None:
+    """Refuse a counter that has no place in a module.
+
+    Raises:
+        UsageError: it is negative or too large.
+    """
+    if not 0 <= counter <= _MOST_COUNTER:
+        raise UsageError(f"--counter {counter} is out of range", details=[f"expected 0 to {_MOST_COUNTER}"])
+
+
+def signer_of(key: Path | None) -> "PrivateKey | None":
+    """Return the private key of a file, or None of none.
+
+    Raises:
+        UsageError: it is no such key.
+    """
+    if key is None:
+        return None
+    from mtool.manifest.modules.keys import read_private
+
+    return read_private(key)
+
+
+def _for_a_module(options: Options) -> Options:
+    """Return the options with the caller's arena, which is the only interface that a module has.
+
+    Raises:
+        UsageError: another was asked for, or a backend.
+    """
+    if options.conventions not in (Conventions(), Conventions(context=True)) or options.io != "arena":
+        raise UsageError(
+            "a module is called through its own entry, and its inputs and outputs lie in its arena",
+            hint="leave --interface-api, --operators-api, --executor and --io out",
+        )
+    if options.pools:
+        raise UsageError("the arena of a module is memory in one piece, which its firmware has for it", hint="no pools")
+    if options.backends:
+        raise UsageError("no part of a module's model is computed by a backend", hint="leave --backend out")
+    return replace(options, conventions=Conventions(context=True), weights="text", arenas="caller")
+
+
+def _own_sources(call: str) -> FileTree:
+    from mtool.base import filetree, resources
+    from mtool.manifest.modules import entry
+    from mtool.project import runtime_headers
+
+    own = FileTree({entry.FILE_NAME: call.encode()})
+    headers = filetree.from_folder(resources.path("crt") / "include")
+    return FileTree({**own.files, **{name: headers[name] for name in runtime_headers([own], headers)}})
+
+
+def _level(model: Model) -> str:
+    """Return the optimisation level of the board's project."""
+    from mtool import project
+
+    if not (model.options.template or model.board.templates):
+        return "-O2"
+    _, values = project.choose(model.board, model.options.template, model.options.template_options)
+    return str(values.get(_OPT, "-O2"))
+
+
+def _levels(model: Model) -> dict[str, str]:
+    from mtool.project.levels import levels_of
+
+    return levels_of(model.files, model.manifest.model)
+
+
+def _arena_alignment(model: Model) -> int:
+    """Return the alignment that the model's header asks of its arena."""
+    header = model.files.text(f"{model.manifest.model}.h")
+    found = next(line.split()[-1] for line in header.splitlines() if "_ARENA_ALIGNMENT" in line and "#define" in line)
+    return max(_LEAST_ALIGNMENT, int(found))

@@ -1,0 +1,275 @@
+"""Begin a project of a user's own, and renew the part of it that is mtool's."""
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from mtool import boards, project
+from mtool.base import configuration, distribution, filetree
+from mtool.base.configuration import FILE_NAME
+from mtool.base.errors import UsageError
+from mtool.base.escaping import plain
+from mtool.base.filetree import Edits, FileTree
+from mtool.base.option_values import ProjectType
+from mtool.boards import Board
+from mtool.commands import parse_options
+from mtool.commands.user_project import GENERATED, PROGRAM, OwnProject, require
+from mtool.compiler.frontend import is_tflite
+from mtool.device.build import toolchains
+from mtool.device.build.build import BUILDERS
+from mtool.manifest import Manifest
+from mtool.project.user_files import own_files
+from mtool.stages.compiling import Model, compile
+from mtool.stages.fitting import fit_of
+from mtool.version import __version__
+
+log = logging.getLogger(__name__)
+
+_MODELS = "models"
+_MAY_BE_THERE = frozenset({".git"})
+_BENCHMARKS = {12: "kws01", 10: "ic01", 2: "vww01"}  # MLPerf Tiny's, by the number of classes
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A project that was begun: what its `mtool.toml` says, the files that are the user's, and whether it will fit."""
+
+    project: OwnProject
+    own: tuple[str, ...]
+    fits: bool = True
+
+
+def new_project(
+    folder: Path,
+    model: Path,
+    *,
+    board: str,
+    kind: ProjectType = "standalone",
+    test_board: str = "",
+    options: Mapping[str, Any] | None = None,
+    edits: Edits = "stop",
+) -> Begun:
+    """Write a project of a user's own: a program around a model, its tests and its CI.
+
+    Args:
+        folder: where; a folder that is not there, or empty but for `.git`.
+        model: the ONNX or TFLite model, which is copied into the project, and so are files of boards of your own.
+        board: the name of the board that the program is for.
+        kind: what the project is.
+        test_board: the name of the board that its tests run on; empty: an emulated one with the same processor.
+        options: options of `mtool build`, by their names in Python, as the command line has them.
+        edits: what to do about files that are there: "keep" writes the others beside them.
+
+    Raises:
+        UsageError: the folder is not empty, or can't be written; an option is wrong; there is no such model; the
+            template can't build a program of a user's own.
+        MtoolError: the model can't be compiled.
+    """
+    target = boards.get(board)
+    tested = boards.get(test_board) if test_board else test_board_for(target)
+    given = dict(options or {})
+    if kind == "mlperftiny":
+        given.setdefault("io", "external")  # an inference leaves its input as it is, so that it can be repeated
+    edits = _check_folder(folder, edits)
+    chosen = project.choose(target, given.get("template", ""), {})[0]
+    if kind != "host-driven" and chosen.program == "none":
+        raise UsageError(
+            f"the template {chosen.name} builds no program of yours",
+            details=["its template.yaml says no program: c or sketch"],
+            hint="--type host-driven, or another template",
+        )
+    compiled = compile(model, board=target, options=parse_options.options(**given))
+    _check_kind(kind, compiled.manifest)
+    values = _values(folder, kind, compiled, tested, chosen, given)
+    own = own_files(kind, compiled.manifest, target, chosen, values)
+    tree = own.merged(_model_files(model), _MODELS).merged(_board_files(target, tested), boards.FOLDER)
+    return _write(folder, tree, own, compiled, edits)
+
+
+def update_project(folder: Path | None = None, *, edits: Edits = "stop") -> bool:
+    """Renew the generated folder of the project that a folder (default: the working folder) lies in.
+
+    Returns:
+        Whether anything changed.
+
+    Raises:
+        UsageError: it lies in no project; or files in the generated folder were edited, and `edits` is "stop".
+        MtoolError: the model can't be compiled.
+    """
+    own = require(folder)
+    own.check_model()
+    target = own.folder_for(own.board)
+    options = own.options_for(own.board, keep=edits == "keep", force=edits == "force")
+    model = compile(own.model, board=own.board, options=options, folder=target)
+    tree, _ = model.render_project()
+    return filetree.write(tree, target, edits=edits)
+
+
+def test_board_for(board: Board) -> Board:
+    """Return the board that tests run on where none is attached: itself if it is emulated, else one that is like it."""
+    if _runs_here(board):
+        return board
+    alike = [one for one in boards.load_all().values() if one.cpu == board.cpu and _runs_here(one)]
+    alike.sort(key=lambda one: {*one.features} != {*board.features})
+    return alike[0] if alike else boards.get("host")
+
+
+def _runs_here(board: Board) -> bool:
+    return bool(board.templates) and (
+        board.emulator is not None or project.load(next(iter(board.templates))).transport == "process"
+    )
+
+
+def _check_folder(folder: Path, edits: Edits) -> Edits:
+    """Return what to do about files that are there.
+
+    Raises:
+        UsageError: the folder is a project already, or holds something else.
+    """
+    for name in (FILE_NAME, filetree.FOLDER, GENERATED):
+        if (folder / name).exists():
+            raise UsageError(
+                f"{folder} is a project already",
+                details=[f"it has {name}"],
+                hint="renew what is mtool's there with: mtool update" if name == FILE_NAME else "give another folder",
+            )
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    chosen: Edits = "keep" if there <= _MAY_BE_THERE else edits
+    filetree.check_folder(folder, edits=chosen)
+    return chosen
+
+
+def _check_kind(kind: ProjectType, manifest: Manifest) -> None:
+    if kind == "mlperftiny" and (len(manifest.inputs) != 1 or len(manifest.outputs) != 1):
+        raise UsageError(
+            "MLPerf Tiny's models have one input and one output",
+            details=[f"this one has {len(manifest.inputs)} and {len(manifest.outputs)}"],
+            hint="--type standalone",
+        )
+
+
+def _write(folder: Path, tree: FileTree, own: FileTree, compiled: Model, edits: Edits) -> Begun:
+    """Write the user's part and then mtool's; where that fails, nothing is left."""
+    with filetree.written_once(tree, folder, edits=edits):
+        found = require(folder)
+        options = found.with_program(compiled.options, found.board, folder / GENERATED)
+        filetree.write(replace(compiled, options=options).render_project()[0], folder / GENERATED)
+    fit = fit_of(compiled, folder=folder / GENERATED)
+    if not fit.fits:
+        log.warning("%s does not fit %s", compiled.path.name, fit.board)
+        for line in (*fit.lines(compiled.manifest), fit.hint(compiled.manifest)):
+            log.warning("  %s", line)
+    return Begun(found, tuple(own), fit.fits)
+
+
+def _model_files(model: Path) -> FileTree:
+    """Return a model's file, and those beside it with its external data."""
+    found = {model.name: model.read_bytes()}
+    if not is_tflite(model):
+        with contextlib.suppress(Exception):  # it was compiled: what onnx can't read here has none
+            proto = onnx.load(str(model), load_external_data=False)
+            for tensor in proto.graph.initializer:
+                location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+                if location and location not in found:
+                    found[location] = (model.parent / location).read_bytes()
+    return FileTree(found)
+
+
+def _board_files(*used: Board) -> FileTree:
+    """Return the user's own files of boards that a project uses: it is to build wherever it lies."""
+    files = {boards.file_of(board.name) for board in used}
+    return FileTree({f"{path.stem}.yaml": path.read_bytes() for path in files if path is not None})
+
+
+def _roots(folder: Path) -> dict[str, list[str]]:
+    """Return the folders of Zephyr's boards, chips and bindings that mtool.toml names here, relative to a project."""
+    config, root = configuration.load(), folder.resolve()
+    found = {key: getattr(config, key) for key in configuration.ROOTS}
+    return {
+        key: [Path(os.path.relpath(path.resolve(), root)).as_posix() for path in paths]
+        for key, paths in found.items()
+        if paths
+    }
+
+
+def _values(
+    folder: Path,
+    kind: ProjectType,
+    model: Model,
+    tested: Board,
+    template: project.Template,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what the texts of the user's part use besides the model, the board and the template."""
+    board, manifest = model.board, model.manifest
+    builds_here = template.builder in ("host", "cmake", "west", "zig") or board.port.get("core") == "avr"
+    wanted = {*_tools(tested, next(iter(tested.templates), ""))}
+    wanted |= {*_tools(board, template.name)} if builds_here else set()
+    packages, extras = _installation(wanted)
+    needs_west = template.builder == "west"
+    classes = manifest.outputs[0].bytes if manifest.outputs else 0
+    classes //= 4 if manifest.outputs and manifest.outputs[0].dtype == "float32" else 1
+    is_autoencoder = bool(manifest.outputs) and manifest.outputs[0].shape == manifest.inputs[0].shape
+    return {
+        "title": plain(folder.resolve().name),
+        "type": kind,
+        "test_board": tested.model_dump(mode="json"),
+        # What the tests' board has is no limit where it stands for another.
+        "memory": {role: _size(board, role) or _size(tested, role) for role in ("code", "arena")},
+        "options": _stored(folder, options),
+        "roots": _roots(folder),
+        "model_path": f"{_MODELS}/{model.path.name}",
+        "distribution": distribution.NAME,
+        "version": __version__,
+        "extras": sorted({"litert" if is_tflite(model.path) else "verify", "test", *extras}),
+        "packages": packages,
+        "builds_here": builds_here,
+        "needs_west": needs_west,
+        "is_attached": not _runs_here(board) or board.usb is not None,
+        "benchmark": "ad01" if is_autoencoder else _BENCHMARKS.get(classes, "unspecified"),
+        "program": PROGRAM,
+    }
+
+
+def _size(board: Board, role: str) -> int:
+    """Return the bytes of the memory that holds a role; 0: not known."""
+    region = board.region_for(role)
+    return board.memories[region].size if region is not None else 0
+
+
+def _tools(board: Board, template: str) -> Iterable[str]:
+    builder = project.load(template).builder if template else ""
+    emulator = [board.emulator.program] if board.emulator else []
+    needs = BUILDERS[builder].needs if builder else ()
+    extra = {"arduino": ("cmake",), "west": ("west",)}.get(builder, ())
+    return (name for name in (board.toolchain, *emulator, *needs, *extra) if name in toolchains.ALL)
+
+
+def _installation(tools: Iterable[str]) -> tuple[list[str], set[str]]:
+    """Return Debian's packages and mtool's extras that install tools, by the commands that a person is told."""
+    packages, extras = set(), set()
+    for name in tools:
+        line = toolchains.ALL[name].install
+        for listed in re.findall(r"apt-get install ([\w.+ -]+)", line):
+            packages.update(listed.split())
+        extras.update(re.findall(r"\[([\w-]+)\]", line))
+    return sorted(packages), extras
+
+
+def _stored(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as `mtool.toml` has them: paths relative to the project."""
+    root = folder.resolve()
+
+    def placed(value: Any) -> Any:
+        if isinstance(value, str) and Path(value).exists() and ("/" in value or "." in value):
+            return Path(os.path.relpath(Path(value).resolve(), root)).as_posix()
+        return [placed(one) for one in value] if isinstance(value, list | tuple) else value
+
+    return {name: placed(value) for name, value in options.items()}

@@ -1,0 +1,73 @@
+"""The files that external compilers of backends read, without a compile."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool import boards
+from mtool.base import filetree
+from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree
+from mtool.compiler.backends.interface import BackendError, Region
+from mtool.compiler.claims import division
+from mtool.manifest import Claim
+from mtool.stages.compiling import default_folder
+from mtool.stages.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A model's regions as files.
+
+    folder: where they were written to.
+    regions: each with the name of its backend.
+    claims: who would compute which operator of the model.
+    files: the files, by name.
+    """
+
+    folder: Path
+    regions: tuple[tuple[str, Region], ...]
+    claims: tuple[Claim, ...]
+    files: FileTree
+
+
+def partition(
+    path: str | Path, *, board: str = "host", options: Options | None = None, folder: Path | None = None
+) -> Parts:
+    """Write the files that the external compilers of a model's backends read; no compiler is run.
+
+    Args:
+        path: the model.
+        board: the board that it is for.
+        options: the backends, and how the model is read.
+        folder: where to; default: build/<model>-<board>-regions. A folder that holds something else is left alone.
+
+    Raises:
+        UsageError: no backend is given, or one writes no files; the model is missing; the folder can't be written to.
+        ModelError: the model is malformed, or something in it can't be compiled.
+        BoardError: there is no such board.
+        BackendError: a backend failed.
+    """
+    chosen = options or Options()
+    if not chosen.backends:
+        raise UsageError("no backend is given", hint="say whose regions: --backend json")
+    target, source = boards.get(board), Path(path)
+    found, claims = division(source, target, chosen)
+    made: dict[str, bytes] = {}
+    for backend, region in found.regions:
+        try:
+            files = backend.files(region)
+            tree = FileTree(files)
+        except (BackendError, UsageError):
+            raise
+        except Exception as failed:
+            raise BackendError(f"the backend {backend.name} failed: {type(failed).__name__}: {failed}") from failed
+        if not files:
+            raise UsageError(f"the backend {backend.name} writes no files for a compiler", hint="the backend json does")
+        made.update(tree.files)
+    if folder is None:
+        default = default_folder(source.stem, target)
+        folder = default.with_name(f"{default.name}-regions")
+    tree = FileTree(made)
+    filetree.write(tree, folder, edits=chosen.edits)
+    regions = tuple((backend.name, region) for backend, region in found.regions)
+    return Parts(folder, regions, claims, tree)

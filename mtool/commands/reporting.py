@@ -1,0 +1,230 @@
+"""A report on a model on a board, for one page: memory, time, flash, accuracy, and the boards that it fits."""
+
+import dataclasses
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import jinja2
+import numpy as np
+
+from mtool.base import locks
+from mtool.base.errors import BuildError, ModelError
+from mtool.base.escaping import one_line
+from mtool.boards import Board
+from mtool.commands.cost import Cost, cost_of, kinds_to_measure
+from mtool.device.build import measure
+from mtool.device.session import Readings
+from mtool.device.session.profile import Profile
+from mtool.manifest import Manifest
+from mtool.stages import formatting
+from mtool.stages import samples as sampling
+from mtool.stages.deployment import DEFAULT, Deployment
+from mtool.stages.fitting import Fit, check
+from mtool.stages.options import Options
+from mtool.verification.layer_report import Layers
+from mtool.verification.layers import compare_layers
+from mtool.version import __version__
+
+_TEMPLATE = Path(__file__).with_name("report.html.j2")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Bytes of the arena and the operators during which they are taken.
+
+    Attributes:
+        label: what lies there.
+        kind: an input, an output, a state, a result of an operator for a later one, or an operator's scratch.
+        offset: from the arena's start, in bytes; pools stand in it one behind the other.
+        bytes: how many.
+        first: the operator that writes it; -1: the caller.
+        last: the last operator that reads it; the number of operators: the caller.
+    """
+
+    label: str
+    kind: Literal["input", "output", "state", "between", "scratch"]
+    offset: int
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A C function of the model: its bytes of code, and the operators that it computes."""
+
+    name: str
+    bytes: int
+    operators: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A model on a board. `layers` is None where there is nothing to compare with; `missing` says why."""
+
+    manifest: Manifest
+    board: Board
+    cost: Cost
+    profile: Profile
+    memory: tuple[Block, ...]
+    functions: tuple[Function, ...]
+    other_code_bytes: int
+    layers: Layers | None
+    missing: str
+    fits: tuple[Fit, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {
+            "mtool_version": __version__,
+            "model": self.manifest.model,
+            "board": self.board.name,
+            "cost": self.cost.as_json(),
+            "profile": self.profile.as_json(),
+            "arena": {
+                "bytes": self.manifest.arena_bytes,
+                "bound_bytes": self.manifest.arena_bound_bytes,
+                "pools": [pool.model_dump() for pool in self.manifest.pools],
+                "blocks": [dataclasses.asdict(block) for block in self.memory],
+            },
+            "flash": {
+                "functions": [dataclasses.asdict(function) for function in self.functions],
+                "other_code_bytes": self.other_code_bytes,
+                "constants": {operator.name: operator.constant_bytes for operator in self.manifest.operators},
+                "pools": [pool.model_dump() for pool in self.manifest.constant_pools],
+            },
+            "layers": None if self.layers is None else self.layers.as_json(),
+            "fits": [fit.as_json() for fit in self.fits],
+        }
+
+    def as_html(self) -> str:
+        """Return the report as one page that needs nothing beside it."""
+        environment = jinja2.Environment(
+            autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+        )
+        environment.filters |= {"kilobytes": formatting.kilobytes, "amount": formatting.amount}
+        template = environment.from_string(_TEMPLATE.read_text())
+        return template.render(report=self, version=__version__, pieces=self._pieces())
+
+    def _pieces(self) -> list[dict[str, Any]]:
+        """Return the memory map in the percentages of its picture: time goes right, addresses go up."""
+        steps = len(self.manifest.operators) + 2
+        whole = max(self.manifest.arena_bytes, 1)
+        return [
+            {
+                "block": block,
+                "x": 100 * (block.first + 1) / steps,
+                "width": 100 * (block.last - block.first + 1) / steps,
+                "y": 100 - 100 * (block.offset + block.bytes) / whole,
+                "height": 100 * block.bytes / whole,
+            }
+            for block in self.memory
+        ]
+
+
+def _shown(value: object) -> object:
+    """Return what a page shows of a value: text of the model without what is not printed; it is escaped after this."""
+    return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+@locks.keep_locks()
+def report(
+    path: str | Path,
+    *,
+    board: str | Board,
+    samples: int = 4,
+    seed: int = 0,
+    repeat: int = 3,
+    options: Options | None = None,
+    deployment: Deployment = DEFAULT,
+) -> Report:
+    """Compile, build, run, profile and compare a model on a board, and tell which boards it fits.
+
+    Args:
+        path: the ONNX or TFLite model.
+        board: a board or its name.
+        samples: inputs to compare the operators on.
+        seed: of these.
+        repeat: inferences, over which each time's median is taken.
+        options: how to compile and which template to use.
+        deployment: the project folder, and the device that runs it.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    chosen = options or Options()
+    model = deployment.compile(path, board=board, options=chosen)
+    prepared = deployment.build(model, kinds=kinds_to_measure(model))
+    manifest = prepared.manifest
+    layers, missing = None, ""
+    with deployment.open(prepared) as device:
+        (inputs,) = sampling.seeded(manifest.inputs, count=1, seed=seed)
+        cost = cost_of(prepared, device, inputs, Readings(repeat=repeat))
+        profile = device.profile(inputs, repeat=repeat)
+        try:
+            layers = compare_layers(device, model, sampling.seeded(manifest.inputs, count=samples, seed=seed))
+        except (BuildError, ModelError) as absent:  # the reference is not installed, or can't run the model
+            missing = absent.what
+    sizes = measure(prepared.built.firmware[cost.firmware], manifest).functions
+    functions = _functions(manifest, sizes)
+    return Report(
+        manifest=manifest,
+        board=prepared.board,
+        cost=cost,
+        profile=profile,
+        memory=memory_map(manifest),
+        functions=functions,
+        other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
+        layers=layers,
+        missing=missing,
+        fits=check(path, options=replace(chosen, template="", template_options={}, schedules={}, pools=())).fits,
+    )
+
+
+def _functions(manifest: Manifest, sizes: dict[str, int]) -> tuple[Function, ...]:
+    users: dict[str, list[int]] = {}
+    for operator in manifest.operators:
+        users.setdefault(operator.function, []).append(operator.index)
+    found = [Function(name, sizes.get(name, 0), tuple(numbers)) for name, numbers in users.items()]
+    return tuple(sorted(found, key=lambda function: -function.bytes))
+
+
+def memory_map(manifest: Manifest) -> tuple[Block, ...]:
+    """Return what lies in the arena, where and when, from the operands of the operators."""
+    end = len(manifest.operators)
+    kept = {manifest.flat(state.pool, state.arena_offset) for state in manifest.states}
+    blocks: list[Block] = []
+    owner = np.full(manifest.arena_bytes, -1)  # of each byte: the block that was written there last
+
+    def held(offset: int, size: int) -> list[int]:
+        return [int(number) for number in np.unique(owner[offset : offset + size]) if number >= 0]
+
+    def begin(block: Block) -> None:
+        owner[block.offset : block.offset + block.bytes] = len(blocks)
+        blocks.append(block)
+
+    for tensor in manifest.inputs:
+        if tensor.arena_offset is not None:
+            begin(Block(tensor.name, "input", manifest.flat(tensor.pool, tensor.arena_offset), tensor.bytes, -1, -1))
+    for state in manifest.states:
+        blocks.append(Block(state.input, "state", manifest.flat(state.pool, state.arena_offset), state.bytes, -1, end))
+    for operator in manifest.operators:
+        for operand in operator.reads:
+            if operand.memory == "arena":
+                for number in held(manifest.flat(operand.index, operand.offset), operand.bytes):
+                    blocks[number] = dataclasses.replace(blocks[number], last=operator.index)
+        if operator.scratch_bytes:
+            at = manifest.flat(operator.scratch_pool, operator.scratch_offset)
+            scratch = (at, operator.scratch_bytes, operator.index, operator.index)
+            blocks.append(Block(f"scratch of {operator.name}", "scratch", *scratch))
+        for operand in operator.writes:
+            at = manifest.flat(operand.index, operand.offset) if operand.memory == "arena" else -1
+            if at >= 0 and at not in kept:
+                label = f"{operator.name}: {operand.dtype}[{','.join(map(str, operand.shape))}]"
+                begin(Block(label, "between", at, operand.bytes, operator.index, operator.index))
+    for tensor in manifest.outputs:
+        if tensor.arena_offset is not None:
+            for number in held(manifest.flat(tensor.pool, tensor.arena_offset), tensor.bytes):
+                blocks[number] = dataclasses.replace(blocks[number], kind="output", label=tensor.name, last=end)
+    return tuple(blocks)

@@ -1,0 +1,193 @@
+"""Backends as a user chose them: found by name or path, with the limits that every backend has."""
+
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import logging
+import re
+import types
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool.base import spelling
+from mtool.base.errors import MtoolError, UsageError
+from mtool.base.reserved import KEYWORDS
+from mtool.compiler.backends.interface import Backend, BackendError, Region
+from mtool.compiler.backends.operation import Operation
+from mtool.compiler.backends.spec import COMMON, BackendSpec
+
+GROUP = "mtool.backends"
+"""The group of entry points by which installed packages offer backends."""
+_SEE = "mtool check lists them"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A backend, and what the user left to it.
+
+    skip, only: names of nodes of the model.
+    most: how many regions it gets at most; None: all.
+    inputs_only: its regions read nothing but inputs of the model.
+    """
+
+    backend: Backend
+    skip: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
+    most: int | None = None
+    inputs_only: bool = False
+
+    def skips(self, operation: Operation) -> str:
+        """Return why an operation is not left to the backend; "": it is."""
+        names = _names_of(operation)
+        if names & self.skip:
+            return "skip= names it"
+        return "only= does not name it" if self.only and not names & self.only else ""
+
+    def tell_unknown(self, operations: Sequence[Operation]) -> None:
+        """Warn of names behind skip= and only= that no operation has: they are misspelt, or nothing computes them."""
+        there = {name for operation in operations for name in _names_of(operation)}
+        for option, names in (("skip", self.skip), ("only", self.only)):
+            for name in sorted(names - there):
+                hint = spelling.did_you_mean(name, sorted(there))
+                log.warning(
+                    "%s: %s=%s names no operator of the model; %s", self.backend.name, option, name, hint or _SEE
+                )
+
+    def limits(self, region: Region, count: int, inputs: Collection[str]) -> str:
+        """Return why the backend does not get a region, of which it has some already; "": it does.
+
+        `inputs` are the model's, if the region stands in no branch or loop.
+        """
+        if self.most is not None and count >= self.most:
+            return f"it has {self.most} regions with more multiply-accumulates, as regions={self.most} says"
+        if self.inputs_only and not {one.value for one in region.inputs} <= {*inputs}:
+            return "it reads more than inputs of the model, and inputs-only=yes"
+        return ""
+
+
+def choose(specs: Sequence[BackendSpec]) -> list[Chosen]:
+    """Return the backends that are asked for, in order.
+
+    Raises:
+        UsageError: one is not there, stands twice, or has no such option.
+    """
+    found: list[Chosen] = []
+    for spec in specs:
+        one = _chosen(spec)
+        if any(one.backend.name == other.backend.name for other in found):
+            raise UsageError(f"the backend {one.backend.name} stands twice")
+        found.append(one)
+    return found
+
+
+def _chosen(spec: BackendSpec) -> Chosen:
+    common = {key: value for key, value in spec.options.items() if key in COMMON}
+    own = {key: value for key, value in spec.options.items() if key not in COMMON}
+    most = common.get("regions")
+    if most is not None and not (most.isascii() and most.isdigit() and len(most) < 9):
+        raise UsageError(f"the backend {spec.where} has regions={most}; expected a number")
+    alone = common.get("inputs-only", "no")
+    if alone not in ("yes", "no"):
+        raise UsageError(f"the backend {spec.where} has inputs-only={alone}; expected yes or no")
+    backend = _made(_class_of(spec), own, spec)
+    return Chosen(
+        backend,
+        _names(common.get("skip", "")),
+        _names(common.get("only", "")),
+        None if most is None else int(most),
+        alone == "yes",
+    )
+
+
+def _made(kind: type[Backend], options: Mapping[str, str], spec: BackendSpec) -> Backend:
+    try:
+        return kind(options)
+    except MtoolError:
+        raise
+    except (Exception, SystemExit) as failed:
+        raise BackendError(
+            f"the backend {spec.where} can't be made: {type(failed).__name__}: {failed}",
+            details=[f"with the options {', '.join(f'{key}={value}' for key, value in options.items()) or 'none'}"],
+        ) from failed
+
+
+def _names_of(operation: Operation) -> set[str]:
+    return {operation.name, *operation.origins, *(one.tensor for one in operation.outputs)}
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split("|") if name.strip())
+
+
+def known() -> dict[str, str]:
+    """Return the backends that are there by name: `module:Class` of each."""
+    own = {
+        "cmsis_nn": "mtool.compiler.backends.cmsis_nn:CmsisNn",
+        "ethos_u": "mtool.compiler.backends.ethos_u:EthosU",
+        "json": "mtool.compiler.backends.json:Json",
+    }
+    offered = {one.name: one.value for one in importlib.metadata.entry_points(group=GROUP)}
+    return {**offered, **own}
+
+
+def _class_of(spec: BackendSpec) -> type[Backend]:
+    if spec.is_file:
+        return _from_file(spec)
+    places = known()
+    if spec.where not in places:
+        raise UsageError(
+            f"there is no backend {spec.where}",
+            details=[f"there are: {', '.join(sorted(places))}"],
+            hint="one of your own is named by its file: --backend ./my_backend.py:MyNpu",
+        )
+    module, _, name = places[spec.where].partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (Exception, SystemExit) as failed:
+        raise UsageError(
+            f"the backend {spec.where} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]
+        ) from failed
+    return _checked(found, spec.where)
+
+
+class _Source(importlib.machinery.SourceFileLoader):
+    """Reads the file that is there: bytecode of the same second and size would pass for it, and is not written."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def _from_file(spec: BackendSpec) -> type[Backend]:
+    path = Path(spec.where)
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}", hint="give the path of the backend's Python file")
+    name = f"mtool_backend_{path.stem}"
+    made = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
+    assert made is not None and made.loader is not None
+    module = importlib.util.module_from_spec(made)
+    try:
+        made.loader.exec_module(module)
+    except (Exception, SystemExit) as failed:
+        raise UsageError(f"{path} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]) from failed
+    own = [
+        one for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, Backend) and one.__module__ == module.__name__
+    ]  # fmt: skip
+    if spec.attribute:
+        return _checked(getattr(module, spec.attribute, None), f"{path}:{spec.attribute}")
+    if len(own) != 1:
+        names = ", ".join(one.__name__ for one in own) or "none"
+        raise UsageError(f"{path} has not one backend", details=[f"found: {names}"], hint=f"name it: {path}:CLASS")
+    return _checked(own[0], str(path))
+
+
+def _checked(found: object, where: str) -> type[Backend]:
+    if not (isinstance(found, type) and issubclass(found, Backend)):
+        raise UsageError(f"{where} is no backend", details=["expected a class that is derived from mtool.Backend"])
+    name: object = found.name
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or name in KEYWORDS:
+        raise UsageError(f"the backend of {where} has the name {found.name!r}; expected one that C takes")
+    return found

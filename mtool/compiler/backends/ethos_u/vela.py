@@ -1,0 +1,159 @@
+"""Vela: Arm's compiler for Ethos-U, run on a TFLite model, and what it returns."""
+
+import csv
+import importlib.util
+import re
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from mtool.base import distribution, proc
+from mtool.compiler.backends.interface import BackendError
+from mtool.compiler.ir.types import Array
+
+CONFIGURATIONS = (
+    *(f"ethos-u55-{macs}" for macs in (32, 64, 128, 256)),
+    *(f"ethos-u65-{macs}" for macs in (256, 512)),
+    *(f"ethos-u85-{macs}" for macs in (128, 256, 512, 1024, 2048)),
+)
+"""The configurations of the NPU, by their multipliers."""
+
+INSTALL = distribution.install("ethos-u")
+TIMEOUT_S = 1800.0
+_REASON = re.compile(
+    r"^Warning \(supported operators\) operator: (\w+), ofm: '(.*)'\n((?:(?!Warning|Traceback).+\n)+)", re.MULTILINE
+)
+_ON_THE_CPU = re.compile(r"^CPU operators = *([1-9]\d*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor lies: the number of its base address, the bytes from there on, and its size in bytes."""
+
+    base: int
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What Vela makes of a model that the NPU computes whole.
+
+    commands: the driver's actions with the command stream, as the driver reads them.
+    constants: weights, scales and tables, encoded.
+    bases: the bytes behind each base address, by its number; `constant_base` is that of `constants`.
+    inputs, outputs: where the model's tensors lie.
+    cycles: Vela's estimate of an inference; 0: there is none.
+    same: base addresses that are another's, by their numbers.
+    """
+
+    commands: Array
+    constants: Array
+    bases: tuple[int, ...]
+    constant_base: int
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    cycles: float
+    same: Mapping[int, int] = field(default_factory=dict)
+
+
+class Refused(BackendError):
+    """Vela leaves operators to the CPU: why, by the tensors that they make."""
+
+    def __init__(self, what: str, reasons: Mapping[str, str], *, details: Sequence[str], hint: str) -> None:
+        super().__init__(what, details=details, hint=hint)
+        self.reasons = dict(reasons)
+
+
+def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compiled:
+    """Compile a TFLite model by Vela; its files lie beside the model.
+
+    Args:
+        model: the path of the model.
+        options: of Vela's command line.
+        names: what the user calls the model's operators, for messages.
+
+    Raises:
+        BackendError: Vela is not there or fails.
+        Refused: it leaves an operator to the CPU.
+    """
+    if importlib.util.find_spec("ethosu") is None or importlib.util.find_spec("ethosu.vela") is None:
+        raise BackendError("Vela is not installed, which compiles for Ethos-U", hint=INSTALL)
+    folder = model.parent / "vela"
+    argv = [sys.executable, "-P", "-m", "ethosu.vela", str(model), "--output-dir", str(folder)]
+    done = proc.run(
+        [*argv, "--output-format", "raw", "--show-cpu-operations", *options],
+        what="Vela",
+        timeout_s=TIMEOUT_S,
+        cwd=model.parent,
+        error=BackendError,
+        check=False,
+    )
+    found = folder / f"{model.stem}_vela.npz"
+    if done.returncode or not found.is_file() or _ON_THE_CPU.search(done.output):
+        raise _refused(model.stem, done.output, names)
+    try:
+        return _read(found, _cycles(folder, model.stem))
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as failed:
+        raise BackendError("Vela returned something else than expected", details=[str(failed)]) from failed
+
+
+def _refused(model: str, output: str, names: Sequence[str]) -> BackendError:
+    """Return what Vela says of a model that it does not compile for the NPU alone."""
+    found = [
+        (kind, tensor, " ".join(why.split()).removeprefix("Reason: ").removeprefix("- "))
+        for kind, tensor, why in _REASON.findall(output)
+    ]
+    reasons = [f"{kind} of {tensor}: {why}" for kind, tensor, why in found]
+    last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "it says nothing")
+    listed = [*names[:5], *([f"and {len(names) - 5} more"] if len(names) > 5 else [])]
+    hint = "leave an operator to C by skip=TENSOR, which it computes, or all of them by --backend-fallback"
+    details = [*(reasons[:10] or [last]), f"the region has {', '.join(listed)}"]
+    if not reasons:
+        return BackendError(f"Vela does not compile {model}", details=details, hint=hint)
+    why = {tensor: f"Vela leaves it to the CPU: {reason}" for _, tensor, reason in found}
+    return Refused(f"Vela leaves operators of {model} to the CPU", why, details=details, hint=hint)
+
+
+def _cycles(folder: Path, model: str) -> float:
+    (summary,) = sorted(folder.glob(f"{model}_summary_*.csv"))
+    with summary.open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    return float(row["cycles_total"])
+
+
+def _read(path: Path, cycles: float) -> Compiled:
+    with np.load(path, allow_pickle=False) as file:
+        constants, scratch = _bytes(file["weight_data"]), int(file["scratch_size"])
+        sizes = {int(file["weight_region"]): constants.size, int(file["scratch_region"]): scratch}
+        if int(file["scratch_fast_size"]):  # of 0 bytes it has the number 0
+            fast = int(file["scratch_fast_region"])
+            sizes[fast] = max(sizes.get(fast, 0), int(file["scratch_fast_size"]))
+        places = [
+            tuple(
+                Place(int(base), int(offset), int(np.prod(shape)) * int(size))
+                for base, offset, shape, size in zip(
+                    file[f"{kind}_region"], file[f"{kind}_offset"], file[f"{kind}_shape"], file[f"{kind}_elem_size"],
+                    strict=True,
+                )
+            )
+            for kind in ("input", "output")
+        ]  # fmt: skip
+        commands, constant_base = _bytes(file["cmd_data"]), int(file["weight_region"])
+        if len(file["variable_region"]):
+            raise ValueError("it has variables")
+    bases = [0] * (max(sizes) + 1)
+    for base, size in sizes.items():
+        bases[base] = size
+    for place in (*places[0], *places[1]):
+        if place.offset < 0 or place.base >= len(bases) or place.offset + place.bytes > bases[place.base]:
+            raise ValueError(f"a tensor lies outside of its memory: {place}, sizes {bases}")
+    return Compiled(commands, constants, tuple(bases), constant_base, places[0], places[1], cycles)
+
+
+def _bytes(data: Array) -> Array:
+    return np.frombuffer(data.tobytes(), np.uint8)

@@ -1,0 +1,227 @@
+"""The interface of backends: what computes a region of a network, and what it needs for that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mtool.base.errors import BuildError, UsageError
+from mtool.base.option_values import Rounding
+from mtool.compiler.backends.operation import Operand, Operation
+from mtool.compiler.backends.pattern import Pattern, refusal
+from mtool.compiler.ir import Graph
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.target import Target
+
+
+class BackendError(BuildError):
+    """A backend, or the compiler behind it, failed."""
+
+
+class OperationsRefused(BackendError):
+    """A compiler behind a backend refuses operations that the backend has claimed; what is left is tried again.
+
+    Args:
+        what: what is wrong.
+        reasons: why, by the names of the operations.
+        details, hint: as of every error.
+    """
+
+    def __init__(self, what: str, reasons: Mapping[str, str], *, details: Sequence[str] = (), hint: str = "") -> None:
+        super().__init__(what, details=[*details], hint=hint)
+        self.reasons = dict(reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class BoardMemory:
+    """A memory of the board (boards.yaml): its bytes, and what else lies there ("data", "arena", "code", …)."""
+
+    bytes: int
+    holds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a backend is to compile for.
+
+    target: the core.
+    board: the board's name.
+    memories: the board's memories by name; none where an operating system places things.
+    rounding: how integers are rounded in the rest of the network: "onnx" or "tflite".
+    tolerance: by how many steps an integer of the backend may differ from that.
+    """
+
+    target: Target
+    board: str = "host"
+    memories: Mapping[str, BoardMemory] = field(default_factory=dict)
+    rounding: Rounding = "onnx"
+    tolerance: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of a network that one backend computes in one call.
+
+    name: unique among the regions, a part of a C name.
+    model: the network's name, the beginning of all its C names.
+    operations: in an order in which they can be computed.
+    inputs, outputs: the tensors that cross its border, each once.
+    context: what it is for.
+    body: the same as a graph of its own, as the frontend leaves it and rounded as the rest of the network, for who
+        compiles that: its inputs and outputs are the region's. None: it has not been cut out yet.
+    """
+
+    name: str
+    model: str
+    operations: tuple[Operation, ...]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    context: Context
+    body: Graph | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def border_bytes(self) -> int:
+        """The bytes that cross its border in one inference."""
+        return sum(one.type.bytes for one in (*self.inputs, *self.outputs))
+
+    @property
+    def macs(self) -> int:
+        """Its multiply-accumulates."""
+        return sum(operation.macs for operation in self.operations)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A piece of a memory of the board, which a region has while it is computed; what is there before is undefined.
+
+    memory: the memory, by the board's name of it. Where the board lists none, it lies anywhere.
+    bytes: its size; 0: that of the tensor or scratch that lies there.
+    alignment: of its beginning, in bytes.
+    cached: the core's cache holds what lies there.
+    """
+
+    memory: str
+    bytes: int = 0
+    alignment: int = 4
+    cached: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a backend makes of a region.
+
+    body: the statements of a C function that computes it. They know the region's inputs as `input0`, `input1`, …, its
+        outputs as `output0`, …, constants by their names, and `scratch`, of `uint8_t`.
+    headers: what the body includes: files below, or of the runtime (crt/include).
+    files: C sources, headers and binaries that the build needs, by path in the model's folder. Equal files of several
+        regions stand there once.
+    constants: arrays in flash, by C name; none is empty.
+    layouts: what stands where in them, by name.
+    scratch_bytes: working memory in the arena, that is nobody else's while the function runs.
+    alignment: of that memory, in bytes.
+    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
+    cost: an estimate of its instructions of the core; the accelerator's own time, if any, is in `cycles`. If both are
+        0, the time of the region is not known, and so is not that of a model with it.
+    cycles: an estimate of the accelerator's cycles; 0: there is none.
+    can_fail: the body returns an int32_t: 0, or a status of the device's own that ends the inference
+        (crt/include/mt_device.h). Otherwise it returns nothing.
+    hooks: C functions of type `int32_t f(void)`, declared in the headers, that are called around the device's work:
+        "activate", "open", "before", "after", "close", "deactivate"; mt_device.h says when. Equal ones of several
+        regions are called once.
+    resource: the three texts also know `resource`, a `void *` that the caller of the model gave it, and the hooks are
+        of type `int32_t f(void *resource)`. It is NULL where the caller has none to give (--interface-api pointers
+        and packed functions have), as in all firmware that mtool makes.
+    buffers: memories of the board, by name: "input0", "output0", …, "scratch", which then lie there while the region
+        is computed, tensors being copied there before and back afterwards; any other name is working memory, which
+        the three texts know as a `uint8_t *`.
+    prepare, finish: statements of the core before the body and, unless that failed, behind it, with the same names;
+        what they do is seen by the device, and they see what the device did.
+    device: what the device itself, not the core, does with what: "reads", "writes" or "both" by `input0`, `scratch`,
+        a buffer's or constant's name. A cached one is cleaned before the body, and invalidated behind it if the device
+        writes it.
+    caches: C functions of type `void f(const void *address, size_t bytes)`, declared in the headers, which do that:
+        "clean" and "invalidate". None: the core has no data cache, or none that the device does not see.
+    """
+
+    body: str
+    headers: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    scratch_bytes: int = 0
+    alignment: int = 4
+    tensor_alignment: int = 1
+    cost: float = 0.0
+    cycles: float = 0.0
+    can_fail: bool = False
+    hooks: Mapping[str, str] = field(default_factory=dict)
+    buffers: Mapping[str, Buffer] = field(default_factory=dict)
+    prepare: str = ""
+    finish: str = ""
+    device: Mapping[str, str] = field(default_factory=dict)
+    caches: Mapping[str, str] = field(default_factory=dict)
+    resource: bool = False
+
+
+class Backend:
+    """A backend: derive a class, give it a `name`, and say what it claims and how it is compiled.
+
+    Args:
+        options: as the user gave them: `--backend name:key=value`.
+
+    Raises:
+        UsageError: an option is not one of `options`, or its value makes no sense.
+    """
+
+    name: str = ""
+    patterns: Sequence[Pattern] = ()
+    """The operations that it can compute."""
+    options: Mapping[str, str] = {}
+    """Its own options, and what each is."""
+    layout: str = ""
+    """"NHWC": operators on images have to have their channels last; transpositions are put at the borders."""
+    whole_regions: bool = True
+    """Whether a region may have several operations."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        unknown = next((key for key in options if key not in self.options), None)
+        if unknown is not None:
+            raise UsageError(
+                f"the backend {self.name} has no option {unknown}",
+                details=[f"it has: {', '.join(sorted(self.options)) or 'none'}"],
+            )
+        self.values = dict(options)
+
+    def refusal(self, operation: Operation, context: Context) -> str:
+        """Return why it can't compute an operation; "": it can."""
+        return refusal(self.patterns, operation)
+
+    def claims(self, region: Region) -> str:
+        """Return why it can't compute a region of operations that it can compute each; "": it can.
+
+        It is asked while a region grows, so that a device's limits stop it.
+        """
+        return ""
+
+    def cost(self, region: Region) -> float | None:
+        """Return what a region costs, copies at its border included, in instructions of the core.
+
+        The region is compiled to C instead where mtool's own estimate for that is not larger, and `mtool check` says
+        so. None: it is always worth it.
+        """
+        return None
+
+    def files(self, region: Region) -> Mapping[str, bytes]:
+        """Return the files that an external compiler of a region reads, by plain names; none: there is none."""
+        return {}
+
+    def compile(self, region: Region, folder: Path) -> Product:
+        """Return what computes a region.
+
+        Args:
+            region: the region.
+            folder: an empty folder for the backend's own files; it is deleted afterwards.
+
+        Raises:
+            BackendError: it can't; the region is left to C if the user allows that.
+        """
+        raise NotImplementedError

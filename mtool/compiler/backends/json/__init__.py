@@ -1,0 +1,171 @@
+"""json: any accelerator with a compiler of its own, which gets each region as two JSON files.
+
+The flow is that of Marvell's backend of TVM: nodes and constants as JSON, an external compiler, a model binary that
+lies in flash, and a simulator on this computer or a driver on the board that runs it. docs/backends-json.md has it all.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mtool.base.errors import UsageError
+from mtool.compiler.backends.interface import Backend, BackendError, Buffer, Context, Product, Region
+from mtool.compiler.backends.json import call, claiming, device
+from mtool.compiler.backends.json.command import words_of
+from mtool.compiler.backends.json.external_compiler import PLACES, compile_region
+from mtool.compiler.backends.json.schema import files_of
+from mtool.compiler.backends.operation import Operation
+
+MODES = ("int8", "float16")
+_COPY = 16.0  # instructions for each byte that goes to a device and back
+_DEFAULT = Path(__file__).parent / "default.toml"
+
+
+class Json(Backend):
+    """Regions for an external compiler; its binary runs in a simulator here, and by a driver on a board."""
+
+    name = "json"
+    options: Mapping[str, str] = {
+        "device": "the device file, which says what the accelerator takes and may have the next four",
+        "compiler": "the external compiler's command, with {nodes}, {constants}, {output}, {report}, {region}, {mode}",
+        "simulator": "the simulator's command, with {binary}, {inputs}, {outputs}, {region}",
+        "driver": "the driver: a C file, or a folder of C files and headers",
+        "driver_name": "what stands before _run in it; default: the file's or folder's name",
+        "memory": "the board's memory where inputs, outputs and scratch of the driver lie; default: the arena's",
+        "mode": "int8: tensors as they are (default); float16: float32 is converted to float16 at the border",
+        "run": "driver or simulator; default: the simulator on this computer, if there is one",
+        "timeout": "the seconds that the compiler may take; default: 60",
+    }
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        given = self.values.get("device", "")
+        path = Path(given) if given else _DEFAULT
+        self.device = device.read(path)
+        here = path.resolve().parent if given else None
+        self.name, self.layout = self.device.name, self.device.layout
+        self.mode = self._one_of("mode", MODES, "int8")
+        self.run = self._one_of("run", ("driver", "simulator", ""), "")
+        self.timeout_s = self._seconds()
+        self.memory = self.values.get("memory", self.device.memory)
+        self.compiler = self._words("compiler", here, PLACES)
+        self.simulator = self._words("simulator", here, call.SIMULATOR_PLACES)
+        self.driver = self._driver(path)
+        if self.run and not getattr(self, self.run):
+            raise UsageError(f"the backend {self.name} has run={self.run}, and no {self.run}=")
+
+    @property
+    def half(self) -> bool:
+        """Whether float32 is float16 on the device."""
+        return self.mode == "float16"
+
+    def refusal(self, operation: Operation, context: Context) -> str:
+        """Also: integers of the device differ from those of the rest of the network."""
+        roundings = () if context.tolerance else (context.rounding,)
+        return claiming.refusal(self.device, operation, self.half, roundings)
+
+    def cost(self, region: Region) -> float | None:
+        """Return what a region costs that only moves elements: the copies at its border; others are worth theirs."""
+        is_moved = all(one.kind in claiming.MOVES for one in region.operations)
+        return _COPY * region.border_bytes if is_moved else None
+
+    def claims(self, region: Region) -> str:
+        """Return what of a region is more than the device has."""
+        return claiming.too_much(self.device.limits, region, self.half)
+
+    def files(self, region: Region) -> Mapping[str, bytes]:
+        """Return the files that the external compiler reads."""
+        return files_of(region, self.mode)
+
+    def compile(self, region: Region, folder: Path) -> Product:
+        """Return the call of the device or of its simulator, with the binary that the external compiler makes."""
+        if not self.compiler:
+            raise BackendError(
+                f"the backend {self.name} has no compiler",
+                hint="give compiler=CMD, or write its files alone: mtool partition",
+            )
+        is_simulated = self.run == "simulator" or (not self.run and self._is_here(region) and bool(self.simulator))
+        if not is_simulated and self.driver is None:
+            raise BackendError(
+                f"the backend {self.name} has no driver for {region.context.board}",
+                details=[] if not self.simulator else ["its simulator runs on this computer alone"],
+                hint="give driver=FILE.c, or a folder",
+            )
+        made = compile_region(self.name, self.compiler, region, folder, mode=self.mode, timeout_s=self.timeout_s)
+        alignment = max(made.alignment, self.device.alignment)
+        hooks: Mapping[str, str] = {}
+        if is_simulated:
+            found = call.by_simulator(
+                self.name, self.simulator, region, len(made.binary), half=self.half, timeout_s=self.timeout_s
+            )
+        else:
+            assert self.driver is not None
+            hooks = {str(when): name for when, name in self.device.hooks.items()}
+            own = max(made.scratch_bytes, self.device.scratch_bytes)
+            caches = {str(what): name for what, name in self.device.caches.items()}
+            functions = call.Functions(hooks, caches, self.device.resource)
+            found = call.by_driver(
+                self.name, self.driver, region, functions, half=self.half, scratch_bytes=own, alignment=alignment
+            )
+        return Product(
+            body=_indented(found.lines),
+            prepare=_indented(found.prepare),
+            finish=_indented(found.finish),
+            headers=found.headers,
+            files=found.files,
+            constants={"binary": np.frombuffer(made.binary, np.uint8)},
+            layouts={"binary": f"what {self.name}'s compiler made"},
+            scratch_bytes=found.scratch_bytes,
+            alignment=alignment,
+            cycles=made.cycles,
+            can_fail=True,
+            hooks=hooks,
+            resource=self.device.resource and not is_simulated,
+            **({} if is_simulated else self._memories(region, found.scratch_bytes, alignment)),
+        )
+
+    def _memories(self, region: Region, scratch_bytes: int, alignment: int) -> dict[str, Any]:
+        """Return where what the driver is given lies, and what the device does there."""
+        uses = {f"input{number}": "reads" for number in range(len(region.inputs))}
+        uses |= {f"output{number}": "writes" for number in range(len(region.outputs))}
+        uses |= {"scratch": "both"} if scratch_bytes else {}
+        found: dict[str, Any] = {}
+        if self.memory:
+            buffer = Buffer(self.memory, alignment=alignment, cached=self.device.cached)
+            found["buffers"] = dict.fromkeys(uses, buffer)
+        if self.device.caches:
+            caches = {str(what): name for what, name in self.device.caches.items()}
+            found |= {"caches": caches, "device": uses | {"binary": "reads"}, "tensor_alignment": alignment}
+        return found
+
+    def _is_here(self, region: Region) -> bool:
+        return region.context.target.cpu == "host"
+
+    def _one_of(self, key: str, values: tuple[str, ...], default: str) -> str:
+        value = self.values.get(key, default)
+        if value not in values:
+            raise UsageError(f"the backend {self.name} has {key}={value}; expected {' or '.join(filter(None, values))}")
+        return value
+
+    def _seconds(self) -> float:
+        text = self.values.get("timeout", "60")
+        if not re.fullmatch(r"\d{1,5}(\.\d{1,3})?", text, re.ASCII) or not float(text):
+            raise UsageError(f"the backend {self.name} has timeout={text}; expected seconds")
+        return float(text)
+
+    def _words(self, key: str, here: Path | None, places: frozenset[str]) -> tuple[str, ...]:
+        text = self.values.get(key, getattr(self.device, key))
+        return words_of(text, key, here, places) if text or key in self.values else ()
+
+    def _driver(self, path: Path) -> call.Driver | None:
+        name = self.values.get("driver_name", self.device.driver_name)
+        if "driver" in self.values:
+            return call.driver_of(Path(self.values["driver"]), name)
+        return call.driver_of(path.parent / self.device.driver, name) if self.device.driver else None
+
+
+def _indented(lines: Sequence[str]) -> str:
+    return "\n".join(f"    {line}" for line in lines)

@@ -1,0 +1,236 @@
+"""Reading of operations: the operators of an imported graph, with the quantisation and layout around them."""
+
+import math
+
+from mtool.compiler.backends.operation import Activation, Operand, Operation
+from mtool.compiler.ir import Graph, Node, Quant
+from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW
+from mtool.compiler.operators.movement import Permutation
+from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantisation
+
+SPATIAL = frozenset({"Conv", "ConvTranspose", "Pool", "Resize", "DepthToSpace", "SpaceToDepth", "LRN"})
+"""Operators whose layout is channels behind the batch, as ONNX has it."""
+_TO_NCHW = (NCHW_OF_NHWC, (0, 2, 1))
+_TO_NHWC = (NHWC_OF_NCHW, (0, 2, 1))
+_CLIPS = frozenset({"Relu", "Clip"})
+
+
+def operations_of(graph: Graph) -> list[Operation]:
+    """Return the operations of a graph as the frontend leaves it, in its order.
+
+    Every node is part of one, but for dequantisations, transpositions and constants that operations see through.
+    """
+    return _Reader(graph).operations()
+
+
+class _Reader:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.producers, self.consumers = graph.producers(), graph.consumers()
+        self.taken: set[str] = set()  # the nodes that are part of an operation
+        self.grids: dict[str, Quant] = {}  # of values that are quantised, and of what was moved since
+        for node in graph.nodes:
+            if node.op in ("QuantizeLinear", "DequantizeLinear") and (grid := self._grid(node)) is not None:
+                self.grids.setdefault(node.outputs[0] if node.op == "QuantizeLinear" else node.inputs[0], grid)
+            elif node.op in WHOLE_MOVES and (known := self.grids.get(node.inputs[0])) and known.axis is None:
+                self.grids[node.outputs[0]] = known
+        self.through: dict[str, set[str]] = {}  # by value that an operation saw through: the operations' nodes
+
+    def operations(self) -> list[Operation]:
+        graph = self.graph
+        found: dict[str, Operation] = {}
+        for node in graph.nodes:
+            if node.name not in self.taken and not self._is_wrapper(node):
+                found[node.name] = self._operation(node)
+        for node in graph.nodes:  # wrappers that something reads as they are
+            if node.name in self.taken or node.name in found:
+                continue
+            seen = self.through.get(node.outputs[0], set())
+            readers = {reader.name for reader in self.consumers.get(node.outputs[0], ())}
+            if node.outputs[0] in graph.outputs or readers - seen:
+                found[node.name] = self._single(node)
+                for value in node.inputs:  # it reads what is behind it as it is
+                    self.through.get(value, set()).discard(node.name)
+        order = {node.name: number for number, node in enumerate(graph.nodes)}
+        return sorted(found.values(), key=lambda one: order[one.name])
+
+    def _is_wrapper(self, node: Node) -> bool:
+        """Whether a node is a grid or a layout, which operations behind it may see through."""
+        return (node.op == "DequantizeLinear" and self._grid(node) is not None) or self._is_layout(node, _TO_NCHW)
+
+    def _is_layout(self, node: Node | None, perms: tuple[tuple[int, ...], ...]) -> bool:
+        return node is not None and node.op == "Transpose" and Permutation.of(node).perm in perms
+
+    def _single(self, node: Node) -> Operation:
+        """Return a node as an operation, with nothing around it."""
+        inputs = tuple(self._operand(value) if value else None for value in node.inputs)
+        outputs = tuple(self._operand(value) for value in node.outputs if value)
+        self.taken.add(node.name)
+        macs = _macs(node, [one for one in inputs if one], outputs[0]) if outputs else 0
+        return Operation(node.op, node.name, node.origins, inputs, outputs, node.attrs, macs=macs)
+
+    def _operation(self, node: Node) -> Operation:
+        layout = "NCHW" if node.op in SPATIAL else ""
+        if layout and self._is_channels_last(node):
+            layout = "NHWC"
+        if len(node.outputs) != 1 or not node.inputs:
+            return self._single(node)
+        behind, activation, biases = self._behind(node, layout == "NHWC")
+        value = behind[-1].outputs[0] if behind else node.outputs[0]
+        is_stored = not self.graph.types[value].dtype.is_float
+        inputs: list[Operand | None] = []
+        for number, (reader, one) in enumerate([*((node, value) for value in node.inputs), *biases]):
+            sees = is_stored or self._is_constant(one)
+            is_image = layout == "NHWC" and number == 0
+            inputs.append(self._seen_through(reader, one, sees_grids=sees, is_image=is_image) if one else None)
+        origins = [origin for one in (node, *behind) for origin in one.origins]
+        nodes = {one.name for one in (node, *behind)}
+        self.taken |= nodes
+        output = self._operand(value)
+        kept = tuple(dict.fromkeys(origins))
+        macs = _macs(node, [one for one in inputs if one], output)
+        return Operation(node.op, node.name, kept, tuple(inputs), (output,), node.attrs, activation, layout, macs)
+
+    def _behind(self, node: Node, back: bool) -> tuple[list[Node], Activation | None, list[tuple[Node, str]]]:
+        """Return the nodes behind an operator that belong to it, what they clip, and the bias that they add."""
+        value, activation, quantised = node.outputs[0], None, False
+        found: list[Node] = []
+        biases: list[tuple[Node, str]] = []
+        while (reader := self._only_reader(value)) is not None:
+            if back and self._is_layout(reader, _TO_NHWC):
+                back = False
+            elif quantised:
+                break
+            elif reader.op == "QuantizeLinear" and self._grid(reader) is not None:
+                quantised = True
+            elif not biases and activation is None and self._is_bias(node, reader, value):
+                biases.append((reader, reader.inputs[1] if reader.inputs[0] == value else reader.inputs[0]))
+            elif reader.op in _CLIPS and (clip := self._clip(reader)) is not None:
+                activation = _both(activation, clip)
+            else:
+                break
+            found.append(reader)
+            value = reader.outputs[0]
+        assert not back, f"{node.name} has lost its layout"
+        return found, activation, biases
+
+    def _is_channels_last(self, node: Node) -> bool:
+        """Whether an operator on images stands between a transposition to ONNX's layout and one back."""
+        source = self.producers.get(node.inputs[0])
+        while source is not None and source.op == "DequantizeLinear" and self._grid(source) is not None:
+            source = self.producers.get(source.inputs[0])
+        if not self._is_layout(source, _TO_NCHW):
+            return False
+        value = node.outputs[0]
+        while (reader := self._only_reader(value)) is not None:
+            if self._is_layout(reader, _TO_NHWC):
+                return True
+            if reader.op not in ("QuantizeLinear", *_CLIPS):
+                return False
+            value = reader.outputs[0]
+        return False
+
+    def _is_constant(self, value: str) -> bool:
+        """Whether a value is a constant, or one on a grid."""
+        source = self.producers.get(value)
+        return (source.inputs[0] if source and source.op == "DequantizeLinear" else value) in self.graph.constants
+
+    def _seen_through(self, reader: Node, value: str, *, sees_grids: bool, is_image: bool) -> Operand:
+        """Return the operand behind a dequantisation and, of an image, a transposition."""
+        quant: Quant | None = None
+        while (source := self.producers.get(value)) is not None:
+            if (
+                sees_grids
+                and quant is None
+                and source.op == "DequantizeLinear"
+                and (grid := self._grid(source)) is not None
+            ):
+                quant = grid
+            elif is_image and self._is_layout(source, _TO_NCHW):
+                is_image = False
+            else:
+                break
+            self.through.setdefault(value, set()).add(reader.name)
+            reader, value = source, source.inputs[0]
+        return self._operand(value, quant)
+
+    def _only_reader(self, value: str) -> Node | None:
+        """Return the one node that reads a value; None: several do, or none, or the caller."""
+        readers = self.consumers.get(value, [])
+        return readers[0] if len(readers) == 1 and value not in self.graph.outputs else None
+
+    def _operand(self, value: str, quant: Quant | None = None) -> Operand:
+        graph = self.graph
+        source = graph.sources.get(value)
+        known = quant or self.grids.get(value) or graph.quant.get(value)
+        return Operand(value, source.tensor if source else value, graph.types[value], known, graph.constants.get(value))
+
+    def _grid(self, node: Node) -> Quant | None:
+        """Return the grid of a quantisation or dequantisation by constants, per tensor or along one dimension."""
+        graph, attrs = self.graph, Quantisation.of(node)
+        if any(value and value not in graph.constants for value in node.inputs[1:]) or attrs.block_size:
+            return None
+        scale = graph.constants[node.inputs[1]]
+        points = graph.constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else None
+        if scale.ndim > 1:
+            return None
+        rank = len(graph.types[node.inputs[0]].shape)
+        axis = None if scale.size == 1 else attrs.axis % rank
+        zeros = (0,) * scale.size if points is None else tuple(int(one) for one in points.reshape(-1))
+        return Quant(tuple(float(one) for one in scale.reshape(-1)), zeros, axis)
+
+    def _is_bias(self, node: Node, reader: Node, value: str) -> bool:
+        """Whether a node adds one constant a column to a matrix product."""
+        if node.op != "MatMul" or reader.op != "Add":
+            return False
+        other = reader.inputs[1] if reader.inputs[0] == value else reader.inputs[0]
+        source = self.producers.get(other)
+        if source is not None and source.op == "DequantizeLinear":
+            other = source.inputs[0]
+        shape = self.graph.types[other].shape
+        return other in self.graph.constants and shape == self.graph.types[value].shape[-1:]
+
+    def _clip(self, node: Node) -> Activation | None:
+        """Return between which numbers a node clips; None: that is not constant."""
+        if node.op == "Relu":
+            return Activation(low=0.0)
+        limits: list[float | None] = []
+        for number in (1, 2):
+            value = node.inputs[number] if len(node.inputs) > number else ""
+            data = self.graph.constants.get(value) if value else None
+            if value and data is None:
+                return None
+            limits.append(None if data is None else float(data.reshape(-1)[0]))
+        return Activation(*limits)
+
+
+def _both(first: Activation | None, second: Activation) -> Activation:
+    """Return two clips in a row as one."""
+    if first is None:
+        return second
+
+    def clipped(number: float | None) -> float | None:
+        if number is None:
+            return None
+        low = -math.inf if second.low is None else second.low
+        high = math.inf if second.high is None else second.high
+        return min(max(number, low), high)
+
+    return Activation(
+        second.low if first.low is None else clipped(first.low),
+        second.high if first.high is None else clipped(first.high),
+    )
+
+
+def _macs(node: Node, inputs: list[Operand], output: Operand) -> int:
+    """Return the multiply-accumulates of a convolution, a matrix product or a recurrent operator of integers."""
+    if node.op.startswith("Integer"):  # a row of x meets each of its matrices once
+        x, *others = inputs
+        rows = x.type.count // x.shape[-1]
+        return rows * sum(one.type.count for one in others if one.is_constant and len(one.shape) == 2)
+    if node.op not in ("Conv", "ConvTranspose", "Gemm", "MatMul") or len(inputs) < 2:
+        return 0
+    weights = inputs[1].shape
+    if node.op == "Conv":
+        return output.type.count * math.prod(weights[1:])
+    return inputs[0].type.count * math.prod(weights[1:] if node.op == "ConvTranspose" else output.shape[-1:])

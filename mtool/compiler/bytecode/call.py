@@ -1,0 +1,90 @@
+"""Calls of kernels: what bytecode consists of. The kernels' operands are those of crt/include/mt_bytecode_kernels.h."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mtool.compiler.ir.types import Array
+
+KERNELS: Final = {
+    name: number
+    for number, name in enumerate(
+        (
+            "conv2d_int8", "depthwise_int8", "dense_int8", "pool_int8", "softmax_int8", "add_int8", "copy", "map",
+            "conv2d_f32", "pool_f32", "softmax_f32",
+        ),
+        start=1,
+    )
+}  # fmt: skip
+"""Their numbers; a test holds the list against the C header's."""
+
+MAGIC: Final = 0x3142544D
+HEAD: Final = 4
+"""Words of an image before its calls."""
+
+MORE: Final = 0x8000
+"""The bit of a call that belongs to the operator of the one before it."""
+
+CONSTANT: Final = 1 << 31
+"""The bit of an address that lies in the constants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An address: so many bytes behind the beginning of a value, which lies in the arena."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """An address in the operator's scratch."""
+
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """An address: of a constant, so many bytes behind its beginning."""
+
+    data: Array
+    offset: int = 0
+
+
+Address = Value | Scratch | Constant
+Operand = int | float | Address
+"""A float stands for its bits as a float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a kernel."""
+
+    kernel: str
+    operands: tuple[Operand, ...]
+
+
+def kernels_of(image: bytes) -> tuple[str, ...]:
+    """Return the kernels that an image calls, by name, in the order of their numbers; "?" is one of another version."""
+    names = {number: name for name, number in KERNELS.items()}
+    words = struct.unpack_from(f"<{len(image) // 4}I", image)
+    at, end, found = HEAD, min(HEAD + words[2], len(words)) if len(words) > HEAD else 0, set[int]()
+    while at < end:
+        found.add(words[at] & (MORE - 1))
+        at += 1 + (words[at] >> 16)
+    return tuple(names.get(number, "?") for number in sorted(found))
+
+
+def word_of(number: int | float) -> int:
+    """Return a number as a word: of a float its bits, of a negative number its complement."""
+    if isinstance(number, float):
+        return int(struct.unpack("<I", struct.pack("<f", number))[0])
+    assert -(1 << 31) <= number < 1 << 32, f"{number} is no word"
+    return number & 0xFFFFFFFF
+
+
+def padded(sizes: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return sizes of so many dimensions, with ones before those that are given."""
+    return (*[1] * (count - len(sizes)), *sizes)

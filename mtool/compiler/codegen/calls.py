@@ -1,0 +1,219 @@
+"""The calls of a model's operators: what each is given, from the arena, the constants and the caller."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mtool.base.escaping import comment
+from mtool.compiler.codegen.addresses import address_of
+from mtool.compiler.codegen.arena import IN_PLACE, PARAMETER, Arena, Interface, Spot
+from mtool.compiler.codegen.call_loops import CallLoop, call_loops, moved
+from mtool.compiler.codegen.conventions import Conventions
+from mtool.compiler.codegen.device import devices_of, is_failing, told_failure
+from mtool.compiler.codegen.function import Call, arguments_of, further
+from mtool.compiler.codegen.functions import Functions
+from mtool.compiler.codegen.streamed_prefix import head_steps
+from mtool.compiler.codegen.tensor_types import type_name
+from mtool.compiler.ir import Node
+from mtool.compiler.kernels.schedule import RESOURCE
+from mtool.compiler.plan import Plan
+from mtool.compiler.plan.memory import aliases
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The lines that call each step of a loop's body; with more than one iteration, `n` counts them."""
+
+    loop: CallLoop
+    steps: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """C statements: the pointers that the operators share, and the lines that call each operator, in order.
+
+    Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`. If `can_fail`, a
+    call that fails returns the status from the function that it stands in. `memories` are where the values lie that
+    the calls are given: the arena, `inputs`, `outputs`. `context` is the arena as a parameter, if the caller has it,
+    and `context_declared` its declaration. `resource` is the parameter that is handed on to devices, if one is given
+    it.
+    """
+
+    pointers: tuple[str, ...]
+    operators: tuple[Repeated, ...]
+    memories: frozenset[str]
+    can_fail: bool
+    context: tuple[str, ...] = ()
+    context_declared: tuple[str, ...] = ()
+    resource: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """What is passed to a function that makes the calls, by the parameters' names."""
+        return (*self.context, *self.structures, *self.resource)
+
+    @property
+    def structures(self) -> tuple[str, ...]:
+        """Those of `inputs` and `outputs` that the calls read."""
+        return tuple(name for name in ("inputs", "outputs") if name in self.memories)
+
+    def numbered(self) -> list[str]:
+        """Return the lines that call all operators, each behind `OPERATOR(number)`."""
+        lines = []
+        for repeated in self.operators:
+            first, length, times = repeated.loop.first, repeated.loop.length, repeated.loop.times
+            called = []
+            for position, (head, *rest) in enumerate(repeated.steps):
+                rounds = [] if times == 1 else ["n" if length == 1 else f"{length} * n"]
+                start = [str(first + position)] if first + position or not rounds else []
+                called += [f"OPERATOR({' + '.join([*start, *rounds])}) {head}", *rest]
+            if times > 1:
+                called = [f"for (int32_t n = 0; n < {times}; ++n) {{", *(f"    {line}" for line in called), "}"]
+            lines += called
+        return lines
+
+
+def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Arena, conventions: Conventions) -> Calls:
+    """Return the calls of all steps, except those made as rows of an input arrive (codegen.streamed_prefix)."""
+    pointers = _Pointers(plan, interface, arena)
+    operators = []
+    memories: set[str] = set()
+    typed = conventions.operators == "typed"
+    for loop in call_loops(plan, functions.calls, head_steps(plan)):
+        steps: list[tuple[str, ...]] = []
+        for number in range(loop.first, loop.first + loop.length):
+            moves = loop.moves[number - loop.first] if loop.times > 1 else ()
+            call = functions.calls[number]
+            memories |= {address_of(plan, value).memory for value in _passed(plan, number, call, typed)}
+            if typed:
+                repeats = f" + {loop.length} * n" if loop.times > 1 else ""
+                steps.append(_typed(plan, number, call, pointers, moves, f"{number}{repeats}"))
+            else:
+                steps.append(_wrapped(plan, number, call, conventions.operators, pointers))
+        operators.append(Repeated(loop, tuple(steps)))
+    devices = devices_of(plan)
+    can_fail = conventions.operators in ("values", "packed") or devices.can_fail
+    context, resource = (PARAMETER,) * arena.is_callers, (RESOURCE.name,) * devices.take_resource
+    declared = tuple(pointers.declarations.values())
+    return Calls(declared, tuple(operators), frozenset(memories), can_fail, context, tuple(arena.declared), resource)
+
+
+class _Pointers:
+    """The C of pointers to values and scratch; notes the declarations that they need."""
+
+    def __init__(self, plan: Plan, interface: Interface, arena: Arena) -> None:
+        self.plan, self.arena = plan, arena
+        self.lies = aliases(plan.graph)
+        self.outside = {"inputs": interface.inputs, "outputs": interface.outputs}
+        self.declarations: dict[tuple[str, str], str] = {}
+        self.names: dict[str, str] = {}  # the type that each pointer's name stands for
+
+    def value(self, value: str) -> str:
+        """Return the pointer to a value: its tensor's or window's, and how many elements on it begins."""
+        dtype, address = self.plan.graph.types[value].dtype, address_of(self.plan, value)
+        if address.memory != "arena":
+            name = f"{address.memory}->{self.outside[address.memory][address.index].c_name}"
+            return further(name, address.offset, dtype.size)
+        own = self.arena.values.get(value)
+        spot = own or self.arena.values[self.lies.get(value, (value, 0))[0]]
+        return further(self._declared(dtype.c, spot), address.offset - spot.offset, dtype.size)
+
+    def scratch(self, number: int, c_type: str) -> str:
+        """Return the pointer to a step's scratch."""
+        spot = self.arena.scratch.get(number)
+        return self._declared(c_type, spot) if spot else self.arena.no_scratch(c_type)
+
+    def constant(self, symbol: str) -> str:
+        """Return a constant, or the pointer to its copy in a pool."""
+        copy = self.arena.copies.get(symbol)
+        return symbol if copy is None else self._declared(f"const {copy.c_type}", copy.spot)
+
+    def _declared(self, c_type: str, spot: Spot) -> str:
+        name = spot.name
+        if self.names.setdefault(name, c_type) != c_type:
+            name = f"{name}_as_{c_type}"
+        if (name, c_type) not in self.declarations:
+            is_known = (spot.over, c_type) in self.declarations
+            place = f"{spot.over}; {IN_PLACE}" if is_known else f"{self.arena.pointer(c_type, spot)};"
+            self.declarations[name, c_type] = f"{c_type} *const {name} = {place}"
+        return name
+
+
+def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what an operator reads and what it writes, each value once and without its constants."""
+    constants = plan.graph.constants
+    reads = tuple(value for value in dict.fromkeys(node.inputs) if value and value not in constants)
+    return reads, tuple(value for value in dict.fromkeys(node.outputs) if value)
+
+
+def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequence[int], of: str) -> tuple[str, ...]:
+    """Return the lines that call a function; `of` is the operator's number in C."""
+    arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch, pointers.constant)
+    if moves:
+        arguments = moved(arguments, moves)
+    text = f"{call.function.name}({', '.join(arguments)});"
+    if call.function.kernel.can_fail:
+        return ("{", *(f"    {line}" for line in _checked(plan, number, of, text)), "}")
+    title, first = plan.steps[number].node.title, call.function.uses[0].title
+    return (text if title == first else f"{text} {comment(title)}",)
+
+
+def _checked(plan: Plan, number: int, key: str, call: str) -> list[str]:
+    """Return the lines that call what may fail, and leave the function if it does; `key` is the number in C."""
+    failed = told_failure(plan, number, f"(uint16_t)({key})" if "*" in key else key, "status")
+    return [f"const int32_t status = {call}", "if (status != 0)", f"    return {failed};"]
+
+
+def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:
+    """Return the values whose pointers a step's call has: of typed functions those that the C reads or writes."""
+    node = plan.steps[number].node
+    if not typed:
+        return {value for operands in operands_of(plan, node) for value in operands}
+    found = set()
+    for argument in call.function.kernel.arguments:
+        kind, which = (argument.source, 0) if isinstance(argument.source, str) else argument.source
+        if kind == "output":
+            found.add(node.outputs[int(which)])
+        elif kind == "input":
+            found.add(node.inputs[int(which)])
+    return found
+
+
+def _wrapped(plan: Plan, number: int, call: Call, form: str, pointers: _Pointers) -> tuple[str, ...]:
+    """Return a block that lays the operator's tensors out as its wrapper wants them, and calls that."""
+    model, node = plan.graph.name, plan.steps[number].node
+    function = f"{model}_{node.name}_{form}"
+    values = [value for operands in operands_of(plan, node) for value in operands]
+    count, resource = len(values), [RESOURCE.name] * (RESOURCE in call.function.kernel.arguments)
+    if form == "pointers":
+        listed = ", ".join(_unqualified(pointers.value(value)) for value in values)
+        called = f"{function}({', '.join(['arguments', *resource])});"
+        checked = [called]
+        if is_failing(plan, number):  # the wrapper has noted what failed
+            checked = [f"const int32_t status = {called}", "if (status != 0)", "    return status;"]
+        return ("{", f"    void *const arguments[] = {{{listed}}};", *(f"    {line}" for line in checked), "}")
+    if form == "values":
+        listed = ", ".join(f"mt_pointer_value({pointers.value(value)})" for value in values)
+        codes = ", ".join(["MT_ARG_HANDLE"] * count)
+        declared = [f"union mt_value values[] = {{{listed}}};", f"int32_t codes[] = {{{codes}}};"]
+        result = f"{function}(values, codes, {count}, 0, 0, {', '.join(resource) or 0})"
+    else:
+        types = [type_name(model, plan.graph.types[value]) for value in values]
+        tensors = [f"mt_tensor_of({pointers.value(value)}, &{name})" for value, name in zip(values, types, strict=True)]
+        declared = [
+            "DLTensor tensors[] = {",
+            *(f"    {tensor}," for tensor in tensors),
+            "};",
+            f"union mt_value values[{count}];",
+            f"int32_t codes[{count}];",
+        ]
+        with_one = "_with" * len(resource)
+        result = f"mt_packed_call{with_one}({', '.join([function, 'tensors, values, codes', str(count), *resource])})"
+    lines = [*declared, f"const int32_t status = {result};", "if (status != 0)", "    return status;"]
+    return ("{", *(f"    {line}" for line in lines), "}")
+
+
+def _unqualified(pointer: str) -> str:
+    """Return a pointer without the const that an input of the caller's has."""
+    if "->" not in pointer:
+        return pointer
+    return f"(void *)({pointer})" if " " in pointer else f"(void *){pointer}"

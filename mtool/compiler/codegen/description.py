@@ -1,0 +1,286 @@
+"""Describe a model whose C is made: its interface, and what `mtool.json` says of it and of each of its operators."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mtool.base.escaping import encodable
+from mtool.base.identifiers import tensor_names
+from mtool.compiler.codegen import weights
+from mtool.compiler.codegen.addresses import address_of
+from mtool.compiler.codegen.arena import Interface, pool_symbol
+from mtool.compiler.codegen.backend_memories import lent_bytes
+from mtool.compiler.codegen.calls import operands_of
+from mtool.compiler.codegen.constant_pools import bytes_in
+from mtool.compiler.codegen.conventions import Conventions
+from mtool.compiler.codegen.device import devices_of
+from mtool.compiler.codegen.functions import Functions
+from mtool.compiler.codegen.packed import function_names
+from mtool.compiler.codegen.sized import dims_of, reshapes_of
+from mtool.compiler.codegen.state_reset import states_of
+from mtool.compiler.codegen.weight_overhead import ModelConstants
+from mtool.compiler.ir import Graph, Node, RunTimeSize, Stream
+from mtool.compiler.kernels.expression_cost import cost_of
+from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.schedule import schedule_text
+from mtool.compiler.kernels.weighted_sum import as_computed
+from mtool.compiler.plan import Plan, Step
+from mtool.compiler.plan.control import ControlSchedule, plans_in
+from mtool.compiler.plan.interleaved import costs_of
+from mtool.compiler.plan.pool import PlacedPool, Pool
+from mtool.manifest import (
+    ConstantPool,
+    InnerRegion,
+    Manifest,
+    Operand,
+    Operator,
+    PoolOfArena,
+    RowStream,
+    SizeRange,
+    Source,
+    Tensor,
+)
+from mtool.version import __version__
+
+_SOFTWARE_FLOAT = 100  # instructions of a float operation that a core computes in software, at most about
+_AN_ELEMENT = 20  # instructions for each element that an operator reads or writes, at least about
+
+
+def _instructions(plan: Plan) -> int:
+    """Return the instructions of an inference, roughly and rather too many: what its schedules estimate, or more."""
+    graph, total = plan.graph, 0.0
+    for step, cost in zip(plan.steps, costs_of(plan), strict=True):
+        kinds = [graph.types[value] for value in (*step.node.inputs, *step.node.outputs) if value]
+        cost = max(cost, _AN_ELEMENT * sum(kind.count for kind in kinds))
+        if isinstance(step.node.attrs, Loop):
+            cost = max(cost, graph.types[step.node.outputs[0]].count * cost_of(step.node.attrs.expr))
+        has_floats = any(kind.dtype.is_float for kind in kinds)
+        total += cost * (1 if plan.target.has_float or not has_floats else _SOFTWARE_FLOAT)
+    return round(total)
+
+
+def interface_of(plan: Plan) -> Interface:
+    """Return the inputs, outputs and states of a model whose plan is made."""
+    graph = plan.graph
+    labels = [*graph.caller_inputs, *graph.output_names[: len(graph.caller_outputs)]]
+    names = tensor_names([*labels, *(state.input for state in graph.states)])
+    tensors = [
+        _tensor(plan, value, name, c_name)
+        for value, name, c_name in zip(
+            [*graph.caller_inputs, *graph.caller_outputs], labels, names[: len(labels)], strict=True
+        )
+    ]
+    return Interface(
+        tuple(tensors[: len(graph.caller_inputs)]),
+        tuple(tensors[len(graph.caller_inputs) :]),
+        states_of(plan, names[len(labels) :]),
+    )
+
+
+def manifest_of(
+    plan: Plan,
+    functions: Functions,
+    interface: Interface,
+    conventions: Conventions,
+    model_file: str,
+    model_hash: str,
+    read: ModelConstants,
+) -> Manifest:
+    """Return the manifest of a model, without its claims, its fence and what of its constants has grown."""
+    graph = plan.graph
+    live = sum(step.op.macs(as_computed(step.node), graph) for step in plan.steps)
+    operators = tuple(
+        Operator(
+            index=number,
+            name=step.node.name,
+            whole=step.node.whole,
+            function=functions.calls[number].function.name,
+            label=step.op.label(step.node, graph),
+            schedule=schedule_text(step.schedule),
+            calls=_called(step, functions),
+            origins=step.node.origins,
+            shape=shape_text(plan, number),
+            macs=step.op.macs(step.node, graph),
+            reads=_operands(plan, operands_of(plan, step.node)[0]),
+            writes=_operands(plan, operands_of(plan, step.node)[1]),
+            constant_bytes=sum(functions.read[name].nbytes for name in functions.calls[number].constants.values()),
+            scratch_offset=plan.place(plan.scratch[number] or 0)[1],
+            scratch_pool=plan.place(plan.scratch[number] or 0)[0],
+            constants_in=_memory_of_constants(functions, number),
+            scratch_bytes=step.scratch_bytes,
+            **_backend(step.node),
+        )
+        for number, step in enumerate(plan.steps)
+    )
+    macs = sum(operator.macs for operator in operators)
+    return Manifest(
+        mtool_version=__version__,
+        model=graph.name,
+        model_file=encodable(model_file),
+        model_hash=model_hash,
+        io=plan.io,
+        inputs=interface.inputs,
+        outputs=interface.outputs,
+        states=interface.states,
+        macs=macs,
+        live_macs=live if live < macs else 0,
+        instructions=_instructions(plan),
+        parameters=read.parameters,
+        arena_bytes=plan.arena_bytes,
+        arena_bound_bytes=plan.arena_bound_bytes,
+        constant_bytes=weights.total_bytes(functions.read),
+        constants=tuple(functions.read),
+        shared_constant_bytes=weights.total_bytes(functions.borrowed),
+        constant_bytes_in_ram=weights.total_bytes({name: functions.constants[name] for name in functions.in_ram}),
+        symbols={
+            "run": f"{graph.name}_{'run' if graph.stream is None else 'finish'}",
+            "arena": f"{graph.name}_arena" if not plan.pools else _arena_pool(plan),
+            **({"reset": f"{graph.name}_reset"} if graph.states else {}),
+        },
+        operators=operators,
+        interface_api=conventions.interface,
+        operators_api=conventions.operators,
+        executor=conventions.executor,
+        caller_has_arena=conventions.context,
+        functions=function_names(plan, conventions),
+        graph=f"{graph.name}.json" if conventions.has_functions else "",
+        lent=lent_bytes(plan),
+        pools=tuple(_pool(graph.name, one) for one in plan.pools),
+        constant_pools=tuple(_constant_pool(functions, one) for one in plan.constant_pools),
+        inner_regions=_inner_regions(plan),
+    )
+
+
+def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
+    graph = plan.graph
+    kind, quant = graph.types[value], graph.quant.get(value) or graph.quant.get(name)
+    count, count_axis = graph.counts.get(name, (None, None)) if value not in graph.inputs else (None, None)
+    stream = graph.stream if graph.stream is not None and graph.stream.value == value else None
+    return Tensor(
+        name=name,
+        c_name=c_name,
+        dtype=kind.dtype.label,
+        shape=kind.shape if stream is None else stream.of_model(kind.shape),
+        bytes=kind.bytes,
+        arena_offset=None if value not in plan.offsets else plan.place(plan.offsets[value])[1],
+        pool=plan.place(plan.offsets[value])[0] if value in plan.offsets else 0,
+        scale=quant.scale if quant else None,
+        zero_point=quant.zero_point if quant else None,
+        axis=quant.axis if quant else None,
+        count=count,
+        count_axis=count_axis,
+        dims=dims_of(graph, value),
+        range=next((_range(size) for size in graph.sizes if size.value == value), None),
+        stream=None if stream is None else _stream(stream, kind.bytes),
+    )
+
+
+def _stream(stream: Stream, size: int) -> RowStream:
+    return RowStream(rows=stream.rows, row_bytes=size // stream.rows, order=stream.order, until=stream.until)
+
+
+def _range(size: RunTimeSize) -> SizeRange:
+    return SizeRange(dimension=size.name, symbol=size.symbol, least=size.least, most=size.most)
+
+
+def _memory_of_constants(functions: Functions, number: int) -> str:
+    """Return the pool that holds copies of all constants of a step; empty: there are none."""
+    symbols = {*functions.calls[number].constants.values()}
+    if not symbols or not symbols <= {*functions.copied}:
+        return ""
+    return functions.plan.pools[functions.copied[min(symbols)].pool].pool.name
+
+
+def _pool(model: str, placed: PlacedPool) -> PoolOfArena:
+    pool = placed.pool
+    return PoolOfArena(
+        name=pool.name,
+        symbol=pool_symbol(model, pool.name),
+        bytes=placed.bytes,
+        constant_bytes=placed.constant_bytes,
+        limit_bytes=pool.bytes,
+        alignment=placed.alignment,
+        waits=pool.speed,
+        section=pool.section,
+        is_arena=pool.is_arena,
+    )
+
+
+def _constant_pool(functions: Functions, pool: Pool) -> ConstantPool:
+    own = (symbol for symbol, one in functions.in_pools.items() if one.name == pool.name)
+    return ConstantPool(
+        name=pool.name,
+        bytes=bytes_in(functions, pool),
+        limit_bytes=pool.bytes,
+        waits=pool.speed,
+        section=pool.section,
+        constants={symbol: functions.constants[symbol].nbytes for symbol in own},
+    )
+
+
+def _arena_pool(plan: Plan) -> str:
+    """Return the symbol of the pool that lies where the board's arena is; empty: there is none."""
+    return next((pool_symbol(plan.graph.name, one.pool.name) for one in plan.pools if one.pool.is_arena), "")
+
+
+def _inner_regions(plan: Plan) -> tuple[InnerRegion, ...]:
+    """Return the regions of branches and loops that may fail."""
+    return tuple(
+        InnerRegion(key=key, name=node.name, backend=External.of(node).backend, operator=number, origins=node.origins)
+        for key, number, node in devices_of(plan).regions
+        if key >= len(plan.steps)
+    )
+
+
+def _backend(node: Node) -> dict[str, Any]:
+    """Return who computes an operator, if it is not mtool's own C."""
+    attrs = node.attrs
+    return {"backend": attrs.backend, "device_cycles": attrs.cycles} if isinstance(attrs, External) else {}
+
+
+def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
+    graph = plan.graph
+    found = []
+    for value in values:
+        kind, address = graph.types[value], address_of(plan, value)
+        assert address.memory != "states", f"{value} lies outside of the arena"
+        operand = Operand(
+            value=value,
+            dtype=kind.dtype.label,
+            shape=kind.shape,
+            bytes=kind.bytes,
+            memory=address.memory,
+            index=address.index,
+            offset=address.offset,
+            source=_source(graph, value),
+            dims=dims_of(graph, value),
+        )
+        found.append(operand)
+    return tuple(found)
+
+
+def _source(graph: Graph, value: str) -> Source | None:
+    source = graph.sources.get(value)
+    if source is None:
+        return None
+    return Source(tensor=source.tensor, moves=source.moves, reshapes=reshapes_of(graph, value))
+
+
+def _called(step: Step, functions: Functions) -> dict[str, str]:
+    """Return the functions that a control node calls, and the schedule of each."""
+    if not isinstance(step.schedule, ControlSchedule):
+        return {}
+    inside = {id(plan) for body in step.schedule.plans for plan in plans_in(body)}
+    return {
+        function.name: schedule_text(use.plan.steps[use.number].schedule)
+        for function in functions.functions
+        for use in function.uses[:1]
+        if id(use.plan) in inside
+    }
+
+
+def shape_text(plan: Plan, number: int) -> str:
+    """Return "int8[49,10,1] -> int8[25,5,64]" for a step."""
+    node, graph = plan.steps[number].node, plan.graph
+    inputs = [str(graph.types[value]) for value in node.inputs if value not in graph.constants]
+    return f"{', '.join(dict.fromkeys(inputs))} -> {graph.types[node.outputs[0]]}"

@@ -1,0 +1,329 @@
+"""Devices that compute regions of a model: their failures, and the functions that are called around their work.
+
+What they are and when they are called: crt/include/mt_device.h. A model without such regions has none of this.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mtool.base.escaping import c_string, comment, short_name
+from mtool.compiler.ir import Node
+from mtool.compiler.ir.control import Control
+from mtool.compiler.kernels.external.node import HOOKS, External
+from mtool.compiler.plan import Plan, Step
+from mtool.compiler.plan.control import ControlSchedule
+
+_MOST_NODES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices of a model.
+
+    regions: what can fail, by its function or hooks: its key, the number of the model's operator that it is or that
+        it stands in, and its node.
+    bases: the first keys of graphs inside of branches and loops, by their names in C.
+    hooks: for each occasion its functions, in the order in which they are called, and the key of the first region that
+        each is for.
+    handed: those of these functions that are given the caller's resource.
+    take_resource: a region is given it.
+    """
+
+    regions: tuple[tuple[int, int, Node], ...]
+    bases: dict[str, int]
+    hooks: dict[str, dict[str, int]]
+    handed: frozenset[str] = frozenset()
+    take_resource: bool = False
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether an inference may end with MT_DEVICE."""
+        return bool(self.regions)
+
+    @property
+    def have_hooks(self) -> bool:
+        """Whether something is called around their work."""
+        return any(self.hooks.values())
+
+
+def devices_of(plan: Plan) -> Devices:
+    """Return the devices of a plan; keys of regions are the operators' numbers, and in bodies those behind."""
+    regions, handed = [], set[str]()
+    bases: dict[str, int] = {}
+    hooks: dict[str, dict[str, int]] = {when: {} for when in HOOKS}
+    end = len(plan.steps)
+    for number, step in enumerate(plan.steps):
+        inside = [(number, [step])] if isinstance(step.node.attrs, External) else []
+        for name, body in _bodies(step):
+            if any(isinstance(one.node.attrs, External) for one in body.steps):
+                bases[name] = end
+                inside.append((end, [*body.steps]))
+                end += len(body.steps)
+        for first, steps in inside:
+            for key, one in enumerate(steps, first):
+                attrs = one.node.attrs
+                if not isinstance(attrs, External):
+                    continue
+                handed |= {function for _, function in attrs.hooks if attrs.resource}
+                if attrs.can_fail or attrs.hooks:
+                    regions.append((key, number, one.node))
+                for when, function in attrs.hooks:
+                    hooks[when].setdefault(function, key)
+    return Devices(tuple(regions), bases, hooks, frozenset(handed), any(map(takes_resource, plan.steps)))
+
+
+def _bodies(step: Step) -> Iterator[tuple[str, Plan]]:
+    """Yield the graphs inside of a step, by their names in C."""
+    if isinstance(step.schedule, ControlSchedule) and isinstance(step.node.attrs, Control):
+        for name, body in zip(step.node.attrs.names, step.schedule.plans, strict=True):
+            yield body_name(step.node, name), body
+            for one in body.steps:
+                yield from _bodies(one)
+
+
+def body_name(node: Node, body: str) -> str:
+    """Return the name in C of what the keys of a body's regions begin with."""
+    return f"{node.name}_{body}_regions"
+
+
+def is_failing(plan: Plan, number: int) -> bool:
+    """Return whether the function of an operator returns a status."""
+    return _can_fail(plan.steps[number])
+
+
+def _can_fail(step: Step) -> bool:
+    if isinstance(step.schedule, ControlSchedule):
+        return any(_can_fail(one) for body in step.schedule.plans for one in body.steps)
+    return isinstance(step.node.attrs, External) and step.node.attrs.can_fail
+
+
+def has_hooks(step: Step) -> bool:
+    """Return whether a step is a region with hooks, or has one inside."""
+    if isinstance(step.schedule, ControlSchedule):
+        return any(has_hooks(one) for body in step.schedule.plans for one in body.steps)
+    return isinstance(step.node.attrs, External) and bool(step.node.attrs.hooks)
+
+
+def takes_resource(step: Step) -> bool:
+    """Return whether a step is a region that is given the caller's resource, or has one inside."""
+    if isinstance(step.schedule, ControlSchedule):
+        return any(takes_resource(one) for body in step.schedule.plans for one in body.steps)
+    return isinstance(step.node.attrs, External) and step.node.attrs.resource
+
+
+def told_failure(plan: Plan, number: int, key: str, status: str) -> str:
+    """Return the C of the status that an operator's failure is told with; a branch or loop has noted it already."""
+    is_inner = isinstance(plan.steps[number].schedule, ControlSchedule)
+    return status if is_inner else failure_call(plan, key, status)
+
+
+def failure_call(plan: Plan, key: str, status: str) -> str:
+    """Return the C that notes a device's failure; its value is MT_DEVICE."""
+    return f"{plan.graph.name}_failed({key}, {status})"
+
+
+def resource_declared(plan: Plan) -> list[str]:
+    """Return the parameter of functions that hand the caller's resource on, if a region of the plan is given it."""
+    return ["void *resource"] if devices_of(plan).take_resource else []
+
+
+def resource_passed(plan: Plan) -> list[str]:
+    """Return the argument that hands the caller's resource on, if a region of the plan is given it."""
+    return ["resource"] if devices_of(plan).take_resource else []
+
+
+def no_resource(plan: Plan, *, takes_resource: bool) -> list[str]:
+    """Return the lines that give a function a resource to hand on, where its caller does not."""
+    if takes_resource or not devices_of(plan).take_resource:
+        return []
+    return ["    void *const resource = 0;", "    (void)resource;"]
+
+
+def begin_call(plan: Plan, *, is_new: bool, resource: str = "resource") -> str:
+    """Return the C that begins an inference on the devices; unless `is_new`, one that is under way goes on."""
+    handed = [resource] * devices_of(plan).take_resource
+    return f"{plan.graph.name}_device_begin({', '.join([str(int(is_new)), *handed])})"
+
+
+def end_call(plan: Plan, status: str, resource: str = "resource") -> str:
+    """Return the C that ends an inference on the devices; its value is `status`, or MT_DEVICE."""
+    handed = [resource] * devices_of(plan).take_resource
+    return f"{plan.graph.name}_device_end({', '.join([status, *handed])})"
+
+
+def close_prototype(plan: Plan, *, takes_resource: bool) -> str:
+    """Return the declaration of `<model>_close`; `takes_resource`: the caller gives the devices' functions theirs."""
+    parameters = resource_declared(plan) if takes_resource else []
+    return f"int32_t {plan.graph.name}_close({', '.join(parameters) or 'void'})"
+
+
+def public_declarations(plan: Plan, *, takes_resource: bool) -> list[str]:
+    """Return what `<model>.h` says of the devices; `takes_resource`: as its entry point does."""
+    devices, model = devices_of(plan), plan.graph.name
+    if not devices.can_fail:
+        return []
+    lines = [
+        comment("What failed, where an inference returned MT_DEVICE (mt_device.h)."),
+        f"extern struct mt_device_failure {model}_failure;",
+        "",
+    ]
+    if devices.have_hooks:
+        note = comment("Let go of the devices; the next inference takes them again. Returns 0 or MT_DEVICE.")
+        lines += [note, f"{close_prototype(plan, takes_resource=takes_resource)};", ""]
+    return lines
+
+
+def inner_declarations(plan: Plan) -> list[str]:
+    """Return what `<model>_operators.h` says of the devices."""
+    devices, model = devices_of(plan), plan.graph.name
+    if not devices.can_fail:
+        return []
+    lines = [
+        "",
+        comment("Notes in the model's failure which operator's device failed; returns MT_DEVICE."),
+        f"int32_t {model}_failed(uint16_t key, int32_t status);",
+    ]
+    if devices.bases:
+        keys = ", ".join(f"{model}_{name} = {key}" for name, key in devices.bases.items())
+        lines += [
+            "",
+            comment("Keys of regions in branches and loops, behind the operators' numbers."),
+            f"enum {{ {keys} }};",
+        ]
+    if devices.have_hooks:
+        lines += [
+            "",
+            comment(
+                "Call the devices' functions at the beginning of an inference, unless `is_new` is 0 and one is under",
+                "way, and at its end; the end returns `status`, if that is not 0.",
+            ),
+            *(f"{prototype};" for prototype in _prototypes(plan)),
+        ]
+    return lines
+
+
+def _prototypes(plan: Plan) -> tuple[str, str]:
+    """Return the declarations of what begins and ends an inference on the devices."""
+    begin, end = (
+        f"int32_t {plan.graph.name}_device_{name}({', '.join([parameter, *resource_declared(plan)])})"
+        for name, parameter in (("begin", "int32_t is_new"), ("end", "int32_t status"))
+    )
+    return begin, end
+
+
+def definitions(plan: Plan, *, takes_resource: bool) -> list[str]:
+    """Return the C that `<model>.c` has for the devices; `takes_resource`: as its entry point does."""
+    devices = devices_of(plan)
+    if not devices.can_fail:
+        return []
+    return [*_failed(plan, devices), *(_hooks(plan, devices, takes_resource) if devices.have_hooks else [])]
+
+
+def _failed(plan: Plan, devices: Devices) -> list[str]:
+    model = plan.graph.name
+    rows = []
+    for key, number, node in devices.regions:
+        names = [short_name(origin) for origin in node.origins[:_MOST_NODES]]
+        names += ["…"] * (len(node.origins) > _MOST_NODES)
+        rows.append(f"    {{{c_string(node.name)}, {c_string(', '.join(names))}, 0, {number}, {key}}},")
+    return [
+        f"struct mt_device_failure {model}_failure;",
+        "",
+        f"int32_t {model}_failed(uint16_t key, int32_t status)",
+        "{",
+        "    static const struct mt_device_failure regions[] = {",
+        *(f"    {row}" for row in rows),
+        "    };",
+        "    for (size_t i = 0; i < sizeof regions / sizeof *regions; ++i) {",
+        "        if (regions[i].key == key)",
+        f"            {model}_failure = regions[i];",
+        "    }",
+        f"    {model}_failure.status = status;",
+        "    return MT_DEVICE;",
+        "}",
+        "",
+    ]
+
+
+def _hooks(plan: Plan, devices: Devices, takes_resource: bool) -> list[str]:
+    model, hooks = plan.graph.name, devices.hooks
+    begins, ends = _prototypes(plan)
+    own = ["    (void)resource;"] * devices.take_resource
+    given = no_resource(plan, takes_resource=takes_resource)
+    opening = [*hooks["activate"].items(), *hooks["open"].items()]
+    opened = len(opening) + 1
+    begin = [
+        f"    if ({model}_devices.is_running && is_new == 0)",
+        "        return 0;",
+        f"    int32_t status = {end_call(plan, '0')};",
+        *_stops(plan, None),
+    ]
+    for place, (name, number) in enumerate(opening):
+        called = [f"status = {_hook(devices, name)};", *(line.strip("\n") for line in _stops(plan, number, ""))]
+        begin += [f"    if ({model}_devices.opened == {place}) {{", *(f"        {line}" for line in called)]
+        begin += [f"        ++{model}_devices.opened;", "    }"]
+    begin += [f"    {model}_devices.opened = {opened};", f"    {model}_devices.is_running = 1;"]
+    for name, number in hooks["before"].items():
+        begin += [f"    status = {_hook(devices, name)};", *_stops(plan, number)]
+    return [
+        "/* Of the functions that open devices, how many have succeeded; one more when nothing is left to do. */",
+        "static struct {",
+        "    uint16_t opened;",
+        "    uint8_t is_running; /* an inference is under way */",
+        f"}} {model}_devices;",
+        "",
+        ends,
+        "{",
+        *own,
+        f"    if (!{model}_devices.is_running)",
+        "        return status;",
+        f"    {model}_devices.is_running = 0;",
+        *_all_called(plan, devices, "after"),
+        "    return status;",
+        "}",
+        "",
+        begins,
+        "{",
+        *own,
+        *begin,
+        "    return status;",
+        "}",
+        "",
+        close_prototype(plan, takes_resource=takes_resource),
+        "{",
+        *given,
+        f"    int32_t status = {end_call(plan, '0')};",
+        f"    if ({model}_devices.opened == 0)",
+        "        return status;",
+        f"    {model}_devices.opened = 0;",
+        *_all_called(plan, devices, "close"),
+        *_all_called(plan, devices, "deactivate"),
+        "    return status;",
+        "}",
+        "",
+    ]
+
+
+def _stops(plan: Plan, number: int | None, indent: str = "    ") -> list[str]:
+    """Return the lines that end the function if the last call failed."""
+    value = "status" if number is None else failure_call(plan, str(number), "status")
+    return [f"{indent}if (status != 0)", f"{indent}    return {value};"]
+
+
+def _hook(devices: Devices, name: str) -> str:
+    """Return the C that calls a device's function."""
+    return f"{name}({'resource' if name in devices.handed else ''})"
+
+
+def _all_called(plan: Plan, devices: Devices, when: str) -> Sequence[str]:
+    """Return the lines that call all functions of an occasion, and remember the first failure in `status`."""
+    lines = []
+    for name, number in devices.hooks[when].items():
+        lines += [
+            "    {",
+            f"        const int32_t result = {_hook(devices, name)};",
+            "        if (result != 0 && status == 0)",
+            f"            status = {failure_call(plan, str(number), 'result')};",
+            "    }",
+        ]
+    return lines

@@ -1,0 +1,180 @@
+"""The entry point of a model: a typed function, one of pointers, a packed function, or one call an operator."""
+
+from collections.abc import Collection, Sequence
+
+from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, Spot
+from mtool.compiler.codegen.calls import Calls
+from mtool.compiler.codegen.conventions import Conventions
+from mtool.compiler.codegen.device import (
+    begin_call,
+    devices_of,
+    end_call,
+    no_resource,
+    resource_declared,
+    resource_passed,
+)
+from mtool.compiler.codegen.inference import all_operators, operator_call, operator_functions
+from mtool.compiler.codegen.packed import packed_entry_point
+from mtool.compiler.codegen.pools import load_call
+from mtool.compiler.codegen.sized import bytes_in_c, range_test
+from mtool.compiler.codegen.state_reset import start_call
+from mtool.compiler.codegen.streamed import entry_points
+from mtool.compiler.codegen.streamed_prefix import Head
+from mtool.compiler.plan import Plan
+
+
+def entry_point(
+    plan: Plan, calls: Calls, interface: Interface, arena: Arena, conventions: Conventions, head: Head | None
+) -> str:
+    """Return the C of the entry point that calls the operators; `head` are those that are called as rows arrive."""
+    if conventions.interface == "step":
+        return "\n".join([*operator_functions(plan, calls, conventions), _in_steps(plan, calls, interface, arena)])
+    if head is not None:
+        starts = (f"    {call}" for call in (*load_call(plan), *start_call(plan)))
+        begin = [*starts, *_copies_in(plan, interface, arena)]
+        end = _copies_out(plan, interface, arena)
+        work = all_operators(plan, calls)
+        called = entry_points(plan, head, interface, begin, work, end)
+        return "\n".join([*operator_functions(plan, calls, conventions), *called])
+    one = operator_functions(plan, calls, conventions)
+    return "\n".join([*one, whole(plan, interface, arena, conventions, all_operators(plan, calls), calls.structures)])
+
+
+def whole(
+    plan: Plan,
+    interface: Interface,
+    arena: Arena,
+    conventions: Conventions,
+    work: Sequence[str],
+    memories: Collection[str],
+) -> str:
+    """Return an entry point that does it all: copies the inputs in, does `work`, copies the outputs out.
+
+    `memories` are the structures that `work` reads: "inputs", "outputs".
+    """
+    model = plan.graph.name
+    is_inner = conventions.takes_resource  # and the entry point stands around it
+    handed = [f", {one}" for one in resource_declared(plan) if is_inner]
+    own = no_resource(plan, takes_resource=is_inner)
+    name = outer = "static int32_t run" if is_inner else f"int32_t {model}_run"
+    has_hooks = devices_of(plan).have_hooks and conventions.executor != "graph-host"  # there, its wrappers call them
+    if has_hooks:
+        name = "static int32_t inference"
+    structures = f"const struct {model}_inputs *inputs, const struct {model}_outputs *outputs"
+    passed = [f", {one}" for one in resource_declared(plan) if is_inner or has_hooks]
+    lines = [f"{name}({'void *context, ' * conventions.context}{structures}{''.join(passed)})", "{"]
+    lines += [] if has_hooks else own
+    lines += ["    (void)resource;"] * bool(passed)
+    lines += [f"    {arena.parameter_type} *const {PARAMETER} = context;"] * conventions.context
+    starts = [] if conventions.context else [*load_call(plan), *start_call(plan)]
+    start = [*range_test(plan, interface), *(f"    {call}" for call in starts)]
+    before, after = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)
+    lines += [*start, *before, *work, *after]
+    copied = {"inputs": before, "outputs": after}
+    unused = [kind for kind, copies in copied.items() if not copies and kind not in memories]
+    lines[2:2] = [f"    (void){kind};" for kind in unused]
+    lines += ["    return 0;", "}", ""]
+    if has_hooks:
+        lines += [
+            f"{outer}({structures}{''.join(handed)})",
+            "{",
+            *own,
+            f"    int32_t status = {begin_call(plan, is_new=True)};",
+            "    if (status == 0)",
+            f"        status = inference({', '.join(['inputs, outputs', *resource_passed(plan)])});",
+            f"    return {end_call(plan, 'status')};",
+            "}",
+            "",
+        ]
+    if conventions.interface == "packed":
+        lines += packed_entry_point(plan, interface, conventions)
+    if conventions.interface == "pointers":
+        lines += _of_pointers(plan, interface)
+    return "\n".join(lines).replace("\n    \n", "\n\n")
+
+
+def _of_pointers(plan: Plan, interface: Interface) -> list[str]:
+    """Return the entry point that takes arrays of pointers and a resource."""
+    model = plan.graph.name
+    lines = [f"int32_t {model}_run(void **inputs, void **outputs, void *resource)", "{"]
+    for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+        pointers = ", ".join(f"{kind}[{number}]" for number in range(len(tensors)))
+        lines.append(f"    const struct {model}_{kind} own_{kind} = {{{pointers or 0}}};")
+        lines += [f"    (void){kind};"] * (not tensors)
+    lines += [] if resource_passed(plan) else ["    (void)resource;"]
+    return [*lines, f"    return run({', '.join(['&own_inputs, &own_outputs', *resource_passed(plan)])});", "}", ""]
+
+
+def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> str:
+    """Return begin, step and done, and what they keep from one call to the next."""
+    model, steps = plan.graph.name, f"{plan.graph.name.upper()}_STEPS"
+    number = f"(uint16_t)({steps} - inference.left)"
+    call = operator_call(plan, calls, number, "inference.inputs", "inference.outputs")
+    copies = _copies_out(plan, interface, arena)
+    lines = [
+        "/* The inference that is under way. */",
+        "static struct {",
+        f"    const struct {model}_inputs *inputs;",
+        f"    const struct {model}_outputs *outputs;",
+        "    uint16_t left; /* operators that have not run */",
+        "} inference;",
+        "",
+        f"int32_t {model}_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
+        "{",
+        *range_test(plan, interface),
+        *(f"    {call}" for call in (*load_call(plan), *start_call(plan))),
+        *_copies_in(plan, interface, arena),
+        "    inference.inputs = inputs;",
+        "    inference.outputs = outputs;",
+        f"    inference.left = {steps};",
+        "    return 0;",
+        "}",
+        "",
+        f"int32_t {model}_step(void)",
+        "{",
+        "    if (inference.left == 0)",
+        "        return -1;",
+        *([f"    const int32_t status = {call};"] if calls.can_fail else [f"    {call};"]),
+        *(["    if (status != 0)", "        return status;"] if calls.can_fail else []),
+        "    --inference.left;",
+    ]
+    if copies:
+        lines += ["    if (inference.left == 0) {"]
+        if any("inputs->" in line for line in copies):  # sizes: the caller's may be those of the next inference by now
+            lines += [f"        const struct {model}_inputs *const inputs = &{model}_arena_inputs;"]
+        lines += [f"        const struct {model}_outputs *const outputs = inference.outputs;"]
+        lines += [*(f"    {line}" for line in copies), "    }"]
+    lines += ["    return 0;", "}", "", f"int32_t {model}_done(void)", "{"]
+    return "\n".join([*lines, "    return inference.left == 0;", "}", ""])
+
+
+def _copies_in(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+    found = []
+    copied = zip(plan.graph.caller_inputs, interface.inputs, arena.inputs, strict=True)
+    stream = plan.graph.stream
+    for value, tensor, spot in copied if plan.io == "arena" else ():
+        if stream is not None and value == stream.value:
+            continue
+        size = bytes_in_c(plan, value, tensor, interface, "inputs")
+        found += _copied(arena, f"inputs->{tensor.c_name}", size, spot, into_arena=True)
+    return found
+
+
+def _copies_out(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+    found = []
+    copied = zip(plan.graph.caller_outputs, interface.outputs, arena.outputs, strict=True)
+    for value, tensor, spot in copied if plan.io == "arena" else ():
+        size = bytes_in_c(plan, value, tensor, interface, "inputs")
+        found += _copied(arena, f"outputs->{tensor.c_name}", size, spot, into_arena=False)
+    return found
+
+
+def _copied(arena: Arena, pointer: str, size: str, spot: Spot | None, *, into_arena: bool) -> list[str]:
+    if size == "0" or spot is None:
+        return []  # its pointer may be null, which memcpy does not take
+    place = arena.bytes_at(spot)
+    pair = (place, pointer) if into_arena else (pointer, place)
+    return [
+        f"    if ((const void *){pointer} != (const void *)({place}))",
+        f"        memcpy({pair[0]}, {pair[1]}, {size});",
+    ]

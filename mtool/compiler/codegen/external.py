@@ -1,0 +1,59 @@
+"""The files of backends, which a model's own stand beside."""
+
+from mtool.base.errors import BuildError
+from mtool.base.escaping import short_name
+from mtool.compiler.kernels.external.node import External
+from mtool.compiler.plan import Plan
+from mtool.compiler.plan.control import plans_in
+
+
+def check_alignment(plan: Plan) -> None:
+    """Check that the tensors of regions lie as their devices need them.
+
+    Raises:
+        BuildError: one does not: the caller keeps it, or it lies within another tensor.
+    """
+    for inner, step in ((one, step) for one in plans_in(plan) for step in one.steps):
+        attrs = step.node.attrs
+        if not isinstance(attrs, External) or attrs.tensor_alignment == 1:
+            continue
+        for value in (*step.node.inputs, *step.node.outputs):
+            kind = inner.graph.types[value]
+            if value in inner.graph.constants or kind.dtype.size % attrs.tensor_alignment == 0:
+                continue
+            offset = inner.offsets.get(value)
+            if offset is None or offset % attrs.tensor_alignment:
+                source = inner.graph.sources.get(value)
+                outside = "is kept by the caller" if inner is plan else "lies outside of the branch or loop"
+                raise BuildError(
+                    f"the backend {attrs.backend} needs tensors at multiples of {attrs.tensor_alignment} B",
+                    details=[
+                        f"{short_name(source.tensor if source else value)} of {step.node.name} "
+                        + (outside if offset is None else "lies within another tensor"),
+                        f"nodes {', '.join(map(short_name, step.node.origins[:5]))}",
+                    ],
+                    hint="compile with --io arena"
+                    if offset is None and inner is plan
+                    else "leave that node to C with skip=NODE",
+                )
+
+
+def external_files(plan: Plan) -> dict[str, bytes]:
+    """Return the files that the regions of a plan need, by path in the model's folder.
+
+    Raises:
+        BuildError: two regions have different files of one name, or one has a file of the model's own.
+    """
+    own, found = f"{plan.graph.name}", dict[str, bytes]()
+    for step in (step for one in plans_in(plan) for step in one.steps):
+        if not isinstance(step.node.attrs, External):
+            continue
+        for path, data in step.node.attrs.files.items():
+            is_own = path.startswith((f"{own}.", f"{own}_")) or path == "mtool.json"
+            if is_own or found.setdefault(path, data) != data:
+                raise BuildError(
+                    f"the backend {step.node.attrs.backend} has a file {path}, as "
+                    f"{'the model itself has' if is_own else 'another region has, with other bytes'}",
+                    details=[f"for {step.node.name}"],
+                )
+    return found

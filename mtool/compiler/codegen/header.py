@@ -1,0 +1,203 @@
+"""`<model>.h`: the interface of a model."""
+
+from mtool.base.escaping import comment
+from mtool.compiler.codegen import linkage, pools, streamed
+from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
+from mtool.compiler.codegen.conventions import Conventions
+from mtool.compiler.codegen.device import devices_of, public_declarations
+from mtool.compiler.codegen.state_reset import declared
+from mtool.compiler.codegen.streamed import given
+from mtool.compiler.codegen.wrap import wrapped
+from mtool.compiler.ir import DType
+from mtool.compiler.ir.scalar import literal
+from mtool.compiler.plan import Plan
+from mtool.manifest import Tensor
+
+
+def header(
+    plan: Plan, interface: Interface, arena: Arena, conventions: Conventions, banner: str, bytes_in_ram: int = 0
+) -> str:
+    """Return the header: sizes, shapes and scales as macros, the structs, the entry point.
+
+    `bytes_in_ram` are those of constants that lie in RAM.
+    """
+    model = plan.graph.name
+    upper = model.upper()
+    lines = [banner, f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stdint.h>", ""]
+    lines += ['#include "mt_convention.h"']
+    lines += ['#include "mt_device.h"'] * devices_of(plan).can_fail
+    lines += [f'#include "{model}_packed.h"'] if conventions.interface == "packed" else []
+    lines += [
+        "",
+        "/* Objects of other conventions do not link with what includes this. */",
+        f"MT_CONVENTION({conventions.name}{'_pools' if arena.is_callers and plan.pools else ''});",
+        "",
+    ]
+    lines += linkage.BEGIN
+    lines += [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
+    if plan.pools:
+        lines += pools.declarations(plan, arena)
+    elif arena.is_callers:
+        lines += [f"#define {upper}_ARENA_ALIGNMENT {max(plan.alignment, ARENA_ALIGNMENT)}", ""]
+    else:
+        lines += [f"extern uint8_t {arena.symbol}[];{arena_note(arena)}"] * bool(plan.arena_bytes) + [""]
+    if bytes_in_ram:
+        note = "Weights in RAM, besides the arena, where they are read sooner; --optimize size leaves them in flash."
+        lines += [comment(note), f"#define {upper}_WEIGHTS_IN_RAM_BYTES {bytes_in_ram}", ""]
+    for tensor in (*interface.inputs, *interface.outputs):
+        lines += [*_macros(upper, tensor), ""]
+    lines += _struct(plan, "inputs", given(plan, interface))
+    lines += _struct(plan, "outputs", interface.outputs)
+    if plan.io == "arena":
+        lines += [
+            comment(
+                "The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a",
+                "run and nothing is copied; the run may overwrite them.",
+            ),
+            *(
+                f"struct {model}_{kind} {model}_arena_{kind}(void *context);"
+                if arena.is_callers
+                else f"extern const struct {model}_{kind} {model}_arena_{kind};"
+                for kind in ("inputs", "outputs")
+            ),
+            "",
+        ]
+    lines += [*_prototypes(plan, interface, conventions), ""]
+    lines += public_declarations(plan, takes_resource=conventions.takes_resource)
+    lines += declared(plan, interface, arena)
+    lines += [*linkage.END, "#endif", ""]
+    return wrapped("\n".join(lines))
+
+
+def arena_note(arena: Arena) -> str:
+    """Return the comment that tells of an arena which is not the model's alone."""
+    return f" {comment('shared with other models')}" if arena.is_shared else ""
+
+
+def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:
+    """Return the entry point's declarations, with what a caller has to know."""
+    model = plan.graph.name
+    structures = f"(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)"
+    copies = "Pointers to other places than the arena's are copied from and to." if plan.io == "arena" else ""
+    once = "Not re-entrant: there is one arena."
+    if conventions.context:
+        structures = structures.replace("(", "(void *context, ", 1)
+        once = "What uses another arena may run at the same time."
+    ok = "0, or MT_BAD_SIZE" if plan.graph.sizes else "0"
+    can_fail = devices_of(plan).can_fail
+    device = f", or MT_DEVICE: {model}_failure says what failed" * can_fail
+    if plan.graph.stream is not None:
+        return streamed.declared(plan, interface)
+    if conventions.interface == "step":
+        return [
+            f"#define {model.upper()}_STEPS {len(plan.steps)}",
+            "",
+            comment(
+                "One inference, an operator a call, so that the rest of a program need not wait for all of it:",
+                "",
+                f"    {model}_begin(&inputs, &outputs);",
+                f"    while (!{model}_done()) {{",
+                f"        {model}_step();",
+                "        ... what can't wait longer than one operator ...",
+                "    }",
+                "",
+                f"{model}_begin starts an inference and forgets one that is under way; it returns {ok}. The structures",
+                f"stay where they are until it is done. {model}_step runs the next operator; it returns 0, or -1 when",
+                *([f"(with MT_DEVICE, {model}_failure says what failed)"] if can_fail else []),
+                f"there is none left. {model}_done is 1 when all have run, and the outputs are there.",
+                once,
+                *([f"{copies} The inputs are copied at the beginning."] if copies else []),
+                apart=True,
+            ),
+            f"int32_t {model}_begin{structures};",
+            f"int32_t {model}_step(void);",
+            f"int32_t {model}_done(void);",
+        ]
+    if conventions.interface == "pointers":
+        places = [
+            f"{kind}[{number}] {tensor.c_name}, {tensor.dtype}[{_shape(tensor)}]"
+            for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs))
+            for number, tensor in enumerate(tensors)
+        ]
+        return [
+            comment(
+                "One inference. The arrays have a pointer to each tensor:",
+                "",
+                *(f"    {place}" for place in places),
+                "",
+                "`resource` is handed on, as it is, to what computes regions of the model on devices.",
+                *([copies] if copies else []),
+                f"Returns {_ok(plan)}{device}. {once}",
+                apart=True,
+            ),
+            f"int32_t {model}_run(void **inputs, void **outputs, void *resource);",
+        ]
+    if conventions.interface == "packed":
+        tensors = (*interface.inputs, *interface.outputs)
+        described = ", ".join(f"{tensor.c_name} ({tensor.dtype}[{_shape(tensor)}])" for tensor in tensors)
+        return [
+            comment(
+                "One inference, as a packed function; its arguments are DLTensors, inputs before outputs:",
+                f"{described}.",
+                *([copies] if copies else []),
+                "Returns MT_OK, or of mt_status.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no "
+                "tensor",
+                f"or of another element type; MT_BAD_SHAPE, one has another shape{device}. {once}",
+            ),
+            f"mt_packed {model}_run;",
+        ]
+    if plan.io == "arena":
+        lines = [f"One inference. {copies}", f"Returns {_ok(plan)}{device}. {once}"]
+    else:
+        lines = [f"One inference; leaves the inputs as they are. Returns {_ok(plan)}{device}. {once}"]
+    if conventions.context:
+        lines += (
+            [f"`context` is a struct {model}_pools: an instance of the model, with its states."]
+            if plan.pools
+            else [
+                f"`context` is the arena, {model.upper()}_ARENA_BYTES of the caller's, whose address is a multiple of",
+                f"{model.upper()}_ARENA_ALIGNMENT: an instance of the model, with its states.",
+            ]
+        )
+    note = comment(*lines)
+    return [note, f"int32_t {model}_run{structures};"]
+
+
+def _ok(plan: Plan) -> str:
+    """Return what an entry point returns where no device fails."""
+    refused = ", or MT_BAD_SIZE (mt_status.h): a size is out of its range, and nothing was computed"
+    return "0" + refused * bool(plan.graph.sizes)
+
+
+def _shape(tensor: Tensor) -> str:
+    return ",".join(map(str, tensor.shape if tensor.dims is None else tensor.dims))
+
+
+def _macros(upper: str, tensor: Tensor) -> list[str]:
+    stem = f"{upper}_{tensor.c_name.upper()}"
+    count = tensor.bytes // DType.of(tensor.dtype).size
+    shape = ", ".join(map(str, tensor.shape))
+    lines = [f"#define {stem}_SHAPE {{{shape}}}", f"#define {stem}_COUNT {count}"]
+    if tensor.scale is not None and tensor.zero_point is not None and len(tensor.scale) == 1:
+        scale = literal(tensor.scale[0], DType.FLOAT32).c
+        lines += [f"#define {stem}_SCALE {scale}", f"#define {stem}_ZERO_POINT {tensor.zero_point[0]}"]
+    return lines
+
+
+def _struct(plan: Plan, kind: str, tensors: tuple[Tensor, ...]) -> list[str]:
+    const = "const " if kind == "inputs" and plan.io == "external" else ""
+    lines = [f"struct {plan.graph.name}_{kind} {{"]
+    for tensor in tensors:
+        note = f"{tensor.dtype}[{_shape(tensor)}]"
+        if tensor.range is not None:
+            note += f", {tensor.range.least} to {tensor.range.most}"
+        if tensor.count is not None and tensor.dims is not None:
+            count = next(other.c_name for other in tensors if other.name == tensor.count)
+            note += f"; {count}[0] tells its size along dimension {tensor.count_axis}"
+        elif tensor.count is not None:
+            count = next(other.c_name for other in tensors if other.name == tensor.count)
+            note += f", of which the first {count}[0] along dimension {tensor.count_axis} are there"
+        lines.append(f"    {const}{DType.of(tensor.dtype).c} *{tensor.c_name}; {comment(note)}")
+    if not tensors:
+        lines.append("    uint8_t none; /* C has no empty structures */")
+    return [*lines, "};", ""]

@@ -1,0 +1,248 @@
+"""`<model>_packed.c` and `.h`: the operators and the model behind the calling conventions of packed functions."""
+
+from mtool.base.escaping import c_string, comment
+from mtool.base.option_values import Executor
+from mtool.compiler.codegen import linkage, tensor_types
+from mtool.compiler.codegen.arena import Arena, Interface
+from mtool.compiler.codegen.calls import operands_of
+from mtool.compiler.codegen.conventions import Conventions, Form
+from mtool.compiler.codegen.device import (
+    begin_call,
+    devices_of,
+    end_call,
+    has_hooks,
+    is_failing,
+    resource_passed,
+    takes_resource,
+    told_failure,
+)
+from mtool.compiler.codegen.function import arguments_of
+from mtool.compiler.codegen.functions import Functions
+from mtool.compiler.codegen.tensor_types import type_name
+from mtool.compiler.codegen.wrap import wrapped
+from mtool.compiler.ir import DType, TensorType
+from mtool.compiler.plan import Plan
+from mtool.manifest import Tensor
+
+PARAMETERS = (
+    "union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result, int32_t *result_code, "
+    "void *resource"
+)
+UNUSED = ("(void)result;", "(void)result_code;", "(void)resource;")
+
+_NOTES: dict[Form, str] = {
+    "pointers": "The operators, each with an array of pointers: what it reads, what it writes.",
+    "values": "The operators as packed functions of pointers to the data of what they read and write.",
+    "packed": "The operators as packed functions of tensors: what they read, what they write.",
+}
+
+
+def tensor_type(tensor: Tensor) -> TensorType:
+    """Return the type of an input or output."""
+    return TensorType(DType.of(tensor.dtype), tensor.shape)
+
+
+def entry_name(plan: Plan, conventions: Conventions) -> str:
+    """Return the C name of the model as a packed function."""
+    return f"{plan.graph.name}_run" + ("" if conventions.interface == "packed" else "_packed")
+
+
+def packed_header(plan: Plan, conventions: Conventions, banner: str) -> str:
+    """Return the declarations of all wrappers and, for those with tensors, of their types and the list of them."""
+    model = plan.graph.name
+    guard = f"{model.upper()}_PACKED_H"
+    includes = ["mt_packed.h", *(["mt_functions.h"] if conventions.has_functions else [])]
+    lines = [banner, f"#ifndef {guard}", f"#define {guard}", "", *(f'#include "{name}"' for name in sorted(includes))]
+    lines += ["", *linkage.BEGIN]
+    if conventions.has_functions:
+        lines += [*tensor_types.declarations(model, _kinds(plan)), ""]
+    for form in conventions.forms:
+        lines += [comment(_NOTES[form])]
+        lines += [_declaration(plan, number, form) for number in range(len(plan.steps))] + [""]
+    if conventions.has_functions:
+        if conventions.interface != "packed":
+            lines += ["/* The same for the whole model: its inputs, its outputs. */"]
+            lines += [f"mt_packed {entry_name(plan, conventions)};", ""]
+        lines += [
+            "/* What can be called by name: the operators, in order, and the model. */",
+            f"#define {model.upper()}_FUNCTIONS {len(plan.steps) + 1}",
+            f"extern const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS];",
+            "",
+        ]
+    lines += [*linkage.END, "#endif", ""]
+    return wrapped("\n".join(lines))
+
+
+def packed_source(
+    plan: Plan, functions: Functions, interface: Interface, arena: Arena, conventions: Conventions, banner: str
+) -> str:
+    """Return the wrappers: they check what they are given, and add the operator's constants and scratch."""
+    model = plan.graph.name
+    lines = [banner, f'#include "{model}_packed.h"', "", '#include "mt_status.h"']
+    lines += [f'#include "{model}{part}.h"' for part in ("", "_operators", "_weights")] + [""]
+    if conventions.has_functions:
+        lines += tensor_types.definitions(model, _kinds(plan))
+    for form in conventions.forms:
+        for number in range(len(plan.steps)):
+            lines += _wrapper(plan, functions, arena, number, form, conventions.executor)
+    if conventions.has_functions:
+        if conventions.interface != "packed":
+            lines += packed_entry_point(plan, interface, conventions)
+        lines += [f"const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS] = {{"]
+        callees = [f"{model}_{step.node.name}_packed" for step in plan.steps] + [entry_name(plan, conventions)]
+        names = zip(function_names(plan, conventions), callees, strict=True)
+        lines += [*(f"    {{{c_string(name)}, {callee}}}," for name, callee in names), "};", ""]
+    return wrapped("\n".join(lines))
+
+
+def function_names(plan: Plan, conventions: Conventions) -> tuple[str, ...]:
+    """Return what can be called by name, in the order of the list."""
+    model = plan.graph.name
+    names = (*(f"{model}_{step.node.name}" for step in plan.steps), f"{model}_run")
+    return names if conventions.has_functions else ()
+
+
+def packed_entry_point(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:
+    """Return the model as a packed function, on top of its C interface (or of `run`, its body)."""
+    model = plan.graph.name
+    tensors = (*interface.inputs, *interface.outputs)
+    structures = []
+    for kind, members, first in (
+        ("inputs", interface.inputs, 0),
+        ("outputs", interface.outputs, len(interface.inputs)),
+    ):
+        pointers = ", ".join(f"mt_packed_data(&arguments[{first + i}])" for i in range(len(members))) or "0"
+        declared = f"void *{kind}[]" if conventions.interface == "pointers" else f"const struct {model}_{kind} {kind}"
+        structures.append(f"    {declared} = {{{pointers}}};")
+    if conventions.interface == "step":
+        run = [
+            f"    status = {model}_begin(&inputs, &outputs);",
+            f"    while (status == MT_OK && !{model}_done())",
+            f"        status = {model}_step();",
+            "    return status;",
+        ]
+    elif conventions.interface == "pointers":
+        run = [f"    return {model}_run(inputs, outputs, resource);"]
+    else:
+        is_packed = conventions.interface == "packed"
+        passed = ", ".join(["&inputs, &outputs", *(resource_passed(plan) if is_packed else [])])
+        run = [f"    return {'run' if is_packed else f'{model}_run'}({passed});"]
+    names = ", ".join(f"&{type_name(model, tensor_type(tensor))}" for tensor in tensors)
+    check = f"mt_packed_check(arguments, type_codes, count, types, {len(tensors)})"
+    return [
+        f"int32_t {entry_name(plan, conventions)}({PARAMETERS})",
+        "{",
+        f"    static const struct mt_tensor_type *const types[] = {{{names}}};",
+        f"    {'' if conventions.interface == 'step' else 'const '}int32_t status = {check};",
+        *(f"    {line}" for line in UNUSED),
+        "    if (status != MT_OK)",
+        "        return status;",
+        *structures,
+        *run,
+        "}",
+        "",
+    ]
+
+
+def packed_call(plan: Plan, interface: Interface, function: str, inputs: str, outputs: str) -> list[str]:
+    """Return the body of a function that calls the model's packed entry point with tensors of two structures."""
+    model = plan.graph.name
+    pairs = [(inputs, tensor) for tensor in interface.inputs] + [(outputs, tensor) for tensor in interface.outputs]
+    return [
+        "    DLTensor tensors[] = {",
+        *(f"        mt_tensor_of({s}{t.c_name}, &{type_name(model, tensor_type(t))})," for s, t in pairs),
+        "    };",
+        f"    union mt_value values[{len(pairs)}];",
+        f"    int32_t codes[{len(pairs)}];",
+        f"    return mt_packed_call({function}, tensors, values, codes, {len(pairs)});",
+    ]
+
+
+def _kinds(plan: Plan) -> list[TensorType]:
+    """Return every tensor type that a wrapper checks, each once, in the order of the steps."""
+    graph = plan.graph
+    values = [*graph.inputs, *graph.outputs]
+    values += [value for step in plan.steps for operands in operands_of(plan, step.node) for value in operands]
+    return list(dict.fromkeys(graph.types[value] for value in values))
+
+
+def _declaration(plan: Plan, number: int, form: Form) -> str:
+    prototype = _prototype(plan, number, form)
+    return (
+        f"mt_packed {plan.graph.name}_{plan.steps[number].node.name}_{form};" if form != "pointers" else f"{prototype};"
+    )
+
+
+def _prototype(plan: Plan, number: int, form: Form) -> str:
+    name = f"{plan.graph.name}_{plan.steps[number].node.name}_{form}"
+    if form != "pointers":
+        return f"int32_t {name}({PARAMETERS})"
+    result = "int32_t" if is_failing(plan, number) else "void"
+    resource = ["void *resource"] * takes_resource(plan.steps[number])
+    return f"{result} {name}({', '.join(['void *const *arguments', *resource])})"
+
+
+def _work(plan: Plan, number: int, called: str, executor: Executor) -> tuple[list[str], str]:
+    """Return the lines that call an operator that devices have to do with, and the status in the end; none: it has not.
+
+    The host's executor calls the operators one by one, the first at the beginning and the last at the end.
+    """
+    step, devices = plan.steps[number], devices_of(plan)
+    is_host = executor == "graph-host" and devices.have_hooks
+    is_first, is_last = is_host and number == 0, is_host and number == len(plan.steps) - 1
+    lines: list[str] = []
+    if is_first or has_hooks(step):
+        lines += ["if (status == MT_OK)", f"    status = {begin_call(plan, is_new=is_first)};"]
+    if is_failing(plan, number):
+        lines += [
+            "if (status == MT_OK) {",
+            f"    const int32_t failure = {called}",
+            "    if (failure != 0)",
+            f"        status = {told_failure(plan, number, str(number), 'failure')};",
+            "}",
+        ]
+    elif lines or is_last:
+        lines += ["if (status == MT_OK)", f"    {called}"]
+    return lines, end_call(plan, "status") if is_last else "status"
+
+
+def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: Form, executor: Executor) -> list[str]:
+    model, node = plan.graph.name, plan.steps[number].node
+    reads, writes = operands_of(plan, node)
+    values = (*reads, *writes)
+    place = {
+        "pointers": "arguments[{}]",
+        "values": "arguments[{}].v_handle",
+        "packed": "mt_packed_data(&arguments[{}])",
+    }[form]
+    pointers = {value: place.format(position) for position, value in enumerate(values)}
+    call = functions.calls[number]
+
+    def scratch(number: int, c_type: str) -> str:
+        spot = arena.scratch.get(number)
+        return arena.pointer(c_type, spot) if spot else arena.no_scratch(c_type)
+
+    arguments = arguments_of(plan, number, call, pointers.__getitem__, scratch, arena.constant)
+    called = f"{call.function.name}({', '.join(arguments)});"
+    head = [_prototype(plan, number, form), "{"]
+    if form == "pointers":
+        unused = [] if "arguments[" in called else ["    (void)arguments;"]
+        if is_failing(plan, number):
+            failed = f"    return status == 0 ? 0 : {told_failure(plan, number, str(number), 'status')};"
+            return [*head, *unused, f"    const int32_t status = {called}", failed, "}", ""]
+        return [*head, *unused, f"    {called}", "}", ""]
+    if form == "values":
+        unused = ["(void)arguments;"] * ("arguments[" not in called)
+        check = [f"const int32_t status = mt_packed_check_pointers(type_codes, count, {len(values)});"]
+    else:
+        unused = []
+        names = ", ".join(f"&{type_name(model, plan.graph.types[value])}" for value in values)
+        check = [
+            f"static const struct mt_tensor_type *const types[] = {{{names}}};",
+            f"const int32_t status = mt_packed_check(arguments, type_codes, count, types, {len(values)});",
+        ]
+    work, result = _work(plan, number, called, executor)
+    if work:
+        check[-1] = check[-1].removeprefix("const ")
+    body = [*check, *unused, *UNUSED, *(work or ["if (status == MT_OK)", f"    {called}"]), f"return {result};"]
+    return [*head, *(f"    {line}" for line in body), "}", ""]

@@ -1,0 +1,163 @@
+"""The fence around a model (--protect): the areas that it has while it runs, derived from its plan, and their C.
+
+crt/include/mt_protect.h has what it is on the device; the linker script of a template that has it puts the variables of
+each model's files together, and the inputs outside of the arena, and names both ends of each.
+"""
+
+from collections.abc import Sequence
+
+from mtool.base.errors import UsageError
+from mtool.base.escaping import comment
+from mtool.boards.protection import Unit
+from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
+from mtool.compiler.codegen.backend_memories import lent_bytes
+from mtool.compiler.codegen.conventions import Conventions
+from mtool.compiler.codegen.device import devices_of
+from mtool.compiler.codegen.model_slot import Place
+from mtool.compiler.plan import Plan
+from mtool.compiler.plan.shared_arena import is_kept
+from mtool.manifest import Area, Protection
+
+_BY_LINKER = ("variables", "constants")
+_SETTINGS = 8  # bytes of RAM, at most, that the C library's functions read
+_VARIABLES = 64  # bytes, of a model without outputs outside of the arena, at most
+
+
+def check_fence(plan: Plan, conventions: Conventions, place: Place) -> None:
+    """Refuse what runs outside of the model's own areas.
+
+    Raises:
+        UsageError: functions are called by name, or a device computes a part of the model.
+    """
+    if place.unit is None:
+        return
+    if conventions.has_functions or conventions.forms or conventions.executor != "aot":
+        raise UsageError(
+            "--protect is for a model as a whole and its operators, not for packed functions and graph executors",
+            hint="choose --interface-api c, step or feed, --operators-api typed and --executor aot",
+        )
+    if devices_of(plan).regions or lent_bytes(plan):
+        raise UsageError(
+            "--protect keeps a model from all devices, and a backend's device computes a part of this one",
+            hint="leave --protect or --backend out",
+        )
+
+
+def protection_of(plan: Plan, interface: Interface, place: Place, in_ram: int) -> Protection | None:
+    """Return the fence around a model of a place; None: there is none. `in_ram` are the bytes of constants in RAM."""
+    unit = place.unit
+    if unit is None:
+        return None
+    areas = [_area(unit, "constants", 0, _SETTINGS + in_ram)]
+    areas += [_area(unit, *span) for span in _spans(plan, place)]
+    outside = [tensor.bytes + 3 for tensor in interface.outputs] if plan.io == "external" else []
+    inputs = [tensor.bytes + 3 for tensor in interface.inputs if tensor.stream is None and plan.io == "external"]
+    inputs += [tensor.stream.row_bytes for tensor in interface.inputs if tensor.stream is not None]
+    if inputs:
+        areas.append(_area(unit, "inputs", 0, sum(inputs)))
+    areas.append(_area(unit, "variables", 0, _VARIABLES + sum(outside)))
+    return Protection.model_validate({"unit": unit.name, "areas": tuple(areas)})
+
+
+def _area(unit: Unit, name: str, offset: int, used: int) -> Area:
+    """Return an area of `used` bytes, or of about as many if the linker lays it out."""
+    sizes = {} if name in _BY_LINKER else {"used": used, "bytes": unit.padded(used)}
+    access = "write" if name in ("arena", "states", "variables") else "read"
+    granule = unit.granule(used)
+    alignment = granule if name == "arena" else unit.window(used)
+    return Area.model_validate(
+        {"name": name, "access": access, "granule": granule, "alignment": alignment, "offset": offset, **sizes}
+    )
+
+
+def _spans(plan: Plan, place: Place) -> list[tuple[str, int, int]]:
+    """Return what of the arena the model has: all that is its own; of a shared one its states, and what follows all."""
+    if not plan.arena_bytes:
+        return []
+    if not place.arena:
+        return [("arena", 0, plan.arena_bytes)]
+    kept = [(offset, one.bytes) for one, offset in plan.storages if is_kept(plan, one)]
+    others = [(offset, one.bytes) for one, offset in plan.storages if not is_kept(plan, one)]
+    found = []
+    for name, pieces in (("states", kept), ("arena", others)):
+        if pieces:
+            begin = min(offset for offset, _ in pieces)
+            end = plan.arena_bytes if name == "arena" else max(offset + size for offset, size in pieces)
+            found.append((name, begin, end - begin))
+    return found
+
+
+def areas_table(plan: Plan, arena: Arena, protection: Protection) -> list[str]:
+    """Return the C of the table that the RPC server takes them from, with a comment for a reader."""
+    model = plan.graph.name
+    bounds = [area for area in ("inputs", "variables") if protection.area(area) is not None]
+    symbols = [f"{model}_{name}_{end}" for name in bounds for end in ("start", "end")]
+    lines = [
+        comment(*_map(protection), apart=True),
+        f"extern uint8_t {', '.join(f'{symbol}[]' for symbol in symbols)}; {comment('by the linker script')}",
+        "static const struct mt_protect_area areas[] = {",
+    ]
+    for area in _of_model(protection):
+        access = "MT_PROTECT_WRITE" if area.access == "write" else "MT_PROTECT_READ"
+        if area.name in ("arena", "states"):
+            start = f"{arena.symbol} + {area.offset}" if area.offset else arena.symbol
+            ends = (start, f"{arena.symbol} + {area.offset + area.bytes}")
+        else:
+            ends = (f"{model}_{area.name}_start", f"{model}_{area.name}_end")
+        lines.append(f"    {{{', '.join((*ends, access))}}},")
+    return [*lines, "};", ""]
+
+
+def _of_model(protection: Protection) -> list[Area]:
+    """Return the areas that are the model's; constants in RAM are all models'."""
+    return [area for area in protection.areas if area.name != "constants"]
+
+
+def _map(protection: Protection) -> list[str]:
+    """Return the lines of a table of what the model has while it runs, and in which granules."""
+    rows = [("area", "access", "bytes", "of which used", "granule")]
+    for one in protection.areas:
+        sizes = ("", "") if one.name in _BY_LINKER else (f"{one.bytes:,}", f"{one.used:,}")
+        rows.append((one.name, one.access, *sizes, f"{one.granule:,}"))
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    lines = [
+        f"While it runs the model has these areas ({protection.unit}), code and constants in flash to read, and its"
+    ]
+    lines += ["part of the stack; nothing else.", ""]
+    for row in rows:
+        cells = [row[i].rjust(widths[i]) if i > 1 else row[i].ljust(widths[i]) for i in range(5)]
+        lines.append(("  " + "  ".join(cells)).rstrip())
+    return lines
+
+
+def arena_definition(symbol: str, macro: str, alignment: int, size: int, unit: Unit | None) -> list[str]:
+    """Return the C of the definition of an arena.
+
+    Args:
+        symbol: its name in C.
+        macro: that of its bytes.
+        alignment: what its address has to be a multiple of, for what lies in it.
+        size: its bytes.
+        unit: of the fence around it, to whose granules it is aligned and padded; None: there is none.
+    """
+    if unit is None:
+        return [_defined(symbol, macro, alignment)]
+    granule, padded = unit.granule(size), unit.padded(size)
+    return [_granules(macro, granule), _defined(symbol, str(padded), max(alignment, granule))]
+
+
+def shared_arena_definition(symbol: str, macro: str, alignment: int, fences: Sequence[Protection]) -> list[str]:
+    """Return the C of the definition of an arena that several models share, each inside its fence."""
+    areas = [area for one in fences for area in one.areas if area.name in ("arena", "states")]
+    alignment = max(alignment, *(area.alignment for area in areas))
+    granule, size = max(area.granule for area in areas), max(area.offset + area.bytes for area in areas)
+    return [_granules(macro, granule), _defined(symbol, str(size), alignment)]
+
+
+def _granules(macro: str, granule: int) -> str:
+    return comment(f"{macro} in granules of the memory protection, of {granule:,} bytes.")
+
+
+def _defined(symbol: str, count: str, alignment: int) -> str:
+    aligned = f"MT_ARENA_ALIGNED({alignment}) " if alignment > ARENA_ALIGNMENT else ""
+    return f"{aligned}MT_ARENA uint8_t {symbol}[{count}];"

@@ -1,0 +1,275 @@
+"""`<model>_rpc.c`: the model as the runtime's RPC server sees it."""
+
+from dataclasses import replace
+
+from mtool.base.escaping import c_string
+from mtool.compiler.codegen import pools
+from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, own_arena
+from mtool.compiler.codegen.calls import Calls, operands_of
+from mtool.compiler.codegen.conventions import Conventions
+from mtool.compiler.codegen.device import begin_call, devices_of, end_call
+from mtool.compiler.codegen.inference import operator_call
+from mtool.compiler.codegen.model_slot import ALONE, Place
+from mtool.compiler.codegen.packed import packed_call
+from mtool.compiler.codegen.protect import areas_table, arena_definition
+from mtool.compiler.codegen.streamed import given
+from mtool.compiler.codegen.tensor_types import tensor_bytes
+from mtool.compiler.codegen.wrap import wrapped
+from mtool.compiler.ir import DType
+from mtool.compiler.plan import Plan
+from mtool.manifest import Protection, Tensor
+
+_STEP = "static int32_t step(const struct mt_model *model, uint16_t number)"
+
+
+def descriptor(
+    plan: Plan,
+    calls: Calls,
+    interface: Interface,
+    arena: Arena,
+    conventions: Conventions,
+    banner: str,
+    model_hash: str,
+    among: Place = ALONE,
+    protection: Protection | None = None,
+) -> str:
+    """Return the definition of `mt_model`, or of another model of a firmware.
+
+    With `--io external` it also has buffers for the tensors; with `protection` a table of what the model may have while
+    it runs.
+    """
+    model = plan.graph.name
+    is_graph = conventions.executor == "graph"
+    own = replace(arena, symbol=own_arena(model)) if arena.is_callers else arena
+    context = f"&{PARAMETER}" if plan.pools else own.symbol if plan.arena_bytes else "0"
+    parts = ["", *(["_graph"] if is_graph else []), "_operators", *(["_packed"] if conventions.forms else [])]
+    lines = [
+        banner,
+        *(['#include "mt_functions.h"'] if conventions.has_functions else []),
+        *(['#include "mt_device.h"'] if arena.is_callers and pools.needs_header(plan) else []),
+        *(['#include "mt_math.h"'] if arena.is_callers else []),
+        '#include "mt_model.h"',
+        *(['#include "mt_protect.h"'] if protection is not None else []),
+        *(['#include "mt_status.h"'] if is_graph else []),
+        *(f'#include "{model}{part}.h"' for part in [*parts, "_weights"]),
+        "",
+    ]
+    if arena.is_callers and plan.pools:
+        lines += pools.instance(plan)
+    elif arena.is_callers and plan.arena_bytes:
+        macro = f"{model.upper()}_ARENA_BYTES"
+        lines += [*arena_definition(own.symbol, macro, plan.alignment, plan.arena_bytes, among.unit), ""]
+    if plan.io == "external":
+        both = (("inputs", interface.inputs), ("outputs", interface.outputs))
+        for kind, tensors in both:
+            for tensor in tensors:
+                dtype = DType.of(tensor.dtype)
+                only_read = "MT_PROTECT_INPUTS " if protection is not None and kind == "inputs" else ""
+                lines.append(
+                    f"static {only_read}{dtype.c} {_buffer(plan, kind, tensor)}[{tensor.bytes // dtype.size}];"
+                )
+        lines.append("")
+        for kind, tensors in both:
+            pointers = ", ".join(_buffer(plan, kind, tensor) for tensor in tensors)
+            lines.append(f"static const struct {model}_{kind} {model}_external_{kind} = {{{pointers}}};")
+        lines.append("")
+    if plan.graph.stream is not None:
+        lines += _stream(plan, interface, "MT_PROTECT_INPUTS " if protection is not None else "")
+    lines += [
+        "static int32_t run(const struct mt_model *model)",
+        "{",
+        "    (void)model;",
+        *_run(plan, interface, conventions, context),
+        "}",
+        "",
+        *(_graph_step(plan) if is_graph else _step(plan, calls, context)),
+    ]
+    tables = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
+    for kind, tensors, spots in tables:
+        lines += [f"static const struct mt_tensor {kind[:-1]}_tensors[] = {{"]
+        for tensor, spot in zip(tensors, spots, strict=True):
+            if tensor.stream is not None:
+                lines.append("    {row, sizeof(row)}, /* by rows */")
+                continue
+            place = own.bytes_at(spot) if spot else _buffer(plan, kind, tensor)
+            lines.append(f"    {{{place}, {tensor_bytes(model, tensor)}}},")
+        lines += ["    {0, 0},"] * (not tensors) + ["};"]
+    if conventions.has_functions:
+        lines += ["", *_functions(plan, interface)]
+    if len(plan.pools) > 1:
+        lines += ["", "static const struct mt_tensor more_pools[] = {"]
+        lines += [f"    {{{', '.join(_pool(own, number))}}}," for number in range(1, len(plan.pools))] + ["};"]
+    arena_of = {"arena": own.symbol, "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}
+    if plan.pools:
+        arena_of = dict(zip(("arena", "arena_bytes"), _pool(own, 0), strict=True))
+    members = {
+        "name": c_string(model),
+        "model_hash": c_string(model_hash),
+        "inputs": "input_tensors",
+        "outputs": "output_tensors",
+        "input_count": len(interface.inputs),
+        "output_count": len(interface.outputs),
+        "operator_count": len(plan.steps),
+        **arena_of,
+        **({"pools": "more_pools", "pool_count": len(plan.pools) - 1} if len(plan.pools) > 1 else {}),
+        "run": "run",
+        "step": "step",
+        **({"stream": "&stream"} if plan.graph.stream else {}),
+        **({"functions": "&functions"} if conventions.has_functions else {}),
+        **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
+        **({"areas": "areas", "area_count": len(protection.areas) - 1} if protection is not None else {}),
+        **({"next": f"&{among.next}"} if among.next else {}),
+    }
+    others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]
+    lines += [""] * bool(others) + [f"extern const struct mt_model {name};" for name in others]
+    if protection is not None:
+        lines += ["", *areas_table(plan, own, protection)[:-1]]
+    lines += [
+        "",
+        f"const struct mt_model {among.descriptor} = {{",
+        *(f"    .{name} = {value}," for name, value in members.items()),
+        "};",
+        "",
+    ]
+    return wrapped("\n".join(lines))
+
+
+def _run(plan: Plan, interface: Interface, conventions: Conventions, arena: str) -> list[str]:
+    """Return the body of a function that runs the model through its entry point."""
+    model = plan.graph.name
+    inputs, outputs = f"{model}_{plan.io}_inputs", f"{model}_{plan.io}_outputs"
+    if conventions.interface == "packed":
+        return packed_call(plan, interface, f"{model}_run", f"{inputs}.", f"{outputs}.")
+    if conventions.interface == "pointers":
+        lines = []
+        for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+            names = [
+                f"{inputs if kind == 'inputs' else outputs}.{tensor.c_name}"
+                if plan.io == "arena"
+                else _buffer(plan, kind, tensor)
+                for tensor in tensors
+            ]
+            lines.append(f"    void *{kind}[] = {{{', '.join(names) or 0}}};")
+        return [*lines, f"    return {model}_run(inputs, outputs, 0);"]
+    if conventions.interface == "step":
+        return [
+            f"    int32_t status = {model}_begin(&{inputs}, &{outputs});",
+            f"    while (status == 0 && !{model}_done())",
+            f"        status = {model}_step();",
+            "    return status;",
+        ]
+    if conventions.interface == "feed":
+        return [f"    return {model}_finish(&{outputs});"]
+    if conventions.context and plan.io == "arena":
+        return [
+            f"    const struct {model}_inputs inputs = {inputs}({arena});",
+            f"    const struct {model}_outputs outputs = {outputs}({arena});",
+            f"    return {model}_run({arena}, &inputs, &outputs);",
+        ]
+    return [f"    return {model}_run({f'{arena}, ' * conventions.context}&{inputs}, &{outputs});"]
+
+
+def _pool(arena: Arena, number: int) -> tuple[str, str]:
+    """Return where a pool begins, and its bytes, in C."""
+    placed = arena.pools[number]
+    return (arena.base(number), pools.size_macro(arena.model, placed.pool.name)) if placed.bytes else ("0", "0")
+
+
+def _stream(plan: Plan, interface: Interface, only_read: str) -> list[str]:
+    """Return what lets the server give the model the rows of its streamed input, of which it holds one."""
+    model, stream = plan.graph.name, plan.graph.stream
+    assert stream is not None
+    kind = plan.graph.types[stream.value]
+    arguments = f"&{model}_{plan.io}_inputs" if given(plan, interface) else ""
+    return [
+        f"static {only_read}{kind.dtype.c} row[{kind.count // stream.rows}];",
+        "",
+        "static int32_t begin(void)",
+        "{",
+        f"    return {model}_begin({arguments});",
+        "}",
+        "",
+        "static int32_t feed(void)",
+        "{",
+        f"    return {model}_feed(row, 1);",
+        "}",
+        "",
+        "static const struct mt_stream stream = {",
+        f"    .input = {plan.graph.caller_inputs.index(stream.value)},",
+        f"    .rows = {stream.rows},",
+        "    .row = row,",
+        "    .row_bytes = sizeof(row),",
+        "    .begin = begin,",
+        "    .feed = feed,",
+        "};",
+        "",
+    ]
+
+
+def _graph_step(plan: Plan) -> list[str]:
+    model = plan.graph.name
+    if devices_of(plan).have_hooks:
+        calls = [begin_call(plan, is_new=is_new, resource="0") for is_new in (True, False)]
+        begin, end = f"number == 0 ? {calls[0]} : {calls[1]}", end_call(plan, "status", "0")
+        return [
+            _STEP,
+            "{",
+            "    (void)model;",
+            f"    int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
+            "    if (status == MT_OK)",
+            f"        status = {begin};",
+            "    if (status == MT_OK)",
+            f"        status = {model}_graph_step(number);",
+            f"    return status != MT_OK || number == {len(plan.steps) - 1} ? {end} : status;",
+            "}",
+            "",
+        ]
+    return [
+        _STEP,
+        "{",
+        "    (void)model;",
+        f"    const int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
+        f"    return status == MT_OK ? {model}_graph_step(number) : status;",
+        "}",
+        "",
+    ]
+
+
+def _functions(plan: Plan, interface: Interface) -> list[str]:
+    """Return what the server needs to call the packed functions: the list, and room for the arguments of one call."""
+    model = plan.graph.name
+    types = plan.graph.types
+    calls = [[types[v].shape for operands in operands_of(plan, step.node) for v in operands] for step in plan.steps]
+    calls.append([tensor.shape for tensor in (*interface.inputs, *interface.outputs)])
+    arguments = max(map(len, calls))
+    dims = max(1, *(sum(map(len, shapes)) for shapes in calls))
+    return [
+        f"static DLTensor tensors[{arguments}];",
+        f"static union mt_value values[{arguments}];",
+        f"static int32_t codes[{arguments}];",
+        f"static int64_t dims[{dims}];",
+        "",
+        "static const struct mt_functions functions = {",
+        f"    .list = {model}_functions,",
+        f"    .count = {model.upper()}_FUNCTIONS,",
+        f"    .most_arguments = {arguments},",
+        f"    .most_dims = {dims},",
+        *(f"    .{name} = {name}," for name in ("tensors", "values", "codes", "dims")),
+        *(f"    .{name} = mt_functions_{name}," for name in ("find", "invoke")),
+        "};",
+    ]
+
+
+def _step(plan: Plan, calls: Calls, arena: str) -> list[str]:
+    """Return the function that runs one operator."""
+    model = plan.graph.name
+    if plan.graph.stream is not None:
+        call = f"{model}_operator(number, row)"
+    else:
+        call = operator_call(plan, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs", arena)
+    return [_STEP, "{", "    (void)model;", f"    return {call};", "}", ""]
+
+
+def _buffer(plan: Plan, kind: str, tensor: Tensor) -> str:
+    """Return the C name of the buffer for an input or an output; no function's, whatever the tensor is called."""
+    return f"{plan.graph.name}_{kind[:-1]}_{tensor.c_name}"

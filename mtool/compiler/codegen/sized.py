@@ -1,0 +1,100 @@
+"""Run-time sizes at the interface: the formulas of its tensors' shapes, and the test of what the caller gives."""
+
+from collections.abc import Sequence
+
+from mtool.base.errors import ModelError
+from mtool.base.escaping import argument
+from mtool.base.formulas import Formula, fitted
+from mtool.compiler.codegen.arena import Interface
+from mtool.compiler.codegen.tensor_types import tensor_bytes
+from mtool.compiler.ir import Graph
+from mtool.compiler.plan import Plan
+from mtool.manifest import Tensor
+
+
+def formula_of(graph: Graph, values: Sequence[int]) -> Formula:
+    """Return the formula of what is `values` at the graph's samples.
+
+    Raises:
+        ModelError: they follow none, or several.
+    """
+    points = [point for point, _ in graph.samples]
+    found = fitted([size.symbol for size in graph.sizes], points, values)
+    if found is None:
+        raise ModelError(
+            "a shape does not follow the sizes known at run time by a formula",
+            details=[f"{list(point)}: {value}" for point, value in zip(points[:5], values, strict=False)],
+            hint="give such a dimension a size: " + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
+        )
+    return found
+
+
+def dims_of(graph: Graph, value: str) -> tuple[str, ...] | None:
+    """Return the formulas of a value's dimensions; None: they are always the same."""
+    if not graph.samples or value not in graph.samples[0][1].types:
+        return None
+    shapes = [sample.types[value].shape for _, sample in graph.samples]
+    if len(set(shapes)) == 1:
+        return None
+    return tuple(str(formula_of(graph, sizes)) for sizes in zip(*shapes, strict=True))
+
+
+def reshapes_of(graph: Graph, value: str) -> tuple[tuple[str, ...], ...] | None:
+    """Return the formulas of the shapes that a value's source is brought to; None: they are always the same."""
+    sources = [sample.sources[value] for _, sample in graph.samples if value in sample.sources]
+    columns = [[numbers for what, numbers in source.moves if what == "reshape"] for source in sources]
+    if not sources or all(column == columns[0] for column in columns):
+        return None
+    return tuple(
+        tuple(str(formula_of(graph, sizes)) for sizes in zip(*shapes, strict=True))
+        for shapes in zip(*columns, strict=True)
+    )
+
+
+def bytes_in_c(plan: Plan, value: str, tensor: Tensor, interface: Interface, structure: str) -> str:
+    """Return the bytes of an input or output as C; "0": it has no elements.
+
+    Args:
+        plan: the model's.
+        value: the input or output.
+        tensor: the same in the interface.
+        interface: the model's inputs and outputs.
+        structure: the pointer to the inputs, which have the sizes.
+    """
+    graph = plan.graph
+    if dims_of(graph, value) is None:
+        return tensor_bytes(graph.name, tensor)
+    text = _bytes(graph, value)
+    for size in graph.sizes:
+        text = text.replace(f"\0{size.symbol}", f"*{structure}->{field_of(plan, interface, size.value)}")
+    return f"(size_t){text}" if text.startswith("(") else f"(size_t)({text})"
+
+
+def _bytes(graph: Graph, value: str) -> str:
+    """Return the bytes of a value as C, "\\0" before the names of sizes: a formula, or the product of several."""
+    kinds = [sample.types[value] for _, sample in graph.samples]
+    names, points = [size.symbol for size in graph.sizes], [point for point, _ in graph.samples]
+    formula = fitted(names, points, [kind.bytes for kind in kinds])
+    if formula is not None:
+        return formula.c("\0")
+    dims = [formula_of(graph, sizes).c("\0") for sizes in zip(*(kind.shape for kind in kinds), strict=True)]
+    return f"({' * '.join([*dims, str(kinds[0].dtype.size)])})"
+
+
+def field_of(plan: Plan, interface: Interface, value: str) -> str:
+    """Return the field of the inputs' structure that has a size."""
+    return interface.inputs[plan.graph.caller_inputs.index(value)].c_name
+
+
+def range_test(plan: Plan, interface: Interface) -> list[str]:
+    """Return the C that refuses sizes outside of their ranges."""
+    lines = []
+    for size in plan.graph.sizes:
+        field = f"*inputs->{field_of(plan, interface, size.value)}"
+        lines += [f"    if ({field} < {size.least} || {field} > {size.most})", "        return MT_BAD_SIZE;"]
+    return lines
+
+
+def sizes_of(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the inputs that are run-time sizes."""
+    return tuple(tensor for tensor in tensors if tensor.range is not None)

@@ -1,0 +1,335 @@
+"""`<model>.c`: the arena, one function for each different operator, and the entry point that calls them."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mtool.base.escaping import comment, short_name
+from mtool.compiler.codegen import constant_pools, pools
+from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, Spot, moves_rows
+from mtool.compiler.codegen.backend_memories import lent_memories
+from mtool.compiler.codegen.calls import Calls
+from mtool.compiler.codegen.conventions import Conventions
+from mtool.compiler.codegen.device import definitions
+from mtool.compiler.codegen.entry import entry_point
+from mtool.compiler.codegen.flash import qualified
+from mtool.compiler.codegen.function import Function
+from mtool.compiler.codegen.functions import Functions
+from mtool.compiler.codegen.model_slot import ALONE, Place
+from mtool.compiler.codegen.protect import arena_definition
+from mtool.compiler.codegen.state_reset import reset_function
+from mtool.compiler.codegen.streamed import given
+from mtool.compiler.codegen.streamed_prefix import head_function, head_of
+from mtool.compiler.codegen.tidy import tidied
+from mtool.compiler.codegen.wrap import wrapped
+from mtool.compiler.ir import DType, TensorType
+from mtool.compiler.ir.control import Control
+from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.kernels.expressions import has_fixed16, has_halves, has_small_floats
+from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.schedule import schedule_text
+from mtool.compiler.plan import Plan
+from mtool.compiler.plan.memory import aliases
+from mtool.manifest import Tensor
+
+
+def source(
+    plan: Plan,
+    functions: Functions,
+    calls: Calls,
+    interface: Interface,
+    arena: Arena,
+    conventions: Conventions,
+    banner: str,
+    place: Place = ALONE,
+) -> str:
+    """Return the C of the model; with the graph executor, all but the entry point."""
+    model = plan.graph.name
+    own = [one for one in functions.own if not one.kernel.level]
+    lines = [
+        banner,
+        _arena_map(plan, arena, functions),
+        *([] if arena.is_shared or arena.is_callers else place.section_lines()),
+        f'#include "{model}.h"',
+        "",
+        *_includes(plan, own),
+        *(['#include "mt_device.h"'] if pools.needs_header(plan) and not arena.is_callers else []),
+        f'#include "{model}_operators.h"',
+        *([f'#include "{model}_packed.h"'] if conventions.forms and conventions.executor != "graph" else []),
+        f'#include "{model}_weights.h"',
+        "",
+    ]
+    if plan.pools:
+        lines += [] if arena.is_callers else pools.definitions(plan)
+    elif plan.arena_bytes and not arena.is_shared and not arena.is_callers:
+        macro = f"{model.upper()}_ARENA_BYTES"
+        lines += [*arena_definition(arena.symbol, macro, plan.alignment, plan.arena_bytes, place.unit), ""]
+    lines += [
+        *lent_memories(plan),
+        *_shared(own),
+        *definitions(plan, takes_resource=conventions.takes_resource),
+        *map(_function, own),
+        *_arena_pointers(plan, interface, arena),
+        *pools.load_function(plan, arena),
+        *reset_function(plan, interface, arena),
+    ]
+    head = head_of(plan, functions)
+    if head is not None:
+        lines += head_function(plan, head, functions, arena)
+    if conventions.executor != "graph":
+        lines.append(entry_point(plan, calls, interface, arena, conventions, head))
+    return wrapped(qualified("\n".join(lines), plan.target))
+
+
+def level_sources(plan: Plan, functions: Functions, banner: str) -> dict[str, str]:
+    """Return the files of the operators that are compiled at a level of their own, by name: <model>_O3.c.
+
+    A build that knows options of single files (CMake) gives each its level; GCC takes it from the pragma elsewhere.
+    """
+    model, found = plan.graph.name, {}
+    for level in sorted({function.kernel.level for function in functions.own} - {""}):
+        own = [one for one in functions.own if one.kernel.level == level]
+        lines = [
+            banner,
+            comment(f"These operators are compiled with -{level}."),
+            "#if defined(__GNUC__) && !defined(__clang__)",
+            f'#pragma GCC optimize ("{level}")',
+            "#endif",
+            *_includes(plan, own),
+            f'#include "{model}_operators.h"',
+            f'#include "{model}_weights.h"',
+            "",
+            *_shared(own),
+            *map(_function, own),
+        ]
+        found[f"{model}_{level}.c"] = wrapped(qualified("\n".join(lines), plan.target))
+    return found
+
+
+def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
+    """Return the lines that include what functions need of the C library and the runtime."""
+    headers = {name for function in functions for name in function.kernel.headers}
+    uses = [use for function in functions for use in function.uses]
+    if any(has_small_floats(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
+        headers.add("mt_float8.h")
+    if any(has_halves(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
+        headers.add("mt_half.h")
+    if any(has_fixed16(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
+        headers.add("mt_fixed16.h")
+    if plan.graph.sizes or plan.graph.stream:
+        headers.add("mt_status.h")
+    return ["#include <string.h>", "", *(f'#include "{name}"' for name in ["mt_math.h", *sorted(headers)])]
+
+
+def _shared(functions: Sequence[Function]) -> list[str]:
+    """Return what defines functions of the runtime that headers do not write out, once for all models of a unit."""
+    lines: list[str] = []
+    for line in sorted({line for function in functions for line in function.kernel.shared}):
+        guard = line.partition("(")[2].partition(",")[0].upper()
+        lines += [f"#ifndef {guard}", f"#define {guard}", line, "#endif"]
+    return [*lines, ""] if lines else []
+
+
+def _arena_map(plan: Plan, arena: Arena, functions: Functions) -> str:
+    """Return the comment that says what lies where, when."""
+    names = [step.node.title for step in plan.steps]
+
+    def at(number: int) -> str:
+        return "the caller" if number < 0 or number >= len(names) else names[number]
+
+    lifelong = {value for _, value, _ in plan.graph.state_values}
+    writers = _writers(plan)
+
+    rows: list[tuple[int, str, str, str, str, str]] = []  # the pool's number first
+    for piece, offset in plan.storages:
+        what = _what(plan, piece.values, writers)
+        pool, inside = plan.place(offset)
+        if lifelong & {*piece.values}:
+            rows.append((pool, f"{inside:,}", f"{piece.bytes:,}", what, "run", "to run"))
+        elif what:
+            rows.append((pool, f"{inside:,}", f"{piece.bytes:,}", what, at(piece.first), at(piece.last)))
+    used = [(offset, step) for offset, step in zip(plan.scratch, plan.steps, strict=True) if offset is not None]
+    for offset in sorted({offset for offset, _ in used}):
+        steps = [step for place, step in used if place == offset]
+        most = max(step.scratch_bytes for step in steps)
+        pool, inside = plan.place(offset)
+        rows.append((pool, f"{inside:,}", f"{most:,}", "scratch", steps[0].node.title, steps[-1].node.title))
+    for symbol, copy in arena.copies.items():
+        what = f"copy of {symbol.removeprefix(f'{plan.graph.name}_')}"
+        rows.append((copy.spot.pool, f"{copy.spot.offset:,}", f"{copy.bytes:,}", what, "the first run", "on"))
+    lines = [f"Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", ""]
+    if not plan.pools:
+        lines += _table([row[1:] for row in rows])
+    for number, placed in enumerate(plan.pools):
+        lines += [""] * (number > 0) + [f"Pool {pools.told(placed)}"]
+        lines += ["", *_table([row[1:] for row in rows if row[0] == number])] if placed.bytes else []
+    lines += constant_pools.map_of(functions)
+    return comment(*lines, apart=True)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the lines of what lies in an arena, or in a pool of it."""
+    heads = ("offset", "bytes", "what", "from", "to")
+    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(5)]
+    lines = []
+    for row in [heads, *rows]:
+        cells = [row[i].rjust(widths[i]) if i < 2 else row[i].ljust(widths[i]) for i in range(5)]
+        lines.append(("  " + "  ".join(cells)).rstrip())
+    return lines
+
+
+def _writers(plan: Plan) -> dict[str, list[str]]:
+    """Return the operators that write into each value or line buffer."""
+    lies = aliases(plan.graph)
+    found: dict[str, list[str]] = {}
+    for step in plan.steps:
+        for value in step.node.outputs:
+            titles = found.setdefault(lies.get(value, (value, 0))[0], [])
+            if step.node.title not in titles and not moves_rows(step.node):
+                titles.append(step.node.title)
+    return found
+
+
+def _what(plan: Plan, values: list[str], writers: dict[str, list[str]]) -> str:
+    """Return what a storage holds: inputs and outputs by name, the rest by the operators that write it."""
+    graph = plan.graph
+    kept = [f"state {short_name(state.input)}" for state, value, _ in graph.state_values if value in values]
+    if kept:
+        return ", ".join(kept)
+    inputs = [f"input {short_name(value)}" for value in values if value in graph.inputs]
+    outputs = [
+        f"output {short_name(name)}"
+        for name, value in zip(graph.output_names, graph.caller_outputs, strict=False)
+        if value in values
+    ]
+    between = [title for value in values if value not in graph.outputs for title in writers.get(value, ())]
+    if len(between) > 2:
+        between = [between[0], "…", between[-1]]
+    some = "result of" if all(value in graph.types for value in values) else "rows of"
+    return ", ".join([*inputs, *([" ".join([some, *between])] if between else []), *outputs])
+
+
+def _short(origin: str) -> str:
+    """Return an ONNX node's name, of a list that an exporter made of many only the last, cut to a line's length."""
+    name = origin.rsplit(";", 1)[-1]
+    return name if len(name) <= 48 else "…" + name[-47:]
+
+
+def _comment(function: Function) -> list[str]:
+    """Return the lines above a function: of its first operator."""
+    plan, number = function.uses[0].plan, function.uses[0].number
+    step = plan.steps[number]
+    node, graph = step.node, plan.graph
+    kinds = [str(graph.types[value]) for value in node.inputs if value not in graph.constants] or ["nothing"]
+    origins = list(node.origins[:3]) + (["…"] if len(node.origins) > 3 else [])
+    backend = node.attrs.backend if isinstance(node.attrs, External) else ""
+    facts = [f"backend {backend}" if backend else f"schedule {schedule_text(step.schedule)}"]
+    macs = step.op.macs(node, graph)
+    if macs:
+        facts.append(f"{macs:,} MACs{' a call' * (node.parts > 1)}")
+    label = step.op.label(node, graph)
+    named = node.attrs.label if isinstance(node.attrs, WithEpilogue) else ""
+    fused = [word for word in named.split("+") if word]
+    whence = " ".join(f'"{_short(origin)}"' for origin in origins)
+    made = dict.fromkeys(str(graph.types[value]) for value in node.outputs)
+    shapes = f"{', '.join(dict.fromkeys(kinds))} -> {', '.join(made)}"
+    what = " + ".join([label, *fused])
+    by_rows, rows = node.parts > 1 and not moves_rows(node), []
+    if by_rows:
+        whole = [str(_whole(plan, value)) for value in node.inputs if value not in graph.constants]
+        rows = [f"by rows: a call computes {shapes}"]
+        shapes = f"{', '.join(dict.fromkeys(whole))} -> {_whole(plan, node.outputs[0])}"
+    return [
+        f"{node.title if by_rows else node.name}: {what}, {shapes}",
+        *rows,
+        *([whence] if whence else []),
+        ", ".join(facts),
+        *_parameters(plan, number, function),
+    ]
+
+
+def _parameters(plan: Plan, number: int, function: Function) -> list[str]:
+    """Return the lines that say which tensor of the model each parameter of a control node's function is."""
+    node, graph = plan.steps[number].node, plan.graph
+    if not isinstance(node.attrs, Control):
+        return []
+    named = []
+    for argument in function.kernel.arguments:
+        if isinstance(argument.source, str):
+            continue
+        kind, which = argument.source
+        value = (node.outputs if kind == "output" else node.inputs)[int(which)]
+        source = graph.sources.get(value)
+        named.append(f'{argument.name} "{_short(source.tensor if source else value)}"')
+    return textwrap.wrap("; ".join(named), 100, break_long_words=False)
+
+
+def _whole(plan: Plan, value: str) -> TensorType:
+    """Return the type of the tensor of which a value has some rows."""
+    graph, lies = plan.graph, aliases(plan.graph)
+    root = lies.get(value, (value, 0))[0]
+    if root in graph.types:
+        return graph.types[root]
+    nodes = [step.node for step in plan.steps if not moves_rows(step.node)]
+    rows = sum(graph.types[v].shape[1] for node in nodes for v in node.outputs if lies.get(v, (v, 0))[0] == root)
+    kind = graph.types[value]
+    return replace(kind, shape=(kind.shape[0], rows, *kind.shape[2:]))
+
+
+def _function(function: Function) -> str:
+    first, *others = function.uses
+    lines = _comment(function)
+    also = [title for title in dict.fromkeys(use.title for use in others) if title != first.title]
+    lines += ["also " + ", ".join(also)] * bool(also)
+    body = tidied(function.kernel.body.rstrip())
+    signature = _wrapped(qualified(f"MT_ALONE {function.prototype}", first.plan.target))
+    inner = f"{qualified(function.kernel.inner, first.plan.target)}\n" if function.kernel.inner else ""
+    return f"{inner}{comment(*lines)}\n{signature}\n{{\n{body}\n}}\n"
+
+
+def _wrapped(signature: str) -> str:
+    if len(signature) <= 118:
+        return signature
+    head, _, rest = signature.partition("(")
+    indent = " " * (len(head) + 1)
+    lines, line = [], head + "("
+    for part in rest.rstrip(")").split(", "):
+        if len(line) + len(part) > 116:
+            lines.append(line.rstrip())
+            line = indent
+        line += part + ", "
+    return "\n".join([*lines, line.rstrip(", ") + ")"])
+
+
+def _arena_pointers(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+    if plan.io != "arena":
+        return []
+    model = plan.graph.name
+    lines = []
+    inputs = given(plan, interface)
+    spots_of = tuple(spot for tensor, spot in zip(interface.inputs, arena.inputs, strict=True) if tensor in inputs)
+    both = (("inputs", inputs, spots_of), ("outputs", interface.outputs, arena.outputs))
+    for kind, tensors, spots in both:
+        if arena.is_callers:
+            lines += _places(model, kind, tensors, spots, arena)
+            continue
+        lines.append(f"const struct {model}_{kind} {model}_arena_{kind} = {{")
+        for tensor, spot in zip(tensors, spots, strict=True):
+            place = arena.pointer(DType.of(tensor.dtype).c, spot) if spot else "0"
+            lines.append(f"    {place}, {comment(tensor.c_name)}")
+        lines += ["    0,"] * (not tensors) + ["};", ""]
+    return lines
+
+
+def _places(model: str, kind: str, tensors: Sequence[Tensor], spots: Sequence[Spot | None], arena: Arena) -> list[str]:
+    """Return the function that tells where inputs or outputs lie in an arena of the caller's."""
+    lines = [f"struct {model}_{kind} {model}_arena_{kind}(void *context)", "{"]
+    lines += [
+        f"    {arena.parameter_type} *const {PARAMETER} = context;",
+        f"    struct {model}_{kind} found;",
+        f"    (void){PARAMETER};",
+    ]
+    for tensor, spot in zip(tensors, spots, strict=True):
+        lines.append(f"    found.{tensor.c_name} = {arena.pointer(DType.of(tensor.dtype).c, spot) if spot else '0'};")
+    lines += ["    found.none = 0;"] * (not tensors)
+    return [*lines, "    return found;", "}", ""]

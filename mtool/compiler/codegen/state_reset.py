@@ -1,0 +1,156 @@
+"""States in C: their description, their initial values, and `<model>_reset`, which restores these."""
+
+import base64
+import math
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+
+from mtool.base.errors import UsageError
+from mtool.base.escaping import comment, short_name
+from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface
+from mtool.compiler.codegen.conventions import Conventions
+from mtool.compiler.codegen.wrap import WIDTH
+from mtool.compiler.ir import DType, State
+from mtool.compiler.ir.types import Array
+from mtool.compiler.plan import Plan
+from mtool.manifest import StateTensor
+
+
+def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
+    """Return the description of each state."""
+    graph = plan.graph
+    found = []
+    for (state, value, _), c_name in zip(graph.state_values, c_names, strict=True):
+        kind, quant = graph.types[value], graph.quant.get(value)
+        begin = b"" if _is_zero(state) else np.ascontiguousarray(state.initial).tobytes()
+        found.append(
+            StateTensor(
+                output=state.output,
+                input=state.input,
+                c_name=c_name,
+                dtype=kind.dtype.label,
+                shape=kind.shape,
+                bytes=kind.bytes,
+                pool=plan.place(plan.offsets[value])[0],
+                arena_offset=plan.place(plan.offsets[value])[1],
+                initial=base64.b64encode(begin).decode(),
+                scale=quant.scale if quant else None,
+                zero_point=quant.zero_point if quant else None,
+            )
+        )
+    return tuple(found)
+
+
+def check_conventions(plan: Plan, conventions: Conventions) -> None:
+    """Refuse what passes every tensor of the model through its interface.
+
+    Raises:
+        UsageError: the model has states, and packed functions or a graph executor were asked for; or it has run-time
+            sizes, and the device's graph executor.
+    """
+    assert (conventions.interface == "feed") == (plan.graph.stream is not None), "rows are fed to no other interface"
+    if plan.graph.sizes and conventions.executor == "graph":
+        raise UsageError(
+            "sizes known at run time are checked by the model's entry point, which --executor graph does not have",
+            hint="choose --executor aot or graph-host",
+        )
+    if plan.graph.states and (conventions.has_functions or conventions.executor != "aot"):
+        raise UsageError(
+            "states are tensors outside of the interface, packed functions and graph executors take all of them",
+            hint="choose --interface-api c, pointers or step, and --executor aot",
+        )
+
+
+def initial_constants(plan: Plan) -> dict[str, Array]:
+    """Return the initial values that are neither zeros nor the same byte throughout, by C symbol."""
+    found = {}
+    for number, state in enumerate(plan.graph.states):
+        if state.initial is not None and _fill(state) is None:
+            found[_symbol(plan, number)] = state.initial
+    return found
+
+
+def _symbol(plan: Plan, number: int) -> str:
+    return f"{plan.graph.name}_initial_{number}"
+
+
+def _is_zero(state: State) -> bool:
+    return state.initial is None or not np.ascontiguousarray(state.initial).view(np.uint8).any()
+
+
+def _fill(state: State) -> int | None:
+    """Return the byte that the initial value consists of; None: of several."""
+    if _is_zero(state):
+        return 0
+    data = set(np.ascontiguousarray(state.initial).tobytes())
+    return data.pop() if len(data) == 1 else None
+
+
+def starts_as_zeros(plan: Plan) -> bool:
+    """Whether the states begin as memory does that is cleared before main."""
+    pools = [plan.pools[plan.place(plan.offsets[value])[0]] for _, value, _ in plan.graph.state_values if plan.pools]
+    return all(_is_zero(state) for state in plan.graph.states) and all(one.pool.is_arena for one in pools)
+
+
+def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+    """Return the definition of `<model>_reset`, if there are states, and of what begins the first run."""
+    if not interface.states:
+        return []
+    model = plan.graph.name
+    is_alone = starts_as_zeros(plan) or arena.is_callers
+    lines = [] if is_alone else ["static uint8_t is_started; /* the states have their first values */", ""]
+    lines += [f"void {model}_reset({'void *context' if arena.is_callers else 'void'})", "{"]
+    if arena.is_callers:
+        lines += [f"    {arena.parameter_type} *const {PARAMETER} = context;", f"    (void){PARAMETER};"]
+    for number, (state, tensor) in enumerate(zip(plan.graph.states, interface.states, strict=True)):
+        fill, spot = _fill(state), arena.states[number]
+        if not tensor.bytes or spot is None:
+            continue  # and there may be no arena
+        place = arena.bytes_at(spot)
+        if fill is None:
+            lines.append(f"    MT_FLASH_COPY({place}, {_symbol(plan, number)}, sizeof({_symbol(plan, number)}));")
+        else:
+            count = DType.of(tensor.dtype).c_bytes(math.prod(tensor.shape)).removeprefix("1 * ")
+            lines.append(f"    memset({place}, {fill}, {count});")
+    if is_alone:
+        return [*lines, "}", ""]
+    start = [f"static void {model}_start(void)", "{", "    if (!is_started)", f"        {model}_reset();", "}", ""]
+    return [*lines, "    is_started = 1;", "}", "", *start]
+
+
+def start_call(plan: Plan) -> list[str]:
+    """Return what has to be called before the first operator: nothing, where all states begin as zeros."""
+    return [] if starts_as_zeros(plan) else [f"{plan.graph.name}_start();"]
+
+
+def declared(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+    """Return the part of the header that tells of the states."""
+    if not interface.states:
+        return []
+    model = plan.graph.name
+    rows = []
+    for state, spot in zip(interface.states, arena.states, strict=True):
+        kind = f"{state.dtype}[{','.join(map(str, state.shape))}], {state.bytes:,} bytes"
+        place = f" at {arena.macro(spot)}" if spot else ""
+        row = f"{short_name(state.output)} -> {short_name(state.input)}: {kind}{place}"
+        rows += textwrap.wrap(row, WIDTH, initial_indent="  ", subsequent_indent="      ", break_long_words=False)
+    when = (
+        f"The first run after power-up begins with their initial values. {model}_reset puts these back, to begin",
+        "another sequence; call it between runs.",
+    )
+    if arena.is_callers:
+        when = (
+            f"{model}_reset puts their initial values into an arena: call it before the first run there, and to",
+            "begin another sequence.",
+        )
+    return [
+        comment(
+            "States: what a run leaves in them is what the next one begins with.",
+            *rows,
+            *when,
+        ),
+        f"void {model}_reset({'void *context' if arena.is_callers else 'void'});",
+        "",
+    ]

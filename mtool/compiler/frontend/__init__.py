@@ -1,0 +1,24 @@
+"""From a model file to a Graph of canonical ONNX operators with static shapes.
+
+The importer is loaded when a model is: who names what is given beside a model, or asks for a file's format, needs none.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from mtool.compiler.frontend.options import ModelOptions, Pairs
+
+if TYPE_CHECKING:
+    from mtool.compiler.frontend.files import load, run_time_sizes
+    from mtool.compiler.frontend.onnx_file import from_proto
+    from mtool.compiler.frontend.reading import is_tflite
+
+__all__ = ["ModelOptions", "Pairs", "from_proto", "is_tflite", "load", "run_time_sizes"]
+
+_MODULES = {"from_proto": "onnx_file", "is_tflite": "reading", "load": "files", "run_time_sizes": "files"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'mtool.compiler.frontend' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"mtool.compiler.frontend.{_MODULES[name]}"), name)

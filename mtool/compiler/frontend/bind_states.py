@@ -1,0 +1,129 @@
+"""Bind states: pairs of an output and the input of the next call that it feeds leave the interface of a model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mtool.base import spelling
+from mtool.base.errors import UsageError
+from mtool.base.escaping import argument
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.given_values import found_in, limits_of, stored_as
+from mtool.compiler.frontend.options import Pairs
+from mtool.compiler.ir import Graph, State, TensorType
+from mtool.compiler.ir.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Pairs of an output and an input of a model, and what the inputs begin with.
+
+    That is `initial`, be it one number for all elements; else the number of `zeros`, which is what a quantised
+    input has for 0.
+    """
+
+    pairs: Pairs = ()
+    initial: Mapping[str, Array] = field(default_factory=dict)
+    zeros: Mapping[str, int] = field(default_factory=dict)
+
+
+def bind_states(graph: Graph, states: States, title: str, budget: Budget) -> Graph:
+    """Make states of pairs of outputs and inputs.
+
+    Args:
+        graph: as imported: its values have the model's own names.
+        states: the pairs, and what they begin with.
+        title: the model's name in messages.
+        budget: what may be made.
+
+    Raises:
+        UsageError: there is no such output or input, an input is fed twice, the two are of different types, or a value
+            to begin with does not go into its input.
+        ModelError: what they begin with exceeds the budget.
+    """
+    pairs = states.pairs
+    strange = sorted(set(states.initial) - {value for _, value in pairs})
+    if strange:
+        raise UsageError(f"a first value is given for {', '.join(strange)} of {title}, which is no state")
+    if not pairs:
+        return graph
+    wrong = [line for output, value in pairs for line in _wrong_names(graph, output, value)]
+    if wrong:
+        raise UsageError(f"--state names what {title} has not", details=wrong, hint=_candidates(graph))
+    varying = [output for output, _ in pairs if output in graph.counts]
+    if varying:
+        raise UsageError(
+            f"--state keeps {', '.join(varying)} of {title}, whose size depends on data",
+            hint="a state is of one size throughout",
+        )
+    fed = [value for _, value in pairs]
+    twice = sorted({value for value in fed if fed.count(value) > 1})
+    if twice:
+        raise UsageError(f"--state feeds {', '.join(twice)} of {title} from more than one output")
+    types = {output: graph.types[value] for output, value in zip(graph.output_names, graph.outputs, strict=True)}
+    differing = [
+        line
+        for output, value in pairs
+        if types[output] != graph.types[value]
+        for line in (f"expected  {value} {graph.types[value]}, the input", f"found     {output} {types[output]}")
+    ]
+    if differing:
+        raise UsageError(
+            f"--state pairs an output of {title} with an input of another type or shape",
+            details=differing,
+            hint="a symbolic dimension is set with --dim NAME=N",
+        )
+    made = [graph.types[value].bytes for value in fed if value in states.initial or states.zeros.get(value)]
+    budget.afford("constants", sum(made), f"the first values of the states of {title}")
+    values = dict(zip(graph.output_names, graph.outputs, strict=True))
+    sent = {output for output, _ in pairs}
+    names = [name for name in graph.output_names if name not in sent] + [output for output, _ in pairs]
+    return replace(
+        graph,
+        inputs=(*(value for value in graph.inputs if value not in fed), *fed),
+        outputs=tuple(values[name] for name in names),
+        output_names=tuple(names),
+        states=tuple(State(output, value, _first(graph.types[value], value, states, title)) for output, value in pairs),
+    )
+
+
+def _first(kind: TensorType, value: str, states: States, title: str) -> Array | None:
+    """Return what a state begins with; None: zeros.
+
+    Raises:
+        UsageError: that does not go into the input.
+    """
+    if value not in states.initial:
+        point = states.zeros.get(value, 0)
+        return np.full(kind.shape, point, kind.dtype.numpy) if point else None
+    initial = np.asarray(states.initial[value])
+    data = np.broadcast_to(initial.reshape(()), kind.shape) if initial.size == 1 else initial
+    stored = stored_as(data, kind.dtype.numpy)
+    if data.shape != kind.shape or stored is None:
+        limits = limits_of(kind.dtype.numpy)
+        raise UsageError(
+            f"the first value of the state {value!r} does not go into that input of {title}",
+            details=[f"expected  {kind}{limits}, or one number", f"found     {found_in(initial)}"],
+        )
+    return stored
+
+
+def _wrong_names(graph: Graph, output: str, value: str) -> list[str]:
+    found = []
+    for what, name, names in (("output", output, graph.output_names), ("input", value, graph.inputs)):
+        if name not in names:
+            near = spelling.near(name, names)
+            known = f"near: {', '.join(near)}" if near else f"it has: {', '.join(names) or 'none'}"
+            found.append(f"no {what} {name!r}; {known}")
+    return found
+
+
+def _candidates(graph: Graph) -> str:
+    """Return a pair that would do: the first input with an output of its type."""
+    for value in graph.inputs:
+        for name, output in zip(graph.output_names, graph.outputs, strict=True):
+            if graph.types[output] == graph.types[value]:
+                pair = argument(f"{name}:{value}")
+                return f"--state OUT:IN, an output and the input that it feeds, for instance: --state {pair}"
+    return "--state OUT:IN, an output and the input that it feeds"

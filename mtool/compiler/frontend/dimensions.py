@@ -1,0 +1,133 @@
+"""Symbolic dimensions of a model's inputs: which there are, their values, and a suggestion where one is missing."""
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from mtool.base.errors import ModelError, UsageError
+from mtool.base.escaping import argument
+from mtool.compiler.frontend import tensors
+
+_TRIED = (1, 2, 8, 32, 128, 256, 512, 1024, 4096, 16000)
+_MOST_TRIES = 60
+_MOST_NODES = 20_000  # that are imported for one suggestion,
+_MOST_BYTES = 1 << 26  # and bytes of the model that are copied
+
+Works = Callable[[Mapping[str, int]], bool]
+"""Whether a model can be imported with these values of its dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicDimension:
+    """A dimension without a size: `number` of the input `value`; `name` is what `--dim` calls it."""
+
+    value: str
+    number: int
+    name: str
+
+
+def open_negative_dimensions(model: onnx.ModelProto) -> None:
+    """Make negative dimensions (-1) symbolic, as some exporters write them."""
+    for graph in tensors.graphs(model):
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
+                if dim.HasField("dim_value") and dim.dim_value < 0:
+                    dim.ClearField("dim_value")
+
+
+def symbolic_dimensions(model: onnx.ModelProto) -> Iterator[SymbolicDimension]:
+    """Yield the symbolic dimensions of a model's inputs, in order.
+
+    Raises:
+        ModelError: an input is not a tensor.
+    """
+    for value, number, dim in _of_inputs(model, "the model"):
+        if not dim.HasField("dim_value"):
+            yield SymbolicDimension(value.name, number, _name(value, number, dim))
+
+
+def bind_dimensions(
+    model: onnx.ModelProto,
+    dims: Mapping[str, int],
+    title: str,
+    works: Works | None = None,
+    maxima: Collection[str] = (),
+) -> None:
+    """Give every dimension of every input its number.
+
+    Args:
+        model: the model, which is changed.
+        dims: the values, by name.
+        title: what messages call the model.
+        works: tells whether values that might be suggested are any good.
+        maxima: what has a largest size, for the message.
+
+    Raises:
+        UsageError: `dims` names no dimension of the model.
+        ModelError: a dimension has no value.
+    """
+    found = list(_of_inputs(model, title))
+    named = [(_name(*each), *each) for each in found if not each[2].HasField("dim_value")]
+    unbound = [each for each in named if each[0] not in dims]
+    if unbound:
+        names = list(dict.fromkeys(name for name, *_ in unbound))
+        raise ModelError(
+            f"{title} has {'a dimension' if len(names) == 1 else 'dimensions'} without a value",
+            details=[
+                *(f"input {value.name!r}, dimension {number}: {name}" for name, value, number, _ in unbound),
+                *(f"--max {name}: no input has a dimension {name}" for name in maxima if name not in dims),
+            ],
+            hint=_hint(names, {name: dims[name] for name, *_ in named if name in dims}, _tries(model), works),
+        )
+    for name, _, _, dim in named:
+        dim.Clear()
+        dim.dim_value = dims[name]
+    unknown = sorted(set(dims) - {name for name, *_ in named})
+    if unknown:
+        raise UsageError(f"{title} has no symbolic dimension named {', '.join(unknown)}")
+
+
+_Dimension = tuple[onnx.ValueInfoProto, int, onnx.TensorShapeProto.Dimension]
+
+
+def _of_inputs(model: onnx.ModelProto, title: str) -> Iterator[_Dimension]:
+    initialised = {tensor.name for tensor in model.graph.initializer}
+    for value in model.graph.input:
+        if value.name in initialised:
+            continue
+        if not value.type.HasField("tensor_type"):
+            raise ModelError(f"input {value.name!r} of {title} is not a tensor")
+        for number, dim in enumerate(value.type.tensor_type.shape.dim):
+            yield value, number, dim
+
+
+def _name(value: onnx.ValueInfoProto, number: int, dim: onnx.TensorShapeProto.Dimension) -> str:
+    return dim.dim_param or f"{value.name}_{number}"
+
+
+def _tries(model: onnx.ModelProto) -> int:
+    size: int = model.ByteSize()
+    return min(_MOST_TRIES, _MOST_NODES // max(len(model.graph.node), 1), _MOST_BYTES // max(size, 1))
+
+
+def _hint(names: Sequence[str], given: Mapping[str, int], tries: int, works: Works | None) -> str:
+    """Return what to give: sizes that work if some are found, and otherwise no sizes."""
+    for sizes in itertools.islice(_guesses(names), tries):
+        if works is not None and works({**given, **sizes}):
+            options = " ".join(f"--dim {argument(name)}={sizes[name]}" for name in names)
+            if max(sizes.values()) == 1:
+                return f"give {options}"
+            return f"give {options}; it can be compiled with these, and perhaps was trained with others"
+    options = " ".join(f"--dim {argument(name)}=N" for name in names)
+    return f"give {options}: the sizes that the model was made for"
+
+
+def _guesses(names: Sequence[str]) -> Iterator[dict[str, int]]:
+    """Yield sizes to try, the smallest first: one dimension of a size and the others 1, or all of that size."""
+    for size in _TRIED:
+        if size > 1:
+            yield from ({**dict.fromkeys(names, 1), name: size} for name in reversed(names))
+        if size == 1 or len(names) > 1:
+            yield dict.fromkeys(names, size)

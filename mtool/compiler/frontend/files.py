@@ -1,0 +1,66 @@
+"""Read a model file of either format."""
+
+from pathlib import Path
+
+from mtool.base.errors import UsageError
+from mtool.compiler.frontend import onnx_file, reading
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.dimensions import symbolic_dimensions
+from mtool.compiler.frontend.hybrid_weights import with_float32_weights
+from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
+from mtool.compiler.ir import Graph
+
+
+def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
+    """Read an ONNX model (of any opset) or a TFLite model and return its graph.
+
+    Args:
+        path: the model file.
+        options: of the model.
+
+    Raises:
+        UsageError: the file is missing, what is given names nothing of the model, or the arithmetic is TFLite's and
+            the model is not.
+        NeedsValues: an operator has to know the values of inputs of the model; the error names them.
+        ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
+            operators that can't be compiled (all of them are listed).
+    """
+    if reading.is_tflite(path):
+        from mtool.compiler.frontend import tflite  # loaded for a TFLite model alone: its schema is two hundred modules
+
+        graph = tflite.load(path, options)
+        return with_float32_weights(graph) if options.hybrid == "float32" else graph
+    if options.rounding != "onnx":
+        raise UsageError(
+            f"{path.name} is not a TFLite model, which --rounding {options.rounding} is for",
+            hint="leave the option out, or give the .tflite file that the model was made from",
+        )
+    if options.hybrid == "int8":
+        raise UsageError(
+            f"{path.name} is not a TFLite model, which --hybrid int8 is for",
+            hint="onnxruntime.quantization.quantize_dynamic makes an ONNX model whose activations are quantised so",
+        )
+    graph = onnx_file.load(path, options)
+    return with_float32_weights(graph) if options.hybrid == "float32" else graph
+
+
+def run_time_sizes(path: Path, options: ModelOptions) -> dict[str, int]:
+    """Return the symbolic dimensions of a model's inputs that have a largest size, and no size: those, by name.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: the file is not a model, or malformed.
+    """
+    stated = {name: most for name, most in options.maxima.items() if name not in options.dims}
+    if not stated:
+        return {}
+    budget = Budget(options.limits)
+    if reading.is_tflite(path):
+        from mtool.compiler.frontend.tflite.schema import read
+
+        model = read(path, budget)
+        kinds = [model.tensors[number] for number in model.inputs]
+        names = [f"{kind.name}_{number}" for kind in kinds for number in kind.open]
+    else:
+        names = [one.name for one in symbolic_dimensions(reading.read_separated(path, budget)[0])]
+    return {name: stated[name] for name in dict.fromkeys(names) if name in stated}

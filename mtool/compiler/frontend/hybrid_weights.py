@@ -1,0 +1,55 @@
+"""Weights of int8 that meet float activations, as float32 constants: four times the flash, and the float kernels."""
+
+import numpy as np
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.quantize import Quantisation
+
+PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+def with_float32_weights(graph: Graph) -> Graph:
+    """Replace the dequantisation of constant weights by its result, where only products of floats read it."""
+    makers = {value: node for node in graph.nodes for value in node.outputs}
+    readers: dict[str, list[tuple[Node, int]]] = {}
+    for node in graph.nodes:
+        for index, value in enumerate(node.inputs):
+            readers.setdefault(value, []).append((node, index))
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        found = readers.get(node.outputs[0], [])
+        made = None
+        inner = node.op == "DequantizeLinear" and node.outputs[0] not in graph.outputs
+        if inner and found and all(_is_of_floats(reader, index, makers) for reader, index in found):
+            made = _dequantised(node, graph)
+        if made is None:
+            rewriter.keep(node)
+        else:
+            rewriter.rename(node.outputs[0], rewriter.constant(f"{node.name}/float32", made))
+    return rewriter.finish()
+
+
+def _is_of_floats(node: Node, index: int, makers: dict[str, Node]) -> bool:
+    """Whether an operand is the weights of a product whose activations are not dequantised themselves."""
+    maker = makers.get(node.inputs[0])
+    return node.op in PRODUCTS and index == 1 and (maker is None or maker.op != "DequantizeLinear")
+
+
+def _dequantised(node: Node, graph: Graph) -> Array | None:
+    """Return what constants of 8 bits stand for, with one scale or one along an axis; None: there are other ones."""
+    data, *numbers = (graph.constants.get(value) for value in node.inputs if value)
+    if data is None or data.dtype.itemsize != 1 or not numbers or any(number is None for number in numbers):
+        return None
+    scale, point = numbers[0], numbers[1] if len(numbers) > 1 else np.zeros(1, data.dtype)
+    assert scale is not None and point is not None
+    attrs = Quantisation.of(node)
+    if scale.dtype != np.float32 or scale.ndim > 1 or attrs.block_size:
+        return None
+    view = [1] * data.ndim
+    if scale.size > 1:
+        view[attrs.axis] = -1
+    steps = data.astype(np.int32) - np.broadcast_to(point, scale.shape).astype(np.int32).reshape(view)
+    made: Array = steps.astype(np.float32) * scale.reshape(view)
+    return made

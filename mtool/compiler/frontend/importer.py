@@ -1,0 +1,270 @@
+"""The state of one import, which everything that imports a node works on."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import onnx
+
+from mtool.base.errors import MtoolError
+from mtool.compiler.frontend.bounds import COUNTING, Bound, bounds_of_outputs
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
+from mtool.compiler.frontend.scope import NO_BODIES, Bodies, Opsets, Scope, domain_of, functions_of
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.ordering import Counting
+
+ImportNode = Callable[["Importer", onnx.NodeProto, str, Opsets, Bodies], None]
+"""Imports one node, of that name, by what knows its operator (mtool.compiler.frontend.dispatch)."""
+
+NO_ATTRIBUTES = Attributes()
+
+
+class NotThisWay(Exception):
+    """An attempt failed: by a reason of its own, or by problems of nodes inside, which need the values `needed`."""
+
+    def __init__(self, reason: Unsupported | None, problems: list[tuple[str, str, str]], needed: list[str]) -> None:
+        super().__init__(str(reason or "nodes inside can't be compiled"))
+        self.reason, self.problems, self.needed = reason, problems, needed
+
+
+class Importer:
+    """The state of one import. Canonicalisers call `emit`, `constant` and `fail`.
+
+    An operator that stands for others calls `run` with their nodes, which imports them by `import_node`.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        import_node: ImportNode,
+        maxima: Mapping[str, int] | None = None,
+        budget: Budget | None = None,
+        *,
+        natural_maxima: bool = False,
+        keeps_rounds: bool = False,
+    ) -> None:
+        self._import_node = import_node
+        self.budget = budget or Budget()
+        self.maxima = dict(maxima or {})
+        self.natural_maxima = natural_maxima
+        self.keeps_rounds = keeps_rounds
+        self.used_maxima: set[str] = set()
+        self.bounds: dict[str, Bound] = {}
+        self.opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
+        self.scope = Scope(self.opsets)
+        self.functions = functions_of(model)
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, Array] = {}
+        self.nodes: list[Node] = []
+        self.sequences: dict[str, list[str]] = {}
+        self.problems: list[tuple[str, str, str]] = []  # operator, node name, reason
+        self.inputs = tuple(value.name for value in model.graph.input)
+        self.is_translated = any(node.domain == REFUSED for node in model.graph.node)
+        stated = [*model.graph.value_info, *model.graph.output]
+        self.declared = {value.name: value.type for value in stated if value.type.tensor_type.elem_type}
+        self._own = {*self.inputs, *(tensor.name for tensor in model.graph.initializer)}
+        self._own.update(value for node in model.graph.node for value in node.output)
+        self._names: set[str] = set()
+        self._made: set[str] = set()
+        self._numbers: dict[str, int] = {}  # by stem, of the last unique name
+        self.writing_out = 0  # functions, loops and sequences inside one another
+        self.perhaps = 0  # branches and rounds inside one another that data may leave out
+        self._unknown: set[str] = set()
+        self._needed: list[str] = []
+        self.dequantised: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
+        self._sources: dict[str, tuple[str, ...]] = {}
+
+    def unique(self, stem: str) -> str:
+        """Return a value or node name that is not taken."""
+        number = self._numbers.get(stem, 0)
+        name = f"{stem}.{number}" if number else stem
+        while name in self._names or name in self.types:
+            number += 1
+            name = f"{stem}.{number}"
+        self._numbers[stem] = number
+        self._names.add(name)
+        return name
+
+    def inner(self, prefix: str, values: Iterable[str]) -> dict[str, str]:
+        """Return names in the model for the values that are made in a body or function."""
+        names = {}
+        for value in filter(None, values):
+            name = f"{prefix}/{value}"
+            while name in self._own:
+                name += "'"
+            self.budget.spend("work", len(name), prefix)
+            self._own.add(name)
+            names[value] = name
+        return names
+
+    def constant(self, stem: str, data: Array) -> str:
+        """Add a constant and return its name."""
+        name = self.unique(stem)
+        self.add_constant(name, data)
+        return name
+
+    def add_constant(self, name: str, data: Array) -> None:
+        """Give a value a constant."""
+        data = np.ascontiguousarray(data).reshape(np.shape(data))
+        self.budget.spend("constants", data.nbytes, f"constant {name!r}")
+        self.constants[name] = data
+        self.types[name] = TensorType(DType.of(data.dtype), data.shape)
+
+    def emit(
+        self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes = NO_ATTRIBUTES
+    ) -> None:
+        """Append a canonical node; its outputs must have types."""
+        bound = self.bounds.get(outputs[0]) if op in COUNTING else None
+        if bound is not None:
+            assert isinstance(attrs, Counting)
+            outputs, attrs = [*outputs, bound.count], replace(attrs, counted=True)
+        else:
+            self.bounds |= bounds_of_outputs(op, inputs, outputs, attrs, self.types, self.bounds)
+        self.append(op, origin, inputs, outputs, attrs)
+
+    def append(self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes) -> None:
+        """Append a node whose outputs have types and bounds already.
+
+        Raises:
+            Unsupported: an output is another node's too.
+        """
+        again = self._made.intersection(outputs)
+        if again:
+            raise Unsupported(f"its output {again.pop()!r} is made twice")
+        self._made.update(outputs)
+        self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), attrs, (origin,)))
+
+    def fail(self, op: str, origin: str, reason: str) -> None:
+        """Note a node that can't be compiled."""
+        self.problems.append((op, origin, reason))
+
+    def value_of(self, name: str, role: str) -> Array:
+        """Return the value of a constant; `role` is what the operator calls this input.
+
+        Raises:
+            ValueNeeded: it is not a constant.
+        """
+        if name not in self.constants:
+            raise ValueNeeded(name, role)
+        return self.constants[name]
+
+    def value(self, stem: str, kind: TensorType, sources: Iterable[str]) -> str:
+        """Return the name of a new value of a body, which would be known if `sources` were constants."""
+        name = self.unique(stem)
+        self.types[name] = kind
+        self._sources[name] = tuple(filter(None, sources))
+        return name
+
+    def needed_inputs(self) -> tuple[str, ...]:
+        """Return the model's inputs whose values the operators have asked for."""
+        open_values, found = list(self._needed), set()
+        while open_values:
+            value = open_values.pop()
+            if value in self.constants:
+                continue  # known already, such as a shape
+            if value in self.inputs:
+                found.add(value)
+            open_values.extend(self._sources.pop(value, ()))
+        return tuple(name for name in self.inputs if name in found)
+
+    def enter(self, nodes: Iterable[onnx.NodeProto], scope: Scope, where: str) -> None:
+        """Import the nodes of a body or function; `where` is the node that has it.
+
+        Raises:
+            ModelError: it exceeds the budget.
+        """
+        self.budget.check("depth", scope.depth, where)
+        outer, self.scope = self.scope, scope
+        try:
+            for node in nodes:
+                bound, bodies = scope.bound(node)
+                self.budget.spend("work", bound.ByteSize(), f"{bound.op_type} {bound.name}")
+                self.run(bound, scope.opsets, bodies)
+        finally:
+            self.scope = outer
+
+    @contextmanager
+    def apart(self) -> Iterator[list[Node]]:
+        """Import the nodes of a body, and return them as a list."""
+        outer, self.nodes = self.nodes, []
+        try:
+            yield self.nodes
+        finally:
+            self.nodes = outer
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Import what may turn out not to work in this way; then nothing is noted of it.
+
+        Raises:
+            NotThisWay: a node in it can't be compiled.
+        """
+        problems, needed = len(self.problems), len(self._needed)
+        unknown, used = set(self._unknown), set(self.used_maxima)
+        reason: Unsupported | None = None
+        try:
+            yield
+        except Unsupported as found:
+            reason = found
+        if reason is None and len(self.problems) == problems:
+            return
+        failed = NotThisWay(reason, self.problems[problems:], self._needed[needed:])
+        del self.problems[problems:], self._needed[needed:]
+        self._unknown, self.used_maxima = unknown, used
+        raise failed from None
+
+    def give_up(self, failed: "NotThisWay", outputs: Iterable[str]) -> None:
+        """Note why an attempt failed, after which nothing else is tried.
+
+        Raises:
+            Unsupported: the reason is no problem of a node inside.
+        """
+        self.problems += failed.problems
+        self._needed += failed.needed
+        if failed.reason is not None:
+            raise failed.reason
+        self._unknown.update(outputs)
+
+    def leave_out(self, values: Iterable[str]) -> None:
+        """Leave out values, and what depends on them: a problem is noted already that explains it."""
+        self._unknown.update(values)
+
+    @contextmanager
+    def in_doubt(self) -> Iterator[None]:
+        """Import what the run may leave out."""
+        self.perhaps += 1
+        try:
+            yield
+        finally:
+            self.perhaps -= 1
+
+    def run(self, proto: onnx.NodeProto, opsets: Mapping[str, int], bodies: Bodies = NO_BODIES) -> None:
+        """Import one node; a problem with it is noted, and what depends on it is left out.
+
+        Raises:
+            ModelError: it exceeds the budget.
+        """
+        origin = proto.name or (proto.output[0] if proto.output else proto.op_type)
+        if self.writing_out:
+            self.budget.spend("nodes", 1, f"{proto.op_type} {origin}")
+        for name in proto.output:
+            self._sources[name] = tuple(proto.input)
+        if any(name in self._unknown for name in proto.input):
+            self._unknown.update(proto.output)  # follows from a problem that is noted already
+            return
+        try:
+            self._import_node(self, proto, origin, opsets, bodies)
+        except Unsupported as problem:
+            self.fail(proto.op_type, origin, str(problem))
+            self._unknown.update(proto.output)
+            if isinstance(problem, ValueNeeded):
+                self._needed.append(problem.value)
+        except MtoolError:
+            raise
+        except Exception as failed:  # of a malformed node, in what reads its inputs and attributes
+            if not (isinstance(failed, KeyError) and failed.args[0] in self._unknown):
+                self.fail(proto.op_type, origin, disagreement(failed))
+            self._unknown.update(proto.output)

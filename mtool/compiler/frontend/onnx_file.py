@@ -1,0 +1,170 @@
+"""From an ONNX file to a Graph: symbolic dimensions, inputs that are made constants, states."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from mtool.base.errors import ModelError, MtoolError, UsageError
+from mtool.base.identifiers import model_name
+from mtool.compiler.frontend import external, reading, tensors
+from mtool.compiler.frontend.bind_states import States, bind_states
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.dimensions import Works, bind_dimensions, open_negative_dimensions
+from mtool.compiler.frontend.first_values import first_values
+from mtool.compiler.frontend.given_values import found_in, limits_of, stored_as
+from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.frontend.options import DEFAULTS, ModelOptions
+from mtool.compiler.frontend.separate import Separated, initialiser
+from mtool.compiler.ir import Graph
+from mtool.compiler.ir.types import Array
+
+
+def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
+    """Read an ONNX model (of any opset) and return its graph.
+
+    Args:
+        path: the model file.
+        options: of the model.
+
+    Raises:
+        UsageError: the file is missing, or what is given names nothing of the model.
+        NeedsValues: an operator has to know the values of inputs of the model; the error names them.
+        ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
+            operators that can't be compiled (all of them are listed).
+    """
+    budget = Budget(options.limits)
+    model, separated = reading.read_separated(path, budget)
+    return graph_of(model, path.name, path.stem, options, budget, separated)
+
+
+def from_proto(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAULTS) -> Graph:
+    """Return the graph of a model in memory (its data inside, none external); as `load` otherwise."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    outside = next((tensor for tensor in tensors.every(copy) if external.is_external(tensor)), None)
+    if outside is not None:
+        raise ModelError(
+            f"{name} has external data, and no file beside which that would be",
+            details=[f"tensor {outside.name!r}"],
+            hint="read it with onnx.load, or compile its file",
+        )
+    open_negative_dimensions(copy)
+    reading.check(copy, name)
+    return graph_of(copy, name, name, options, Budget(options.limits))
+
+
+def graph_of(
+    model: onnx.ModelProto,
+    title: str,
+    stem: str,
+    options: ModelOptions,
+    budget: Budget,
+    separated: Separated | None = None,
+    states: States | None = None,
+) -> Graph:
+    """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
+
+    `separated` has its large initialisers, if they were taken out of it; `states` are instead of those of `options`.
+
+    Raises:
+        UsageError: what is given names nothing of the model.
+        ModelError: it has an unbound dimension, or operators that can't be compiled (all of them are listed).
+    """
+    _fix_inputs(model, options.constants, title)
+    separated = separated or {}
+    if states is None:
+        initial = _initial_values(model, {value for _, value in options.states}, budget, separated)
+        zeros = first_values(model.graph, options.states)
+        states = States(options.states, initial, zeros)
+    bind_dimensions(model, options.dims, title, _trial(model, title, options, separated), options.maxima)
+    halves = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in tensors.every(model))
+    how = {"natural": options.natural_maxima, "keeps_rounds": options.keeps_rounds}
+    name = model_name(options.name or stem)
+    graph = import_graph(model, name, options.maxima, budget, separated, sized=options.dims, **how)
+    graph = replace(graph, halves=halves and options.hybrid != "float32")
+    return bind_states(graph, replace(states, initial={**states.initial, **options.state_values}), title, budget)
+
+
+def _trial(model: onnx.ModelProto, title: str, options: ModelOptions, separated: Separated) -> Works:
+    """Return what tells whether a model can be imported with certain dimensions; all trials have one budget."""
+    budget = Budget(options.limits)
+
+    def works(dims: Mapping[str, int]) -> bool:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        try:
+            bind_dimensions(copy, dims, title)
+            import_graph(copy, "trial", options.maxima, budget, separated, natural=options.natural_maxima)
+        except MtoolError:
+            return False
+        return True
+
+    return works
+
+
+def _initial_values(
+    model: onnx.ModelProto, inputs: Collection[str], budget: Budget, separated: Separated
+) -> dict[str, Array]:
+    """Take the initialisers of these inputs out of the model and return them."""
+    inputs = {value.name for value in model.graph.input if value.name in inputs}
+    found = [tensor for tensor in model.graph.initializer if tensor.name in inputs]
+    for tensor in found:
+        model.graph.initializer.remove(tensor)
+    return {tensor.name: initialiser(tensor, separated, budget) for tensor in found}
+
+
+def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: str) -> None:
+    """Turn inputs into initialisers.
+
+    Raises:
+        UsageError: there is no such input, or a value does not go into it.
+        ModelError: it is no tensor.
+    """
+    inputs = {value.name: value for value in model.graph.input}
+    unknown = sorted(set(constants) - set(inputs))
+    if unknown:
+        raise UsageError(f"{title} has no input named {', '.join(unknown)}")
+    for name, data in constants.items():
+        elem_type = inputs[name].type.tensor_type.elem_type
+        try:
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(elem_type)
+        except KeyError:
+            raise ModelError(f"input {name!r} of {title} is no tensor that can be made a constant") from None
+        shape = inputs[name].type.tensor_type.shape if inputs[name].type.tensor_type.HasField("shape") else None
+        model.graph.input.remove(inputs[name])
+        model.graph.initializer.append(onnx.numpy_helper.from_array(_fixed(name, data, dtype, shape, title), name))
+
+
+def _fixed(name: str, data: Array, dtype: np.dtype[Any], shape: onnx.TensorShapeProto | None, title: str) -> Array:
+    """Return a value as an input has it; where that has as many elements, it need not have its shape."""
+    value = np.asarray(data)
+    stored = stored_as(value, dtype)
+    dims = [dim.dim_value if dim.dim_value > 0 else -1 for dim in shape.dim] if shape is not None else [*value.shape]
+    if stored is not None:
+        if len(dims) == value.ndim and all(size in (-1, found) for size, found in zip(dims, value.shape, strict=True)):
+            return stored
+        if min(dims, default=0) >= 0 and math.prod(dims) == value.size:
+            return stored.reshape(dims)
+    wanted = f"{dtype}[{','.join('?' if size < 0 else str(size) for size in dims)}]{limits_of(dtype)}"
+    raise UsageError(
+        f"--const {name} does not go into that input of {title}",
+        details=[f"expected  {wanted}", f"found     {found_in(value)}"],
+    )
+
+
+def read_bound(path: Path, options: ModelOptions) -> onnx.ModelProto:
+    """Read an ONNX model whose symbolic dimensions have their values and whose given inputs are initialisers.
+
+    Raises:
+        UsageError: the file is missing, or what is given names nothing of the model.
+        ModelError: the file is not a model, is malformed or has an unbound dimension.
+    """
+    model = reading.read(path, Budget(options.limits))
+    _fix_inputs(model, options.constants, path.name)
+    bind_dimensions(model, options.dims, path.name)
+    return model

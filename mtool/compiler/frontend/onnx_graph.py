@@ -1,0 +1,165 @@
+"""Walk an ONNX graph once: infer types, fold constants, bring every node to its canonical form."""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from mtool.base.errors import ModelError, NeedsValues, UsageError
+from mtool.base.escaping import argument
+from mtool.compiler.frontend import tensors
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.dispatch import import_node
+from mtool.compiler.frontend.empty_tensors import without_empty_inputs
+from mtool.compiler.frontend.importer import Importer
+from mtool.compiler.frontend.inference import check_size, element_name
+from mtool.compiler.frontend.problems import TooLarge, Unsupported
+from mtool.compiler.frontend.scope import bodies_of
+from mtool.compiler.frontend.separate import Separated, initialiser
+from mtool.compiler.ir import DType, Graph, TensorType
+from mtool.compiler.ir.source import Source
+from mtool.compiler.operators.verification import verify
+
+
+def import_graph(
+    model: onnx.ModelProto,
+    name: str,
+    maxima: Mapping[str, int] | None = None,
+    budget: Budget | None = None,
+    separated: Separated | None = None,
+    *,
+    natural: bool = False,
+    keeps_rounds: bool = False,
+    sized: Collection[str] = (),
+) -> Graph:
+    """Return the graph of a checked model whose input shapes are numbers.
+
+    Args:
+        model: the model.
+        name: the graph's name.
+        maxima: the largest sizes of what has a size that depends on data (mtool/compiler/frontend/bounds.py), by the
+            name of the value or of the dimension.
+        budget: what the import may take.
+        separated: the large initialisers, if they were taken out of the model.
+        natural: whether what has no maximum may have as many elements as the shapes of its inputs allow.
+        keeps_rounds: whether rounds of a Loop or Scan are a loop in C, however few they are.
+        sized: the dimensions of inputs that were given a size, for a message.
+
+    Raises:
+        UsageError: `maxima` names nothing whose size depends on data.
+        ModelError: operators that can't be compiled, every one is listed; the model has no outputs; or it exceeds the
+            budget.
+    """
+    if not model.graph.output:
+        raise ModelError(f"{name} has no outputs", hint="export it again with the outputs that are wanted")
+    state = Importer(model, import_node, maxima, budget, natural_maxima=natural, keeps_rounds=keeps_rounds)
+    _add_initialisers(state, model, separated or {})
+    inputs = []
+    for value in model.graph.input:
+        if value.name not in state.constants:
+            state.types[value.name] = kind = _input_type(value)
+            inputs.append(value.name)
+            if not kind.count:
+                state.add_constant(value.name, np.zeros(kind.shape, kind.dtype.numpy))
+    for proto in model.graph.node:
+        state.run(proto, state.opsets, bodies_of(proto, state.scope))
+    if state.problems:
+        raise _refusal(state, name)
+    missing = [value.name for value in model.graph.output if value.name not in state.types]
+    if missing:
+        raise ModelError(f"{name} never makes its output {missing[0]!r}")
+    unknown = sorted(set(state.maxima) - state.used_maxima)
+    if unknown:
+        both = [one for one in unknown if one in sized]
+        if both:
+            raise UsageError(
+                f"{', '.join(both)} of {name} has a size by --dim and a largest one by --max",
+                hint="leave one out: --dim compiles for that size alone, --max for all sizes up to it",
+            )
+        raise UsageError(
+            f"{name} has nothing named {', '.join(unknown)} whose size depends on data",
+            hint="--max takes the name of a symbolic dimension of an input, or of an output of a NonZero, "
+            "NonMaxSuppression, Compress, Unique, TopK or Loop",
+        )
+    outputs = tuple(value.name for value in model.graph.output)
+    own = [
+        value
+        for proto in model.graph.node
+        for value in proto.output
+        if value in state.types and value not in state.bounds
+    ]
+    sources = {value: Source(value) for value in (*inputs, *own)}
+    names, counts = outputs, {}
+    for value in outputs:
+        if value in state.bounds:
+            bound = state.bounds[value]
+            counts[value] = (f"{value}_count", bound.axis)
+            names, outputs = (*names, f"{value}_count"), (*outputs, bound.count)
+    graph = Graph(
+        name,
+        tuple(inputs),
+        outputs,
+        tuple(state.nodes),
+        state.types,
+        state.constants,
+        names,
+        sources=sources,
+        counts=counts,
+    )
+    graph = without_empty_inputs(graph)
+    verify(graph)
+    return graph
+
+
+def _add_initialisers(state: Importer, model: onnx.ModelProto, separated: Separated) -> None:
+    """Give the values that have initialisers, and that are read, their constants.
+
+    Raises:
+        ModelError: one is malformed or too large.
+    """
+    read = tensors.read_names(model)
+    for tensor in model.graph.initializer:
+        if tensor.name in read:
+            state.add_constant(tensor.name, initialiser(tensor, separated, state.budget))
+    for sparse in model.graph.sparse_initializer:
+        name = sparse.values.name
+        try:
+            state.add_constant(name, tensors.dense(sparse, state.budget, f"initialiser {name!r}"))
+        except Unsupported as failed:
+            raise ModelError(f"initialiser {name!r} can't be read", details=[str(failed)]) from None
+
+
+def _input_type(value: onnx.ValueInfoProto) -> TensorType:
+    """Return the type of an input of the model.
+
+    Raises:
+        ModelError: it has a type or a shape that C can't have.
+    """
+    code = value.type.tensor_type.elem_type
+    dims = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    try:
+        kind = TensorType(DType.of(helper.tensor_dtype_to_np_dtype(code)), dims)
+    except KeyError:
+        what = f"input {value.name!r} has elements of type {element_name(code)}"
+        raise ModelError(what, details=["not supported"]) from None
+    if min(dims, default=0) < 0:
+        raise ModelError(f"input {value.name!r} is {kind}", details=["expected: sizes of 0 or more"])
+    try:
+        return check_size(kind, "the input")
+    except TooLarge as problem:
+        raise ModelError(f"input {value.name!r} can't be compiled", details=[str(problem)]) from None
+
+
+def _refusal(state: Importer, name: str) -> ModelError:
+    """Return the error that lists every node that can't be compiled."""
+    problems = list(dict.fromkeys(state.problems))  # a body's are the same in each round
+    width = max(len(op) for op, _, _ in problems)
+    what = f"{len(problems)} operator{'s' * (len(problems) > 1)} of {name} can't be compiled"
+    details = [f"{op:<{width}}  {origin}   {reason}" for op, origin, reason in problems]
+    needed = state.needed_inputs()
+    if needed:
+        hint = "make inputs constants: " + " ".join(f"--const {argument(value)}=..." for value in needed)
+        return NeedsValues(what, details=details, hint=hint, inputs=needed)
+    page = "tflite" if state.is_translated else "operators"
+    return ModelError(what, details=details, hint=f"see docs/{page}.md for what is supported")

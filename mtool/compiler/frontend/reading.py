@@ -1,0 +1,245 @@
+"""Read an ONNX file: its size, its bytes, its external data, its hash; hold it against the rules of ONNX."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from mtool.base.errors import ModelError, UsageError
+from mtool.compiler.frontend import external, tensors
+from mtool.compiler.frontend.budget import LIMITS, Budget
+from mtool.compiler.frontend.dimensions import open_negative_dimensions
+from mtool.compiler.frontend.separate import Separated, separate
+from mtool.compiler.frontend.strings import check_strings
+
+MIN_OPSET = 1
+FLATBUFFER = b"TFL3"  # the file identifier of TFLite models, at byte 4
+
+
+def read(path: Path, budget: Budget | None = None) -> onnx.ModelProto:
+    """Parse and check a model file, with the external data that it uses and that lies in its own folder.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: the file is not a model or malformed, or larger than the budget allows.
+    """
+    model = _unchecked(path, budget or Budget())
+    check(model, path.name)
+    return model
+
+
+def read_separated(path: Path, budget: Budget) -> tuple[onnx.ModelProto, Separated]:
+    """Read a model as `read` does, its large initialisers as arrays beside it: they are in memory twice at most.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: the file is not a model or malformed, or larger than the budget allows.
+    """
+    whole = _unchecked(path, budget)
+    check_strings(whole, path.name)
+    model, separated = separate(whole, budget)
+    del whole
+    check(model, path.name)
+    return model, separated
+
+
+def _unchecked(path: Path, budget: Budget) -> onnx.ModelProto:
+    """Parse a model file and take in its external data."""
+    model = _parsed(path, read_bytes(path, budget))
+    if not model.graph.node and not model.graph.output:
+        raise ModelError(f"{path.name} holds no model", details=["it parses as ONNX, but its graph is empty"])
+    _load_external_data(model, external.Folder(path), budget)
+    return model
+
+
+def read_bytes(path: Path, budget: Budget) -> bytes:
+    """Read a model's file, whose size is looked at before.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: it is empty, or larger than the budget allows.
+    """
+    _check_is_file(path)
+    with path.open("rb") as file:
+        budget.check("file", os.fstat(file.fileno()).st_size, f"the file {path}")
+        data = file.read()
+    if not data:
+        raise ModelError(f"{path.name} is empty", details=["0 bytes"], hint="export or download it again")
+    return data
+
+
+def _check_is_file(path: Path) -> None:
+    """Refuse what is missing, and what would be waited for or has no end: a pipe, a device."""
+    if not path.is_file():
+        what = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+        raise UsageError(what, hint="give the path of an .onnx or .tflite file")
+
+
+def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError:
+        if data[4:8] == FLATBUFFER:
+            raise ModelError(
+                f"{path.name} is a TFLite model; this needs an ONNX model",
+                hint="check, compile, build, flash, run, verify, bench and report take either",
+            ) from None
+        raise ModelError(
+            f"{path.name} is not an ONNX model, or is cut short",
+            details=[f"{len(data):,} bytes that are not an ONNX protobuf"],
+            hint="export it again, or compare its size with the original's",
+        ) from None
+    del model.training_info[:]
+    open_negative_dimensions(model)
+    return model
+
+
+def _external_tensors(model: onnx.ModelProto, folder: external.Folder) -> Iterator[onnx.TensorProto]:
+    """Return the tensors with external data, but for initialisers that nothing reads, which are taken out.
+
+    Raises:
+        ModelError: the location of one leads out of the folder.
+    """
+    read_names = tensors.read_names(model)
+    for graph in tensors.graphs(model):
+        for index in reversed(range(len(graph.initializer))):
+            tensor = graph.initializer[index]
+            if external.is_external(tensor) and tensor.name not in read_names:
+                folder.parts(tensor)
+                del graph.initializer[index]
+    return (tensor for tensor in tensors.every(model) if external.is_external(tensor))
+
+
+def _load_external_data(model: onnx.ModelProto, folder: external.Folder, budget: Budget) -> None:
+    total = 0
+    for tensor in _external_tensors(model, folder):
+        extent = folder.extent(tensor)
+        total += extent.length
+        budget.afford("constants", total, f"tensor {tensor.name!r}, in {extent.location}")
+        external.embed(tensor, b"".join(folder.blocks(tensor, extent)))
+
+
+def check(model: onnx.ModelProto, title: str) -> None:
+    """Check a model against the rules of ONNX.
+
+    Raises:
+        ModelError: it breaks one, or its opset is too old, or newer than the installed onnx.
+    """
+    check_strings(model, title)
+    try:
+        with _typed_outputs(model.graph):
+            onnx.checker.check_model(model, full_check=False)
+    except (onnx.checker.ValidationError, UnicodeDecodeError) as invalid:
+        lines = [line for line in str(invalid).strip().splitlines() if line.strip()]
+        raise ModelError(f"{title} breaks the ONNX rules", details=lines[:4]) from None
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
+    if opset is not None and opset < MIN_OPSET:
+        raise ModelError(
+            f"{title} has opset {opset}; mtool reads opset {MIN_OPSET} and newer",
+            hint="convert it with onnx.version_converter",
+        )
+    newest = onnx.defs.onnx_opset_version()
+    if opset is not None and opset > newest:
+        raise ModelError(
+            f"{title} has opset {opset}; the newest that the installed onnx {onnx.__version__} knows is {newest}",
+            hint="pip install --upgrade onnx, or convert it with onnx.version_converter",
+        )
+
+
+@contextmanager
+def _typed_outputs(graph: onnx.GraphProto) -> Iterator[None]:
+    """Give outputs without a type one for the checker, which wants that; the importer infers the true one."""
+    placeholder = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, ())
+    untyped = [value for value in graph.output if not _is_typed(value.type)]
+    before = [(value, onnx.TypeProto.FromString(value.type.SerializeToString())) for value in untyped]
+    for value in untyped:
+        value.type.CopyFrom(placeholder)
+    try:
+        yield
+    finally:
+        for value, kind in before:
+            value.type.CopyFrom(kind)
+
+
+def _is_typed(kind: onnx.TypeProto) -> bool:
+    """Whether a type says what it is; for a tensor, which elements it has and its rank."""
+    if not kind.HasField("tensor_type"):
+        return kind.WhichOneof("value") is not None
+    return bool(kind.tensor_type.elem_type) and kind.tensor_type.HasField("shape")
+
+
+def is_flatbuffer(path: Path) -> bool:
+    """Whether a file begins as TFLite models do."""
+    try:
+        if not path.is_file():  # opening a pipe would wait for who writes it
+            return False
+        with path.open("rb") as file:
+            return file.read(8)[4:] == FLATBUFFER
+    except OSError:
+        return False
+
+
+def is_tflite(path: Path) -> bool:
+    """Whether a file goes by the name of a TFLite model, or holds one."""
+    return path.suffix.lower() == ".tflite" or is_flatbuffer(path)
+
+
+def reread(path: Path) -> onnx.ModelProto:
+    """Read a model that has been compiled, and so kept within its limits: as `read`, without those.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: the file is not a model, or its external data is malformed or leads out of its folder.
+    """
+    return read(path, Budget(dict.fromkeys(LIMITS, 1 << 62)))
+
+
+def runnable(path: Path) -> str | bytes:
+    """Return what onnxruntime is to read a compiled model from: its path, or its bytes if it has external data.
+
+    Those are inside the bytes then, read as mtool reads them.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: the file is not a model, or its external data is malformed or leads out of its folder.
+    """
+    return bytes(reread(path).SerializeToString()) if _names_locations(path) else str(path)
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a model, 64 hex digits: of its file, and of the external data that it uses, if it has any.
+
+    Raises:
+        UsageError: there is no such file.
+        ModelError: its external data is malformed or leads out of its folder.
+    """
+    _check_is_file(path)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    if is_flatbuffer(path) or not _names_locations(path):
+        return digest.hexdigest()
+    folder, found = external.Folder(path), {}
+    for tensor in _external_tensors(_parsed(path, path.read_bytes()), folder):
+        found[folder.extent(tensor)] = tensor
+    for extent in sorted(found):
+        digest.update(f"\n{extent.location}\n{extent.offset}\n{extent.length}\n".encode("utf-8", "surrogatepass"))
+        for block in folder.blocks(found[extent], extent):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _names_locations(path: Path) -> bool:
+    """Whether the word that every tensor with external data has is in a file."""
+    word = b"location"
+    end = b""  # of the block before
+    with path.open("rb") as file:
+        while block := file.read(external.BLOCK_BYTES):
+            if word in end + block:
+                return True
+            end = block[-len(word) :]
+    return False

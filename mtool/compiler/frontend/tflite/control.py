@@ -1,0 +1,205 @@
+"""Control flow: IF and WHILE become ONNX's If and Loop, whose bodies are the subgraphs that they name."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from mtool.compiler.frontend.problems import Unsupported
+from mtool.compiler.frontend.tflite.description import Tensor
+from mtool.compiler.frontend.tflite.translation import Translation
+from mtool.compiler.frontend.tflite.variables import Kept, Key
+
+_CONDITION = Tensor("condition", np.dtype(bool), (), np.zeros(0), np.zeros(0), 0, None, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A subgraph as an ONNX graph, and the variables that it shares with others: its last inputs and outputs."""
+
+    graph: onnx.GraphProto
+    variables: Mapping[Key, Kept]
+
+
+def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], wanted: Sequence[Tensor]) -> _Body:
+    """Return a subgraph as an ONNX graph whose names all begin with `prefix`.
+
+    Args:
+        t: the model around it.
+        option: what names it in the operator at work.
+        prefix: of its names.
+        operands: what goes in.
+        wanted: what comes out.
+
+    Raises:
+        Unsupported: there is none of that number, or its inputs and outputs are others.
+    """
+    number = t.op.option(option)
+    network = t.subgraph(number, operands)
+    graph = onnx.GraphProto()
+    graph.CopyFrom(network.proto.graph)
+    shared = len(network.crossing)
+    for what, declared, tensors in (("inputs", graph.input, operands), ("outputs", graph.output, wanted)):
+        if len(declared) - shared != len(tensors):
+            raise Unsupported(f"its subgraph {number} has {len(declared) - shared} {what} instead of {len(tensors)}")
+        for index, (value, tensor) in enumerate(zip(declared, tensors, strict=False)):
+            dtype, shape = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type), _shape(value)
+            if dtype != tensor.dtype or (what == "inputs" and shape != tensor.shape):
+                found = f"{dtype}{[*shape]} in its subgraph {number}, {tensor.dtype}{[*tensor.shape]} outside"
+                raise Unsupported(f"number {index} of its {what} is {found}")
+    t.budget.spend("work", len(prefix) * len(graph.node), t.op.name)
+    _rename(graph, prefix)
+    kept = (replace(one, input=prefix + one.input, last=prefix + one.last) for one in network.crossing)
+    return _Body(graph, {_key_of(one.key, number): one for one in kept})
+
+
+def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
+    return tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+
+
+def _key_of(key: Key, number: int) -> Key:
+    """Return what tells a variable of a subgraph from those of others: resource variables belong to all."""
+    return key if isinstance(key, tuple) and key[0] in ("resource", "subgraph") else ("subgraph", number, key)
+
+
+def _variables(t: Translation, *bodies: _Body) -> dict[Key, tuple[Kept, str]]:
+    """Return the variables that bodies share, and the value that each has before."""
+    found: dict[Key, tuple[Kept, str]] = {}
+    for body in bodies:
+        for key, kept in body.variables.items():
+            if kept.first is not None:
+                t.variables.begin(key, kept.first)
+            is_written = kept.is_written or (key in found and found[key][0].is_written)
+            found[key] = (
+                replace(kept, is_written=is_written),
+                t.variables.read(key, kept.tensor, lambda: t.unique(f"{t.op.name}/variable")),
+            )
+    return found
+
+
+def _rename(graph: onnx.GraphProto, prefix: str) -> None:
+    """Put a prefix in front of all names of a graph, and of those in it."""
+    waiting = [graph]
+    while waiting:
+        one = waiting.pop()
+        for named in (*one.input, *one.output, *one.initializer, *one.value_info):
+            named.name = prefix + named.name
+        for node in one.node:
+            node.input[:] = [name and prefix + name for name in node.input]
+            node.output[:] = [name and prefix + name for name in node.output]
+            waiting += [attr.g for attr in node.attribute if attr.type == onnx.AttributeProto.GRAPH]
+
+
+def _copies(t: Translation, values: Sequence[str], names: Sequence[onnx.ValueInfoProto]) -> list[onnx.NodeProto]:
+    """Return the nodes that give values the names of a graph's inputs."""
+    pairs = zip(values, names, strict=False)  # what is left are variables
+    return [helper.make_node("Identity", [value], [other.name], name=t.op.name) for value, other in pairs]
+
+
+def _reading(t: Translation, body: _Body, values: Mapping[Key, str]) -> list[onnx.NodeProto]:
+    """Return the nodes that give values the names of a subgraph's variables."""
+    pairs = [(values[key], kept.input) for key, kept in body.variables.items() if key in values]
+    return [helper.make_node("Identity", [value], [name], name=t.op.name) for value, name in pairs]
+
+
+def _if(t: Translation) -> None:
+    operands = [t.tensor(index) for index in range(1, len(t.op.inputs))]
+    wanted = [t.result(index) for index in range(len(t.op.outputs))]
+    values = [t.stored(index) for index in range(1, len(t.op.inputs))]
+    options = (("then", "ThenSubgraphIndex"), ("else", "ElseSubgraphIndex"))
+    sides = [_body(t, option, f"{t.op.name}/{name}/", operands, wanted) for name, option in options]
+    for index, number in enumerate(t.op.outputs):
+        shapes = {_shape(side.graph.output[index]) for side in sides}
+        if t.tensors[number].open and len(shapes) == 1:
+            t.tensors[number] = replace(t.tensors[number], shape=shapes.pop())
+    variables = _variables(t, *sides)
+    graphs = []
+    for (name, _), side in zip(options, sides, strict=True):
+        nodes = [*_copies(t, values, side.graph.input), *side.graph.node]
+        outputs = [*side.graph.output][: len(wanted)]
+        before = _reading(t, side, {key: value for key, (_, value) in variables.items()})
+        for key, (kept, value) in variables.items():
+            own = side.variables.get(key)
+            if kept.is_written:
+                last = own.last if own is not None else f"{t.op.name}/{name}/{value}"
+                if own is None:
+                    nodes.append(helper.make_node("Identity", [value], [last], name=t.op.name))
+                outputs.append(_info(last, kept.tensor))
+        graphs.append(helper.make_graph([*before, *nodes], name, [], outputs, [*side.graph.initializer]))
+    node = helper.make_node("If", [t.stored(0)], [], name=t.op.name, then_branch=graphs[0], else_branch=graphs[1])
+    _put(t, node, variables)
+
+
+def _while(t: Translation) -> None:
+    """WHILE: the condition is computed before the first round, and at the end of each for the next."""
+    operands = [t.tensor(index) for index in range(len(t.op.inputs))]
+    for index, tensor in enumerate(operands):
+        result = t.result(index)
+        if result.dtype != tensor.dtype or not result.allows(tensor.shape):
+            raise Unsupported(f"its output {index} has another type or shape than its input {index}")
+    condition = [_CONDITION]
+    first, again = (
+        _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", operands, condition) for name in ("first", "cond")
+    )
+    if any(kept.is_written for kept in first.variables.values()):
+        raise Unsupported("its condition writes variables")
+    body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", operands, operands)
+    for index, (output, tensor) in enumerate(zip(t.op.outputs, operands, strict=True)):
+        made = _shape(body.graph.output[index])
+        if t.tensors[output].open and made != tensor.shape:
+            raise Unsupported(f"its value {index} is {[*tensor.shape]} before a round, and {[*made]} after it")
+        t.tensors[output] = replace(t.tensors[output], shape=tensor.shape)
+    variables = _variables(t, first, body)
+    t.nodes += _reading(t, first, {key: value for key, (_, value) in variables.items()})
+    t.nodes += [*_copies(t, [t.stored(index) for index in range(len(operands))], first.graph.input), *first.graph.node]
+    t.constants |= {tensor.name: numpy_helper.to_array(tensor) for tensor in first.graph.initializer}
+    number, going = (f"{t.op.name}/body/{name}" for name in ("round of WHILE", "condition of WHILE"))
+    leading = [
+        helper.make_tensor_value_info(number, TensorProto.INT64, []),
+        helper.make_tensor_value_info(going, TensorProto.BOOL, []),
+    ]
+    results = [*body.graph.output][: len(operands)]
+    inputs = [*body.graph.input][: len(operands)]
+    last = {key: body.variables[key].last if kept.is_written else value for key, (kept, value) in variables.items()}
+    nodes = [
+        *_reading(t, body, {key: value for key, (kept, value) in variables.items() if not kept.is_written}),
+        *body.graph.node,
+        *_reading(t, again, last),
+        *_copies(t, [value.name for value in results], again.graph.input),
+        *again.graph.node,
+    ]
+    values = [t.stored(index) for index in range(len(operands))]
+    for kept, value in variables.values():
+        if kept.is_written:
+            inputs.append(_info(kept.input, kept.tensor))
+            results.append(_info(kept.last, kept.tensor))
+            values.append(value)
+    graph = helper.make_graph(
+        nodes, "body", [*leading, *inputs], [again.graph.output[0], *results],
+        [*body.graph.initializer, *again.graph.initializer],
+    )  # fmt: skip
+    node = helper.make_node("Loop", ["", first.graph.output[0].name, *values], [], name=t.op.name, body=graph)
+    _put(t, node, variables)
+
+
+def _info(name: str, tensor: Tensor) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
+
+
+def _put(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, tuple[Kept, str]]) -> None:
+    """Append a node whose outputs are those of the operator at work, and the variables that it writes."""
+    outputs = [t.unique(f"{t.names[number]}/{node.op_type}") for number in t.op.outputs]
+    node.output.extend(outputs)
+    t.nodes.append(node)  # which is not copied, and still grows
+    for index, output in enumerate(outputs):
+        t.nodes.append(helper.make_node("Identity", [output], [t.names[t.op.outputs[index]]], name=t.op.name))
+    for key, (kept, value) in variables.items():
+        if kept.is_written:
+            last = t.unique(f"{value}/next")
+            node.output.append(last)
+            t.variables.write(key, kept.tensor, last)
+
+
+TRANSLATIONS = {"IF": _if, "WHILE": _while}

@@ -1,0 +1,90 @@
+"""What is known of a model's tensors before it runs: the values of what is computed from constants, and shapes.
+
+A model whose batch is left open computes its shapes as it runs, by SHAPE, STRIDED_SLICE, PACK and the like; converters
+write weights of float16 or sparse ones behind an operator that expands them. Operators that need such a value find it.
+"""
+
+from collections import ChainMap
+from collections.abc import Sequence
+from dataclasses import replace
+
+import onnx
+
+from mtool.compiler.frontend.folding import fold
+from mtool.compiler.frontend.inference import infer
+from mtool.compiler.frontend.own_outputs import own_outputs
+from mtool.compiler.frontend.problems import Unsupported
+from mtool.compiler.frontend.tflite.translation import OPSET, Translation
+from mtool.compiler.ir import DType, TensorType
+from mtool.compiler.ir.types import Array
+
+
+def settle(t: Translation, start: int) -> None:
+    """Find out what the nodes from `start` on, those of the operator at work, make of what is known.
+
+    If all its inputs are constants, their values take the place of the nodes. If the file leaves the size of an output
+    open, the output has the size that is inferred from then on.
+
+    Raises:
+        ModelError: it exceeds the budget.
+    """
+    known = all(number < 0 or t.value(number) is not None for number in t.op.inputs)
+    is_open = any(t.tensors[number].open for number in t.op.outputs)
+    nodes = t.nodes[start:]
+    if any(attr.type == onnx.AttributeProto.GRAPH for node in nodes for attr in node.attribute):
+        return  # the import does that
+    known = known and not any(node.domain for node in nodes)
+    if not nodes or not (known or is_open):
+        return
+    if known and t.op.kind == "DEQUANTIZE" and t.tensor(0).is_quantised:
+        t.dequantised[t.op.outputs[0]] = t.op.inputs[0]  # the integers are kept: the weights stay small
+        known = False
+    types, constants = _known_types(t, nodes), ChainMap(_dequantised(t), t.constants)
+    for node in nodes:
+        kinds: dict[str, TensorType] = {}
+        try:
+            kinds = own_outputs(node, types) if node.domain else infer(node, "", OPSET, types, constants, {})
+        except Unsupported:
+            if not known:
+                return  # the import of the node says why
+        try:
+            made = fold(node, "", OPSET, constants, kinds, t.budget) if known else {}
+        except Unsupported:
+            return
+        constants.update(made)
+        types |= {name: TensorType(DType.of(data.dtype), data.shape) for name, data in made.items()} | kinds
+    values = [constants.get(t.names[number]) if known else None for number in t.op.outputs]
+    for number, value in zip(t.op.outputs, values, strict=True):
+        kind = types[t.complex[number][0] if number in t.complex else t.names[number]]
+        if value is None:
+            t.tensors[number] = replace(t.tensors[number], shape=_settled(t, number, kind.shape))
+        elif kind.dtype.numpy == t.tensors[number].dtype:
+            t.fix(number, value)
+    if all(t.tensors[number].data is not None for number in t.op.outputs):
+        del t.nodes[start:]
+
+
+def _dequantised(t: Translation) -> dict[str, Array]:
+    """Return the values of the constants that the operator at work reads behind a DEQUANTIZE."""
+    found = {t.names[number]: t.value(number) for number in t.op.inputs if number in t.dequantised}
+    return {name: data for name, data in found.items() if data is not None}
+
+
+def _known_types(t: Translation, nodes: Sequence[onnx.NodeProto]) -> dict[str, TensorType]:
+    """Return the types of what the nodes of the operator at work read."""
+    names = {name for node in nodes for name in node.input if name}
+    read = {t.names[n]: t.tensors[n] for n in t.op.inputs if n >= 0 and t.names[n] in names}
+    types = {name: TensorType(DType.of(tensor.dtype), tensor.shape) for name, tensor in read.items()}
+    for number in t.complex.keys() & set(t.op.inputs):
+        types |= dict.fromkeys(t.complex[number], TensorType(DType.FLOAT32, t.tensors[number].shape))
+    for name in names & set(t.constants):
+        types[name] = TensorType(DType.of(t.constants[name].dtype), t.constants[name].shape)
+    return types
+
+
+def _settled(t: Translation, number: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a tensor's shape with the sizes that the file leaves open as they are inferred."""
+    tensor = t.tensors[number]
+    if len(shape) != len(tensor.shape):
+        return tensor.shape
+    return tuple(shape[dim] if dim in tensor.open else size for dim, size in enumerate(tensor.shape))

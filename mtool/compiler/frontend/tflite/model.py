@@ -1,0 +1,274 @@
+"""From a .tflite file to a Graph, by way of an ONNX model in memory."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from onnx import helper
+
+from mtool.base.errors import ModelError, MtoolError, UsageError
+from mtool.compiler.frontend.bind_states import States
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.onnx_file import graph_of
+from mtool.compiler.frontend.options import DEFAULTS, ModelOptions, Pairs
+from mtool.compiler.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
+from mtool.compiler.frontend.tflite import (
+    control,
+    custom,
+    detection,
+    elementwise,
+    ethos_u,
+    exact,
+    hybrid,
+    images,
+    indexing,
+    kernels,
+    lstm,
+    mediapipe,
+    movement,
+    pose,
+    resources,
+    signal,
+    spectrum,
+    svdf,
+)
+from mtool.compiler.frontend.tflite.composites import TABLE, inlined
+from mtool.compiler.frontend.tflite.description import Model, Operator, Tensor
+from mtool.compiler.frontend.tflite.evaluation import settle
+from mtool.compiler.frontend.tflite.rows import with_rows
+from mtool.compiler.frontend.tflite.schema import VARIABLE, read
+from mtool.compiler.frontend.tflite.specialization import specialise
+from mtool.compiler.frontend.tflite.translation import Network, Translation
+from mtool.compiler.ir import Graph, Quant
+
+TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
+    **kernels.TRANSLATIONS,
+    **images.TRANSLATIONS,
+    **elementwise.TRANSLATIONS,
+    **movement.TRANSLATIONS,
+    **indexing.TRANSLATIONS,
+    **resources.TRANSLATIONS,
+    **control.TRANSLATIONS,
+    **lstm.TRANSLATIONS,
+    **svdf.TRANSLATIONS,
+    **signal.TRANSLATIONS,
+    **detection.TRANSLATIONS,
+    **pose.TRANSLATIONS,
+    **mediapipe.TRANSLATIONS,
+    **spectrum.TRANSLATIONS,
+    **ethos_u.TRANSLATIONS,
+}
+"""TFLite's operators, by name."""
+
+RECURRENT = {*lstm.TRANSLATIONS, *svdf.TRANSLATIONS}
+"""Those whose integers LiteRT computes in one way only."""
+
+INTERPOLATED = ("EXP", "LOG", "GELU", "RSQRT", "SOFTMAX", "RESIZE_BILINEAR")
+"""Those that all of LiteRT's kernels compute coarsely for int16: by tables, and by shares of 10 bits."""
+
+
+def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
+    """Read a TFLite model and return its graph; values and nodes keep the names of the file's tensors.
+
+    Args:
+        path: the model file.
+        options: of the model; a dimension that the file leaves open has the name `<input>_<number>`, and unless that is
+            given, the size that stands in the file.
+
+    Raises:
+        UsageError: the file is missing, or what is given names nothing of the model.
+        ModelError: the file is not a model, is damaged, or holds operators that can't be compiled (all of
+            them are listed).
+    """
+    budget = Budget(options.limits)
+    model = read(path, budget)
+    network = to_onnx(model, path.name, options, budget)
+    bound = replace(options, dims={}, constants={}, states=())
+    states = States((*network.states, *options.states), network.initial, zeros_of(network, options.states))
+    graph = graph_of(network.proto, path.name, path.stem, bound, budget, states=states)
+    _check_shapes(network, graph, path.name)
+    halves = options.hybrid != "float32" and any(
+        tensor.dtype == np.float16 and tensor.data is not None for tensor in model.tensors
+    )
+    graph = replace(graph, quant=_grids(network, graph), halves=halves)
+    if options.rounding == "onnx" and not hybrid.is_part_of(network.proto):
+        return graph
+    own = {name: source for name, source in graph.sources.items() if name in network.tensors}
+    return replace(graph, sources=own)  # what LiteRT has: the tensors of the file
+
+
+def zeros_of(network: Network, states: Pairs) -> dict[str, int]:
+    """Return what stands for 0 in the inputs that states feed, those of the model's own and these."""
+    wanted = {value for _, value in (*network.states, *states)}
+    return {name: tensor.zero for name, tensor in network.tensors.items() if name in wanted}
+
+
+def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: Budget | None = None) -> Network:
+    """Return a TFLite model as ONNX; what has no translation is a node of the domain `problems.REFUSED`.
+
+    Args:
+        model: the model.
+        title: what it is called in messages.
+        options: of them the arithmetic, and the dimensions and inputs that are given, which the result has no more.
+        budget: what may be made.
+
+    Raises:
+        UsageError: a dimension or an input that is given is none of the model, or options do not go together.
+        ModelError: the order of the operators is not one of execution, or it exceeds the budget.
+    """
+    budget = budget or Budget()
+    parts = (model, *model.others) if options.rounding == "tflite" and not hybrid.in_integers(options) else ()
+    if any(hybrid.is_hybrid(operator, part.tensors) for part in parts for operator in part.operators):
+        raise UsageError(
+            f"--rounding tflite and --hybrid {options.hybrid} do not go together",
+            details=[f"LiteRT brings the float activations of {title} to 8 bits, where weights are int8"],
+            hint="leave one of them out",
+        )
+    translation = Translation(with_rows(inlined(model, title, budget)), budget, at_once=options.whole)
+    specialise(translation, options, title)
+    return _network(translation, title, options, 0)
+
+
+def _network(translation: Translation, title: str, options: ModelOptions, depth: int) -> Network:
+    """Translate a model, or a subgraph that is in so many others."""
+    model = translation.model
+    translation.subgraph = partial(_subgraph, translation, title, options, depth + 1)
+    tensors, operators = translation.tensors, translation.model.operators
+    known = {n for n, tensor in enumerate(tensors) if tensor.data is not None or tensor.problem == VARIABLE}
+    known |= {*model.inputs, -1, *ethos_u.working_memories(operators)}
+    for operator in operators:
+        for number in operator.inputs if operator.kind in TRANSLATIONS else ():
+            if number not in known:
+                raise ModelError(
+                    f"{title} is not in an order of execution",
+                    details=[f"{operator.name} reads {tensors[number].name!r}, which nothing before it makes"],
+                )
+        again = known.intersection(operator.outputs)
+        if again:
+            raise ModelError(f"{title} makes {tensors[again.pop()].name!r} twice", details=[operator.name])
+        known.update(operator.outputs)
+        _translate(translation, operator, options)
+    missing = [tensors[number].name for number in model.outputs if number not in known]
+    if missing:
+        raise ModelError(f"{title} never makes its output {missing[0]!r}")
+    return translation.network(title)
+
+
+def _subgraph(
+    t: Translation,
+    title: str,
+    options: ModelOptions,
+    depth: int,
+    number: int,
+    operands: Sequence[Tensor],
+) -> Network:
+    """Return a subgraph of the file as ONNX, by its number; sizes that it leaves open are those of its operands.
+
+    Raises:
+        Unsupported: there is none.
+        ModelError: it exceeds the budget.
+    """
+    if not 1 <= number <= len(t.model.others):
+        raise Unsupported(f"it names subgraph {number} of {1 + len(t.model.others)}")
+    model = replace(t.model.others[number - 1], others=t.model.others)
+    t.budget.check("depth", depth, t.op.name)
+    t.budget.spend("nodes", len(model.operators), t.op.name)
+    t.budget.spend("work", TABLE * len(model.tensors), t.op.name)
+    body = Translation(with_rows(inlined(model, title, t.budget)), t.budget, is_body=True)
+    for place, operand in zip(model.inputs, operands, strict=False):
+        if body.tensors[place].allows(operand.shape):
+            body.tensors[place] = replace(body.tensors[place], shape=operand.shape)
+    return _network(body, title, options, depth)
+
+
+def _translate(t: Translation, operator: Operator, options: ModelOptions) -> None:
+    """Append the nodes of an operator, or one that says why there are none.
+
+    Raises:
+        ModelError: it exceeds the budget.
+    """
+    t.op, start = operator, len(t.nodes)
+    try:
+        if operator.kind not in TRANSLATIONS:
+            raise Unsupported(custom.reason(operator.kind))
+        if not operator.outputs and operator.kind not in resources.WITHOUT_OUTPUTS:
+            raise Unsupported("it has no output")
+        if options.rounding == "tflite" and hybrid.is_without_form(operator, t.tensors):
+            raise Unsupported("its activations are float and its weights int8: it has no form with --rounding tflite")
+        if _is_exact(t, operator, options):
+            exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
+        elif any(number in t.complex for number in operator.inputs):
+            spectrum.of_complex(t)
+        elif hybrid.in_integers(options) and hybrid.is_hybrid(operator, t.tensors):
+            hybrid.TRANSLATIONS[operator.kind](t)
+        else:
+            TRANSLATIONS[operator.kind](t)
+        settle(t, start)
+    except MtoolError:
+        raise
+    except Exception as problem:  # Unsupported, or what a malformed operator leads to
+        reason = str(problem) if isinstance(problem, Unsupported) else disagreement(problem)
+        del t.nodes[start:]
+        outputs = [t.names[number] for number in operator.outputs] or [t.unique(operator.name)]
+        value = problem.value if isinstance(problem, ValueNeeded) else ""
+        t.nodes.append(
+            helper.make_node(operator.kind, [], outputs, operator.name, domain=REFUSED, reason=reason, value=value)
+        )
+
+
+def _is_exact(t: Translation, operator: Operator, options: ModelOptions) -> bool:
+    """Whether an operator is to have the integer arithmetic of LiteRT's reference kernels."""
+    if operator.kind in RECURRENT or not operator.outputs or (options.whole and operator.kind == "SOFTMAX"):
+        return False
+    rounding = options.rounding
+    made = t.tensors[operator.outputs[0]]
+    if rounding == "tflite" or operator.kind not in INTERPOLATED or not operator.inputs:
+        return made.is_quantised and rounding == "tflite"
+    return made.is_quantised and made.dtype == t.tensors[operator.inputs[0]].dtype == np.int16
+
+
+def _without_rounding(t: Translation) -> None:
+    """Translate an operator that moves integers.
+
+    Raises:
+        Unsupported: it computes new ones.
+    """
+    start = len(t.nodes)
+    TRANSLATIONS[t.op.kind](t)
+    if any(node.op_type == "QuantizeLinear" for node in t.nodes[start:]):
+        raise Unsupported("it has no form with --rounding tflite")
+
+
+def _grids(network: Network, graph: Graph) -> dict[str, Quant]:
+    """Return the quantisation that the file gives to the graph's values."""
+    return {
+        name: Quant(
+            tuple(float(scale) for scale in tensor.scale),
+            tuple(int(point) for point in tensor.zero_point),
+            tensor.axis if tensor.scale.size > 1 else None,
+        )
+        for name, tensor in network.tensors.items()
+        if tensor.is_quantised and name in graph.types
+    }
+
+
+def _check_shapes(network: Network, graph: Graph, title: str) -> None:
+    """Check the shapes that the file gives its tensors against the inferred ones.
+
+    Raises:
+        ModelError: a shape or a type differs.
+    """
+    for name, kind in graph.types.items():
+        tensor = network.tensors.get(name)
+        if tensor is None or tensor.problem:
+            continue
+        if not tensor.allows(kind.shape) or kind.dtype.numpy != tensor.dtype:
+            raise ModelError(
+                f"{title} contradicts itself",
+                details=[
+                    f"tensor {name!r}: the file says {tensor.dtype}{list(tensor.shape)}",
+                    f"its operator makes {kind}",
+                ],
+            )

@@ -1,0 +1,326 @@
+"""Read a .tflite file into plain dataclasses; every offset and size in it is checked before it is believed.
+
+Source: the flatbuffer schema of TensorFlow Lite (version 3, file identifier TFL3), by way of the `tflite` package.
+"""
+
+import functools
+import inspect
+import logging
+import math
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ml_dtypes
+import numpy as np
+import tflite
+
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.reading import FLATBUFFER, read_bytes
+from mtool.compiler.frontend.tflite.composites import TABLE
+from mtool.compiler.frontend.tflite.description import Model, Operator, Tensor
+from mtool.compiler.frontend.tflite.sparsity import Damaged, dense
+from mtool.compiler.ir.types import Array
+
+log = logging.getLogger(__name__)
+
+MOST_ELEMENTS = 2**31 - 1
+
+_ITEM = 10  # what reading an item of a list costs, as TABLE is that of a table
+
+_DTYPES: dict[int, np.dtype[Any]] = {
+    getattr(tflite.TensorType, name): np.dtype(kind)
+    for name, kind in {
+        "FLOAT32": np.float32, "FLOAT16": np.float16, "FLOAT64": np.float64, "BFLOAT16": ml_dtypes.bfloat16,
+        "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "INT4": np.int8,
+        "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_,
+    }.items()
+}  # fmt: skip
+_TYPE_NAMES = {value: name for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
+_OPERATORS = {value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}
+_OPTIONS = {value: name for name, value in vars(tflite.BuiltinOptions).items() if isinstance(value, int)}
+_OPTIONS2 = {value: name for name, value in vars(tflite.BuiltinOptions2).items() if isinstance(value, int)}
+_BROKEN = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
+"""What Python, NumPy and the flatbuffers package raise when an offset or a length of a file leads astray."""
+
+VARIABLE = "a variable, whose value is kept from call to call"
+"""The problem of a tensor that an operator keeps."""
+
+COMPLEX = "elements of type COMPLEX64"
+"""The problem of a tensor of complex numbers, which only some operators have."""
+
+Item = TypeVar("Item")
+
+
+def read(path: Path, budget: Budget | None = None) -> Model:
+    """Read a .tflite file.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: it is not such a file, is cut short or damaged, or larger than the budget allows.
+    """
+    budget = budget or Budget()
+    data = read_bytes(path, budget)
+    if data[4:8] != FLATBUFFER:
+        raise ModelError(
+            f"{path.name} is not a TFLite model",
+            details=["expected the identifier TFL3 at byte 4", f"found {data[4:8]!r} in {len(data):,} bytes"],
+            hint="export it again, or compare its size with the original's",
+        )
+    try:
+        return _Reader(data, budget).model()
+    except Damaged as found:
+        what = str(found)
+    except _BROKEN as found:
+        log.debug("%s: %s", path.name, found)
+        what = "an offset or a length in it leads astray, beyond its end or to what is no table"
+    raise ModelError(
+        f"{path.name} is damaged, or cut short",
+        details=[what, f"{len(data):,} bytes"],
+        hint="export it again, or compare its size with the original's",
+    )
+
+
+class _Reader:
+    """Walks the flatbuffer; vectors may not be longer than the file.
+
+    Many offsets of a file may lead to the same bytes: what is read of it is counted.
+    """
+
+    def __init__(self, data: bytes, budget: Budget) -> None:
+        self.data, self.budget = data, budget
+        self.places: dict[int, list[int]] = {}
+        self.root = tflite.Model.GetRootAs(data, 0)
+        if not 0 <= self.root._tab.Pos < len(data):
+            raise Damaged("its root lies outside the file")
+
+    def model(self) -> Model:
+        version = self.root.Version()
+        if version != 3:
+            raise Damaged(f"it says schema version {version}; there is only version 3")
+        if self.root.SubgraphsLength() < 1:
+            raise Damaged("it has no subgraph")
+        self.places = self._allocation()
+        kinds = [self._kind(code) for code in self._each(self.root.OperatorCodesLength(), self.root.OperatorCodes)]
+        count = self._fitting(self.root.SubgraphsLength())
+        first, *others = (self._subgraph(number, self.root.Subgraphs(number), kinds) for number in range(count))
+        if not first.outputs:
+            raise Damaged("its first subgraph has no outputs")
+        return replace(first, others=tuple(others))
+
+    def _allocation(self) -> dict[int, list[int]]:
+        """Return where the tensors of a subgraph lie in memory, by its number, if the file says that; -1: anywhere."""
+        for one in self._each(self.root.MetadataLength(), self.root.Metadata):
+            if _text(one.Name()) == "OfflineMemoryAllocation":
+                raw = self._buffer(0, "OfflineMemoryAllocation", one.Buffer())
+                self.budget.spend("work", raw.size // 4, "OfflineMemoryAllocation")
+                numbers = [int(number) for number in raw[: raw.size // 4 * 4].view("<i4")]
+                if len(numbers) >= 3 and len(numbers) == 3 + numbers[2]:  # version, subgraphs, tensors
+                    return {0: numbers[3:]}
+        return {}
+
+    def _subgraph(self, number: int, graph: Any, kinds: list[str]) -> Model:
+        self.budget.spend("work", TABLE, "a subgraph")
+        tensors = tuple(self._tensor(n, t) for n, t in enumerate(self._each(graph.TensorsLength(), graph.Tensors)))
+        read = self._numbers("an input of the model", graph.InputsAsNumpy(), len(tensors), optional=False)
+        outputs = self._numbers("an output of the model", graph.OutputsAsNumpy(), len(tensors), optional=False)
+        operators = tuple(
+            self._operator(n, operator, kinds, tensors)
+            for n, operator in enumerate(self._each(graph.OperatorsLength(), graph.Operators))
+        )
+        made = {*read, *(output for operator in operators for output in operator.outputs)}
+        tensors = tuple(tensor if n in made else _filled(tensor) for n, tensor in enumerate(tensors))
+        if number in self.places and len(self.places[number]) == len(tensors):
+            pairs = zip(tensors, self.places[number], strict=True)
+            tensors = tuple(one if place < 0 else replace(one, place=place) for one, place in pairs)
+        return Model(tensors, operators, read, outputs)
+
+    def _each(self, length: int, item: Callable[[int], Item]) -> Iterator[Item]:
+        return (item(number) for number in range(self._fitting(length)))
+
+    def _fitting(self, length: int, item_bytes: int = 4) -> int:
+        """Return the length of a vector, which may not be longer than the file."""
+        if length * item_bytes > len(self.data):
+            raise Damaged(f"a list of {length:,} entries in a file of {len(self.data):,} bytes")
+        return length
+
+    def _kind(self, code: Any) -> str:
+        builtin = _builtin(code)
+        if builtin == tflite.BuiltinOperator.CUSTOM:
+            return f"CUSTOM {_text(code.CustomCode())}"
+        return str(_OPERATORS.get(builtin, f"BUILTIN {builtin}"))
+
+    def _numbers(self, what: str, numbers: Any, count: int, *, optional: bool) -> tuple[int, ...]:
+        found = tuple(int(number) for number in np.atleast_1d(numbers)) if not isinstance(numbers, int) else ()
+        for number in found:
+            if not (-1 if optional else 0) <= number < count:
+                raise Damaged(f"{what} is tensor {number} of {count}")
+        return found
+
+    def _tensor(self, number: int, tensor: Any) -> Tensor:
+        name = _text(tensor.Name()) or f"tensor_{number}"
+        self.budget.spend(
+            "work", TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), f"tensor {number} {name!r}"
+        )
+        dtype = _DTYPES.get(tensor.Type())
+        shape = tuple(int(size) for size in _list(tensor.ShapeAsNumpy()))
+        problem = ""
+        if dtype is None:
+            problem = f"elements of type {_TYPE_NAMES.get(tensor.Type(), tensor.Type())}"
+            dtype = np.dtype(np.uint8)
+        count = 1
+        for size in shape:
+            count *= size
+            if size < 0 or count * dtype.itemsize > MOST_ELEMENTS:
+                raise Damaged(f"tensor {number} {name!r} has shape {list(shape)}")
+        if tensor.IsVariable():
+            problem = VARIABLE
+        scale, points, axis = self._quantisation(number, name, tensor.Quantization(), shape)
+        data = None
+        if not problem and (raw := self._buffer(number, name, tensor.Buffer())).size:
+            data = self._elements(number, name, tensor, dtype, shape, raw)
+        return Tensor(name, dtype, shape, scale, points, axis, data, problem, self._open(tensor, shape))
+
+    def _elements(
+        self, number: int, name: str, tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], raw: Array
+    ) -> Array:
+        where = f"tensor {number} {name!r}"
+        packed, sparsity, count = tensor.Type() == tflite.TensorType.INT4, tensor.Sparsity(), math.prod(shape)
+        if sparsity is not None:
+            if packed or raw.size % dtype.itemsize:
+                raise Damaged(f"{where} has a sparse encoding of {raw.size:,} bytes")
+            return dense(sparsity, raw.view(dtype), shape, self.budget, where)
+        wanted = (count + 1) // 2 if packed else count * dtype.itemsize
+        if raw.size != wanted:
+            raise Damaged(f"{where} has {raw.size:,} bytes of data instead of {wanted:,}")
+        self.budget.spend("work", count if packed else 0, where)
+        return (_unpacked(raw, count) if packed else raw.view(dtype)).reshape(shape)
+
+    def _open(self, tensor: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the dimensions of which the signature says that they are known only when the model runs."""
+        self._fitting(tensor.ShapeSignatureLength())
+        signature = _list(tensor.ShapeSignatureAsNumpy())
+        if len(signature) != len(shape):
+            return ()
+        return tuple(dim for dim, size in enumerate(signature) if size < 0)
+
+    def _buffer(self, number: int, name: str, index: int) -> Array:
+        if index >= self.root.BuffersLength():
+            raise Damaged(f"tensor {number} {name!r} has buffer {index} of {self.root.BuffersLength()}")
+        buffer = self.root.Buffers(index)
+        start, size = buffer.Offset(), buffer.Size()
+        if start > 1:  # behind the flatbuffer, in files of over 2 GB
+            if start + size > len(self.data):
+                raise Damaged(f"tensor {number} {name!r} has its data outside the file")
+            return np.frombuffer(self.data, np.uint8, size, start)
+        return np.asarray(_list(buffer.DataAsNumpy()), np.uint8)
+
+    def _quantisation(self, number: int, name: str, found: Any, shape: tuple[int, ...]) -> tuple[Array, Array, int]:
+        nothing = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
+        if found is None:
+            return nothing
+        count = self._fitting(found.ScaleLength()) + self._fitting(found.ZeroPointLength(), 8)
+        self.budget.spend("work", count, f"tensor {number} {name!r}")
+        scale = np.asarray(_list(found.ScaleAsNumpy()), np.float32)
+        points = np.asarray(_list(found.ZeroPointAsNumpy()), np.int64)
+        axis = found.QuantizedDimension()
+        if not scale.size:
+            return nothing
+        if not np.isfinite(scale).all() or (scale < 0).any():
+            raise Damaged(f"tensor {number} {name!r} has a scale that is not a positive number")
+        if not (scale > 0).all():
+            return nothing  # as converters write for tensors that they did not quantise
+        if not points.size:
+            points = np.zeros(scale.size, np.int64)
+        if points.size == 1:
+            points = np.repeat(points, scale.size)
+        if len(shape) == 1:
+            axis = 0  # converters have written a bias with the axis of its weights
+        along = shape[axis] if 0 <= axis < len(shape) else 0
+        if points.size != scale.size or (scale.size > 1 and scale.size != along):
+            raise Damaged(f"tensor {number} {name!r} {list(shape)} has {scale.size} scales, {points.size} zero points")
+        return scale, points, axis
+
+    def _operator(self, number: int, operator: Any, kinds: list[str], tensors: tuple[Tensor, ...]) -> Operator:
+        code = operator.OpcodeIndex()
+        if code >= len(kinds):
+            raise Damaged(f"operator {number} has code {code} of {len(kinds)}")
+        what = f"of operator {number} ({kinds[code]})"
+        operands = self._fitting(operator.InputsLength()) + self._fitting(operator.OutputsLength())
+        operands += self._fitting(operator.IntermediatesLength())
+        self.budget.spend("work", TABLE + _ITEM * operands, what.removeprefix("of "))
+        inputs = self._numbers(f"an input {what}", operator.InputsAsNumpy(), len(tensors), optional=True)
+        outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
+        between = self._numbers(f"an intermediate {what}", operator.IntermediatesAsNumpy(), len(tensors), optional=True)
+        options: dict[str, Any] = {}
+        for names, options_kind, table in (
+            (_OPTIONS, operator.BuiltinOptionsType(), operator.BuiltinOptions()),
+            (_OPTIONS2, operator.BuiltinOptions2Type(), operator.BuiltinOptions2()),
+        ):
+            kind = getattr(tflite, names.get(options_kind, ""), None) if options_kind else None
+            if kind is not None and table is not None:
+                view = kind()
+                view.Init(table.Bytes, table.Pos)
+                options |= _fields(view)
+                if kind is tflite.BucketizeOptions:
+                    self._fitting(view.BoundariesLength())
+                    options["Boundaries"] = tuple(map(float, _list(view.BoundariesAsNumpy())))
+        custom = np.asarray(_list(operator.CustomOptionsAsNumpy()), np.uint8)
+        self.budget.spend("work", custom.size, what.removeprefix("of "))
+        made = outputs or inputs[:1]
+        label = tensors[made[0]].name.split(";")[0] if made else ""  # a fused tensor has the names of all that it is of
+        name = f"{label} ({kinds[code]} {number})".lstrip()
+        return Operator(kinds[code], name, inputs, outputs, options, between, custom.tobytes())
+
+
+def _builtin(code: Any) -> int:
+    """Return an operator's number: the larger of the two that a file has, as LiteRT takes it (GetBuiltinCode).
+
+    `tflite` believes the old one, of a byte, wherever the new one would fit it.
+    """
+    position = code._tab.Offset(10)
+    (number,) = struct.unpack_from("<i", code._tab.Bytes, position + code._tab.Pos) if position else (0,)
+    return max(int(number), int(code.DeprecatedBuiltinCode()))
+
+
+def _fields(view: Any) -> dict[str, Any]:
+    """Return the scalar fields of an options table."""
+    return {name: getattr(view, name)() for name in _field_names(view.__class__)}
+
+
+@functools.cache
+def _field_names(table: Any) -> tuple[str, ...]:
+    """Return the names of the scalar fields of a kind of table."""
+    return tuple(
+        name
+        for name, method in inspect.getmembers(table, inspect.isfunction)
+        if name != "Init"
+        and not name.startswith(("GetRootAs", "_"))
+        and not name.endswith(("AsNumpy", "Length", "IsNone", "BufferHasIdentifier"))
+        and len(inspect.signature(method).parameters) == 1
+    )
+
+
+def _list(vector: Any) -> Any:
+    """Return a vector of a flatbuffer; one that is not there reads as the number 0."""
+    return [] if isinstance(vector, int) else vector
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace")
+
+
+def _filled(tensor: Tensor) -> Tensor:
+    """Return a tensor that nothing makes: a constant if it has no elements, whose buffer is none then."""
+    if tensor.data is not None or tensor.problem or 0 not in tensor.shape:
+        return tensor
+    return replace(tensor, data=np.empty(tensor.shape, tensor.dtype))
+
+
+def _unpacked(raw: Array, count: int) -> Array:
+    """Return 4-bit integers as int8; the first lies in the low half of its byte."""
+    halves = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
+    return (halves ^ 8) - np.int8(8)

@@ -1,0 +1,312 @@
+"""TensorFlow Lite Micro's Signal library: what makes features of sound, frame by frame.
+
+Its operators keep what they need of earlier calls; that is a state here. Source: signal/micro/kernels, by the operator.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mtool.compiler.frontend.problems import OWN, Unsupported
+from mtool.compiler.frontend.tflite.custom_options import numbers_of
+from mtool.compiler.frontend.tflite.description import Tensor
+from mtool.compiler.frontend.tflite.translation import Translation
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.signal_transform import RADICES, radices_of
+
+FFT_TYPES = ("int16", "int32", "float32")
+LEAST_GAINS = 125  # four numbers for each of 32 bits, less the first three
+
+
+def _check(t: Translation, inputs: Sequence[str], outputs: Sequence[str], rank: int | None = None) -> None:
+    """Check the types of the inputs and outputs; those of `rank` dimensions, or any.
+
+    Raises:
+        Unsupported: there are others.
+    """
+    if len(t.op.inputs) != len(inputs) or len(t.op.outputs) != len(outputs):
+        counts = f"{len(t.op.inputs)} inputs and {len(t.op.outputs)} outputs"
+        raise Unsupported(f"it has {counts}; expected {len(inputs)} and {len(outputs)}")
+    for what, tensors, wanted in (
+        ("input", [t.tensor(index) for index in range(len(inputs))], inputs),
+        ("output", [t.result(index) for index in range(len(outputs))], outputs),
+    ):
+        for index, (tensor, dtype) in enumerate(zip(tensors, wanted, strict=True)):
+            if tensor.dtype.name != dtype:
+                raise Unsupported(f"its {what} {index} is {tensor.dtype}; expected {dtype}")
+    if rank is not None and len(t.shape(0)) != rank:
+        raise Unsupported(f"its input has {len(t.shape(0))} dimensions instead of {rank}")
+
+
+def _between(what: str, found: int, least: int, most: int) -> int:
+    if not least <= found <= most:
+        raise Unsupported(f"{what} is {found}; expected {least} to {most}")
+    return found
+
+
+def _option(t: Translation, name: str, least: int, most: int) -> int:
+    return _between(f"its option {name!r}", numbers_of(t.op).whole(name), least, most)
+
+
+def _put(t: Translation, values: Sequence[str]) -> None:
+    for index, value in enumerate(values):
+        t.put(value, index)
+
+
+def _make(t: Translation, inputs: Sequence[str], outputs: int = 1, **attrs: int) -> list[str]:
+    """Append mtool's own operator of the same name."""
+    return t.several(t.op.kind.removeprefix("CUSTOM "), inputs, outputs, domain=OWN, **attrs)
+
+
+def _state(t: Translation, name: str, kind: Tensor, first: Array | None = None) -> str:
+    """Return what is kept of the calls before; at first it is `first`, or 0."""
+    key = "operator", t.op.name, name
+    if first is not None:
+        t.variables.begin(key, first)
+    return t.variables.read(key, kind, lambda: t.unique(f"{t.names[t.op.outputs[0]]}/{name}"))
+
+
+def _keep(t: Translation, name: str, kind: Tensor, value: str) -> None:
+    t.variables.write(("operator", t.op.name, name), kind, value)
+
+
+def _kind(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
+    return Tensor(name, np.dtype(dtype), tuple(shape), np.zeros(0, np.float32), np.zeros(0, np.int64), 0, None, "")
+
+
+def _window(t: Translation) -> None:
+    _check(t, ("int16", "int16"), ("int16",))
+    (length,) = t.shape(1, 1)
+    if not length or t.tensor(0).shape[-1:] != (length,):
+        raise Unsupported(f"its window has {length} elements, its input {list(t.shape(0))}")
+    _put(t, _make(t, [t.stored(0), t.stored(1)], shift=_option(t, "shift", 0, 31)))
+
+
+def _auto_scale(t: Translation) -> None:
+    _check(t, ("int16",), ("int16", "int32"), 1)
+    _put(t, _make(t, [t.stored(0)], 2))
+
+
+def _transform(inverse: bool) -> Callable[[Translation], None]:
+    def translate(t: Translation) -> None:
+        dtype = t.tensor(0).dtype.name
+        if dtype not in FFT_TYPES:
+            raise Unsupported(f"its input is {dtype}; expected int16, int32 or float32")
+        _check(t, (dtype,), (dtype,))
+        size = t.shape(0)[-1] if t.shape(0) else 0
+        length = _option(t, "fft_length", 4, 2**20)
+        if length % 2 or set(radices_of(length // 2)) - set(RADICES):
+            raise Unsupported(f"its transform has {length} elements; expected twice a product of 2, 3 and 5")
+        if (size != length + 2) if inverse else not 0 < size <= length:
+            wanted = f"{length + 2}" if inverse else f"at most {length}"
+            raise Unsupported(f"its input has {size} elements for a transform of {length}; expected {wanted}")
+        t.afford(2 * length * t.tensor(0).dtype.itemsize)
+        _put(t, _make(t, [t.stored(0)], length=length))
+
+    return translate
+
+
+def _energy(t: Translation) -> None:
+    _check(t, ("int16",), ("uint32",), 1)
+    (size,) = t.shape(0)
+    if size % 2:
+        raise Unsupported(f"its input has {size} elements, which are no complex numbers")
+    end = _option(t, "end_index", 0, size // 2)
+    _put(t, _make(t, [t.stored(0)], start=_option(t, "start_index", 0, end), end=end))
+
+
+def _filter_bank(t: Translation) -> None:
+    _check(t, ("uint32", *["int16"] * 5), ("uint64",), 1)
+    channels = _option(t, "num_channels", 1, 2**15)
+    weights, unweights = t.known(1, "the weights"), t.known(2, "the unweights")
+    starts, offsets, widths = (
+        t.known(index, role).reshape(-1).astype(np.int64)
+        for index, role in ((3, "the first frequencies"), (4, "the first weights"), (5, "the widths"))
+    )
+    if {starts.size, offsets.size, widths.size} != {channels + 1}:
+        raise Unsupported(
+            f"it has {starts.size}, {offsets.size}, {widths.size} positions for {channels} channels and one"
+        )
+    used = widths > 0
+    outside = (starts < 0) | (offsets < 0) | (starts + widths > t.shape(0)[0])
+    outside |= offsets + widths > min(weights.size, unweights.size)
+    if (outside & used).any():
+        raise Unsupported(f"its channel {int(np.argmax(outside & used))} lies outside of its input or its weights")
+    _put(t, _make(t, [t.stored(index) for index in range(6)]))
+
+
+def _square_root(t: Translation) -> None:
+    _check(t, ("uint64", "int32"), ("uint32",), 1)
+    if t.tensor(1).shape not in ((), (1,)):
+        raise Unsupported(f"its scale bits are {list(t.tensor(1).shape)}; expected one number")
+    _put(t, _make(t, [t.stored(0), t.stored(1)]))
+
+
+def _spectral_subtraction(t: Translation) -> None:
+    _check(t, ("uint32",), ("uint32", "uint32"), 1)
+    options = numbers_of(t.op)
+    _option(t, "num_channels", t.shape(0)[0], t.shape(0)[0])
+    factors = ("smoothing", "one_minus_smoothing", "alternate_smoothing", "alternate_one_minus_smoothing")
+    attrs = {name: options.whole(name) % 2**32 for name in (*factors, "min_signal_remaining")}
+    attrs |= {"smoothing_bits": _option(t, "smoothing_bits", 0, 31), "clamping": options.whole("clamping", 0) != 0}
+    attrs["bits"] = _option(t, "spectral_subtraction_bits", 0, 63)
+    kind = _kind("noise", "uint32", t.shape(0))
+    made, noise = _make(t, [t.stored(0), _state(t, "noise", kind)], 2, **attrs)
+    _put(t, [made, noise])
+    _keep(t, "noise", kind, t.names[t.op.outputs[1]])
+
+
+def _pcan(t: Translation) -> None:
+    _check(t, ("uint32", "uint32", "int16"), ("uint32",), 1)
+    if t.shape(0) != t.shape(1) or t.shape(2, 1)[0] < LEAST_GAINS:
+        raise Unsupported(f"its inputs are {list(t.shape(0))}, {list(t.shape(1))}, {list(t.shape(2))}")
+    _put(t, _make(t, [t.stored(index) for index in range(3)], shift=_option(t, "snr_shift", 0, 63)))
+
+
+def _log(t: Translation) -> None:
+    _check(t, ("uint32",), ("int16",), 1)
+    scale = numbers_of(t.op).whole("output_scale") % 2**32
+    _put(t, _make(t, [t.stored(0)], scale=scale, shift=_option(t, "input_correction_bits", 0, 31)))
+
+
+def _rows(t: Translation) -> tuple[tuple[int, ...], int]:
+    """Return the outer dimensions of the input, and its last one.
+
+    Raises:
+        Unsupported: it has none.
+    """
+    shape = t.shape(0)
+    if not shape or not shape[-1]:
+        raise Unsupported(f"its input is {list(shape)}")
+    return shape[:-1], shape[-1]
+
+
+def _cut(t: Translation, value: str, first: int, end: int) -> str:
+    """Return the elements of the last dimension from `first` to before `end`."""
+    names = [t.whole(name, [number]) for name, number in (("first", first), ("end", end), ("axis", -1))]
+    return t.node("Slice", [value, *names])
+
+
+def _behind(t: Translation, name: str, count: int) -> str:
+    """Return the input behind the last `count` samples of the calls before, and keep its own last ones."""
+    outer, size = _rows(t)
+    if not count:
+        return t.stored(0)
+    kind = _kind(name, t.tensor(0).dtype.name, (*outer, count))
+    whole = t.node("Concat", [_state(t, name, kind), t.stored(0)], axis=-1)
+    _keep(t, name, kind, _cut(t, whole, size, size + count))
+    return whole
+
+
+def _delay(t: Translation) -> None:
+    """SignalDelay: delay.cc. The input of `delay_length` samples ago."""
+    _check(t, ("int16",), ("int16",))
+    size = _rows(t)[1]
+    length = _option(t, "delay_length", 0, 2**24)
+    t.put(_cut(t, _behind(t, "delayed", length), 0, size))
+
+
+def _framer(t: Translation) -> None:
+    """SignalFramer: framer.cc. Frames that overlap; those without `prefill` are valid once they are full.
+
+    What comes before the first sample is 0, where framer.cc leaves a frame that is not valid as it finds it.
+    """
+    _check(t, ("int16",), ("int16", "bool"))
+    outer, size = _rows(t)
+    step = _option(t, "frame_step", 1, size)
+    prefill = bool(numbers_of(t.op).whole("prefill", 0))
+    length = _option(t, "frame_size", step if prefill else 1, 2**24)
+    if size % step:
+        raise Unsupported(f"its input has {size} samples, which are no multiple of its step {step}")
+    steps, frames = -(-length // step), size // step
+    before = length - step if prefill else (steps - 1) * step
+    t.afford(8 * frames * length)
+    whole = _behind(t, "samples", before)
+    positions = np.arange(frames)[:, None] * step + np.arange(length)
+    _give(t, t.node("Gather", [whole, t.constant("places", positions, np.int64)], axis=-1), (*outer, frames, length))
+    if prefill or steps == 1:
+        t.put(t.constant("valid", True, bool), 1)
+        return
+    kind = _kind("steps", "int32", ())
+    first = t.node("Add", [_state(t, "steps", kind), t.constant("one", 1, np.int32)])
+    t.put(t.node("GreaterOrEqual", [first, t.constant("full", steps, np.int32)]), 1)
+    taken = t.node("Add", [first, t.constant("frames", frames - 1, np.int32)])
+    _keep(t, "steps", kind, t.node("Min", [taken, t.constant("most", steps - 1, np.int32)]))
+
+
+def _give(t: Translation, value: str, shape: Sequence[int]) -> None:
+    """Make a value of a shape the first output, which may have other dimensions of as many elements."""
+    wanted = t.result().shape
+    if math.prod(wanted) != math.prod(shape):
+        raise Unsupported(f"its output is {list(wanted)}; it makes {list(shape)}")
+    t.put(value if wanted == tuple(shape) else t.node("Reshape", [value, t.whole("shape", wanted)]))
+
+
+def _stacker(t: Translation) -> None:
+    """SignalStacker: stacker.cc. The last frames side by side, valid every `stacker_step` calls.
+
+    In place of frames before the first stands the first. `wait` counts the calls up to the next valid one; before the
+    first call it is one more than it can be later.
+    """
+    _check(t, ("int16",), ("int16", "bool"), 1)
+    channels = _option(t, "num_channels", *t.shape(0), *t.shape(0))
+    left, right = (_option(t, f"stacker_{side}_context", 0, 2**15) for side in ("left", "right"))
+    frames = left + right + 1
+    step = _option(t, "stacker_step", 1, frames)
+    t.afford(2 * frames * channels)
+    whole, wait = _kind("frames", "int16", ((frames - 1) * channels,)), _kind("wait", "int32", ())
+    waiting = _state(t, "wait", wait, np.asarray(frames + 1, np.int32))
+    is_first = t.node("Greater", [waiting, t.constant("most", frames, np.int32)])
+    if frames > 1:
+        copies = t.node("Tile", [t.stored(0), t.whole("copies", [frames - 1])])
+        before = t.node("Where", [is_first, copies, _state(t, "frames", whole)])
+        stacked = t.node("Concat", [before, t.stored(0)], axis=0)
+        _keep(t, "frames", whole, _cut(t, stacked, channels, frames * channels))
+    else:
+        stacked = t.node("Identity", [t.stored(0)])
+    _give(t, stacked, (frames * channels,))
+    still = t.node(
+        "Where",
+        [is_first, t.constant("first", right, np.int32), t.node("Sub", [waiting, t.constant("one", 1, np.int32)])],
+    )
+    valid = t.node("Equal", [still, t.constant("none", 0, np.int32)])
+    _keep(t, "wait", wait, t.node("Where", [valid, t.constant("step", step, np.int32), still]))
+    t.put(t.node("Identity", [valid]), 1)
+
+
+def _overlap_add(t: Translation) -> None:
+    """SignalOverlapAdd: overlap_add.cc. Frames added up `frame_step` apart; what of them comes later is kept."""
+    dtype = t.tensor(0).dtype.name
+    if dtype not in ("int16", "float32"):
+        raise Unsupported(f"its input is {dtype}; expected int16 or float32")
+    _check(t, (dtype,), (dtype,))
+    outer, size = _rows(t)
+    if not outer or not outer[-1]:
+        raise Unsupported(f"its input is {list(t.shape(0))}; expected frames")
+    step = _option(t, "frame_step", 1, size)
+    if step == size:
+        _give(t, t.stored(0), t.shape(0))
+        return
+    kind = _kind("rest", dtype, (*outer[:-1], size - step))
+    made, rest = _make(t, [t.stored(0), _state(t, "rest", kind)], 2, step=step)
+    _give(t, made, (*outer[:-1], outer[-1] * step))
+    _keep(t, "rest", kind, rest)
+
+
+TRANSLATIONS = {
+    "CUSTOM SignalWindow": _window,
+    "CUSTOM SignalFftAutoScale": _auto_scale,
+    "CUSTOM SignalRfft": _transform(False),
+    "CUSTOM SignalIrfft": _transform(True),
+    "CUSTOM SignalEnergy": _energy,
+    "CUSTOM SignalFilterBank": _filter_bank,
+    "CUSTOM SignalFilterBankSquareRoot": _square_root,
+    "CUSTOM SignalFilterBankSpectralSubtraction": _spectral_subtraction,
+    "CUSTOM SignalPCAN": _pcan,
+    "CUSTOM SignalFilterBankLog": _log,
+    "CUSTOM SignalFramer": _framer,
+    "CUSTOM SignalStacker": _stacker,
+    "CUSTOM SignalDelay": _delay,
+    "CUSTOM SignalOverlapAdd": _overlap_add,
+}

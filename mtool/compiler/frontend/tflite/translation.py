@@ -1,0 +1,364 @@
+"""The ONNX graph under construction: tensors by their TFLite names, each operator as a few ONNX nodes.
+
+A quantised operator becomes DequantizeLinear, the float operator, QuantizeLinear, as ONNX quantisers write it; the
+passes turn that into integer arithmetic. Images are NHWC in the file and NCHW in ONNX: each operator that has an image
+transposes to and fro, and `simplify_layout` takes those out again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+import tflite
+from onnx import helper, numpy_helper
+
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.options import Pairs
+from mtool.compiler.frontend.problems import Unsupported, ValueNeeded
+from mtool.compiler.frontend.tflite.description import Model, Operator, Tensor
+from mtool.compiler.frontend.tflite.variables import Kept, Key, Variables
+from mtool.compiler.ir.types import Array
+
+OPSET = 21
+NHWC_OF_NCHW = [0, 2, 3, 1]
+NCHW_OF_NHWC = [0, 3, 1, 2]
+GRIDS = ("int8", "uint8", "int16")  # what activations are quantised to
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A model as ONNX: its tensors by name, the states that are its own, and values that states begin with.
+
+    crossing: of a subgraph the variables that it shares with what is around it, its last inputs and outputs.
+    """
+
+    proto: onnx.ModelProto
+    tensors: Mapping[str, Tensor]
+    states: Pairs = ()
+    initial: Mapping[str, Array] = field(default_factory=dict)
+    crossing: tuple[Kept, ...] = ()
+
+
+def _none(number: int, _operands: Sequence[Tensor]) -> Network:
+    raise Unsupported(f"it names subgraph {number}, where there are none")
+
+
+def _on_its_grid(tensor: Tensor) -> Tensor:
+    """Return a tensor whose zero points are numbers of its type, if it is quantised to 16 bits or fewer.
+
+    Raises:
+        Unsupported: one is not.
+    """
+    if tensor.is_quantised and tensor.dtype.name in GRIDS:
+        limits = np.iinfo(tensor.dtype)
+        if (tensor.zero_point < limits.min).any() or (tensor.zero_point > limits.max).any():
+            raise Unsupported(f"a zero point of {int(tensor.zero_point.reshape(-1)[0])} is outside of {tensor.dtype}")
+    return tensor
+
+
+class Translation:
+    """The nodes and constants of one model; `op` is the operator at work.
+
+    `at_once`: recurrent operators of integers are one node each (ModelOptions).
+    `tensors` are the model's; what is found out of one on the way, its value or its shape, replaces what the file says.
+    """
+
+    def __init__(self, model: Model, budget: Budget, *, is_body: bool = False, at_once: bool = False) -> None:
+        self.model, self.budget, self.is_body, self.at_once = model, budget, is_body, at_once
+        self.tensors = list(model.tensors)
+        self.variables = Variables()
+        self.handles: dict[int, Key] = {}  # of resource variables, by the number of the tensor
+        self.complex: dict[int, tuple[str, str]] = {}  # real and imaginary parts, by the number of the tensor
+        self.dequantised: dict[int, int] = {}  # constants that DEQUANTIZE makes real, and what of
+        self._made_bytes = 0
+        self._numbers: dict[str, int] = {}  # by stem, of the last unique name
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, Array] = {}
+        self.infos: list[onnx.ValueInfoProto] = []
+        self.op = model.operators[0] if model.operators else Operator("", "", (), (), {})
+        self.subgraph: Callable[[int, Sequence[Tensor]], Network] = _none  # by its number, for operands, as ONNX
+        self._names: set[str] = set()
+        self.names = [self.unique(tensor.name) for tensor in model.tensors]
+        self._stored = frozenset(self.names)
+        for name, tensor in zip(self.names, model.tensors, strict=True):
+            if tensor.data is not None:
+                self.constants[name] = tensor.data
+
+    def unique(self, stem: str) -> str:
+        """Return a name that is not taken."""
+        number = self._numbers.get(stem, 0)
+        name = f"{stem}.{number}" if number else stem
+        while name in self._names:
+            number += 1
+            name = f"{stem}.{number}"
+        self._numbers[stem] = number
+        self._names.add(name)
+        return name
+
+    # What the operator at work reads.
+
+    def has(self, index: int) -> bool:
+        """Whether input `index` is given."""
+        return index < len(self.op.inputs) and self.op.inputs[index] >= 0
+
+    def tensor(self, index: int) -> Tensor:
+        """Return input `index`.
+
+        Raises:
+            Unsupported: it is not given, or of a kind that mtool does not have.
+        """
+        if not self.has(index):
+            raise Unsupported(f"its input {index} is not given")
+        found = self.tensors[self.op.inputs[index]]
+        if found.problem:
+            raise Unsupported(f"its input {found.name!r} has {found.problem}")
+        return _on_its_grid(found)
+
+    def result(self, index: int = 0) -> Tensor:
+        """Return output `index`.
+
+        Raises:
+            Unsupported: it does not exist, or is of a kind that mtool does not have.
+        """
+        if index >= len(self.op.outputs):
+            raise Unsupported(f"it has no output {index}")
+        found = self.tensors[self.op.outputs[index]]
+        if found.problem:
+            raise Unsupported(f"its output {found.name!r} has {found.problem}")
+        return _on_its_grid(found)
+
+    def shape(self, index: int, rank: int | None = None) -> tuple[int, ...]:
+        """Return the shape of input `index`.
+
+        Raises:
+            Unsupported: it does not have `rank` dimensions.
+        """
+        shape = self.tensor(index).shape
+        if rank is not None and len(shape) != rank:
+            raise Unsupported(f"its input {index} has {len(shape)} dimensions instead of {rank}")
+        return shape
+
+    def known(self, index: int, role: str) -> Array:
+        """Return the value of a constant input as the file stores it.
+
+        Raises:
+            ValueNeeded: only the run would know it.
+        """
+        self.tensor(index)
+        data = self.value(self.op.inputs[index])
+        if data is None:
+            raise ValueNeeded(
+                self.names[self.op.inputs[index]], role, text=f"its input {index} ({role}) is not a constant"
+            )
+        return data
+
+    def value(self, number: int) -> Array | None:
+        """Return the value of a tensor, of one that DEQUANTIZE makes real numbers; None: only the run would know it."""
+        if number not in self.dequantised:
+            return self.tensors[number].data
+        source = self.tensors[self.dequantised[number]]
+        assert source.data is not None
+        self.afford(4 * source.data.size)
+        sizes = [-1 if index == source.axis and source.scale.size > 1 else 1 for index in range(source.data.ndim)]
+        points = source.data.astype(np.int64) - source.zero_point.reshape(sizes)
+        return np.asarray(points * source.scale.reshape(sizes), np.float32)
+
+    def weights(self, index: int) -> Tensor:
+        """Return a constant input: where DEQUANTIZE makes it real, the integers that it makes it of."""
+        found = self.tensor(index)
+        number = self.dequantised.get(self.op.inputs[index])
+        return found if number is None else self.tensors[number]
+
+    def numbers(self, index: int, role: str) -> list[int]:
+        """Return a constant input as a list of integers."""
+        return [int(number) for number in np.reshape(self.known(index, role), -1)]
+
+    def stored(self, index: int) -> str:
+        """Return input `index` as it is stored."""
+        self.tensor(index)
+        return self.names[self.op.inputs[index]]
+
+    def real(self, index: int) -> str:
+        """Return input `index` as the numbers that it stands for: dequantised, and float16 as float32."""
+        tensor, name = self.tensor(index), self.stored(index)
+        if tensor.is_quantised:
+            return self.dequantise(name, tensor.dtype, tensor.scale, tensor.zero_point, tensor.axis)
+        if tensor.dtype == np.float16 and self.result().dtype == np.float32:
+            return self.node("Cast", [name], to=onnx.TensorProto.FLOAT)
+        return name
+
+    def image(self, index: int) -> str:
+        """Return input `index`, an image, as NCHW real numbers."""
+        self.shape(index, 4)
+        return self.node("Transpose", [self.real(index)], perm=NCHW_OF_NHWC)
+
+    def fix(self, number: int, data: Array) -> None:
+        """Give a tensor a value that is known before the model runs."""
+        tensor = self.tensors[number]
+        shape = data.shape if tensor.allows(data.shape) else tensor.shape
+        self.tensors[number] = replace(tensor, data=data, shape=shape)
+        self.constants[self.names[number]] = data
+        self._made_bytes += data.nbytes
+        self.afford(0)
+
+    # What it makes.
+
+    def constant(self, stem: str, data: Any, dtype: Any = None) -> str:
+        """Add a constant and return its name."""
+        name = self.unique(f"{self.names[self.op.outputs[0]]}/{stem}")
+        self.constants[name] = np.asarray(data, dtype)
+        self._made_bytes += self.constants[name].nbytes
+        self.afford(0)
+        return name
+
+    def afford(self, count: int) -> None:
+        """Check a constant of so many bytes, which is about to be made, against the budget.
+
+        Raises:
+            ModelError: it exceeds that.
+        """
+        self.budget.afford("constants", self._made_bytes + count, self.op.name)
+
+    def whole(self, stem: str, numbers: Iterable[int]) -> str:
+        """Add a list of int64 and return its name."""
+        return self.constant(stem, list(numbers), np.int64)
+
+    def node(self, kind: str, inputs: Sequence[str], *, domain: str = "", **attrs: Any) -> str:
+        """Append a node of one output and return that."""
+        return self.several(kind, inputs, 1, domain=domain, **attrs)[0]
+
+    def several(self, kind: str, inputs: Sequence[str], count: int, *, domain: str = "", **attrs: Any) -> list[str]:
+        """Append a node of `count` outputs and return them."""
+        outputs = [self.unique(f"{self.names[self.op.outputs[0]]}/{kind}") for _ in range(count)]
+        if kind == "Reshape":  # a size of 0 is one: nothing is copied from the input's shape
+            attrs = {"allowzero": 1, **attrs}
+        self.nodes.append(helper.make_node(kind, inputs, outputs, name=self.op.name, domain=domain, **attrs))
+        return outputs
+
+    def dequantise(self, name: str, dtype: Any, scale: Array, zero_point: Array, axis: int = 0) -> str:
+        """Append a DequantizeLinear; one scale is for the whole tensor, several lie along `axis`."""
+        along = scale.size > 1
+        scales = self.constant("scale", scale if along else scale[0], np.float32)
+        points = self.constant("zero_point", zero_point if along else zero_point.reshape(-1)[0], dtype)
+        return self.node("DequantizeLinear", [name, scales, points], axis=axis if along else 0)
+
+    def quantise(self, name: str, tensor: Tensor) -> str:
+        """Append a QuantizeLinear to the grid of a tensor.
+
+        Raises:
+            Unsupported: it has no such grid.
+        """
+        if tensor.dtype.name not in GRIDS or tensor.scale.size != 1:
+            raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
+        if tensor.scale[0] < np.finfo(np.float32).tiny:
+            raise Unsupported(
+                f"the scale of its output {tensor.name!r}, {tensor.scale[0]:.3g}, is too small for float32"
+            )
+        scale = self.constant("scale", tensor.scale[0], np.float32)
+        points = self.constant("zero_point", tensor.zero_point.reshape(-1)[0], tensor.dtype)
+        return self.node("QuantizeLinear", [name, scale, points])
+
+    def activated(self, value: str, code: int) -> str:
+        """Apply a fused activation.
+
+        Raises:
+            Unsupported: there is no such activation.
+        """
+        kinds = tflite.ActivationFunctionType
+        if code == kinds.NONE:
+            return value
+        if code == kinds.RELU:
+            return self.node("Relu", [value])
+        if code in (kinds.RELU_N1_TO_1, kinds.RELU6):
+            bounds = (-1.0, 1.0) if code == kinds.RELU_N1_TO_1 else (0.0, 6.0)
+            return self.clip(value, *bounds)
+        if code == kinds.TANH:
+            raise Unsupported("its fused activation is TANH, which LiteRT's kernels leave out")
+        raise Unsupported(f"its fused activation is number {code}")
+
+    def clip(self, value: str, low: float, high: float) -> str:
+        """Append a Clip of float32."""
+        return self.node(
+            "Clip", [value, self.constant("low", low, np.float32), self.constant("high", high, np.float32)]
+        )
+
+    def put(self, value: str, index: int = 0) -> None:
+        """Make `value` output number `index`, as it is."""
+        name = self.names[self.op.outputs[index]]
+        made = list(self.nodes[-1].output) if self.nodes else []
+        if value in made and value not in self._stored:
+            self.nodes[-1].output[made.index(value)] = name
+            self._names.discard(value)
+            self._numbers.clear()
+        else:
+            self.nodes.append(helper.make_node("Identity", [value], [name], name=self.op.name))
+
+    def store(self, value: str, index: int = 0) -> None:
+        """Make the real numbers of `value` output number `index`, quantised if the output is."""
+        tensor = self.result(index)
+        if tensor.is_quantised:
+            value = self.quantise(value, tensor)
+        elif tensor.dtype == np.float32 and self.op.kind != "DEQUANTIZE":
+            self._check_no_grid_is_left(tensor)
+        elif tensor.dtype == np.float16:
+            value = self.node("Cast", [value], to=onnx.TensorProto.FLOAT16)
+        self.put(value, index)
+
+    def _check_no_grid_is_left(self, tensor: Tensor) -> None:
+        first = self.tensors[self.op.inputs[0]] if self.has(0) else tensor
+        if first.is_quantised and first.data is None:
+            raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype}, its input {first.name!r} is quantised")
+
+    def store_image(self, value: str) -> None:
+        """Make an NCHW image of real numbers the output."""
+        self.store(self.node("Transpose", [value], perm=NHWC_OF_NCHW))
+
+    def same_grid(self, *operands: int) -> bool:
+        """Whether these inputs and all outputs are of one type and, if quantised, stand on one grid."""
+        tensors = [*(self.tensor(index) for index in operands), *(self.result(n) for n in range(len(self.op.outputs)))]
+        first = tensors[0]
+        return all(
+            tensor.dtype == first.dtype
+            and np.array_equal(tensor.scale, first.scale)
+            and np.array_equal(tensor.zero_point, first.zero_point)
+            for tensor in tensors
+        )
+
+    # The whole.
+
+    def network(self, title: str) -> Network:
+        """Return what was built as an ONNX model."""
+
+        def info(name: str, tensor: Tensor) -> onnx.ValueInfoProto:
+            return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
+
+        inputs = [number for number in dict.fromkeys(self.model.inputs) if self.tensors[number].data is None]
+        if self.is_body:
+            kept = self.variables.crossing(self.unique)
+        else:
+            kept, fixed = self.variables.close(self.afford)
+            self.constants |= fixed
+        taken = {self.names[number] for number in (*inputs, *self.model.outputs)} | {*self.constants}
+        states, tensors = [], dict(zip(self.names, self.tensors, strict=True))
+        for state in kept:
+            tensors[state.input], last = state.tensor, state.last
+            if last in taken:
+                last = self.unique(f"{state.input}/next")
+                self.nodes.append(helper.make_node("Identity", [state.last], [last], name=last))
+            taken.add(last)
+            states.append((last, state.input))
+        put = [info(self.names[number], self.tensors[number]) for number in inputs]
+        put += [info(state.input, state.tensor) for state in kept]
+        made = [info(self.names[number], self.tensors[number]) for number in self.model.outputs]
+        made += [info(last, state.tensor) for (last, _), state in zip(states, kept, strict=True)]
+        read = {value for node in self.nodes for value in node.input} | {value.name for value in made}
+        held = {name: data for name, data in self.constants.items() if name in read}
+        self.budget.afford("constants", sum(data.nbytes for data in held.values()), f"the constants of {title}")
+        initialisers = [numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in held.items()]
+        graph = helper.make_graph(self.nodes, title, put, made, initialisers, value_info=self.infos)
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+        first = {state.input: state.first for state in kept if state.first is not None}
+        crossing = tuple(replace(one, last=last) for one, (last, _) in zip(kept, states, strict=True))
+        return Network(proto, tensors, tuple(states), first, crossing if self.is_body else ())

@@ -1,0 +1,233 @@
+"""Scalar expressions: what one element of a tensor is, in terms of loop axes and elements of operands.
+
+An epilogue of a kernel and the body of a loop operator are both such an expression. Leaves:
+
+    const   value: a Python number
+    axis    value: the number of a loop axis (int32)
+    acc     what the kernel computed for this element, before its epilogue
+    load    value: the number of the node's input; args: one index expression a dimension
+
+Everything else is a scalar function of `scalar.FUNCTIONS`, or `reduce` (value: Reduction).
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from mtool.compiler.ir.types import DType
+
+T = TypeVar("T")
+
+LONGEST_SHOWN = 200  # parts of an expression in a dump
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Combine the body over extra axes: kind is the NumPy ufunc "add", "multiply", "maximum" or "minimum".
+
+    careful: what each addition of a float rounds away is added up too.
+    """
+
+    kind: str
+    axes: tuple[tuple[int, int], ...]  # (axis number, size)
+    careful: bool = False
+
+
+def first_of(kind: str, dtype: DType) -> float | int | bool:
+    """Return what a reduction of a kind is before its first element: what it is of no elements."""
+    if kind in ("add", "multiply"):
+        return int(kind == "multiply")
+    if dtype.is_float:
+        return float("-inf") if kind == "maximum" else float("inf")
+    low, high = dtype.limits if dtype is not DType.BOOL else (0, 1)
+    return low if kind == "maximum" else high
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Expr:
+    """One node of an expression; immutable and hashable.
+
+    Parts may be shared: what is done for each of them (`fold`, `rewrite`) is done once a part, with no recursion.
+    `size` counts the nodes, those of a shared part as often as it stands there, as they do in C; `depth` is the
+    longest way down. Two constants are equal if their bits are: -0.0 is not 0.0, and a NaN is itself.
+    """
+
+    op: str
+    dtype: DType
+    args: tuple["Expr", ...] = ()
+    value: Any = None
+    size: int = field(init=False)
+    depth: int = field(init=False)
+    _hash: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", 1 + sum(arg.size for arg in self.args))
+        object.__setattr__(self, "depth", 1 + max((arg.depth for arg in self.args), default=0))
+        object.__setattr__(self, "_hash", hash((self._own, self.args)))
+
+    @property
+    def _own(self) -> tuple[object, ...]:
+        value = self.value.hex() if isinstance(self.value, float) else self.value
+        return self.op, self.dtype, value, len(self.args)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Expr):
+            return False
+        waiting, equal = [(self, other)], set[tuple[int, int]]()
+        while waiting:
+            one, two = waiting.pop()
+            if one is two or (id(one), id(two)) in equal:
+                continue
+            if one._hash != two._hash or one._own != two._own:
+                return False
+            equal.add((id(one), id(two)))
+            waiting.extend(zip(one.args, two.args, strict=True))
+        return True
+
+    def __repr__(self) -> str:
+        if self.size > LONGEST_SHOWN:
+            return f"<{self.op} of {self.size} parts>"
+        value = "" if self.value is None else f" {self.value}"
+        return f"{self.op}{value}({', '.join(map(repr, self.args))}):{self.dtype.label}"
+
+    def walk(self, *, indices: bool = True) -> Iterator["Expr"]:
+        """Yield every node, this one first; without `indices`, none of what says which element a load reads."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            if indices or node.op != "load":
+                waiting.extend(reversed(node.args))
+
+    def operands(self) -> set[int]:
+        """Return the numbers of the node inputs that are loaded."""
+        return {node.value for node in self.parts() if node.op == "load"}
+
+    def parts(self, leaves: Collection[str] = ()) -> Iterator["Expr"]:
+        """Yield every node, a shared one once, its arguments before it; none of the arguments of `leaves`."""
+        seen, waiting = set[int](), [(self, False)]
+        while waiting:
+            node, ready = waiting.pop()
+            if ready:
+                yield node
+            elif id(node) not in seen:
+                seen.add(id(node))
+                waiting.append((node, True))
+                waiting.extend((arg, False) for arg in ([] if node.op in leaves else reversed(node.args)))
+
+    def fold(self, function: Callable[["Expr", Sequence[T]], T], leaves: Collection[str] = ()) -> T:
+        """Return what `function` makes of this node and of what it made of the arguments; bottom-up, each part once.
+
+        The arguments of `leaves`, by their op, are left alone. What was made is let go of after its last use.
+        """
+        order = [*self.parts(leaves)]
+        last = {id(arg): node for node in order for arg in node.args}
+        made: dict[int, T] = {}
+        for node in order:
+            args = [] if node.op in leaves else node.args
+            made[id(node)] = function(node, [made[id(arg)] for arg in args])
+            for arg in args:
+                if last[id(arg)] is node:
+                    made.pop(id(arg), None)
+        return made[id(self)]
+
+    def rewrite(self, function: Callable[["Expr"], "Expr"]) -> "Expr":
+        """Rebuild bottom-up, passing each rebuilt node through `function`."""
+
+        def rebuilt(node: "Expr", args: Sequence["Expr"]) -> "Expr":
+            same = all(new is old for new, old in zip(args, node.args, strict=True))
+            return function(node if same else replace(node, args=tuple(args)))
+
+        return self.fold(rebuilt)
+
+    def with_axes(self, axes: Mapping[int, "Expr"]) -> "Expr":
+        """Replace loop axes by index expressions."""
+        return self.rewrite(lambda node: axes.get(node.value, node) if node.op == "axis" else node)
+
+    def with_operands(self, numbers: Mapping[int, int]) -> "Expr":
+        """Renumber the operands of loads."""
+        return self.rewrite(
+            lambda node: (
+                replace(node, value=numbers[node.value]) if node.op == "load" and node.value in numbers else node
+            )
+        )
+
+
+def const(value: float | int | bool, dtype: DType) -> Expr:
+    """Return a constant of a type; integers stay exact, floats are rounded to the type."""
+    number = dtype.numpy.type(value).item()
+    return Expr("const", dtype, value=number)
+
+
+def axis(number: int) -> Expr:
+    """Return a loop axis."""
+    return Expr("axis", DType.INT32, value=number)
+
+
+def acc(dtype: DType) -> Expr:
+    """Return the kernel's own result."""
+    return Expr("acc", dtype)
+
+
+def load(operand: int, dtype: DType, index: tuple[Expr, ...]) -> Expr:
+    """Return an element of a node input."""
+    return Expr("load", dtype, index, operand)
+
+
+def call(op: str, *args: Expr, dtype: DType | None = None, value: Any = None) -> Expr:
+    """Apply a scalar function; the result has the first argument's type unless told."""
+    return simplify(Expr(op, dtype or args[0].dtype, args, value))
+
+
+def identity(rank: int) -> tuple[Expr, ...]:
+    """Return the index of the element itself: axes 0 to rank - 1."""
+    return tuple(axis(number) for number in range(rank))
+
+
+def broadcast_index(shape: tuple[int, ...], into: tuple[int, ...]) -> tuple[Expr, ...]:
+    """Return the index into an operand of `shape` that is broadcast (NumPy's rule) into the shape `into`.
+
+    Raises:
+        ValueError: it does not broadcast; the index would lead out of it.
+    """
+    shift = len(into) - len(shape)
+    if shift < 0 or any(size not in (1, into[shift + number]) for number, size in enumerate(shape)):
+        raise ValueError(f"{list(shape)} does not broadcast to {list(into)}")
+    return tuple(
+        const(0, DType.INT32) if size == 1 and into[shift + number] != 1 else axis(shift + number)
+        for number, size in enumerate(shape)
+    )
+
+
+def _is(expr: Expr, value: int) -> bool:
+    return expr.op == "const" and expr.value == value and type(expr.value) is not bool
+
+
+def simplify(expr: Expr) -> Expr:
+    """Fold what is trivial: integer constants, +0, *1, casts to the same type."""
+    args = expr.args
+    if expr.op == "cast" and args[0].dtype == expr.dtype:
+        return args[0]
+    if expr.dtype == DType.INT32 and len(args) == 2:
+        left, right = args
+        if left.op == right.op == "const" and expr.op in _INDEX_FOLD and not (expr.op != "add" and right.value == 0):
+            return const(_INDEX_FOLD[expr.op](left.value, right.value), DType.INT32)
+        if expr.op == "add" and (_is(left, 0) or _is(right, 0)):
+            return right if _is(left, 0) else left
+        if expr.op in ("mul", "floordiv") and _is(right, 1):
+            return left
+        if expr.op == "mul" and _is(right, 0):
+            return right
+    return expr
+
+
+_INDEX_FOLD: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+}

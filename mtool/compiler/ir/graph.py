@@ -1,0 +1,312 @@
+"""Graphs: nodes in an order of execution, typed values, constants."""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from mtool.compiler.ir.names import Names
+from mtool.compiler.ir.node import Attributes, Node, Transpose, View, expression_of
+from mtool.compiler.ir.source import Move, Source
+from mtool.compiler.ir.types import Array, DType, Quant, TensorType
+
+DEEPEST = 160  # levels of an expression: what C compilers and what compares two of them can take
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """An output of the model that feeds an input of its next call, and is kept between the calls.
+
+    `output` and `input` are their names in the model. `initial` is the input's value at the first call, of the
+    type that the graph's input has; None: zeros.
+    """
+
+    output: str
+    input: str
+    initial: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimeSize:
+    """A size that the caller gives at run time.
+
+    name: of the dimension, in the model.
+    symbol: what formulas call it (mtool.base.formulas).
+    value: the graph's input that has it, int32[].
+    least, most: what it may be.
+    """
+
+    name: str
+    symbol: str
+    value: str
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An input whose rows the caller gives as they arrive, so that it is never whole in memory.
+
+    value: the graph's input; its rows lie one after the other, the pixels of a row with their channels side by side.
+    order: how the model's own tensor is transposed to that; (): not at all.
+    rows: how many there are; 0: before the plan is made.
+    until: the last operator that is computed row by row, as they arrive; "": before the plan is made.
+    """
+
+    value: str
+    order: tuple[int, ...] = ()
+    rows: int = 0
+    until: str = ""
+
+    def of_model(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the model's own shape of the input from the graph's."""
+        return tuple(shape[self.order.index(axis)] for axis in range(len(shape))) if self.order else shape
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A model. An empty input name ("") is an optional input that is not given.
+
+    `types` has every value, constants included; `output_names` are the outputs' names in the model
+    (a pass may rename the values themselves, never the inputs); `quant` has the quantisation of values that are
+    known to stand on an integer grid (for people and for tests; no pass depends on it); `sources` says which
+    tensor of the model a value is, so that what a device computes can be compared with it; `counts` has, by
+    name, each output whose size depends on data: the name of the output that says how many elements are there, and
+    along which dimension; `states` are pairs that are no part of the interface: theirs are the last of `inputs` and
+    of `outputs`, in their order; `line_buffers` has the line buffer that a value lies in, by
+    name, and at which byte (mtool.compiler.plan.line_buffers); `sizes` are the run-time sizes, whose largest values
+    the graph has, and whose inputs the nodes read last that depend on them; `samples` are what the graph is, without
+    those inputs, at some values of the sizes, `fixed_sizes` the sizes of dimensions that do not follow them, and
+    `is_sample` tells that a graph is one of these; `halves`
+    says that the model's file has weights of float16, which kernels may store so, though the graph has them as
+    float32; `rounds` is how often an inference computes a graph that is a body, about; `stream` is the input that
+    comes by rows, if there is one; `memo` caches answers to what is asked at every node.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, Array]
+    output_names: tuple[str, ...] = ()
+    quant: Mapping[str, Quant] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    counts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    states: tuple[State, ...] = ()
+    line_buffers: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    sizes: tuple[RunTimeSize, ...] = ()
+    samples: tuple[tuple[tuple[int, ...], "Graph"], ...] = ()
+    fixed_sizes: frozenset[int] = frozenset()
+    is_sample: bool = False
+    halves: bool = False
+    rounds: int = 1
+    stream: Stream | None = None
+    memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def caller_inputs(self) -> tuple[str, ...]:
+        """The inputs that the caller gives: all but those of states."""
+        return self.inputs[: len(self.inputs) - len(self.states)]
+
+    @property
+    def caller_outputs(self) -> tuple[str, ...]:
+        """The outputs that the caller gets: all but those of states."""
+        return self.outputs[: len(self.outputs) - len(self.states)]
+
+    @property
+    def state_values(self) -> tuple[tuple[State, str, str], ...]:
+        """Each state with the values of its input and its output."""
+        ins, outs = self.inputs[len(self.caller_inputs) :], self.outputs[len(self.caller_outputs) :]
+        return tuple(zip(self.states, ins, outs, strict=True))
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """The scales of values that have one for the whole tensor."""
+        return tuple(sorted({quant.scale[0] for quant in self.quant.values() if len(quant.scale) == 1}))
+
+    @property
+    def sized_nodes(self) -> frozenset[str]:
+        """The names of the nodes that depend on run-time sizes; their last inputs are those."""
+        return self._sized_nodes() if self.sizes else frozenset()
+
+    def _sized_nodes(self) -> frozenset[str]:
+        if "sized nodes" not in self.memo:
+            own, count = tuple(size.value for size in self.sizes), len(self.sizes)
+            self.memo["sized nodes"] = frozenset(node.name for node in self.nodes if node.inputs[-count:] == own)
+        found: frozenset[str] = self.memo["sized nodes"]
+        return found
+
+    def producers(self) -> dict[str, Node]:
+        """Return the node that makes each value."""
+        return {output: node for node in self.nodes for output in node.outputs if output}
+
+    def consumers(self) -> dict[str, list[Node]]:
+        """Return the nodes that read each value, once for each time that they do."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                found.setdefault(value, []).append(node)
+        return found
+
+    def likeness(self, node: Node) -> Hashable:
+        """Return a key that nodes share if the same C computes them: they are parts of one operator, of equal shapes.
+
+        It is the same in all graphs that are made of this one by computing operators in parts.
+        """
+        return node.title, tuple(self.types.get(value) for value in (*node.inputs, *node.outputs))
+
+    def without_elements(self) -> "Graph":
+        """Return the graph with constants of the same types that are all 0, and together take no memory."""
+        constants = {name: np.broadcast_to(np.zeros((), one.dtype), one.shape) for name, one in self.constants.items()}
+        made = replace(self, constants=constants)
+        made.memo.update(self.memo)
+        return made
+
+    def dump(self) -> str:
+        """Return the graph as text, a node a line."""
+        lines = [f"graph {self.name}"]
+        lines += [f"  in   {value}: {self.types[value]}" for value in self.inputs]
+        lines += [f"  {node}  -> {', '.join(str(self.types[value]) for value in node.outputs)}" for node in self.nodes]
+        lines += [f"  out  {value}: {self.types[value]}" for value in self.outputs]
+        lines += [f"  kept {output} -> {value}" for _, value, output in self.state_values]
+        return "\n".join(lines)
+
+
+def verify(graph: Graph) -> None:
+    """Check that the graph is well formed: names unique, values defined before use, constants as typed, no deep nests.
+
+    Raises:
+        AssertionError: it is not; a bug of the pass that made it.
+    """
+    known = {*graph.inputs, *graph.constants, ""}
+    names = set()
+    for node in graph.nodes:
+        expr = expression_of(node)
+        assert expr is None or expr.depth <= DEEPEST, f"{node.name} has too deep an expression"
+        assert node.name not in names, f"{node.name} stands twice"
+        names.add(node.name)
+        for value in node.inputs:
+            assert value in known, f"{node.name} reads {value!r} before it is made"
+        for value in filter(None, node.outputs):
+            assert value not in known, f"{value!r} is made twice"
+            assert value in graph.types, f"{value!r} has no type"
+            known.add(value)
+    for value, data in graph.constants.items():
+        kind = TensorType(DType.of(data.dtype), data.shape)
+        assert graph.types[value] == kind, f"constant {value!r} is {kind}, typed {graph.types[value]}"
+    assert set(graph.outputs) <= known, "an output is never made"
+
+
+class Rewriter:
+    """Builds a new graph from an old one: a pass appends nodes, values and constants, then calls `finish`."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes: list[Node] = []
+        self.types = dict(graph.types)
+        self.constants = dict(graph.constants)
+        self.quant = dict(graph.quant)
+        self.sources = dict(graph.sources)
+        self.outputs = graph.outputs
+        self._renamed: dict[str, str] = {}
+        self._names = {node.name for node in graph.nodes}
+        self._unused = Names(lambda name: self._is_taken(name))
+
+    def unique(self, stem: str) -> str:
+        """Return a name for a value or node that is not taken."""
+        name = self._unused.take(stem)
+        self._names.add(name)
+        return name
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self.types or name in self._names
+
+    def value(self, stem: str, dtype: DType, shape: Iterable[int]) -> str:
+        """Add a value and return its name."""
+        name = self.unique(stem)
+        self.types[name] = TensorType(dtype, tuple(shape))
+        return name
+
+    def constant(self, stem: str, data: Array) -> str:
+        """Add a constant and return its name."""
+        name = self.value(stem, DType.of(data.dtype), data.shape)
+        self.constants[name] = data
+        return name
+
+    def node(
+        self,
+        op: str,
+        inputs: Iterable[str],
+        outputs: Iterable[str],
+        attrs: Attributes | None = None,
+        *,
+        like: Node | None = None,
+        origins: Iterable[str] = (),
+    ) -> Node:
+        """Append a node; `like` gives its origins and the stem of its name."""
+        origins = tuple(dict.fromkeys([*(like.origins if like else ()), *origins]))
+        name = self.unique(like.name if like else op)
+        made = Node(op, name, tuple(inputs), tuple(outputs), attrs or Attributes(), origins)
+        self.nodes.append(made)
+        if isinstance(made.attrs, Transpose | View):
+            self._relate(made)
+        return made
+
+    def _relate(self, node: Node) -> None:
+        """Let a transposition or a view tell the source of one of its values by that of the other."""
+        before, after = self.resolve(node.inputs[0]), node.outputs[0]
+        there: Move
+        back: Move
+        if isinstance(node.attrs, View):
+            there, back = ("reshape", self.types[after].shape), ("reshape", self.types[before].shape)
+        else:
+            perm = Transpose.of(node).perm
+            there, back = ("transpose", perm), ("transpose", tuple(np.argsort(perm).tolist()))
+        if before in self.sources:
+            self.sources.setdefault(after, self.sources[before].then(there))
+        elif after in self.sources:
+            self.sources[before] = self.sources[after].then(back)
+
+    def keep(self, node: Node) -> Node:
+        """Append a node of the old graph, its inputs renamed as `rename` was told."""
+        kept = replace(node, inputs=tuple(self.resolve(value) for value in node.inputs))
+        self.nodes.append(kept)
+        return kept
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace `old` by `new` in every later reader."""
+        self._renamed[old] = new
+        if old in self.sources:
+            self.sources.setdefault(new, self.sources[old])
+
+    def resolve(self, value: str) -> str:
+        """Return the name that a value goes by now."""
+        found = value
+        while found in self._renamed:
+            found = self._renamed[found]
+        while self._renamed.get(value, found) != found:  # the next time it takes one step
+            self._renamed[value], value = found, self._renamed[value]
+        return found
+
+    def finish(self) -> Graph:
+        """Return the new graph, without dead nodes and values."""
+        outputs = tuple(self.resolve(value) for value in self.outputs)
+        needed = set(outputs)
+        alive = []
+        for node in reversed(self.nodes):
+            if needed & set(node.outputs):
+                alive.append(node)
+                needed.update(filter(None, node.inputs))
+        alive.reverse()
+        values = needed | set(self.graph.inputs) | {value for node in alive for value in node.outputs}
+        return replace(
+            self.graph,
+            outputs=outputs,
+            nodes=tuple(alive),
+            types={name: kind for name, kind in self.types.items() if name in values},
+            constants={name: data for name, data in self.constants.items() if name in needed},
+            quant={name: quant for name, quant in self.quant.items() if name in values},
+            sources={name: source for name, source in self.sources.items() if name in values},
+        )

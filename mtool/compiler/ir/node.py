@@ -1,0 +1,118 @@
+"""Nodes: one operator each, with its attributes as a class of its kind."""
+
+from dataclasses import dataclass, field, fields
+from typing import Protocol, Self
+
+from mtool.compiler.ir.expr import Expr
+
+
+class _Bearer(Protocol):
+    """Anything with attributes: a node."""
+
+    @property
+    def op(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def attrs(self) -> "Attributes": ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """The attributes of an operator. Each kind has its own class; kinds without attributes have this one.
+
+    `dataclasses.replace` changes a field.
+    """
+
+    @classmethod
+    def of(cls, node: _Bearer) -> Self:
+        """Return a node's attributes, which are of this class.
+
+        Raises:
+            AssertionError: the node is of another kind.
+        """
+        attrs = node.attrs
+        assert isinstance(attrs, cls), f"{node.name} is {node.op} of {type(attrs).__name__}; expected {cls.__name__}"
+        return attrs
+
+    def __str__(self) -> str:
+        own = ((one.name, getattr(self, one.name), one.default) for one in fields(self))
+        return " ".join(f"{name}={value}" for name, value, default in sorted(own) if value != default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computation(Attributes):
+    """An operator that computes each element of its output by an expression.
+
+    expr: what an element is: the body of a loop, or a kernel's epilogue. It loads the node's inputs by number.
+    label: the ONNX operators that were fused into it, in lower case, joined by "+"; "": none.
+    """
+
+    expr: Expr
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithEpilogue(Computation):
+    """A kernel: it writes each element of its output through its epilogue, which reads what it computed as `acc`.
+
+    acc_bound: no accumulator is further from 0; 0: that is not known.
+    """
+
+    acc_bound: int = 0
+
+    @property
+    def epilogue(self) -> Expr:
+        """The expression that is stored for each element."""
+        return self.expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View(Attributes):
+    """The same bytes under another shape, or those from element `first` on.
+
+    Of several inputs, which lie one behind the other (mtool.compiler.plan.line_buffers), it is all of them together.
+    """
+
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transpose(Attributes):
+    """Dimensions in another order: dimension n of the output is dimension perm[n] of the input."""
+
+    perm: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator. `name` is unique in its graph; `origins` are the ONNX nodes that it came from.
+
+    whole: the name of the operator of which it computes some rows (mtool.compiler.plan.line_buffers); "": it computes
+    all. parts: how many nodes compute that operator.
+    """
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Attributes = field(default_factory=Attributes)
+    origins: tuple[str, ...] = ()
+    whole: str = ""
+    parts: int = 1
+
+    @property
+    def title(self) -> str:
+        """The name of the operator that it computes: its own, or that of which it computes a part."""
+        return self.whole or self.name
+
+    def __str__(self) -> str:
+        text = f"{', '.join(self.outputs)} = {self.op}({', '.join(self.inputs)}) {self.attrs}"
+        return f"{text} whole={self.whole}" if self.whole else text.rstrip()
+
+
+def expression_of(node: Node) -> Expr | None:
+    """Return the expression by which a node computes its elements; None: it has none."""
+    return node.attrs.expr if isinstance(node.attrs, Computation) else None

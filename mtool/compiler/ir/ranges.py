@@ -1,0 +1,155 @@
+"""Between which whole numbers an expression lies, whatever the data: what shows that an index stays inside a tensor."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from mtool.compiler.ir.expr import Expr, Reduction
+from mtool.compiler.ir.types import DType
+
+Range = tuple[int, int]  # the smallest and the largest
+SMALL = 16  # nodes of a branch that is looked at again with what its condition says
+
+
+class Ranges:
+    """The ranges of a node's expressions.
+
+    Args:
+        expr: the whole expression, whose reductions have axes of their own.
+        shape: the node's output's, whose dimensions are the other axes.
+        operands: the range of each operand's elements; None: they may be anything of their type.
+    """
+
+    def __init__(self, expr: Expr, shape: Sequence[int], operands: Sequence[Range | None]) -> None:
+        self.axes, self.operands = dict(enumerate(shape)), operands
+        for part in expr.walk():
+            for number, size in part.value.axes if part.op == "reduce" else ():
+                self.axes[number] = max(size, self.axes.get(number, 0))
+
+    def of(self, expr: Expr, known: Mapping[Expr, Range] | None = None) -> Range | None:
+        """Return the range of an expression; None: it is no whole number. `known` has the ranges of its parts."""
+        facts = known or {}
+        return expr.fold(lambda part, args: common(self._of(part, args), facts.get(part)))
+
+    def _of(self, part: Expr, args: Sequence[Range | None]) -> Range | None:
+        limits = _limits(part.dtype)
+        if limits is None:
+            return None
+        made = self._leaf(part) or self._combined(part, args)
+        if made is None or made[0] < limits[0] or made[1] > limits[1]:
+            return limits
+        return made
+
+    def _leaf(self, part: Expr) -> Range | None:
+        if part.op == "const":
+            return int(part.value), int(part.value)
+        if part.op == "axis" and part.value in self.axes:
+            return 0, max(self.axes[part.value] - 1, 0)
+        return self.operands[part.value] if part.op == "load" else None
+
+    def _combined(self, part: Expr, args: Sequence[Range | None]) -> Range | None:
+        if part.op == "where":
+            return self._chosen(part, args)
+        if part.op == "reduce":
+            how: Reduction = part.value
+            return args[0] if how.kind in ("minimum", "maximum") and all(size for _, size in how.axes) else None
+        if not args or any(arg is None for arg in args):
+            return None
+        form = _FORMS.get(part.op)
+        return form(*args) if form else None
+
+    def _chosen(self, part: Expr, args: Sequence[Range | None]) -> Range | None:
+        """A choice: each branch under what its condition says, where it is small; one that is never taken is none."""
+        condition, *branches = part.args
+        reach: list[Range | None] = []
+        for branch, plain, holds in zip(branches, args[1:], (True, False), strict=True):
+            facts = ranges_implied_by(condition, holds=holds)
+            if branch.size <= SMALL and facts:
+                parts = {key: common(self.of(key), fact) for key, fact in facts.items() if key.size <= SMALL}
+                if any(fact is not None and fact[0] > fact[1] for fact in parts.values()):
+                    continue
+                plain = self.of(branch, {key: fact for key, fact in parts.items() if fact is not None})
+            if plain is None:
+                return None
+            reach.append(plain)
+        whole = [each for each in reach if each is not None]
+        return (min(low for low, _ in whole), max(high for _, high in whole)) if whole else None
+
+
+def ranges_implied_by(condition: Expr, *, holds: bool = True) -> dict[Expr, Range]:
+    """Return the ranges of what a condition compares with constants, if it holds, or if it does not."""
+    found: dict[Expr, Range] = {}
+    waiting = [condition]
+    while waiting:
+        part = waiting.pop()
+        if part.op == "and" and holds:
+            waiting += part.args
+        elif part.op in _TESTS and part.args[1].op == "const" and part.args[0].dtype.is_integer:
+            subject, bound = part.args
+            test = _TESTS[part.op][0 if holds else 1]
+            if test is not None:
+                (low, high), limits = test(int(bound.value)), subject.dtype.limits
+                fact = (limits[0] if low is None else low, limits[1] if high is None else high)
+                found[subject] = overlap(found.get(subject, fact), fact)
+    return found
+
+
+Test = Callable[[int], tuple[int | None, int | None]]
+_BELOW: Test = lambda bound: (None, bound - 1)  # noqa: E731
+_UP_TO: Test = lambda bound: (None, bound)  # noqa: E731
+_ABOVE: Test = lambda bound: (bound + 1, None)  # noqa: E731
+_FROM: Test = lambda bound: (bound, None)  # noqa: E731
+_TESTS: dict[str, tuple[Test, Test | None]] = {
+    "less": (_BELOW, _FROM),
+    "less_equal": (_UP_TO, _ABOVE),
+    "greater": (_ABOVE, _UP_TO),
+    "greater_equal": (_FROM, _BELOW),
+    "equal": (lambda bound: (bound, bound), None),
+}
+"""What a comparison with a constant says of its first side where it holds, and where it does not."""
+
+
+def overlap(a: Range, b: Range) -> Range:
+    """Return what lies in both ranges."""
+    return max(a[0], b[0]), min(a[1], b[1])
+
+
+def common(a: Range | None, b: Range | None) -> Range | None:
+    """Return what lies in both ranges; None is no bound."""
+    return a or b if a is None or b is None else overlap(a, b)
+
+
+def _limits(dtype: DType) -> Range | None:
+    if dtype is DType.BOOL:
+        return 0, 1
+    return dtype.limits if dtype.is_integer else None
+
+
+def _product(a: Range, b: Range) -> Range:
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
+
+def _quotient(a: Range, b: Range) -> Range | None:
+    """C's division by one positive number, which rounds towards zero."""
+    if b[0] != b[1] or b[0] <= 0:
+        return None
+    low, high = (end // b[0] if end >= 0 else -(-end // b[0]) for end in a)
+    return low, high
+
+
+def _rest(a: Range, b: Range) -> Range | None:
+    """C's rest of a division by one positive number, which has the sign of what is divided."""
+    if b[0] != b[1] or b[0] <= 0:
+        return None
+    return (0 if a[0] >= 0 else 1 - b[0]), min(max(a[1], 0), b[0] - 1)
+
+
+_FORMS: dict[str, Callable[..., Range | None]] = {
+    "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "mul": _product,
+    "floordiv": _quotient,
+    "mod": _rest,
+    "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    "cast": lambda a: a,
+}

@@ -1,0 +1,153 @@
+"""Depthwise convolutions of 8 bits for cores without SIMD: several outputs of a plane at a time."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.kernels.code_price import price_of_code
+from mtool.compiler.kernels.conv2d.geometry import Conv
+from mtool.compiler.kernels.conv2d.in_place import plane_in_place
+from mtool.compiler.kernels.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS, Traversal
+from mtool.compiler.kernels.epilogues.expression import EpilogueText
+from mtool.compiler.kernels.expressions import is_identity
+from mtool.compiler.kernels.integer.tile import EPILOGUE, POINTERS, is_narrow, reads_activations
+from mtool.compiler.kernels.knobs import knob
+from mtool.compiler.kernels.rendering import template
+from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.weight_offset import stored_weights, weight_offset
+
+BLOCK = 6  # outputs at most: more take longer code and hardly fewer loads
+HELD = 5  # the same where the taps stay in registers: nothing but inputs is loaded, and the code is longer
+
+
+@dataclass(frozen=True)
+class Depthwise(BaseSchedule):
+    """A channel is copied with its padding into a plane; several outputs at a time slide over it.
+
+    A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
+    input's storage.
+    """
+
+    name = "int_plane"
+
+    direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
+    taps: str = knob(
+        "",
+        "held",
+        "loaded",
+        meaning="weights stay in registers, or are loaded for each block; auto: as many as there are",
+    )
+    block: int = knob(0, 1, 2, 3, 4, 6, meaning="outputs at a time at most; auto: as there are registers for")
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Depthwise, one image, one output a channel, 8 bits by 8 bits; what is read afterwards lies at the element."""
+        conv = Conv.of(node, graph)
+        shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
+        narrow = is_narrow(node, graph) and not (target.is_8_bit and weight_offset(node, graph))
+        return target.registers > 0 and shape and narrow and _is_local(node, graph)
+
+    def _holds(self, conv: Conv, target: Target) -> bool:
+        fits = math.prod(conv.kernel) + 1 + 2 + POINTERS <= target.registers
+        return self.taps == "held" or (self.taps == "" and fits)
+
+    def _traversal(self, node: Node, graph: Graph, target: Target) -> Traversal:
+        conv = Conv.of(node, graph)
+        held = self._holds(conv, target)
+        once, byte = reads_activations(node, graph), price_of_code(node, graph)
+        traversals = [
+            traversal
+            for traversal in Traversal.all(conv, self.direction, self.block or (HELD if held else BLOCK))
+            if not (once and traversal.out_size[1] % traversal.block)
+        ]
+        fitting = [
+            traversal
+            for traversal in traversals
+            if self.block or traversal.block == 1 or _registers(traversal, held) <= target.registers
+        ]
+        return min(
+            fitting,
+            key=lambda traversal: (
+                conv.channels * _cost(traversal, held, target) + byte * _code_bytes(traversal, held, target)
+            ),
+        )
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """One padded plane."""
+        return math.prod(Conv.of(node, graph).plane)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if the output has the same shape."""
+        return plane_in_place(node, graph)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """See below."""
+        conv = Conv.of(node, graph)
+        return conv.channels * _cost(self._traversal(node, graph, target), self._holds(conv, target), target)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), EpilogueText(node, graph)
+        traversal = self._traversal(node, graph, target)
+        ties = epilogue.beside_halves(1)
+        body = template(
+            "kernels/conv2d/integer/depthwise_int8.c.j2",
+            ties=ties is not None,
+            conv=conv,
+            traversal=traversal,
+            held=self._holds(conv, target),
+            target=target,
+            offset=weight_offset(node, graph),
+            x=graph.types[node.inputs[0]].dtype.c,
+            epilogue=epilogue,
+        )
+        taps = stored_weights(node, graph).reshape(conv.channels, *conv.kernel)
+        weights = np.ascontiguousarray(taps.swapaxes(1, 2) if traversal.transposed else taps)
+        layout = f"channels, kernel {'columns, rows' if traversal.transposed else 'rows, columns'}"
+        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c, layout, ties)
+
+
+def _registers(traversal: Traversal, held: bool) -> int:
+    """Sums, taps, an input, what the loop needs besides."""
+    return traversal.block + (math.prod(traversal.kernel) if held else traversal.kernel[1]) + 1 + POINTERS
+
+
+def _row(traversal: Traversal, held: bool, target: Target) -> int:
+    """Instructions of a row of taps: products, loads, a loop's end."""
+    products = traversal.block * traversal.kernel[1] * target.product_instructions
+    return products + len(traversal.block_inputs) + (0 if held else traversal.kernel[1] + 4)
+
+
+def _code_bytes(traversal: Traversal, held: bool, target: Target) -> float:
+    """Code of a block, about."""
+    return 4 * _row(traversal, held, target) * (traversal.kernel[0] if held else 1) + 3 * EPILOGUE * traversal.block
+
+
+def _cost(traversal: Traversal, held: bool, target: Target) -> float:
+    """Instructions a channel: blocks, 2.5 a copied element."""
+    each = traversal.kernel[0] * _row(traversal, held, target) + EPILOGUE * traversal.block + 12
+    return (
+        traversal.out_size[0] * (traversal.blocks * each + 8)
+        + 2.5 * math.prod(traversal.copied)
+        + 3 * traversal.copied[0]
+    )
+
+
+def _is_local(node: Node, graph: Graph) -> bool:
+    """Whether the epilogue reads nothing but its own elements, tables, and what belongs to the channel."""
+    shape = graph.types[node.outputs[0]].shape
+    own = {
+        axis
+        for load in WithEpilogue.of(node).epilogue.walk()
+        if load.op == "load" and not is_identity(load, shape, graph.types[node.inputs[load.value]].shape)
+        for index in load.args
+        for axis in index.walk()
+        if axis.op == "axis"
+    }
+    return all(axis.value == 3 for axis in own)
+
+
+SCHEDULE = Depthwise()

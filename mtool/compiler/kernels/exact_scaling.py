@@ -1,0 +1,293 @@
+"""Requantisation by one product and one saturating shift, proved to give what ONNX's float scale gives.
+
+With a multiplier M of a channel and an offset of the layer, ((acc * M) >> 32) + offset >> places is a step function of
+the accumulator, as saturate(round_half_even((float)acc * scale) + zero_point) is. Both rise, and have 8 bits: they are
+equal if each of the 255 steps is taken at the same accumulator. For each step that is a condition on M, and a channel
+has the multipliers that fulfil all of them, or none: of a few in a hundred some accumulator's product lies within
+float32's own rounding of a half, where the float goes to the even neighbour. Those keep their scale.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from mtool.compiler.ir.scalar import Requantise
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.scaling import FloatScaling, Scaling
+from mtool.compiler.kernels.threshold_multipliers import UNKNOWN, Reach, first_sums, multiplier_bounds
+
+PLACES = (4, 1)  # that are tried: a scale has 24 bits, and its multiplier of 31 keeps them in one or the other
+LIMIT = 2**31
+LIMIT_OF_PAIRS = 2**23  # of the second channel's sums (mtool.compiler.kernels.dsp.weights_int8)
+MOST_MOVED = 2**14  # what a bias is moved by
+TRIES = 9  # moves that are tried
+BESIDE = 2**16  # of 2^32: so near to a half (mt_requantise_fixed_exact of mt_math.h)
+FEW = 8  # channels for which they are, and a fourth of a layer
+MOST = 0.8  # the part of the channels with which no other number of places is tried
+LEAST = 0.5  # the part of the channels that must have a multiplier
+
+
+@dataclass(frozen=True, slots=True)
+class ExactScaling(Scaling):
+    """A multiplier and an offset a channel, or 0 and the bits of its scale; see mt_requantise_exact of mt_math.h.
+
+    scale: float32 [N], of all channels.
+    zero_point: of the results; of two channels without multipliers it stands in the place of the second's.
+    """
+
+    places: int
+    scale: Array
+    zero_point: int
+
+    @classmethod
+    def of_floats(cls, scale: Array, zero_point: int, places: int) -> Self:
+        """Return that of channels of which none has a multiplier, float32 [N]."""
+        return cls(_bits(scale), places, scale, zero_point)
+
+    @property
+    def kind(self) -> str:
+        """By the places, which the instructions hold."""
+        return f"_exact{self.places}"
+
+    @property
+    def meaning(self) -> str:
+        """Two words."""
+        return "multiplier and offset (or 0 and the bits of a float)"
+
+    @property
+    def has_multiplier(self) -> Array:
+        """Which channels have one, bool [N]."""
+        return np.asarray(self.words[:, 0] != 0)
+
+    def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
+        """Make the bias small; what it gives is in the offset already, or in the scale where there is no multiplier."""
+        bias, floats = FloatScaling.of(self.scale).without_dead_channels(weights, bias)
+        words = np.where(self.has_multiplier[:, None], self.words, _bits(floats.scale))
+        return bias, replace(self, words=words, scale=floats.scale)
+
+    def stepped(self, sign: Array) -> Self:
+        """Turn the sign, or divide; the runtime's function has 8 places more."""
+        multiplier, offset = self.words[:, 0].view(np.int32), self.words[:, 1].view(np.int32)
+        whole = np.stack([multiplier * sign.astype(np.int32), offset << 8], axis=1).astype(np.int32).view(np.uint32)
+        scale = (self.scale * sign / np.float32(256)).astype(np.float32)
+        return replace(self, words=np.where(self.has_multiplier[:, None], whole, _bits(scale)), scale=scale)
+
+    def paired(self, sign: Array) -> Array:
+        """With the zero point."""
+        return self._with_zero_point(super(ExactScaling, self).paired(sign))
+
+    def apart(self) -> Array:
+        """With the zero point."""
+        return self._with_zero_point(super(ExactScaling, self).apart())
+
+    def _with_zero_point(self, words: Array) -> Array:
+        of_second = np.where(words[:, 0] == 0, np.uint32(self.zero_point & 0xFFFFFFFF), words[:, 2])
+        return np.stack([words[:, 0], words[:, 1], of_second, words[:, 3]], axis=1)
+
+    def fourfold(self) -> Self:
+        """Divide; the runtime's function has 2 places more."""
+        whole = np.stack([self.words[:, 0], self.words[:, 1] << 2], axis=1)
+        scale = (self.scale / np.float32(4)).astype(np.float32)
+        return replace(self, words=np.where(self.has_multiplier[:, None], whole, _bits(scale)), scale=scale)
+
+    def padded(self, count: int) -> Self:
+        """Return numbers for `count` channels; the new ones have a multiplier, and give 0."""
+        more = count - len(self.words)
+        words = np.concatenate([self.words, np.array([[1, 0]], np.uint32).repeat(more, axis=0)])
+        return replace(self, words=words, scale=np.pad(self.scale, (0, more), constant_values=1))
+
+    def __getitem__(self, channels: slice) -> Self:
+        """Return the numbers of some channels."""
+        return replace(self, words=self.words[channels], scale=self.scale[channels])
+
+
+def _bits(scale: Array) -> Array:
+    """Return the words of channels without a multiplier, uint32 [N, 2]."""
+    return np.stack([np.zeros(len(scale), np.uint32), np.ascontiguousarray(scale, np.float32).view(np.uint32)], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The accumulators at which a layer's channels take their steps.
+
+    Attributes:
+        scale: float32 [N].
+        first: the least accumulator that gives `step` or more, int64 [N, steps]; one beyond the reach where none does,
+            UNKNOWN where it was not found.
+        step: above the zero point, int64 [steps].
+        reach: of the accumulators.
+    """
+
+    scale: Array
+    first: Array
+    step: Array
+    reach: Reach
+
+    @classmethod
+    def of(cls, scale: Array, how: Requantise, reach: Reach) -> Self:
+        """Find them: near the quotients of the halves before the steps, by asking the float arithmetic itself."""
+        step = np.arange(how.low + 1, how.high + 1, dtype=np.int64) - how.zero_point
+        factor = scale.astype(np.float32)[:, None]
+        quotients = (step - 0.5)[None] / factor.astype(np.float64)
+
+        def takes(sums: Array) -> Array:
+            return np.asarray(np.rint(sums.astype(np.float32) * factor) >= step)
+
+        return cls(scale, first_sums(takes, quotients, reach.least[:, None], reach.most[:, None]), step, reach)
+
+    def multipliers(self, places: int, moved: Array | int = 0, more: Array | int = 0) -> Array:
+        """Return a multiplier for each channel that has one, int64 [N]; 0: none.
+
+        Every accumulator from `first` on has to give the step, and the one before it less.
+
+        Args:
+            places: behind the product's high word.
+            moved: what is added to the accumulators, int64 [N].
+            more: what is added to the offset, int64 [N].
+        """
+        # what acc * multiplier has to reach
+        wide = (self.step << (32 + places)) - (1 << (31 + places)) - (np.reshape(more, (-1, 1)) << 32)
+        moves = np.reshape(moved, (-1, 1))
+        first = np.where(self.first > UNKNOWN, self.first + moves, UNKNOWN)
+        lower, upper = multiplier_bounds(
+            first, wide, self.reach.least[:, None] + moves, self.reach.most[:, None] + moves
+        )
+        return np.where(lower <= upper, np.clip(self.nearest(places), lower, upper), 0)
+
+    def nearest(self, places: int) -> Array:
+        """Return the multipliers that are nearest to the scales, int64 [N]."""
+        wide = self.scale.astype(np.float64) * 2.0 ** (32 + places)
+        return np.rint(np.minimum(wide, 2.0 * LIMIT)).astype(np.int64)
+
+    def moved_multipliers(self, places: int) -> tuple[Array, Array, Array]:
+        """Return multipliers of channels whose bias is moved, what is added to it, and to the offset, int64 [N] each.
+
+        A bias that is moved by d adds d * M. Next to a multiple of 2^32, which the offset takes off again, that moves
+        all steps by less than an accumulator: where two of them want multipliers on either side of each other's, that
+        can be what is missing.
+        """
+        moves = np.arange(-MOST_MOVED, MOST_MOVED + 1)
+        rest = (moves * self.nearest(places)[:, None] + 2**31) % 2**32 - 2**31
+        order = np.argpartition(np.abs(rest), TRIES, axis=1)[:, : TRIES + 1]  # one is no move at all
+        found, moved, more = (np.zeros(len(self.scale), np.int64) for _ in range(3))
+        for one in order.T:
+            by = moves[one]
+            taken_off = -((by * self.nearest(places) + 2**31) >> 32)
+            new = self.multipliers(places, by, taken_off)
+            better = (found == 0) & (new > 0)
+            found, moved, more = (
+                np.where(better, some, old) for some, old in ((new, found), (by, moved), (taken_off, more))
+            )
+        return found, moved, more
+
+    def of_channels(self, which: Array) -> Self:
+        """Return those of some channels, bool [N]."""
+        reach = Reach(self.reach.least[which], self.reach.most[which], self.reach.live[which])
+        return replace(self, scale=self.scale[which], first=self.first[which], reach=reach)
+
+    def are_taken_by(self, result: Callable[[Array], Array]) -> bool:
+        """Whether a rising function of the accumulators, int64 [N, steps], takes each step where the float takes it."""
+        if not (self.first > UNKNOWN).all():
+            return False
+        least, most = self.reach.least[:, None], self.reach.most[:, None]
+        here, before = self.first <= most, self.first - 1 >= least
+        taken = result(np.minimum(self.first, most)) >= self.step
+        early = result(np.maximum(self.first - 1, least)) >= self.step
+        return bool((taken | ~here).all() and not (early & before).any())
+
+    def are_missed_beside_halves(self, multiplier: Array, places: int, which: Array, apart: int) -> bool:
+        """Whether the channels `which` miss steps by few accumulators, whose products all lie beside a half.
+
+        Args:
+            multiplier: int64 [N].
+            places: behind the product's high word.
+            which: bool [N].
+            apart: so many at most.
+        """
+        if not (self.first[which] > UNKNOWN).all() or not (multiplier[which] > 0).all():
+            return False
+        factor, first = multiplier[which, None], self.first[which]
+        least, most = self.reach.least[which, None], self.reach.most[which, None]
+        wide = (self.step << (32 + places)) - (1 << (31 + places))
+        own = np.clip(-(-wide // factor), least, most + 1)  # where the multiplier takes it
+        lower, upper = np.minimum(own, first), np.maximum(own, first)
+        if int((upper - lower).max(initial=0)) > apart:
+            return False
+        for more in range(apart):
+            acc = lower + more
+            rest = (acc * factor + (1 << (31 + places)) & ((1 << (32 + places)) - 1)) >> places
+            beside = (rest + BESIDE) % 2**32 < 2 * BESIDE
+            if not (beside | (acc >= upper)).all():
+                return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Which channels a kernel scales in one way: so many neighbours, in each of so many groups."""
+
+    count: int = 1
+    groups: int = 1
+
+    def have_all(self, some: Array) -> Array:
+        """Return whether all neighbours of a channel have what `some` have, bool [N]."""
+        rows = some.reshape(self.groups, -1)
+        padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % self.count)), constant_values=True)
+        together = padded.reshape(self.groups, -1, self.count).all(axis=2)
+        return np.repeat(together, self.count, axis=1)[:, : rows.shape[1]].reshape(-1)
+
+
+ALONE = Together()
+
+
+def exact_scaling(
+    scaling: FloatScaling, how: Requantise, weights: Array, bias: Array, together: Together = ALONE
+) -> tuple[Scaling, Array]:
+    """Return multipliers for the channels of a layer of int8 that have one, and a bias for them, int32 [N].
+
+    Where too few have, the scaling and the bias as they are.
+
+    Args:
+        scaling: of N channels.
+        how: the limits and zero point of the results.
+        weights: integers [N, ...], with their offset if they are stored without one.
+        bias: int32 [N], the input's zero point folded in.
+        together: channels that have a multiplier all, or none.
+    """
+    if not np.isfinite(scaling.scale).all():
+        return scaling, bias
+    reach, scale = Reach.of(weights, bias), np.where(scaling.scale > 0, scaling.scale, np.float32(1))
+    steps = Steps.of(scale, how, reach)
+    tried = []
+    for places in PLACES:
+        tried.append((places, *_of_places(steps, scaling.scale > 0, how, places)))
+        if (tried[-1][1] > 0).mean() >= MOST:
+            break
+    places, multiplier, moved, offset = max(tried, key=lambda one: int((one[1] > 0).sum()))
+    known = np.clip(np.rint(bias.astype(np.float32) * scaling.scale) + how.zero_point, how.low, how.high)
+    of_dead = (known.astype(np.int64) << places) + (1 << (places - 1))
+    multiplier, offset = np.where(reach.live, multiplier, 1), np.where(reach.live, offset, of_dead)
+    exact = together.have_all(multiplier > 0)
+    if exact.mean() < LEAST:
+        return scaling, bias
+    words = np.stack([multiplier, offset], axis=1).astype(np.int32).view(np.uint32)
+    words = np.where(exact[:, None], words, _bits(scaling.scale))
+    bias = (bias + np.where(exact, moved, 0)).astype(np.int32)
+    return ExactScaling(words, places, scaling.scale, how.zero_point), bias
+
+
+def _of_places(steps: Steps, scaled: Array, how: Requantise, places: int) -> tuple[Array, Array, Array]:
+    """Return multipliers of live channels, what is added to their biases, and offsets, int64 [N] each."""
+    wanted = steps.reach.live & scaled
+    offset = np.full(len(wanted), (how.zero_point << places) + (1 << (places - 1)))
+    found, moved = np.where(wanted, steps.multipliers(places), 0), np.zeros(len(wanted), np.int64)
+    furthest = np.maximum(-steps.reach.least, steps.reach.most)
+    missing = wanted & (found == 0) & (furthest < LIMIT_OF_PAIRS - MOST_MOVED)
+    if 0 < missing.sum() <= max(FEW, len(wanted) // 4):
+        found[missing], moved[missing], more = steps.of_channels(missing).moved_multipliers(places)
+        offset[missing] += more
+    reached = (furthest + np.abs(moved)).astype(np.float64) * found / 2.0**32
+    stays = (reached + np.abs(offset)) * 256 < LIMIT  # 32 bits, of 256 times the sum too
+    return np.where(stays, found, 0), moved, offset

@@ -1,0 +1,133 @@
+"""What the parts of an expression cost and depend on, and which of them is worth computing before the rest."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from mtool.compiler.ir import Expr
+from mtool.compiler.ir.types import DType
+from mtool.compiler.kernels.expressions import SLOW
+
+FUNCTION_CALL = 60  # instructions of a function of the mathematical library, about;
+SHORT = {
+    "sqrt": 15,
+    "floor": 10,
+    "ceil": 10,
+    "rint": 10,
+    "round": 10,
+    "trunc": 10,
+    "div": 15,
+    "mod": 15,
+    "quantise": 15,
+}
+OTHER = 1  # of another operation,
+STORED = 8  # of storing an element and going on to the next one,
+LOADED = 3  # and of loading it
+
+GUARDS = ("where", "and", "or")  # of which only the first operand is always computed,
+GUARDED = 0.5  # and the others that often, as far as is known
+
+ROUND = -1
+"""The axis along which the rounds of a loop lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts about a part of an expression.
+
+    axes: on which it depends; those of a reduction in it are its own.
+    cost: the instructions of computing it once, about; of floats there may be far more without an FPU.
+    is_own: whether it depends on what a kernel computed.
+    """
+
+    axes: frozenset[int]
+    cost: int
+    is_own: bool
+
+
+def facts_of(expr: Expr, changing: Collection[int] = ()) -> dict[int, Facts]:
+    """Return the facts about every part, by its identity; operands that are `changing` do so from round to round."""
+    found: dict[int, Facts] = {}
+    for part in expr.parts():
+        inside = [found[id(arg)] for arg in part.args]
+        axes = frozenset().union(*(one.axes for one in inside))
+        cost = sum(one.cost for one in inside)
+        if part.op == "reduce":
+            axes -= {number for number, _ in part.value.axes}
+            cost = (cost + LOADED) * prod(size for _, size in part.value.axes)
+        elif part.op == "axis":
+            axes = frozenset([part.value])
+        elif part.op != "const":
+            cost += SHORT.get(part.op, FUNCTION_CALL if part.op in SLOW else OTHER)
+        if part.op == "acc" or (part.op == "load" and part.value in changing):
+            axes |= {ROUND}
+        found[id(part)] = Facts(axes, cost, part.op == "acc" or any(one.is_own for one in inside))
+    return found
+
+
+def cost_of(expr: Expr) -> int:
+    """Return the instructions of computing an expression once, about."""
+    return facts_of(expr)[id(expr)].cost
+
+
+def sizes_of(expr: Expr, shape: Collection[int]) -> dict[int, int]:
+    """Return the size of each axis of an expression, those of its reductions among them."""
+    sizes = dict(enumerate(shape))
+    for part in expr.walk(indices=False):
+        sizes |= dict(part.value.axes) if part.op == "reduce" else {}
+    return sizes
+
+
+def part_that_pays(
+    expr: Expr,
+    sizes: Mapping[int, int],
+    count: int,
+    shapes: Sequence[tuple[int, ...]],
+    is_enough: Callable[[Expr, Facts, float, int], bool],
+    changing: Collection[int] = (),
+) -> tuple[Expr, frozenset[int]] | None:
+    """Return the largest part that is worth computing once for each element of its axes, and these.
+
+    What reads elements that a condition proves to be there (those inside an edge) stays behind it.
+
+    Args:
+        expr: what is computed for each element.
+        sizes: those of its axes.
+        count: how many elements there are.
+        shapes: those of the operands.
+        is_enough: whether a part is to be moved, by its facts, what that saves, and for how many elements it is then
+            computed.
+        changing: the operands that change from round to round.
+    """
+    facts = facts_of(expr, changing)
+    waiting, seen = deque([(expr, float(count), False)]), set[int]()
+    while waiting:
+        part, times, is_guarded = waiting.popleft()
+        if id(part) in seen or part.op in ("const", "load", "axis", "acc"):
+            continue
+        seen.add(id(part))
+        own = facts[id(part)]
+        once = prod(sizes[number] for number in own.axes if number in sizes)
+        saved = (times - once) * own.cost - once * STORED - times * LOADED
+        is_fact = part.dtype is DType.BOOL  # which proves that indices behind it lie inside
+        pays = not (own.is_own or is_fact) and is_enough(part, own, saved, once)
+        if pays and (not is_guarded or all(_is_inside(inner, sizes, shapes) for inner in part.parts())):
+            return part, own.axes
+        if part.op == "reduce":
+            times *= prod(size for _, size in part.value.axes)
+        waiting += [(arg, times, is_guarded) for arg in part.args[: 1 if part.op in GUARDS else None]]
+        if part.op in GUARDS:
+            waiting += [(arg, times * GUARDED, True) for arg in part.args[1:]]
+    return None
+
+
+def _is_inside(part: Expr, sizes: Mapping[int, int], shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether a part is no load, or one that reads an element of its operand whatever surrounds it."""
+    if part.op != "load":
+        return True
+    for index, size in zip(part.args, shapes[part.value], strict=True):
+        last = index.value if index.op == "const" else sizes[index.value] - 1 if index.op == "axis" else size
+        if not 0 <= last < size:
+            return False
+    return True

@@ -1,0 +1,40 @@
+"""The loop operator: one expression an element, as one loop nest. Every simple operator becomes one."""
+
+from math import prod
+
+from mtool.compiler.ir import Expr, Graph, Node
+from mtool.compiler.ir.expr import Reduction
+from mtool.compiler.kernels.discovery import schedules_of
+from mtool.compiler.kernels.loop.node import SPECIFICATION, Loop
+from mtool.compiler.kernels.schedule import KernelOp
+
+
+def _label(node: Node, graph: Graph) -> str:
+    return Loop.of(node).label or "loop"
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    """One for each step of a sum of products of two operands: a product of activations, weights that the run gives."""
+    parts = Loop.of(node).expr.parts(leaves=("load",))
+    steps = sum(_steps(part) for part in parts if part.op == "reduce" and _sums_products(part))
+    return graph.types[node.outputs[0]].count * steps
+
+
+def _steps(part: Expr) -> int:
+    how: Reduction = part.value
+    return prod(size for _, size in how.axes)
+
+
+def _sums_products(part: Expr) -> bool:
+    """Whether a reduction adds up products of different elements: not squares, nor multiples of constants."""
+    if part.value.kind != "add":
+        return False
+    factors = [factor.args for factor in part.args[0].parts(leaves=("load",)) if factor.op == "mul"]
+    return any(one != two and _reads(one) and _reads(two) for one, two in factors)
+
+
+def _reads(factor: Expr) -> bool:
+    return any(part.op == "load" for part in factor.parts(leaves=("load",)))
+
+
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))

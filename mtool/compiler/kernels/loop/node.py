@@ -1,0 +1,21 @@
+"""The nodes of loops: `loop`."""
+
+from dataclasses import dataclass
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.node import Computation
+from mtool.compiler.kernels.row_wise import RowReads, RowWise
+from mtool.compiler.kernels.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop(Computation):
+    """An expression for each element of the output, which may reduce over further axes."""
+
+
+def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...]:
+    """None beside those of its expression."""
+    return ()
+
+
+SPECIFICATION = Specification(Loop, row_wise=RowWise(_reads))

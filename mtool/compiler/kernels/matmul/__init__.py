@@ -1,0 +1,21 @@
+"""Batched products of two 8-bit activations (ai.onnx MatMul between quantisations, QLinearMatMul): attention.
+
+Internal form `matmul`: inputs a and b, whose elements are found by strides, then what the epilogue reads. acc is the
+int32 sum of (a - its zero point) * (b - its zero point). The output is [..., M, N].
+"""
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.discovery import schedules_of
+from mtool.compiler.kernels.matmul.node import SPECIFICATION, Matmul
+from mtool.compiler.kernels.schedule import KernelOp
+
+
+def _label(node: Node, graph: Graph) -> str:
+    return "matmul"
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    return graph.types[node.outputs[0]].count * Matmul.of(node).depth
+
+
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))

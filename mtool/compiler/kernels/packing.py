@@ -1,0 +1,35 @@
+"""Packed weights, made some channels at a time: a large layer is in memory twice, as it was and packed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mtool.compiler.ir.blocks import row_blocks
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.padding import round_up
+
+
+def packed_by_rows(pack: Callable[..., Array], together: int, weights: Array, *numbers: Any, groups: int = 1) -> Array:
+    """Return `pack(weights, *numbers)`, made for some rows of the stream at a time, [groups * rows, ...].
+
+    Args:
+        pack: what gives a row of the stream for every `together` channels; what is missing to that it fills up.
+        together: channels of a row.
+        weights: [N, ...].
+        numbers: what else belongs to each of the N channels and can be cut in slices: biases, scales, a Scaling.
+        groups: parts of equal size that N consists of; each begins a row.
+    """
+    count = len(weights) // groups
+    rows = round_up(count, together) // together
+    stream: Array | None = None
+    for group in range(groups):
+        for block in row_blocks(weights[:count], together):
+            channels = slice(group * count + block.start, group * count + min(block.stop, count))
+            part = pack(weights[channels], *(number[channels] for number in numbers))
+            if stream is None:
+                stream = np.empty((groups * rows, *part.shape[1:]), part.dtype)
+            first = group * rows + block.start // together
+            stream[first : first + len(part)] = part
+    assert stream is not None
+    return stream

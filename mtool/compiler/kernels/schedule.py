@@ -1,0 +1,159 @@
+"""The schedule interface: how an operator becomes C on a target, and what the planner may do with it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from typing import Any, Protocol, Self
+
+from mtool.base.option_values import Level
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.in_place import residual_operands
+from mtool.compiler.kernels.knobs import Knob
+from mtool.compiler.kernels.specification import Specification
+from mtool.compiler.kernels.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One parameter of a generated function: its C name, element type and what is passed for it.
+
+    `source` is "output" (the first), "scratch", "resource" (the caller's handle for devices), ("output", number),
+    ("input", number) or ("constant", name).
+    """
+
+    name: str
+    c_type: str
+    source: str | tuple[str, int | str]
+
+    @property
+    def declaration(self) -> str:
+        """The parameter in C; what is only read is const, and constants may lie in flash."""
+        written = self.source in ("output", "scratch", "resource") or self.source[0] == "output"
+        where = "MT_FLASH " if self.source[0] == "constant" else ""
+        return f"{'' if written else 'const '}{where}{self.c_type} *{self.name}"
+
+
+RESOURCE = Argument("resource", "void", "resource")
+"""The handle for devices that the model's caller gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A generated function without its name: parameters, body, and the constants it is called with.
+
+    Nodes whose parameters and body are equal share one function. `headers` are those of the runtime that it needs
+    besides mt_math.h, `shared` lines of C that define functions of the runtime which it calls, of those that are not
+    written out in a header. If `can_fail`, it returns a status, 0 for success; else nothing. `layouts` say what stands
+    where in a constant, by its name. `inner` are functions of its own that it calls, whole. `level` is the compiler's
+    optimisation level of the function, "": that of the model; `in_ram`: its constants lie in RAM.
+    """
+
+    arguments: tuple[Argument, ...]
+    body: str
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    needs_math: bool = False
+    headers: tuple[str, ...] = ()
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    can_fail: bool = False
+    inner: str = ""
+    shared: tuple[str, ...] = ()
+    level: Level | str = ""
+    in_ram: bool = False
+
+
+class Schedule(Protocol):
+    """One way to compute an operator. `c99` is always there and is the reference for the others."""
+
+    name: str
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Return whether this schedule can compute the node on the target."""
+        ...
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Return the bytes of working memory that it needs in the arena while it runs."""
+        ...
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Return the numbers of the inputs whose storage the first output may take."""
+        ...
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """Return the same for all outputs: pairs of an input and an output that may be written over it."""
+        ...
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Estimate instructions; the planner takes the schedule with the smallest."""
+        ...
+
+    def grown_bytes(self, node: Node, graph: Graph) -> int:
+        """Return by how much its constants exceed the operator's weights, where they do so for speed; 0: they don't."""
+        ...
+
+    def for_core(self, node: Node, graph: Graph, target: Target) -> "Schedule":
+        """Return this schedule with its knobs as they are fastest on the core, where instructions say otherwise.
+
+        It is asked when the planner has chosen the schedule; who names one gets what is named.
+        """
+        ...
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Return the C."""
+        ...
+
+    def knobs(self) -> Mapping[str, "Knob"]:
+        """Return what may be turned, by the names of the schedule's fields.
+
+        Every setting gives the same integers, and floats within their tolerance.
+        `dataclasses.replace(schedule, unroll=8)` turns one.
+        """
+        ...
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """Return a schedule's name with the knobs that do not have their defaults: dsp_patch:unroll=16."""
+    values = {name: (knob, getattr(schedule, name)) for name, knob in schedule.knobs().items()}
+    turned = [f"{name}={knob.written(value)}" for name, (knob, value) in values.items() if value != knob.default]
+    return f"{schedule.name}:{','.join(turned)}" if turned else schedule.name
+
+
+class BaseSchedule:
+    """The defaults of most schedules; each may override them."""
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """None."""
+        return 0
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """A residual operand that is not its input."""
+        return residual_operands(node, graph)
+
+    def grown_bytes(self, node: Node, graph: Graph) -> int:
+        """They don't."""
+        return 0
+
+    def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
+        """As it is."""
+        return self
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """The first output over what `in_place` says."""
+        return tuple((place, 0) for place in self.in_place(node, graph))
+
+    def knobs(self) -> Mapping[str, Knob]:
+        """The declared knobs."""
+        declared: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
+        return {one.name: one.metadata["knob"] for one in declared if "knob" in one.metadata}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelOp:
+    """An internal operator: what its nodes are like, how a person calls one, its multiply-accumulates, its schedules.
+
+    The portable schedules stand first.
+    """
+
+    specification: Specification
+    label: Callable[[Node, Graph], str]
+    macs: Callable[[Node, Graph], int]
+    schedules: tuple[Schedule, ...]

@@ -1,0 +1,111 @@
+"""Specifications: what a node of each internal kind has to be like, and what a pass or the planner may do with it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from itertools import zip_longest
+
+from mtool.compiler.ir import Attributes, DType, Graph, Node
+from mtool.compiler.ir.expression_check import check_expression
+from mtool.compiler.ir.node import Computation
+from mtool.compiler.kernels.row_wise import RowWise
+
+
+class Channels(Enum):
+    """The dependence of output channels on input channels."""
+
+    EACH = "each on that of the same number alone"
+    ALL = "each on all, by constant weights"
+    MIXED = "in another way"
+
+
+def _mixed(node: Node, graph: Graph) -> Channels:
+    return Channels.MIXED
+
+
+def _always(attrs: Attributes) -> bool:
+    return True
+
+
+def _nothing_further(node: Node, graph: Graph) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One of a kind's own operands, which stand before those of its expression.
+
+    name: as in the kind's documentation.
+    layout: a letter for each dimension; equal letters of one node are equal sizes; "": any shape.
+    dtypes: the element types that it may have; none: any.
+    is_constant: it has to be a constant.
+    is_in_arena: the C reads it from the arena, so that a constant is copied there first.
+    is_given: whether a node with these attributes has it.
+    """
+
+    name: str
+    layout: str = ""
+    dtypes: tuple[DType, ...] = ()
+    is_constant: bool = False
+    is_in_arena: bool = False
+    is_given: Callable[[Attributes], bool] = _always
+
+
+@dataclass(frozen=True, slots=True)
+class Specification:
+    """The properties of every node of a kind.
+
+    attributes: their class.
+    operands: its own, in order; an expression may read these and further ones.
+    takes_more: it has any number of further operands, though no expression.
+    has_one_output: it has no more than one.
+    layout: that of the (first) output.
+    agree: checks what operands, output and attributes have to be together, beyond equal letters of layouts; it raises
+        AssertionError. It is called when all else is right.
+    channels: what its output channels, the last dimension, depend on.
+    row_wise: how it is computed a few rows at a time; None: it can't be.
+    """
+
+    attributes: type[Attributes]
+    operands: tuple[Operand, ...] = ()
+    takes_more: bool = False
+    has_one_output: bool = True
+    layout: str = ""
+    agree: Callable[[Node, Graph], None] = _nothing_further
+    channels: Callable[[Node, Graph], Channels] = _mixed
+    row_wise: RowWise | None = None
+
+    def own(self, node: Node) -> tuple[Operand, ...]:
+        """Return a node's own operands, which stand before those of its expression."""
+        return tuple(operand for operand in self.operands if operand.is_given(node.attrs))
+
+    def check(self, node: Node, graph: Graph) -> None:
+        """Check a node against the specification.
+
+        Raises:
+            AssertionError: it does not meet it; a bug of the pass that made it.
+        """
+        where, attrs, wanted = f"{node.op} {node.name}", node.attrs, self.attributes
+        assert type(attrs) is wanted, f"{where} has {type(attrs).__name__}; expected {wanted.__name__}"
+        own = self.own(node)
+        assert len(node.inputs) >= len(own), f"{where} has {len(node.inputs)} inputs; expected {len(own)}"
+        has_more = self.takes_more or isinstance(attrs, Computation)
+        assert has_more or len(node.inputs) == len(own), f"{where} has {len(node.inputs)} inputs; expected {len(own)}"
+        count = len(node.outputs)
+        assert count == 1 or not self.has_one_output, f"{where} has {count} outputs; expected 1"
+        if isinstance(attrs, Computation):
+            check_expression(node, graph, attrs.expr)
+        sizes: dict[str, int] = {}
+        for operand, value in zip(own, node.inputs, strict=False):
+            kind, what = graph.types[value], f"{operand.name} of {where}"
+            assert not operand.is_constant or value in graph.constants, f"{what} is no constant"
+            assert not operand.dtypes or kind.dtype in operand.dtypes, f"{what} is {kind}"
+            _check_layout(what, operand.layout, kind.shape, sizes)
+        _check_layout(f"the output of {where}", self.layout, graph.types[node.outputs[0]].shape, sizes)
+        self.agree(node, graph)
+
+
+def _check_layout(what: str, layout: str, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
+    for letter, size in zip_longest(layout, shape) if layout else ():
+        assert letter and size is not None, f"{what} is {list(shape)}; expected {layout}"
+        assert sizes.setdefault(letter, size) == size, f"{what} has {letter} = {size}; expected {sizes[letter]}"

@@ -1,0 +1,109 @@
+"""The sums at which a requantised layer takes its steps, and the multipliers that take them there too.
+
+A requantisation of 8 bits is a rising function of the sum with at most 256 results, as (sum * multiplier + half) >>
+places is: the two are equal if they take each step at the same sum. A step is a condition on the multiplier.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from mtool.compiler.ir.blocks import row_sums
+from mtool.compiler.ir.types import Array
+
+MOST_MULTIPLIER = 2**31 - 1
+MOST_SUM = 2**31 - 1
+NEAR = 3  # how far from its quotient a step is looked for
+UNKNOWN = -(2**62)  # a step that is not there
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The least and the greatest sum of each channel with its bias, int64 [N], and which have weights, bool [N]."""
+
+    least: Array
+    most: Array
+    live: Array
+
+    @classmethod
+    def of(cls, weights: Array, bias: Array, low: int = -128, high: int = 127) -> Self:
+        """Find them for inputs between two limits.
+
+        Args:
+            weights: integers [N, ...], less their zero points.
+            bias: integers of N elements.
+            low: the least input, less its zero point unless the bias has it.
+            high: the greatest.
+        """
+        sums, start = row_sums(weights), bias.reshape(-1).astype(np.int64)
+        least = start + low * sums.positive + high * sums.negative
+        most = start + high * sums.positive + low * sums.negative
+        return cls(least, most, sums.magnitude > 0)
+
+    @classmethod
+    def within(cls, bound: int, count: int) -> Self:
+        """Return the reach of `count` channels of which only the greatest magnitude is known."""
+        most = np.full(count, bound, np.int64)
+        return cls(-most, most, most > 0)
+
+    @property
+    def of_all(self) -> Self:
+        """That of all channels together, [1]."""
+        live = np.asarray(self.live.any(keepdims=True))
+        return type(self)(self.least.min(keepdims=True), self.most.max(keepdims=True), live)
+
+    @property
+    def of_32_bits(self) -> Self:
+        """What of it 32 bits hold, with either sign."""
+        least, most = (np.clip(some, -MOST_SUM, MOST_SUM) for some in (self.least, self.most))
+        return type(self)(least, most, self.live)
+
+
+def first_sums(takes: Callable[[Array], Array], quotients: Array, least: Array, most: Array) -> Array:
+    """Return the least sum with which each step is taken, int64 [N, steps].
+
+    `most` + 1 where none in the reach takes it, UNKNOWN where it is not near its quotient.
+
+    Args:
+        takes: whether sums, int64 [N, steps], take their steps; rising.
+        quotients: float64 [N, steps], where the steps are but for what is rounded.
+        least: the least sum, int64 [N, 1].
+        most: the greatest.
+    """
+    beyond = most + 1
+    first = np.clip(np.ceil(quotients), least - 1, beyond + 1).astype(np.int64) + NEAR
+    lower = first - 2 * NEAR
+    for _ in range(2 * NEAR):  # down from above
+        first = np.where(takes(first - 1), first - 1, first)
+    known = ((first > lower) | (first <= least)) & (takes(first) | (first >= beyond))
+    return np.where(known, np.clip(first, least, beyond), UNKNOWN)
+
+
+def multiplier_bounds(first: Array, wide: Array, least: Array, most: Array) -> tuple[Array, Array]:
+    """Return the least and the greatest multiplier with which each step is taken where it has to be, int64 [N] each.
+
+    The least is above the greatest where no multiplier does that.
+
+    Args:
+        first: the least sum with which a step is taken, int64 [N, steps]; beyond the reach: none.
+        wide: what a sum's product has to reach for the step, int64 [N or 1, steps].
+        least: the least sum, int64 [N, 1].
+        most: the greatest.
+    """
+    possible = (first > UNKNOWN // 2).all(axis=1)
+    lower, upper = np.ones(len(first), np.int64), np.full(len(first), MOST_MULTIPLIER)
+    for at, reached in ((first, True), (first - 1, False)):
+        here = (at >= least) & (at <= most)
+        # at * M >= wide, or at * M <= wide - 1; divided by a negative number the other way round
+        bound = np.broadcast_to(wide if reached else wide - 1, at.shape)
+        divisor = np.where(at == 0, 1, at)
+        down, up = bound // divisor, -(-bound // divisor)
+        from_below = here & ((at > 0) if reached else (at < 0))
+        from_above = here & ((at < 0) if reached else (at > 0))
+        lower = np.maximum(lower, np.where(from_below, up, 1).max(axis=1, initial=1))
+        limit = np.where(from_above, down, MOST_MULTIPLIER)
+        upper = np.minimum(upper, limit.min(axis=1, initial=MOST_MULTIPLIER))
+        possible &= ~(here & (at == 0) & ((bound > 0) if reached else (bound < 0))).any(axis=1)
+    return np.where(possible, lower, MOST_MULTIPLIER + 1), upper

@@ -1,0 +1,73 @@
+"""Einsum 12 of any number of operands, as one reduction over the letters that the output lacks."""
+
+from dataclasses import dataclass
+
+from mtool.base.errors import ModelError
+from mtool.compiler.ir import Attributes, Expr, Node
+from mtool.compiler.ir.expr import Reduction, axis, call, const, load
+from mtool.compiler.ir.types import DType
+from mtool.compiler.operators.lowering import Lowering, Operator
+
+MOST = 32  # operands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Einsum(Attributes):
+    """The letters of the operands' dimensions and of the result's: "ij,jk->ik"."""
+
+    equation: str
+
+
+def _einsum(ctx: Lowering, node: Node) -> None:
+    if len(node.inputs) > MOST:
+        raise ModelError(
+            f"Einsum {node.name!r} has {len(node.inputs)} operands: mtool computes up to {MOST}",
+            hint="write it as several",
+        )
+    terms, result = _letters(Einsum.of(node).equation.replace(" ", ""), [len(ctx.types[v].shape) for v in node.inputs])
+    dtype = ctx.types[node.outputs[0]].dtype
+    sizes: dict[str, int] = {}
+    for term, value in zip(terms, node.inputs, strict=True):
+        for letter, size in zip(term, ctx.types[value].shape, strict=True):
+            if 1 != size != sizes.get(letter, size) != 1:
+                raise ModelError(
+                    f"Einsum {node.name!r} has operands that differ in {letter!r}",
+                    details=[Einsum.of(node).equation],
+                )
+            sizes[letter] = max(sizes.get(letter, 1), size)
+    if len({*result}) < len(result):
+        raise ModelError(f"Einsum {node.name!r} has a letter twice in its output", details=[Einsum.of(node).equation])
+    summed = [letter for letter in sizes if letter not in result]
+    dims = {letter: dim for dim, letter in enumerate([*result, *summed])}
+    product: Expr | None = None
+    for number, (term, value) in enumerate(zip(terms, node.inputs, strict=True)):
+        index = tuple(
+            const(0, DType.INT32) if size == 1 else axis(dims[letter])
+            for letter, size in zip(term, ctx.types[value].shape, strict=True)
+        )
+        element = load(number, dtype, index)
+        product = element if product is None else call("mul", product, element)
+    assert product is not None
+    if summed:
+        axes = tuple((dims[letter], sizes[letter]) for letter in summed)
+        product = Expr("reduce", dtype, (product,), Reduction("add", axes))
+    ctx.loop(node, product, node.inputs)
+
+
+def _letters(equation: str, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
+    """Return the letters of each operand and of the output; those of an ellipsis are "0", "1", …, the last is "0"."""
+    left, arrow, right = equation.partition("->")
+    terms = []
+    for term, rank in zip(left.split(","), ranks, strict=True):
+        spread = [str(number) for number in reversed(range(rank - len(term.replace("...", ""))))]
+        before, dots, after = term.partition("...")
+        terms.append([*before, *(spread if dots else []), *after])
+    every = [letter for term in terms for letter in term]
+    spread_all = sorted({letter for letter in every if letter.isdigit()}, key=int, reverse=True)
+    if arrow:
+        before, mark, after = right.partition("...")
+        return terms, [*before, *(spread_all if mark else []), *after]
+    return terms, [*spread_all, *sorted({letter for letter in every if every.count(letter) == 1 and letter.isalpha()})]
+
+
+LOWERINGS: dict[str, Operator] = {"Einsum": Operator(_einsum, Einsum)}

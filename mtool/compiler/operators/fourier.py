@@ -1,0 +1,97 @@
+"""DFT 20 and STFT 17 as sums over tables of the unit circle."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.compiler.ir import Attributes, Expr, Node
+from mtool.compiler.ir.expr import Reduction, axis, call, const, load
+from mtool.compiler.ir.index import modulo, plus, times
+from mtool.compiler.ir.types import DType
+from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator
+from mtool.compiler.operators.sliding_window import accumulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DFT(AlongAxis):
+    """A transform along `axis`.
+
+    length: of the transform; what is behind the input counts as 0.
+    onesided: half of the spectrum, of real numbers; with `inverse`, real numbers of half of a spectrum.
+    """
+
+    length: int
+    inverse: bool
+    onesided: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class STFT(Attributes):
+    """Transforms of frames of `length` elements, `step` apart."""
+
+    step: int
+    length: int
+
+
+def _circle(ctx: Lowering, node: Node, length: int, dtype: DType, sign: float, scale: float) -> list[str]:
+    """Return what the real and the imaginary part of the input are multiplied by, for each part of the output."""
+    angle = sign * 2 * np.pi * np.arange(length) / length
+    cosine, sine = np.cos(angle) * scale, np.sin(angle) * scale
+    tables = (np.stack([cosine, sine]), np.stack([-sine, cosine]))
+    return [ctx.constant(f"{node.name}/circle", table.astype(dtype.numpy)) for table in tables]
+
+
+def _transform(ctx: Lowering, node: Node) -> None:
+    """DFT: output k is the sum over n of x[n] * e^(-+2 pi i k n / length), of as much input as there is."""
+    kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], DFT.of(node)
+    dim, rank, length = attrs.axis, len(kind.shape), attrs.length
+    dtype = accumulator(kind.dtype)
+    n = axis(rank)
+    terms = min(kind.shape[dim], length)
+    real_again = attrs.inverse and attrs.onesided
+    tables = _circle(ctx, node, length, dtype, 1.0 if attrs.inverse else -1.0, 1 / length if attrs.inverse else 1)
+    turn = modulo(times(axis(dim), n), length)
+    inputs = [node.inputs[0], *tables]
+
+    def part(number: int) -> Expr:
+        index = [axis(d) for d in range(rank)]
+        index[dim], index[-1] = n, const(number, DType.INT32)
+        which = const(0, DType.INT32) if result.shape[-1] == 1 else axis(rank - 1)
+        return call("mul", load(0, kind.dtype, tuple(index)), load(1 + number, dtype, (which, turn)))
+
+    body = part(0) if kind.shape[-1] == 1 else call("add", part(0), part(1))
+    if real_again:  # the other half of the spectrum is the conjugate: twice the real part, but for the ends
+        terms = min(terms, length // 2 + 1)
+        weight = np.full(terms, 2.0)
+        weight[0] = 1
+        if length % 2 == 0 and terms == length // 2 + 1:
+            weight[-1] = 1
+        inputs.append(ctx.constant(f"{node.name}/weight", weight.astype(dtype.numpy)))
+        body = call("mul", body, load(3, dtype, (n,)))
+    total = Expr("reduce", dtype, (body,), Reduction("add", ((rank, terms),)))
+    ctx.loop(node, call("cast", total, dtype=result.dtype), inputs)
+
+
+def _short_time(ctx: Lowering, node: Node) -> None:
+    """STFT: frame f is the transform of the signal from f * step on, times the window."""
+    signal, window = node.inputs[0], node.inputs[1]
+    kind, result, attrs = ctx.types[signal], ctx.types[node.outputs[0]], STFT.of(node)
+    length, dtype = attrs.length, accumulator(kind.dtype)
+    n = axis(4)
+    turn = modulo(times(axis(2), n), length)
+    inputs = [signal, *_circle(ctx, node, length, dtype, -1.0, 1), *([window] if window else [])]
+
+    def part(number: int) -> Expr:
+        index = (axis(0), plus(times(axis(1), attrs.step), n), const(number, DType.INT32))
+        sample = load(0, kind.dtype, index[: len(kind.shape)])
+        return call("mul", sample, load(1 + number, dtype, (axis(3), turn)))
+
+    whole = len(kind.shape) < 3 or kind.shape[2] == 1
+    body = part(0) if whole else call("add", part(0), part(1))
+    if window:
+        body = call("mul", body, load(3, ctx.types[window].dtype, (n,)))
+    total = Expr("reduce", dtype, (body,), Reduction("add", ((4, length),)))
+    ctx.loop(node, call("cast", total, dtype=result.dtype), inputs)
+
+
+LOWERINGS: dict[str, Operator] = {"DFT": Operator(_transform, DFT), "STFT": Operator(_short_time, STFT)}

@@ -1,0 +1,188 @@
+"""Matrix products (ai.onnx MatMul, Gemm, MatMulInteger): with constant weights a dense kernel, others reductions."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.compiler.ir import Attributes, DType, Expr, Node
+from mtool.compiler.ir.expr import Reduction, axis, broadcast_index, call, const, load
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.conv2d.node import Conv2d
+from mtool.compiler.kernels.dense.node import Dense
+from mtool.compiler.kernels.weighted_sum import WeightedSum
+from mtool.compiler.operators import integer_products
+from mtool.compiler.operators.batched_product import product_of_integers
+from mtool.compiler.operators.epilogue import epilogue_of
+from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.weights import constant_value, float_bias, integer_weights
+
+MANY = 3  # rows from which on integers are computed several rows at a time; one if their weights have a zero point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gemm(Attributes):
+    """alpha * A * B + beta * C; `transA` and `transB`: A or B is transposed first (1) or not (0)."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: int = 0
+    transB: int = 0
+
+
+def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: str, output: str) -> bool:
+    """Append a dense kernel if the weights are constant; `w` is [K,N], or [N,K] if `transposed`."""
+    integer = ctx.integers(x, wide=True)
+    weights = integer_weights(ctx, w, 0 if transposed else 1)
+    channels = ctx.types[w].shape[0 if transposed else 1]
+    offsets = float_bias(ctx, bias, channels)
+    if offsets is not None and offsets.size != channels:
+        offsets = np.broadcast_to(offsets, (channels,)) if offsets.size == 1 else None
+    data: Array | None
+    if integer is not None and weights is not None and offsets is not None:
+        data, w_scale = weights
+        source = integer.value
+    elif not ctx.float_weights and weights is not None and weights[0].dtype == np.int8 and offsets is not None:
+        (data, w_scale), integer, source = weights, None, x
+    else:
+        data, w_scale, integer, source = constant_value(ctx, w), None, None, x
+    if data is None or offsets is None:
+        return False
+    rows = np.ascontiguousarray(data if transposed else data.T)
+    sums, inputs = epilogue_of(ctx, node, rows, offsets, integer, w_scale, axis_number=1)
+    depth = rows.shape[1]
+    shape = ctx.types[source].shape
+    flat = (math.prod(shape) // depth, depth)
+    kind = ctx.types[output]
+    many = flat[0] >= MANY or (rows.dtype == np.int16 and flat[0] and ctx.types[source].dtype.size == 1)
+    if integer is not None and many and integer.value not in ctx.limits:
+        _rows_as_pixels(ctx, node, source, inputs, output, (*flat, channels), sums)
+        return True
+    source = source if shape == flat else ctx.view(node, source, flat)
+    attrs = Dense(expr=sums.expr, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias)
+    if kind.shape == (flat[0], channels):
+        ctx.node("dense", [source, *inputs], [output], attrs, like=node)
+    else:
+        made = ctx.value(f"{output}.flat", DType.FLOAT32, (flat[0], channels))
+        ctx.node("dense", [source, *inputs], [made], attrs, like=node)
+        ctx.view(node, made, kind.shape, output)
+    return True
+
+
+def _rows_as_pixels(
+    ctx: Lowering,
+    node: Node,
+    source: str,
+    inputs: list[str],
+    output: str,
+    sizes: tuple[int, int, int],
+    sums: WeightedSum,
+) -> None:
+    """Append a 1x1 convolution whose pixels are the rows: several at a time share each weight.
+
+    `sizes` are rows, depth and channels; the epilogue is that of a dense layer.
+    """
+    rows, depth, channels = sizes
+    weights = ctx.constants[inputs[0]].reshape(channels, 1, 1, depth)
+    inputs = [ctx.constant(f"{node.name}/weights", weights), *inputs[1:]]
+    moved = sums.epilogue.with_axes({0: axis(1), 1: axis(3)})
+    image = ctx.view(node, source, (1, rows, 1, depth))
+    made = ctx.value(f"{output}.pixels", DType.FLOAT32, (1, rows, 1, channels))
+    attrs = Conv2d(
+        kernel=(1, 1), expr=moved, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias
+    )
+    ctx.node("conv2d", [image, *inputs], [made], attrs, like=node)
+    ctx.view(node, made, (), output)
+
+
+def _matmul(ctx: Lowering, node: Node) -> None:
+    """MatMul 13: constant two-dimensional weights become a dense kernel."""
+    a, b = node.inputs
+    output = node.outputs[0]
+    known = b in ctx.constants or (b in ctx.dequantised and ctx.dequantised[b].value in ctx.constants)
+    dense = (
+        known and len(ctx.types[b].shape) == 2 and len(ctx.types[a].shape) >= 1 and ctx.types[a].dtype is DType.FLOAT32
+    )
+    if dense and ctx.types[a].count and _dense(ctx, node, a, b, False, "", output):
+        return
+    _product(ctx, node, a, b, output)
+
+
+def _product(ctx: Lowering, node: Node, a: str, b: str, output: str) -> None:
+    """Any product, batched and broadcast: of 8-bit integers a kernel, otherwise a reduction."""
+    if product_of_integers(ctx, node, a, b, output):
+        return
+    kind, left, right = ctx.types[output], ctx.types[a].shape, ctx.types[b].shape
+    rank = len(kind.shape)
+    k = Expr("axis", DType.INT32, value=rank)
+    columns = len(right) > 1
+    batch = kind.shape[: rank - (len(left) > 1) - columns]
+    row, column = axis(len(batch)), axis(rank - 1)
+    a_index = (*broadcast_index(left[:-2], batch), row, k) if len(left) > 1 else (k,)
+    b_index = (*broadcast_index(right[:-2], batch), k, column) if columns else (k,)
+    body = call("mul", load(0, kind.dtype, a_index), load(1, kind.dtype, b_index))
+    total = Expr("reduce", kind.dtype, (body,), Reduction("add", ((rank, left[-1]),)))
+    ctx.loop(node, total, [a, b], output)
+
+
+def _gemm(ctx: Lowering, node: Node) -> None:
+    """Gemm 13: alpha * A' * B' + beta * C."""
+    a, b = node.inputs[:2]
+    c = node.inputs[2] if len(node.inputs) > 2 else ""
+    attrs = Gemm.of(node)
+    alpha, beta = attrs.alpha, attrs.beta
+    output = node.outputs[0]
+    kind = ctx.types[output]
+    plain = alpha == 1.0 and beta == 1.0 and not attrs.transA and kind.dtype is DType.FLOAT32
+    row_bias = not c or ctx.types[c].count == 1 or ctx.types[c].count == ctx.types[c].shape[-1] == kind.shape[1]
+    known = b in ctx.constants or (b in ctx.dequantised and ctx.dequantised[b].value in ctx.constants)
+    if plain and row_bias and known and _dense(ctx, node, a, b, bool(attrs.transB), c, output):
+        return
+    if attrs.transA:
+        a = ctx.transpose(node, a, (1, 0))
+    if attrs.transB:
+        b = ctx.transpose(node, b, (1, 0))
+    product = ctx.value(f"{output}.product", kind.dtype, kind.shape)
+    _product(ctx, node, a, b, product)
+    inputs = [product, *([c] if c else [])]
+    loads = ctx.operands(inputs, kind.shape)
+    result = call("mul", loads[0], const(alpha, kind.dtype)) if alpha != 1.0 else loads[0]
+    if c:
+        addend = call("mul", loads[1], const(beta, kind.dtype)) if beta != 1.0 else loads[1]
+        result = call("add", result, addend)
+    ctx.loop(node, result, inputs)
+
+
+def _matmul_integer(ctx: Lowering, node: Node) -> None:
+    """MatMulInteger 10: zero points are scalars, one a row of A, or one a column of B."""
+    if integer_products.dense(ctx, node):
+        return
+    a, b = (_centred(ctx, node, operand) for operand in (0, 1))
+    _product(ctx, node, a, b, node.outputs[0])
+
+
+def _centred(ctx: Lowering, node: Node, operand: int) -> str:
+    """Return an operand as int32 with its zero point taken off."""
+    value, kind = node.inputs[operand], ctx.types[node.inputs[operand]]
+    rank = len(kind.shape)
+    inputs = [value]
+    element = call("cast", load(0, kind.dtype, tuple(axis(n) for n in range(rank))), dtype=DType.INT32)
+    if len(node.inputs) > 2 + operand and node.inputs[2 + operand]:
+        inputs.append(node.inputs[2 + operand])
+        point = ctx.types[inputs[1]]
+        if point.count == 1:
+            index = tuple(const(0, DType.INT32) for _ in point.shape)
+        elif len(point.shape) == 1:
+            index = (axis(rank - 2 if operand == 0 else rank - 1),)
+        else:
+            index = broadcast_index(point.shape, kind.shape)
+        zero = call("cast", load(1, point.dtype, index), dtype=DType.INT32)
+        element = call("sub", element, zero, value="index")
+    return ctx.loop(node, element, inputs, ctx.value(f"{value}.centred", DType.INT32, kind.shape))
+
+
+LOWERINGS: dict[str, Operator] = {
+    "MatMul": Operator(_matmul),
+    "Gemm": Operator(_gemm, Gemm),
+    "MatMulInteger": Operator(_matmul_integer),
+}

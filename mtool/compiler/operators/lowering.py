@@ -1,0 +1,190 @@
+"""The context of a lowering: a graph under construction that knows its quantised values.
+
+A lowering turns one canonical ONNX node into internal nodes: `loop` (an expression an element),
+`view`, `transpose`, `concat`, and the kernels (`conv2d`, `dense`, `pool2d`, `softmax`).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.compiler.ir import Attributes, DType, Expr, Graph, Node
+from mtool.compiler.ir.expr import broadcast_index, call, const, first_of, identity, load
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.node import Transpose, View
+from mtool.compiler.ir.ranges import Range
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.loop.node import Loop
+
+EIGHT_BITS = (DType.INT8, DType.UINT8)
+SIXTEEN_BITS = (DType.INT16, DType.UINT16)
+NHWC_OF_NCHW = (0, 2, 3, 1)
+NCHW_OF_NHWC = (0, 3, 1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Dequantised:
+    """A float value that is `(value - zero_point) * scale` of an integer one; axis None: per tensor."""
+
+    value: str
+    scale: Array
+    zero_point: Array
+    axis: int | None
+
+    @property
+    def per_tensor(self) -> bool:
+        """Whether one scale and one zero point serve the whole tensor."""
+        return self.axis is None
+
+
+class Lowering(Rewriter):
+    """A graph under construction; `dequantised` maps float values to the integers behind them.
+
+    `limits`: between which numbers the integers of a value lie, where that is less than their type has.
+    `float_weights`: int8 weights of float activations become float32.
+    """
+
+    def __init__(self, graph: Graph, *, float_weights: bool = False) -> None:
+        super().__init__(graph)
+        self.float_weights = float_weights
+        self.dequantised: dict[str, Dequantised] = {}
+        self.limits: dict[str, Range] = {}
+
+    def loop(self, node: Node, expr: Expr, inputs: Iterable[str], output: str = "") -> str:
+        """Append a loop that computes `expr` for every element of the node's (or another) output."""
+        output = output or node.outputs[0]
+        operands, expr = _without_empty_reductions(list(inputs), expr)
+        self.node("loop", operands, [output], Loop(expr=expr, label=node.op.lower()), like=node)
+        return output
+
+    def view(self, node: Node, value: str, shape: Iterable[int], output: str = "") -> str:
+        """Append a view: the same bytes under another shape."""
+        output = output or self.value(f"{value}.view", self.types[value].dtype, shape)
+        self.node("view", [value], [output], View(), like=node)
+        return output
+
+    def transpose(self, node: Node, value: str, perm: tuple[int, ...], output: str = "") -> str:
+        """Append a transposition."""
+        kind = self.types[value]
+        output = output or self.value(f"{value}.t", kind.dtype, [kind.shape[dim] for dim in perm])
+        self.node("transpose", [value], [output], Transpose(perm=perm), like=node)
+        return output
+
+    def dequantise(self, node: Node, quantised: Dequantised, output: str) -> None:
+        """Append the loop that gives a float value from its integers, and remember where it came from."""
+        kind = self.types[quantised.value]
+        inputs = [quantised.value]
+        element = load(0, kind.dtype, identity(len(kind.shape)))
+        zero_point, scale = (
+            self.parameter(data, quantised.axis, dtype, inputs, node)
+            for data, dtype in ((quantised.zero_point, DType.INT32), (quantised.scale, DType.FLOAT32))
+        )
+        wide = call("cast", element, dtype=DType.INT32)
+        centred = call("sub", wide, zero_point, value="index") if quantised.zero_point.any() else wide
+        self.loop(node, call("mul", call("cast", centred, dtype=DType.FLOAT32), scale), inputs, output)
+        self.dequantised[output] = quantised
+
+    def parameter(self, data: Array, axis: int | None, dtype: DType, inputs: list[str], node: Node) -> Expr:
+        """Return a per-tensor constant, or a load of a per-axis one, which is added to `inputs`."""
+        if axis is None or data.size == 1:
+            return const(data.reshape(-1)[0].item(), dtype)
+        inputs.append(self.constant(f"{node.name}/parameter", data.astype(dtype.numpy).reshape(-1)))
+        return load(len(inputs) - 1, dtype, (Expr("axis", DType.INT32, value=axis),))
+
+    def integers(self, value: str, *, wide: bool = False) -> Dequantised | None:
+        """Return the per-tensor int8 or uint8 integers (`wide`: int16 and uint16 too) behind a float value, if any."""
+        found = self.dequantised.get(value)
+        kinds = (*EIGHT_BITS, *SIXTEEN_BITS) if wide else EIGHT_BITS
+        if found is None or not found.per_tensor or self.types[found.value].dtype not in kinds:
+            return None
+        return found
+
+    def operands(self, values: Iterable[str], shape: tuple[int, ...]) -> list[Expr]:
+        """Return loads of values 0, 1, … broadcast into `shape`; single constants stand as numbers."""
+        loads = []
+        for number, value in enumerate(values):
+            kind = self.types[value]
+            data = self.constants.get(value)
+            if data is not None and data.size == 1:
+                loads.append(const(data.reshape(-1)[0].item(), kind.dtype))
+            else:
+                loads.append(load(number, kind.dtype, broadcast_index(kind.shape, shape)))
+        return loads
+
+
+def _without_empty_reductions(inputs: list[str], expr: Expr) -> tuple[list[str], Expr]:
+    """Let a reduction over no elements be the number that it starts with, and drop the operands that only it read."""
+
+    def start(part: Expr) -> Expr:
+        if part.op != "reduce" or all(size for _, size in part.value.axes):
+            return part
+        return const(first_of(part.value.kind, part.dtype), part.dtype)
+
+    reduced = expr.rewrite(start)
+    if reduced == expr:
+        return inputs, expr
+    used = sorted(reduced.operands())
+    return [inputs[number] for number in used], reduced.with_operands({old: new for new, old in enumerate(used)})
+
+
+Lower = Callable[[Lowering, Node], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A canonical ONNX operator: its lowering, and the class of its attributes."""
+
+    lower: Lower
+    attributes: type[Attributes] = Attributes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlongAxis(Attributes):
+    """An operator that works along one dimension: `axis`, from 0 on."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epsilon(Attributes):
+    """A normalisation: `epsilon` is added to the variance."""
+
+    epsilon: float = 1e-5
+
+
+def _as_told(attrs: Attributes, zero_point: int) -> Attributes:
+    return attrs
+
+
+def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attributes] = _as_told) -> Lower:
+    """Let an operator that only moves or picks elements work on the integers behind a dequantised input.
+
+    `f(dequantise(q))` becomes `dequantise(f(q))`, which is the same number for number. `of_integers` returns what the
+    operator is told then, of what it was told and the zero point.
+    """
+
+    def wrapped(ctx: Lowering, node: Node) -> None:
+        found = [ctx.integers(value, wide=True) for value in node.inputs]
+        first = found[0]
+        same = first is not None and all(
+            other is not None
+            and other.scale == first.scale
+            and other.zero_point == first.zero_point
+            and ctx.types[other.value].dtype == ctx.types[first.value].dtype
+            for other in found
+        )
+        if first is None or not same:
+            lower(ctx, node)
+            return
+        output = node.outputs[0]
+        kind = ctx.types[output]
+        moved = ctx.value(f"{output}.q", ctx.types[first.value].dtype, kind.shape)
+        inputs = tuple(other.value for other in found if other is not None)
+        attrs = of_integers(node.attrs, int(np.reshape(first.zero_point, -1)[0]))
+        lower(ctx, Node(node.op, node.name, inputs, (moved,), attrs, node.origins))
+        if len(inputs) == 1 and inputs[0] in ctx.limits:
+            ctx.limits[moved] = ctx.limits[inputs[0]]
+        ctx.dequantise(node, Dequantised(moved, first.scale, first.zero_point, None), output)
+
+    return wrapped

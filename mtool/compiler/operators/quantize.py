@@ -1,0 +1,193 @@
+"""QuantizeLinear and DequantizeLinear (ai.onnx 10 to newest): per tensor, per axis and blocked."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.base.errors import ModelError
+from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant
+from mtool.compiler.ir.expr import axis, call, const, identity, load
+from mtool.compiler.ir.index import number, over
+from mtool.compiler.operators.elementwise import saturated
+from mtool.compiler.operators.lowering import Dequantised, Lowering, Operator
+from mtool.compiler.operators.movement import Permutation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantisation(Attributes):
+    """QuantizeLinear, DequantizeLinear.
+
+    axis: the dimension that scales and zero points go along, if there are several; from the end if negative.
+    block_size: elements along `axis` that share a scale; 0: as many as fit the scales.
+    saturate: whether what is too large for a float of 8 bits becomes its largest number (1) or not (0).
+    """
+
+    axis: int = 1
+    block_size: int = 0
+    saturate: int = 1
+
+
+WHOLE_MOVES = {"Reshape", "Transpose", "DepthToSpace", "SpaceToDepth"}
+"""Canonical operators whose output has all elements of their input and no others."""
+
+_CUTS = {"Slice", "Gather"}
+_MOVES = WHOLE_MOVES | _CUTS | {"Concat", "Tile", "Expand"}
+"""Those that move elements, and those of them that may leave some of their input out."""
+
+
+def _check_shapes(ctx: Lowering, node: Node) -> None:
+    """Refuse scales and zero points that are neither one, nor one along the axis, nor of the input's rank.
+
+    Raises:
+        ModelError: they are not.
+    """
+    shape, along = ctx.types[node.inputs[0]].shape, Quantisation.of(node).axis
+    for value in filter(None, node.inputs[1:3]):
+        kind = ctx.types[value]
+        vector = len(kind.shape) == 1 and -len(shape) <= along < len(shape) and kind.count == shape[along]
+        blocked = len(kind.shape) == len(shape) > 1
+        wrong_type = value == node.inputs[1] and not kind.dtype.is_float
+        uneven = kind.shape != ctx.types[node.inputs[1]].shape and kind.shape not in ((), (1,))
+        if (kind.count != 1 and not vector and not blocked) or wrong_type or uneven:
+            raise ModelError(
+                f"{node.op} {node.name!r} has scales or zero points that do not fit its input",
+                details=[f"input {ctx.types[node.inputs[0]]}, {value} {kind}, axis {along}"],
+            )
+
+
+def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantised | None:
+    """Return constant parameters, per tensor or per axis; None: they are blocked, or known only to the run."""
+    _check_shapes(ctx, node)
+    scale, zero_point = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else ""
+    if scale not in ctx.constants or (zero_point and zero_point not in ctx.constants):
+        return None
+    scales = np.atleast_1d(ctx.constants[scale].astype(np.float32))
+    if not np.isfinite(scales).all() or (scales <= 0).any():
+        raise ModelError(f"{node.op} {node.name!r} has a scale that is not a positive number")
+    if Quantisation.of(node).block_size or scales.ndim > 1 or ctx.types[scale].dtype is not DType.FLOAT32:
+        return None
+    points = np.zeros_like(scales, np.int32)
+    if zero_point:
+        points = np.broadcast_to(np.atleast_1d(ctx.constants[zero_point]).astype(np.int32), scales.shape)
+    if scales.size == 1:
+        return Dequantised(value, scales, points, None)
+    return Dequantised(value, scales, points, Quantisation.of(node).axis % len(ctx.types[node.inputs[0]].shape))
+
+
+def _note(ctx: Lowering, value: str, found: Dequantised) -> None:
+    if value in ctx.graph.quant:
+        return  # the file said it
+    ctx.quant[value] = Quant(
+        tuple(float(scale) for scale in found.scale), tuple(int(point) for point in found.zero_point), found.axis
+    )
+
+
+def note_moved(ctx: Lowering) -> None:
+    """Let values have the quantisation of what they are moved from or to, an input of the model that of what is read.
+
+    Quantised models turn, reshape and cut their inputs before they dequantise them, and join what they have quantised.
+    """
+    readers = ctx.graph.consumers()
+    moves = [node for node in ctx.graph.nodes if node.op in _MOVES]
+    for node in moves:
+        found = {_across(node, ctx.quant.get(value), backwards=False) for value in _moved(ctx, node)}
+        _note_only(ctx, node.outputs[0], found)
+    for node in reversed(moves):
+        for value in _moved(ctx, node):
+            reading = readers[value]
+            found = {_across(other, ctx.quant.get(other.outputs[0]), backwards=True) for other in reading}
+            if value in ctx.graph.outputs or any(other.op not in _CUTS for other in reading):
+                # who reads all of it says what it is, whoever else reads it
+                whole = [other for other in reading if other.op in _MOVES - _CUTS]
+                found = {_across(other, ctx.quant.get(other.outputs[0]), backwards=True) for other in whole} - {None}
+            _note_only(ctx, value, found)
+
+
+def _moved(ctx: Lowering, move: Node) -> list[str]:
+    """Return the values whose elements a node moves, but for constants."""
+    values = move.inputs if move.op == "Concat" else move.inputs[:1]
+    return [value for value in dict.fromkeys(values) if value not in ctx.constants]
+
+
+def _across(move: Node, found: Quant | None, *, backwards: bool) -> Quant | None:
+    """Return the quantisation of the value on the other side of a move; of those along an axis only Transpose has one.
+
+    `backwards`: `found` is that of its output.
+    """
+    if move.op not in _MOVES or found is None or (found.axis is not None and move.op != "Transpose"):
+        return None
+    if found.axis is None:
+        return found
+    perm = Permutation.of(move).perm
+    return Quant(found.scale, found.zero_point, perm[found.axis] if backwards else perm.index(found.axis))
+
+
+def _note_only(ctx: Lowering, value: str, found: Collection[Quant | None]) -> None:
+    """Note the quantisation of a value on which all agree, unless it has one."""
+    if value not in ctx.quant and len(found) == 1:
+        (only,) = found
+        if only is not None:
+            ctx.quant[value] = only
+
+
+def _loaded(ctx: Lowering, node: Node, dtype: DType, operand: int) -> Expr:
+    """Return the scale (1) or zero point (2) of the element, as a number of `dtype`; 0 if it is not given."""
+    if operand >= len(node.inputs) or not node.inputs[operand]:
+        return const(0, dtype)
+    kind, shape = ctx.types[node.inputs[operand]], ctx.types[node.inputs[0]].shape
+    index: tuple[Expr, ...] = tuple(number(0) for _ in kind.shape)
+    if kind.count > 1:
+        along = Quantisation.of(node).axis % len(shape)
+        index = (axis(along),)
+        if len(kind.shape) > 1:
+            size = Quantisation.of(node).block_size or -(-shape[along] // kind.shape[along])
+            index = tuple(over(axis(n), size) if n == along else axis(n) for n in range(len(shape)))
+    return call("cast", load(operand, kind.dtype, index), dtype=dtype)
+
+
+def _dequantize(ctx: Lowering, node: Node) -> None:
+    source, kind = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    found = None if source.dtype.is_float else _parameters(ctx, node, node.inputs[0])
+    if found is not None and kind.dtype is DType.FLOAT32:
+        _note(ctx, node.inputs[0], found)
+        _note(ctx, node.outputs[0], found)
+        ctx.dequantise(node, found, node.outputs[0])
+        return
+    between = DType.FLOAT32 if source.dtype.is_float else DType.INT32
+    element = call("cast", load(0, source.dtype, identity(len(source.shape))), dtype=between)
+    centred = call("sub", element, _loaded(ctx, node, between, 2), value="index")
+    real = call("mul", call("cast", centred, dtype=DType.FLOAT32), _loaded(ctx, node, DType.FLOAT32, 1))
+    ctx.loop(node, call("cast", real, dtype=kind.dtype), [name for name in node.inputs if name])
+
+
+def _quantize(ctx: Lowering, node: Node) -> None:
+    value, output = node.inputs[0], node.outputs[0]
+    kind = ctx.types[output]
+    found = None if kind.dtype.is_float else _parameters(ctx, node, output)
+    if kind.dtype.is_float:
+        element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
+        steps = call("div", element, _loaded(ctx, node, DType.FLOAT32, 1))
+        if Quantisation.of(node).saturate:
+            steps = saturated(steps, kind.dtype)
+        ctx.loop(node, call("cast", steps, dtype=kind.dtype), [name for name in node.inputs if name])
+        return
+    if found is None:
+        element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
+        scale, zero_point = _loaded(ctx, node, DType.FLOAT32, 1), _loaded(ctx, node, DType.INT32, 2)
+        steps = call("quantise", element, scale, zero_point, dtype=kind.dtype)
+        ctx.loop(node, steps, [name for name in node.inputs if name])
+        return
+    _note(ctx, output, found)
+    inputs = [value]
+    (element,) = ctx.operands([value], kind.shape)
+    element = call("cast", element, dtype=DType.FLOAT32)
+    scale = ctx.parameter(found.scale, found.axis, DType.FLOAT32, inputs, node)
+    zero_point = ctx.parameter(found.zero_point, found.axis, DType.INT32, inputs, node)
+    ctx.loop(node, call("quantise", element, scale, zero_point, dtype=kind.dtype), inputs)
+
+
+LOWERINGS: dict[str, Operator] = {
+    "QuantizeLinear": Operator(_quantize, Quantisation),
+    "DequantizeLinear": Operator(_dequantize, Quantisation),
+}

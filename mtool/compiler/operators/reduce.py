@@ -1,0 +1,121 @@
+"""Reductions (ai.onnx Reduce*, opset 1 to newest) as loops with extra axes."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mtool.compiler.ir import Attributes, DType, Expr, Node
+from mtool.compiler.ir.expr import Reduction, axis, call, const, load
+from mtool.compiler.operators.lowering import Lowering, Operator
+
+Element = Callable[[Expr], Expr]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes(Attributes):
+    """A reduction over `axes`, from 0 on, in order; keepdims: they are left with a size of 1."""
+
+    axes: tuple[int, ...]
+    keepdims: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgAxes(Axes):
+    """ArgMax, ArgMin; last: of equal elements the last index, not the first."""
+
+    last: bool
+
+
+def _same(x: Expr) -> Expr:
+    return x
+
+
+def _square(x: Expr) -> Expr:
+    return call("mul", x, x)
+
+
+def _magnitude(x: Expr) -> Expr:
+    return call("abs", x)
+
+
+KINDS: dict[str, tuple[str, Element, Element]] = {
+    "ReduceSum": ("add", _same, _same),
+    "ReduceMean": ("add", _same, _same),
+    "ReduceMax": ("maximum", _same, _same),
+    "ReduceMin": ("minimum", _same, _same),
+    "ReduceProd": ("multiply", _same, _same),
+    "ReduceL1": ("add", _magnitude, _same),
+    "ReduceL2": ("add", _square, lambda total: _root(total)),
+    "ReduceSumSquare": ("add", _square, _same),
+    "ReduceLogSum": ("add", _same, lambda total: call("log", total)),
+}
+"""The combination, what is done to each element before it, and to the total after it."""
+
+
+def _root(total: Expr) -> Expr:
+    wide = total if total.dtype.is_float else call("cast", total, dtype=DType.FLOAT64)
+    return call("cast", call("sqrt", wide), dtype=total.dtype)
+
+
+def _index(ctx: Lowering, node: Node) -> tuple[tuple[Expr, ...], tuple[tuple[int, int], ...], tuple[Expr, ...]]:
+    """Return the index into the input, the axes that are reduced, and the index of the element of the output."""
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    rank, axes = len(kind.shape), Axes.of(node).axes
+    kept = [dim for dim in range(rank) if dim not in axes]
+    extra = {dim: len(result.shape) + number for number, dim in enumerate(axes)}
+    position = {dim: dim if Axes.of(node).keepdims else kept.index(dim) for dim in kept}
+    index = tuple(axis(extra[dim] if dim in extra else position[dim]) for dim in range(rank))
+    sizes = tuple((extra[dim], kind.shape[dim]) for dim in axes)
+    own = tuple(const(0, DType.INT32) if size == 1 else axis(n) for n, size in enumerate(result.shape))
+    return index, sizes, own
+
+
+def _reduce(ctx: Lowering, node: Node) -> None:
+    kind = ctx.types[node.inputs[0]]
+    index, sizes, _ = _index(ctx, node)
+    how, before, after = KINDS[node.op]
+    element = load(0, kind.dtype, index)
+    total = Expr("reduce", kind.dtype, (before(element),), Reduction(how, sizes))
+    if node.op == "ReduceMean":
+        count = math.prod(size for _, size in sizes)
+        total = call("div", total, const(max(count, 1), kind.dtype))  # of nothing it is 0, as in onnxruntime
+    ctx.loop(node, after(total), node.inputs)
+
+
+def _log_sum_exp(ctx: Lowering, node: Node) -> None:
+    """ReduceLogSumExp 18: log(sum(exp(x - max))) + max, with an infinite maximum taken as 0."""
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    index, sizes, own = _index(ctx, node)
+    dtype = kind.dtype
+    top = ctx.value(f"{node.outputs[0]}.max", dtype, result.shape)
+    highest = Expr("reduce", dtype, (load(0, dtype, index),), Reduction("maximum", sizes))
+    infinite = call("isinf", highest, dtype=DType.BOOL)
+    ctx.loop(node, call("where", infinite, const(0, dtype), highest, dtype=dtype), node.inputs[:1], top)
+    shifted = call("exp", call("sub", load(0, dtype, index), load(1, dtype, own)))
+    total = Expr("reduce", dtype, (shifted,), Reduction("add", sizes))
+    ctx.loop(node, call("add", call("log", total), load(1, dtype, own)), [node.inputs[0], top])
+
+
+def _arg(ctx: Lowering, node: Node) -> None:
+    """ArgMax, ArgMin 13: the first (or last) index of the extreme value; where there is a NaN, the first (or last)."""
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    index, sizes, own = _index(ctx, node)
+    how = "maximum" if node.op == "ArgMax" else "minimum"
+    extreme = ctx.value(f"{node.outputs[0]}.extreme", kind.dtype, result.shape)
+    element = load(0, kind.dtype, index)
+    ctx.loop(node, Expr("reduce", kind.dtype, (element,), Reduction(how, sizes)), node.inputs, extreme)
+    number, size = sizes[0]
+    last = ArgAxes.of(node).last
+    beyond = call("less" if how == "maximum" else "greater", element, load(1, kind.dtype, own), dtype=DType.BOOL)
+    outside = const(0 if last else size - 1, DType.INT32)  # which is no other index than one that is found
+    dim = call("where", beyond, outside, axis(number), dtype=DType.INT32)
+    chosen = Expr("reduce", DType.INT32, (dim,), Reduction("maximum" if last else "minimum", sizes))
+    ctx.loop(node, call("cast", chosen, dtype=DType.INT64), [node.inputs[0], extreme])
+
+
+LOWERINGS: dict[str, Operator] = {
+    "ArgMax": Operator(_arg, ArgAxes),
+    "ArgMin": Operator(_arg, ArgAxes),
+    **dict.fromkeys(KINDS, Operator(_reduce, Axes)),
+    "ReduceLogSumExp": Operator(_log_sum_exp, Axes),
+}

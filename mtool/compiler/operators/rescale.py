@@ -1,0 +1,163 @@
+"""mtool's own integer arithmetic that a frontend spells out, where ONNX has only real numbers.
+
+Rescale: int32 sums (or float32 ones that are whole numbers), a multiplier and a shift for all or for each channel
+along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.compiler.ir.scalar.Rescale).
+RescaleLong: the same of int64 sums. RescaleReal: int64 sums times a float64. RoundedMean: int32 sums divided by a
+positive count, ties away from zero. RoundedSteps: float32 to integers, ties away from zero. Table: 256 results for the
+values of an 8-bit integer. FixedLogistic, FixedTanh: of int16 with so many bits before the point, to int16 with none.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mtool.compiler.ir import Attributes, DType, Node
+from mtool.compiler.ir.expr import call, const, identity, load
+from mtool.compiler.ir.scalar import Rescale, RescaleLong
+from mtool.compiler.operators.lowering import Lowering, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits(Attributes):
+    """The least and the largest result."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescaling(Limits):
+    """Rescale.
+
+    axis: that of the channels, which have a multiplier each if there are several.
+    zero_point: of the result.
+    twice: rounded to 31 bits first (1), or once (0).
+    """
+
+    axis: int = 0
+    zero_point: int
+    twice: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedPoint(Attributes):
+    """The bits of an argument before the point, beside its sign."""
+
+    whole: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongRescaling(Limits):
+    """RescaleLong, RescaleReal.
+
+    axis: that of the channels, which have a multiplier each if there are several.
+    zero_point: of the result.
+    """
+
+    axis: int = 0
+    zero_point: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps(Limits):
+    """RoundedSteps.
+
+    zero_point: of the result.
+    """
+
+    zero_point: int
+
+
+def _rescale(ctx: Lowering, node: Node) -> None:
+    value, multiplier, shift = node.inputs
+    kind, result = ctx.types[value], ctx.types[node.outputs[0]]
+    inputs, attrs = [value], Rescaling.of(node)
+    shifts = ctx.constants[shift]
+    axis = attrs.axis if shifts.size > 1 else None
+    total = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
+    twice = bool(attrs.twice)
+    wide = bool((shifts < (0 if twice else 1)).any())
+    how = Rescale(attrs.zero_point, attrs.low, attrs.high, wide, twice)
+    by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
+    by_bits = ctx.parameter(shifts, axis, DType.INT8, inputs, node)
+    ctx.loop(node, call("rescale", total, by, by_bits, dtype=result.dtype, value=how), inputs)
+
+
+def _rescale_long(ctx: Lowering, node: Node) -> None:
+    """RescaleLong: int64 sums, or float32 ones that stand for such."""
+    value, multiplier, shift = node.inputs
+    kind, result = ctx.types[value], ctx.types[node.outputs[0]]
+    inputs, attrs = [value], LongRescaling.of(node)
+    axis = attrs.axis if ctx.constants[shift].size > 1 else None
+    element = load(0, kind.dtype, identity(len(kind.shape)))
+    total = element if kind.dtype is DType.INT64 else call("cast", element, dtype=DType.INT64)
+    by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
+    by_shift = ctx.parameter(ctx.constants[shift], axis, DType.INT8, inputs, node)
+    how = RescaleLong(attrs.zero_point, attrs.low, attrs.high)
+    ctx.loop(node, call("rescale_long", total, by, by_shift, dtype=result.dtype, value=how), inputs)
+
+
+def _rescale_real(ctx: Lowering, node: Node) -> None:
+    """RescaleReal: int64 sums, or float32 ones that stand for such, times a float64, ties away from zero."""
+    value, scale = node.inputs
+    kind, result = ctx.types[value], ctx.types[node.outputs[0]]
+    inputs, attrs = [value], LongRescaling.of(node)
+    factor = ctx.parameter(ctx.constants[scale], attrs.axis, DType.FLOAT64, inputs, node)
+    total = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT64)
+    steps = call("round", call("mul", call("cast", total, dtype=DType.FLOAT64), factor))
+    for how, bound in (("maximum", attrs.low), ("minimum", attrs.high)):
+        steps = call(how, steps, const(float(bound - attrs.zero_point), DType.FLOAT64))
+    whole = call("cast", steps, dtype=DType.INT32)
+    moved = call("add", whole, const(attrs.zero_point, DType.INT32)) if attrs.zero_point else whole
+    ctx.loop(node, call("cast", moved, dtype=result.dtype), inputs)
+
+
+def _mean(ctx: Lowering, node: Node) -> None:
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    _, count = ctx.operands(node.inputs, result.shape)
+    total = load(0, kind.dtype, identity(len(kind.shape)))
+    steps = call("mean", call("cast", total, dtype=DType.INT32), count)
+    limits = Limits.of(node)
+    for how, bound, end in zip(("maximum", "minimum"), (limits.low, limits.high), DType.INT32.limits, strict=True):
+        steps = steps if bound == end else call(how, steps, const(bound, DType.INT32))
+    ctx.loop(node, call("cast", steps, dtype=result.dtype), node.inputs)
+
+
+def _steps(ctx: Lowering, node: Node) -> None:
+    """RoundedSteps: float32 to the nearest integers, ties away from zero, plus the zero point."""
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    attrs = Steps.of(node)
+    value = load(0, kind.dtype, identity(len(kind.shape)))
+    limits = [const(float(bound - attrs.zero_point), DType.FLOAT32) for bound in (attrs.low, attrs.high)]
+    inside = call("minimum", call("maximum", value, limits[0]), limits[1])
+    whole = call("cast", call("round", inside), dtype=DType.INT32)
+    moved = call("add", whole, const(attrs.zero_point, DType.INT32)) if attrs.zero_point else whole
+    ctx.loop(node, call("cast", moved, dtype=result.dtype), node.inputs)
+
+
+def _table(ctx: Lowering, node: Node) -> None:
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    element = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
+    index = call("add", element, const(-kind.dtype.limits[0], DType.INT32), value="index")
+    ctx.loop(node, load(1, result.dtype, (index,)), node.inputs)
+
+
+def _fixed(function: str) -> Callable[[Lowering, Node], None]:
+    def lower(ctx: Lowering, node: Node) -> None:
+        kind = ctx.types[node.inputs[0]]
+        element = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
+        whole = FixedPoint.of(node).whole
+        ctx.loop(node, call(function, element, dtype=DType.INT16, value=whole), node.inputs)
+
+    return lower
+
+
+LOWERINGS: dict[str, Operator] = {
+    "Rescale": Operator(_rescale, Rescaling),
+    "RescaleLong": Operator(_rescale_long, LongRescaling),
+    "RescaleReal": Operator(_rescale_real, LongRescaling),
+    "RoundedMean": Operator(_mean, Limits),
+    "RoundedSteps": Operator(_steps, Steps),
+    "Table": Operator(_table),
+    "FixedLogistic": Operator(_fixed("logistic16"), FixedPoint),
+    "FixedTanh": Operator(_fixed("tanh16"), FixedPoint),
+}

@@ -1,0 +1,38 @@
+"""Verification: whether each node of a graph is of a known kind and meets what that says of its nodes."""
+
+from mtool.compiler.ir import Graph, Node, control
+from mtool.compiler.ir.graph import verify as verify_structure
+from mtool.compiler.kernels.registry import SPECIFICATIONS
+from mtool.compiler.operators import lowering_of
+
+
+def verify(graph: Graph) -> None:
+    """Check that a graph is well formed, and each node of it and of the graphs in it.
+
+    Raises:
+        AssertionError: it is not; a bug of the pass that made it.
+    """
+    for one in control.with_own_bodies(graph):
+        verify_own(one)
+
+
+def verify_own(graph: Graph) -> None:
+    """Check the same of a graph, but for the graphs in it.
+
+    Raises:
+        AssertionError: it is not; a bug of the pass that made it.
+    """
+    verify_structure(graph)
+    for node in graph.nodes:
+        _verify_node(node, graph)
+        control.check(node, graph)
+
+
+def _verify_node(node: Node, graph: Graph) -> None:
+    if node.op in SPECIFICATIONS:
+        SPECIFICATIONS[node.op].check(node, graph)
+        return
+    operator = lowering_of(node.op)
+    assert operator is not None, f"{node.name} is of an unknown kind, {node.op}"
+    found, wanted = type(node.attrs), operator.attributes
+    assert found is wanted, f"{node.op} {node.name} has {found.__name__}; expected {wanted.__name__}"

@@ -1,0 +1,148 @@
+"""Control flow: what nothing reads leaves the graphs of a node, and these go through the passes too."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.control import Branches, Control, Rounds, has_bodies
+from mtool.compiler.ir.graph import Rewriter
+
+
+def prune(graph: Graph) -> Graph:
+    """Take out of control nodes the outputs that nothing reads and the inputs that no graph reads any more.
+
+    A carried value goes if neither what is read nor the end of the rounds depends on it.
+    """
+    return _pruned(graph, deep=True) if has_bodies(graph) else graph
+
+
+def prune_own(graph: Graph) -> Graph:
+    """Take the same out of a graph's own control nodes, whose graphs are pruned already, each for all its outputs."""
+    return _pruned(graph, deep=False) if has_bodies(graph) else graph
+
+
+def _pruned(graph: Graph, *, deep: bool) -> Graph:
+    needed = {*graph.outputs}
+    kept = []
+    for node in reversed(graph.nodes):
+        if not needed & {*node.outputs}:
+            continue
+        if isinstance(node.attrs, Branches):
+            node = _pruned_branches(node, node.attrs, needed, deep=deep)
+        elif isinstance(node.attrs, Rounds):
+            node = _pruned_rounds(node, node.attrs, needed, deep=deep)
+        kept.append(node)
+        needed.update(node.inputs)
+    rewriter = Rewriter(graph)
+    rewriter.nodes = kept[::-1]
+    return rewriter.finish()
+
+
+def _pruned_body(body: Graph, outputs: Sequence[str], *, deep: bool) -> Graph:
+    """Return a body for fewer outputs; if it is pruned already, and is to have all of them, it is left as it is."""
+    if not deep and body.outputs == tuple(outputs):
+        return body
+    return _pruned(replace(body, outputs=tuple(outputs)), deep=deep)
+
+
+def map_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """Return a graph whose nodes' graphs are changed, with the same inputs and outputs."""
+    if not has_bodies(graph):
+        return graph
+    nodes = [
+        replace(node, attrs=node.attrs.with_bodies([change(body) for body in node.attrs.bodies]))
+        if isinstance(node.attrs, Control)
+        else node
+        for node in graph.nodes
+    ]
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _pruned_branches(node: Node, attrs: Branches, needed: Collection[str], *, deep: bool) -> Node:
+    wanted = [number for number, value in enumerate(node.outputs) if value in needed]
+    bodies = [_pruned_body(body, [body.outputs[number] for number in wanted], deep=deep) for body in attrs.bodies]
+    reads = [_read_in(body) for body in bodies]
+    read = [
+        number
+        for number in range(len(node.inputs) - 1)
+        if any(body.inputs[number] in known for body, known in zip(bodies, reads, strict=True))
+    ]
+    bodies = [_with_inputs(body, [body.inputs[number] for number in read]) for body in bodies]
+    inputs = (node.inputs[0], *(node.inputs[1 + number] for number in read))
+    return replace(node, inputs=inputs, outputs=tuple(node.outputs[n] for n in wanted), attrs=attrs.with_bodies(bodies))
+
+
+def _pruned_rounds(node: Node, attrs: Rounds, needed: Collection[str], *, deep: bool) -> Node:
+    body, count = attrs.body, len(attrs.carried)
+    ins, outs = body.inputs[len(body.inputs) - count :], body.outputs[len(body.outputs) - count :]
+    made = body.outputs[attrs.goes_on : len(body.outputs) - count]
+    # the node's outputs, by what they are
+    last: list[str] = []
+    outputs = list(node.outputs)
+    for one in attrs.carried:
+        last.append(outputs.pop(0) if one.is_output else "")
+    rows, counts = outputs[: len(made)], attrs.counts and outputs[-1] in needed
+    wanted_rows = [number for number, value in enumerate(rows) if value in needed]
+    kept = {number for number, value in enumerate(last) if value in needed}
+    results = [*body.outputs[: attrs.goes_on], *(made[number] for number in wanted_rows)]
+    kept = _carried_by(body, [*results, *(outs[number] for number in kept)], ins, outs)
+    pruned = _pruned_body(body, [*results, *(outs[number] for number in sorted(kept))], deep=deep)
+    carried = [
+        replace(attrs.carried[number], is_output=attrs.carried[number].is_output and last[number] in needed)
+        for number in sorted(kept)
+    ]
+    first = iter(node.inputs[attrs.first_carried : attrs.first_row])
+    given = {number: next(first) for number, one in enumerate(attrs.carried) if one.is_given}
+    others = node.inputs[attrs.first_row :]
+    reads = _read_in(pruned)
+    read = [number for number in range(len(others)) if body.inputs[number] in reads]
+    round_number = body.inputs[len(others)]
+    inner = [*(body.inputs[number] for number in read), round_number, *(ins[number] for number in sorted(kept))]
+    inputs = [
+        *node.inputs[: attrs.first_carried],
+        *(given[number] for number in sorted(kept) if number in given),
+        *(others[number] for number in read),
+    ]
+    backwards = tuple(attrs.backwards[number] for number in read if number < len(attrs.backwards))
+    made_outputs = [
+        *(
+            value
+            for one, value in zip(carried, (last[number] for number in sorted(kept)), strict=True)
+            if one.is_output
+        ),
+        *(rows[number] for number in wanted_rows),
+        *([outputs[-1]] if counts else []),
+    ]
+    changed = replace(
+        attrs,
+        body=_with_inputs(pruned, inner),
+        carried=tuple(carried),
+        backwards=backwards,
+        reversed=tuple(attrs.reversed[number] for number in wanted_rows),
+        counts=counts,
+    )
+    return replace(node, inputs=tuple(inputs), outputs=tuple(made_outputs), attrs=changed)
+
+
+def _carried_by(body: Graph, wanted: Sequence[str], ins: Sequence[str], outs: Sequence[str]) -> set[int]:
+    """Return the numbers of the carried values that a body's outputs depend on, in this round or a later one."""
+    makers, numbers = body.producers(), {value: number for number, value in enumerate(ins)}
+    waiting, seen = [*wanted], {*wanted}
+    while waiting:
+        value = waiting.pop()
+        node = makers.get(value)
+        read = list(node.inputs) if node is not None else [outs[numbers[value]]] if value in numbers else []
+        waiting += [one for one in dict.fromkeys(read) if one not in seen]
+        seen.update(read)
+    return {number for number, (before, after) in enumerate(zip(ins, outs, strict=True)) if {before, after} & seen}
+
+
+def _with_inputs(body: Graph, inputs: Sequence[str]) -> Graph:
+    gone = {*body.inputs} - {*inputs}
+    types = {value: kind for value, kind in body.types.items() if value not in gone}
+    return replace(body, inputs=tuple(inputs), types=types)
+
+
+def _read_in(body: Graph) -> set[str]:
+    """Return what a body reads or gives back, of its inputs and of all else."""
+    return {*body.outputs, *(value for node in body.nodes for value in node.inputs)}

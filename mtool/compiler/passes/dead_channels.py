@@ -1,0 +1,307 @@
+"""Remove channels that are the same number at every pixel, or that nobody reads.
+
+Training leaves them: a depthwise filter that died gives its bias, whatever the image. Such a channel goes into the bias
+of the operators that read it, and its own weights and multiply-accumulates go with it. Beside padding a channel is
+the same number everywhere only if it comes out equal for every set of taps that lie inside: all are computed.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.blocks import row_blocks
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.node import View, WithEpilogue
+from mtool.compiler.ir.scalar import evaluate
+from mtool.compiler.ir.types import Array, TensorType
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.conv2d.geometry import Conv
+from mtool.compiler.kernels.conv2d.node import Conv2d
+from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.specification import Channels
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.weighted_sum import WeightedSum
+
+MOST = 2**22  # products of weights that are looked at to find the constant channels of an operator
+Constants = dict[int, int]  # channel -> its value at every pixel
+
+
+def remove_dead_channels(graph: Graph, target: Target) -> Graph:
+    """Drop constant and unread channels of integer convolutions, as far as every reader can do without them.
+
+    What is left of a channel count stays a multiple of the target's vectors.
+    """
+    found = _Channels(graph)
+    multiple = 16 if "mve" in target.features else 4 if "dsp" in target.features else 2
+    kept = {}
+    for value in graph.types:
+        keep = found.kept(value, multiple)
+        if keep is not None:
+            kept[value] = keep
+    kept = _agreed(graph, kept) if kept else {}
+    return _removed(graph, found, kept) if kept else graph
+
+
+def _agreed(graph: Graph, kept: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    """Keep the same channels before and after a depthwise, a pool or a view: the union, or all."""
+    first: dict[str, str] = {}  # of all values that have to agree, the one that stands before all others
+    for node in graph.nodes:
+        if _is_channelwise(node, graph):
+            before = node.inputs[0]
+            first[node.outputs[0]] = first.setdefault(before, before)
+    agreed: dict[str, set[int] | None] = {}
+    for value in {**first, **kept}:
+        start, own = first.get(value, value), kept.get(value)
+        union = agreed.setdefault(start, set())
+        agreed[start] = None if union is None or own is None else union | {*own}
+    unions = {value: agreed[first.get(value, value)] for value in kept}
+    return {value: sorted(union) for value, union in unions.items() if union is not None}
+
+
+def _channels(node: Node, graph: Graph) -> Channels:
+    """Return what each output channel depends on."""
+    return registry.SPECIFICATIONS[node.op].channels(node, graph)
+
+
+def _is_channelwise(node: Node, graph: Graph) -> bool:
+    """Whether each output channel depends on the input channel of the same number alone."""
+    return _channels(node, graph) is Channels.EACH
+
+
+def _mixes(node: Node, graph: Graph) -> bool:
+    """Whether each output channel is a weighted sum of all input channels."""
+    return _channels(node, graph) is Channels.ALL
+
+
+def _filters(node: Node, graph: Graph) -> Array:
+    """Return a kernel's weights as [O, taps, C/group]."""
+    weights = graph.constants[node.inputs[1]]
+    return weights.reshape(weights.shape[0], math.prod(weights.shape[1:-1]), weights.shape[-1])
+
+
+def _products(weights: Array, inputs: Array) -> Array:
+    """Return int64 [O, taps]: the sums over channels of weights [O, taps, C] times inputs [C]."""
+    made = np.zeros(weights.shape[:2], np.int64)
+    for rows in row_blocks(weights):
+        made[rows] = weights[rows].astype(np.int64) @ inputs
+    return made
+
+
+def _without(weights: Array, channels: list[int]) -> Array:
+    """Return bool [O]: the filters of weights [O, taps, C] that are 0 at these channels."""
+    made = np.zeros(len(weights), bool)
+    for rows in row_blocks(weights):
+        made[rows] = ~weights[rows][:, :, channels].any(axis=(1, 2))
+    return made
+
+
+def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
+    """Return for rows and for columns bool [classes, taps]: the sets of taps inside the image that occur."""
+    if not isinstance(node.attrs, Conv2d):
+        return np.ones((1, 1), bool), np.ones((1, 1), bool)
+    conv = Conv.of(node, graph)
+    sides = []
+    for axis in (0, 1):
+        taps = np.arange(conv.kernel[axis]) * conv.dilation[axis]
+        first = np.arange(conv.out_size[axis]) * conv.stride[axis] - conv.pad[axis]
+        positions = first[:, None] + taps
+        inside = (positions >= 0) & (positions < conv.size[axis])
+        sides.append(np.array(sorted({tuple(row) for row in inside.tolist()})))
+    return sides[0], sides[1]
+
+
+def _tap_masks(rows: Array, columns: Array) -> Array:
+    """Return bool [classes, taps]: the sets of taps inside the image that occur at some pixel."""
+    return np.array([np.outer(y, x).reshape(-1) for y, x in itertools.product(rows, columns)])
+
+
+class _Channels:
+    """The known facts of each value's channels, and which of them can be removed.
+
+    `gone` says which channels of a value every reader can do without; a value that it lacks keeps all.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.consumers = graph.consumers()
+        self.makers = graph.producers()
+        self.outputs = {*graph.outputs}
+        self.constants: dict[str, Constants] = {}
+        for node in graph.nodes:
+            self.constants[node.outputs[0]] = self._constants_of(node)
+        self.gone: dict[str, Array] = {}
+        for node in reversed(graph.nodes):
+            gone = self._gone(node.outputs[0])
+            if gone is not None and gone.any():
+                self.gone[node.outputs[0]] = gone
+
+    def _constants_of(self, node: Node) -> Constants:
+        graph = self.graph
+        known = self.constants.get(node.inputs[0], {}) if node.inputs else {}
+        if isinstance(node.attrs, View):
+            return known if known and _is_channelwise(node, graph) else {}
+        if not _is_integer(node, graph) or not _reads_only_itself(node, graph):
+            return {}
+        if isinstance(node.attrs, Pool2d):
+            return self._pooled(node, node.attrs, known)
+        weights = _filters(node, graph)
+        pad = WeightedSum.of(node).pad_value
+        if _mixes(node, graph):
+            inputs = np.array([known.get(c, pad) for c in range(weights.shape[2])], np.int64)
+            unknown = [c for c in range(weights.shape[2]) if c not in known]
+            still = _without(weights, unknown)
+            if not still.any():
+                return {}
+            inside, outside = _products(weights, inputs), _products(weights, np.full_like(inputs, pad))
+        else:
+            if weights.shape[2] != 1 or weights.shape[0] != graph.types[node.inputs[0]].shape[-1]:
+                return {}
+            values = np.array([known.get(o, pad) for o in range(weights.shape[0])], np.int64)
+            still = np.array([o in known or not weights[o].any() for o in range(weights.shape[0])])
+            taps = weights[:, :, 0].astype(np.int64)
+            inside, outside = taps * values[:, None], taps * pad
+        rows, columns = _inside(node, graph)
+        if not still.any() or len(rows) * len(columns) * inside.size > MOST:
+            return {}
+        masks = _tap_masks(rows, columns)
+        bias = graph.constants[node.inputs[2]].astype(np.int64)
+        sums = np.where(masks[:, None, :], inside, outside).sum(axis=2) + bias
+        if graph.constants[node.inputs[2]].dtype == np.int32:
+            sums = sums.clip(-(2**31), 2**31 - 1).astype(np.int32)
+        results = self._finished(node, sums)
+        equal = (results == results[0]).all(axis=0)
+        return {o: int(results[0, o]) for o in np.nonzero(still & equal)[0].tolist()}
+
+    def _pooled(self, node: Node, attrs: Pool2d, known: Constants) -> Constants:
+        if not known or any(attrs.pads) or _input_type(self.graph, node).dtype.is_float:
+            return {}
+        channels = self.graph.types[node.inputs[0]].shape[-1]
+        count = int(np.prod(attrs.kernel)) if attrs.kind == "average" else 1
+        sums = np.array([[known.get(c, 0) * count for c in range(channels)]])
+        results = self._finished(node, sums)
+        return {c: int(results[0, c]) for c in known}
+
+    def _finished(self, node: Node, sums: Array) -> Array:
+        """Apply the epilogue to sums [classes, O]."""
+        rank = len(self.graph.types[node.outputs[0]].shape)
+        shape = (*(1,) * (rank - 2), *sums.shape)
+        operands = [self.graph.constants.get(value, np.zeros(0)) for value in node.inputs]
+        return evaluate(WithEpilogue.of(node).epilogue, operands, shape, sums.reshape(shape)).reshape(sums.shape)
+
+    def _gone(self, value: str) -> Array | None:
+        """Return bool [channels], the channels that no reader of a value needs; None: none."""
+        readers = {node.name: node for node in self.consumers.get(value, [])}
+        found = []
+        for node in readers.values() if value not in self.outputs else ():
+            absorbed = self._absorbed(node, value)
+            if absorbed is None:
+                return None
+            found.append(absorbed)
+        return np.asarray(np.array(found).all(axis=0)) if found else None
+
+    def _absorbed(self, node: Node, value: str) -> Array | None:
+        """Return bool [channels]: those of a value that one reader can do without; None: none."""
+        if _channels(node, self.graph) is Channels.MIXED or value in node.inputs[1:]:
+            return None
+        if _is_channelwise(node, self.graph):
+            return self.gone.get(node.outputs[0]) if _reads_only_itself(node, self.graph) else None
+        if not _mixes(node, self.graph) or not _is_integer(node, self.graph):
+            return None
+        absorbed = ~np.asarray(_filters(node, self.graph).any(axis=(0, 1)))
+        everywhere = all(side.all() for side in _inside(node, self.graph))
+        for channel, constant in self.constants.get(value, {}).items():
+            absorbed[channel] = everywhere or constant == WeightedSum.of(node).pad_value
+        return absorbed
+
+    def kept(self, value: str, multiple: int) -> list[int] | None:
+        """Return the channels of a value that stay; None: all."""
+        maker, gone = self.makers.get(value), self.gone.get(value)
+        if maker is None or gone is None or not _is_narrowable(maker, self.graph):
+            return None
+        stay, go = np.nonzero(~gone)[0].tolist(), np.nonzero(gone)[0].tolist()
+        wanted = min(max(-(-len(stay) // multiple) * multiple, multiple), len(gone))
+        return sorted([*stay, *go[: wanted - len(stay)]]) if wanted < len(gone) else None
+
+
+def _input_type(graph: Graph, node: Node) -> TensorType:
+    """Return the type of a node's first input."""
+    return graph.types[node.inputs[0]]
+
+
+def _is_integer(node: Node, graph: Graph) -> bool:
+    return isinstance(node.attrs, WeightedSum | Pool2d) and _input_type(graph, node).dtype.is_integer
+
+
+def _reads_only_itself(node: Node, graph: Graph) -> bool:
+    """Whether the epilogue reads constants alone."""
+    if not isinstance(node.attrs, WithEpilogue):
+        return True
+    return all(node.inputs[number] in graph.constants for number in node.attrs.epilogue.operands())
+
+
+def _is_narrowable(node: Node, graph: Graph) -> bool:
+    """Whether a node can be made with fewer output channels."""
+    return (_mixes(node, graph) or _is_channelwise(node, graph)) and _reads_only_itself(node, graph)
+
+
+def _removed(graph: Graph, found: _Channels, kept: Mapping[str, list[int]]) -> Graph:
+    rewriter = Rewriter(graph)
+    for value, keep in kept.items():
+        kind = graph.types[value]
+        rewriter.types[value] = TensorType(kind.dtype, (*kind.shape[:-1], len(keep)))
+        if value in rewriter.sources:
+            rewriter.sources[value] = rewriter.sources[value].then(("take", tuple(keep)))
+    for node in graph.nodes:
+        before, after = kept.get(node.inputs[0] if node.inputs else ""), kept.get(node.outputs[0])
+        if before is None and after is None:
+            rewriter.keep(node)
+        elif isinstance(node.attrs, WeightedSum):
+            rewriter.keep(_narrowed(node, graph, found, rewriter, before, after))
+        else:
+            rewriter.keep(replace(node, inputs=_sliced_operands(node, graph, rewriter, after, first=1)))
+    return rewriter.finish()
+
+
+def _narrowed(
+    node: Node, graph: Graph, found: _Channels, rewriter: Rewriter, before: list[int] | None, after: list[int] | None
+) -> Node:
+    """Return a kernel without the input and output channels that go."""
+    weights, bias = graph.constants[node.inputs[1]], graph.constants[node.inputs[2]]
+    if before is not None and _mixes(node, graph):
+        known = found.constants.get(node.inputs[0], {})
+        gone = [channel for channel in range(weights.shape[-1]) if channel not in set(before)]
+        values = np.array([known.get(channel, 0) for channel in gone], np.int64)
+        share = _products(_filters(node, graph)[:, :, gone], values).sum(axis=1)
+        bias = (bias.astype(np.int64) + share).astype(bias.dtype)
+        weights = weights[..., before]
+    if after is not None:
+        weights, bias = weights[after], bias[after]
+    inputs = list(_sliced_operands(node, graph, rewriter, after, first=3))
+    inputs[1] = rewriter.constant(f"{node.name}/weights", np.ascontiguousarray(weights))
+    inputs[2] = rewriter.constant(f"{node.name}/bias", bias)
+    attrs = replace(WeightedSum.of(node), macs=registry.KERNELS[node.op].macs(node, graph))
+    if isinstance(attrs, Conv2d) and attrs.group > 1 and after is not None:
+        attrs = replace(attrs, group=len(after))
+    return replace(node, inputs=tuple(inputs), attrs=attrs)
+
+
+def _sliced_operands(
+    node: Node, graph: Graph, rewriter: Rewriter, after: list[int] | None, first: int
+) -> tuple[str, ...]:
+    """Return the inputs, with those of the epilogue that have an element a channel cut to the channels that stay."""
+    inputs = list(node.inputs)
+    if after is None or not isinstance(node.attrs, WithEpilogue):
+        return tuple(inputs)
+    last = len(graph.types[node.outputs[0]].shape) - 1
+    for part in node.attrs.epilogue.walk():
+        if part.op != "load" or part.value < first or not part.args:
+            continue
+        own, data = part.args[-1], graph.constants[node.inputs[part.value]]
+        if own.op == "axis" and own.value == last and data.shape[-1] > 1:
+            cut = np.ascontiguousarray(data[..., after])
+            inputs[part.value] = rewriter.constant(f"{node.name}/parameter", cut)
+    return tuple(inputs)

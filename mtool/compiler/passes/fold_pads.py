@@ -1,0 +1,263 @@
+"""Padding by a constant goes into the windows that read it: convolutions and pools pad while they read.
+
+A Pad goes if all that read it can do without: each is a window, or a transposition, a view, a cast, a quantization or
+a dequantization in front of such. If one of them needs the padded tensor, that is in memory anyway, and all read it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mtool.compiler.ir import Attributes, DType, Graph, Node
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.movement import Pad, Permutation
+from mtool.compiler.operators.quantize import Quantisation
+from mtool.compiler.operators.rescale import Limits
+from mtool.compiler.operators.sliding_window import Pool
+from mtool.compiler.operators.window import Window
+
+MOST = 64  # nodes that are looked at behind a Pad, and in front of one
+Sides = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """What a Pad adds to a tensor: elements of one value, before and behind each dimension."""
+
+    before: Sides
+    behind: Sides
+    value: Array
+
+    def inside(self, shape: Iterable[int]) -> Sides:
+        """Return the shape of a tensor without it."""
+        return tuple(size - a - b for size, a, b in zip(shape, self.before, self.behind, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Without:
+    """How nodes read what lies inside of a border: the types of what they make then, and the windows' attributes."""
+
+    shapes: dict[str, Sides]
+    windows: dict[str, Attributes]
+
+
+def fold_pads(graph: Graph) -> Graph:
+    """Let windows pad themselves, wherever that makes a Pad disappear."""
+    pads = [node for node in graph.nodes if isinstance(node.attrs, Pad)]
+    if not pads:
+        return graph
+    known = _Before(graph)
+    gone: set[str] = set()
+    shapes: dict[str, Sides] = {}
+    windows: dict[str, Attributes] = {}
+    for pad in pads:
+        found = _without(pad, graph, known) if pad.name not in gone else None
+        if found is not None:
+            gone |= {pad.name, *(node.name for node in pads if node.outputs[0] in found.shapes)}
+            shapes |= found.shapes
+            windows |= found.windows
+    return _rewritten(graph, gone, shapes, windows) if gone else graph
+
+
+def _rewritten(graph: Graph, gone: set[str], shapes: dict[str, Sides], windows: dict[str, Attributes]) -> Graph:
+    """Return the graph without some Pads; `shapes`: those of the values behind them that have no border then."""
+    rewriter = Rewriter(graph)
+    inner: dict[str, str] = {}
+    for node in graph.nodes:
+        inputs = tuple(inner.get(value, value) for value in node.inputs)
+        if node.name in gone:
+            inner[node.outputs[0]] = inputs[0]
+            continue
+        attrs, outputs = windows.get(node.name, node.attrs), node.outputs
+        if outputs[0] in shapes:
+            old = outputs[0]
+            inner[old] = rewriter.value(f"{old}.inside", graph.types[old].dtype, shapes[old])
+            if old in graph.quant:
+                rewriter.quant[inner[old]] = graph.quant[old]
+            outputs = (inner[old],)
+        rewriter.keep(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
+    return rewriter.finish()
+
+
+def _border(pad: Node, graph: Graph) -> Border | None:
+    """Return the border that a Pad adds; None: it isn't a constant one around all of its input."""
+    attrs = Pad.of(pad)
+    shape, padded = (graph.types[value].shape for value in (pad.inputs[0], pad.outputs[0]))
+    behind = tuple(total - size - n for total, size, n in zip(padded, shape, attrs.before, strict=True))
+    if attrs.mode != "constant" or len(pad.inputs) > 1 or min((*attrs.before, *behind), default=0) < 0 or 0 in shape:
+        return None
+    return Border(attrs.before, behind, np.asarray(attrs.value, graph.types[pad.inputs[0]].dtype.numpy))
+
+
+def _without(pad: Node, graph: Graph, known: "_Before") -> _Without | None:
+    """Return how all that reads a Pad does without it; None: something does not."""
+    border = _border(pad, graph)
+    if border is None:
+        return None
+    found, waiting, seen = _Without({}, {}), [(pad, border)], 0
+    while waiting:
+        node, border = waiting.pop()
+        value = node.outputs[0]
+        readers = known.readers.get(value, [])
+        seen += len(readers)
+        if value in graph.outputs or not readers or seen > MOST:
+            return None
+        for reader in readers:
+            if value in reader.inputs[1:]:
+                return None
+            attrs = _window(reader, border, known)
+            if attrs is not None:
+                found.windows[reader.name] = attrs
+                continue
+            moved = _moved(reader, border, graph)
+            if moved is None:
+                return None
+            found.shapes[reader.outputs[0]] = moved.inside(graph.types[reader.outputs[0]].shape)
+            waiting.append((reader, moved))
+    return found
+
+
+def _moved(node: Node, border: Border, graph: Graph) -> Border | None:
+    """Return the border of what a node makes of a bordered tensor; None: it isn't a border then."""
+    kind = graph.types[node.outputs[0]]
+    if node.op == "Transpose":
+        perm = Permutation.of(node).perm
+        before, behind = (tuple(side[dim] for dim in perm) for side in (border.before, border.behind))
+        return Border(before, behind, border.value)
+    if node.op == "Reshape":
+        return _reshaped(border, graph.types[node.inputs[0]].shape, kind.shape)
+    if node.op == "Cast" and kind.dtype is DType.FLOAT32 and border.value.dtype.itemsize <= 2:
+        return replace(border, value=border.value.astype(np.float32))
+    if node.op in ("QuantizeLinear", "DequantizeLinear"):
+        value = _converted(node, border.value, graph)
+        return None if value is None else replace(border, value=value)
+    own = _border(node, graph) if isinstance(node.attrs, Pad) else None
+    if own is not None and np.array_equal(own.value, border.value):
+        before = tuple(a + b for a, b in zip(own.before, border.before, strict=True))
+        return Border(before, tuple(a + b for a, b in zip(own.behind, border.behind, strict=True)), border.value)
+    return None
+
+
+def _reshaped(border: Border, shape: Sides, result: Sides) -> Border | None:
+    """Return the border behind a view that adds and drops dimensions of one element."""
+    sizes = [size for size in shape if size != 1]
+    if sizes != [size for size in result if size != 1]:
+        return None
+    sides = iter([pair for size, *pair in zip(shape, border.before, border.behind, strict=True) if size != 1])
+    pairs = [next(sides) if size != 1 else [0, 0] for size in result]
+    return Border(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), border.value)
+
+
+def _converted(node: Node, value: Array, graph: Graph) -> Array | None:
+    """Return what a quantization or dequantization with one constant scale makes of a number."""
+    data = [graph.constants.get(one) for one in node.inputs[1:] if one]
+    constants = [one.reshape(-1)[0] for one in data if one is not None and one.size == 1]
+    before, after = (graph.types[one].dtype for one in (node.inputs[0], node.outputs[0]))
+    real, integer = (before, after) if node.op == "QuantizeLinear" else (after, before)
+    is_plain = real is DType.FLOAT32 and integer.is_integer and integer.size <= 2
+    if len(constants) < len(data) or Quantisation.of(node).block_size or not is_plain:
+        return None
+    scale, point = constants[0], int(constants[1]) if len(constants) > 1 else 0
+    if node.op == "DequantizeLinear":
+        return np.asarray(np.float32(int(value) - point) * np.float32(scale))
+    with np.errstate(over="ignore"):
+        steps = np.rint(value / np.float32(scale)) + point
+    return None if np.isnan(steps) else np.asarray(np.clip(steps, *integer.limits)).astype(integer.numpy)
+
+
+def _window(node: Node, border: Border, known: "_Before") -> Attributes | None:
+    """Return the attributes of a window that pads by itself; None: it can't, or it isn't a window."""
+    attrs, graph = node.attrs, known.graph
+    if not isinstance(attrs, Window) or any((*border.before[:2], *border.behind[:2])):
+        return None  # images or channels
+    shape, made = (graph.types[value].shape for value in (node.inputs[0], node.outputs[0]))
+    inner = border.inside(shape)[2:]
+    if node.op == "Pool" and isinstance(attrs, Pool):
+        return _pool(attrs, border, inner, made[2:], lambda: known.least(node.inputs[0]))
+    if node.op == "ConvTranspose":  # padding that its own takes off again
+        pads = tuple(p - b * s for p, b, s in zip(attrs.pads, border.before[2:], attrs.strides, strict=True))
+        return replace(attrs, pads=pads) if border.value == 0 and min(pads) >= 0 else None
+    if node.op not in ("Conv", "ConvInteger") or border.value != _zero(node, graph):
+        return None
+    return replace(attrs, pads=_pads(attrs, border, inner, made[2:]))
+
+
+def _zero(node: Node, graph: Graph) -> int | None:
+    """Return what the padding of a convolution is; None: that is known only to the run."""
+    if node.op == "Conv" or len(node.inputs) < 3 or not node.inputs[2]:
+        return 0
+    point = graph.constants.get(node.inputs[2])
+    return int(point.reshape(-1)[0]) if point is not None and point.size == 1 else None
+
+
+def _pads(attrs: Window, border: Border, inner: Sides, made: Sides) -> Sides:
+    """Return a window's pads with a border's, behind as far as `made` windows reach over an input of `inner`."""
+    before = tuple(pad + more for pad, more in zip(attrs.pads, border.before[2:], strict=False))
+    ends = replace(attrs, pads=before).ends(made)
+    return (*before, *(max(end - size, 0) for end, size in zip(ends, inner, strict=True)))
+
+
+def _pool(attrs: Pool, border: Border, inner: Sides, made: Sides, least: Callable[[], Array]) -> Pool | None:
+    """Return a pool that pads by itself, if none of its windows lies in the padding alone.
+
+    To a maximum, padding adds nothing if no element is below it; to an average, zeros if all pads are counted.
+    """
+    limits = tuple(limit - more for limit, more in zip(attrs.limits, border.before[2:], strict=True))
+    pool = replace(attrs, pads=_pads(attrs, border, inner, made), limits=limits)
+    if not all(counts.all() for counts in pool.inside(inner, made)):
+        return None
+    if attrs.kind == "max" and border.value <= least():
+        return pool
+    counted = attrs.kind == "average" and (attrs.count_pads or not any(attrs.pads))
+    return replace(pool, count_pads=True) if counted and border.value == 0 else None
+
+
+class _Before:
+    """What is known of the values of a graph: who reads them, and a number that none of their elements is below."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.readers = graph.consumers()
+        self._makers = graph.producers()
+
+    def least(self, value: str) -> Array:
+        """Return a number that no element of a value is below, a border's aside."""
+        path: list[Node] = []
+        while value in self._makers and len(path) < MOST:
+            node = self._makers[value]
+            if not node.inputs or len(node.outputs) > 1:
+                break
+            path.append(node)
+            value = node.inputs[0]
+        found: Array | None = None
+        for node in reversed(path):
+            found = self._after(node, _lowest(self.graph.types[node.inputs[0]].dtype) if found is None else found)
+            if found is None:
+                found = _lowest(self.graph.types[node.outputs[0]].dtype)
+        return _lowest(self.graph.types[value].dtype) if found is None else found
+
+    def _after(self, node: Node, least: Array) -> Array | None:
+        """Return the least number behind a node, of that of its input; None: it may be any."""
+        kind = self.graph.types[node.outputs[0]].dtype
+        if node.op in ("Transpose", "Reshape", "Slice", "Pad") or (
+            isinstance(node.attrs, Pool) and node.attrs.kind == "max"
+        ):
+            return least
+        if node.op in ("QuantizeLinear", "DequantizeLinear"):
+            return _converted(node, least, self.graph)
+        if node.op == "Cast" and kind is DType.FLOAT32 and least.dtype.itemsize <= 2:
+            return least.astype(np.float32)
+        if node.op in ("Relu", "Sigmoid"):
+            return np.maximum(least, 0).astype(kind.numpy)
+        if node.op == "Clip":
+            low = self.graph.constants.get(node.inputs[1])
+            return np.maximum(least, low.reshape(-1)[0]) if low is not None and low.size == 1 else least
+        if isinstance(node.attrs, Limits):
+            return np.asarray(node.attrs.low, kind.numpy)
+        return None
+
+
+def _lowest(dtype: DType) -> Array:
+    return np.asarray(dtype.limits[0] if dtype.is_integer else np.finfo(np.float32).min, dtype.numpy)

@@ -1,0 +1,221 @@
+"""Fuse loops into the kernel or loop that makes what they read."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from mtool.compiler.ir import Expr, Graph, Node
+from mtool.compiler.ir.editor import Editor
+from mtool.compiler.ir.node import Computation, WithEpilogue
+from mtool.compiler.ir.scalar import FUNCTIONS
+from mtool.compiler.kernels.expressions import SLOW
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.registry import SPECIFICATIONS
+
+CHEAP = 5  # functions an element up to which a loop is computed again for each of its readers
+LARGEST = 512  # parts of an expression that loops are fused into,
+DEEPEST = 48  # and how deep it may nest: C compilers count the brackets
+GROWTH = 64  # parts that may be added by writing an expression several times
+OPERANDS = 64  # of a loop: each is a parameter of its function
+
+
+def fuse(graph: Graph) -> Graph:
+    """Fuse loops into loops until none applies, then into kernels.
+
+    In this order, so that a dequantisation is computed by its readers, from integers, before it
+    could make a kernel write floats. Nodes are visited in their order: what a loop takes in has taken in all that it
+    can before, and each fusion takes an operand away or brings it nearer to the inputs, so that the end is reached.
+    """
+    editor = Editor(graph)
+    for fused in (_dequantisation, _into_loop, _into_kernel):
+        _everywhere(editor, fused)
+    return editor.finish()
+
+
+def _everywhere(editor: Editor, fused: Callable[[Editor, Node], Node | None]) -> None:
+    """Fuse at each loop until nothing fits; `fused` returns the loop as it is then, or None if it did nothing."""
+    for node in editor.in_order():
+        current: Node | None = node if isinstance(node.attrs, Loop) and editor.has(node) else None
+        while current is not None:
+            current = fused(editor, current)
+
+
+def _makers(editor: Editor, node: Node) -> Iterator[tuple[Node, list[Expr]]]:
+    """Yield who makes what a loop reads, latest first, with the loop's loads of it."""
+    loads: dict[str, list[Expr]] = {}
+    for part in Loop.of(node).expr.walk():
+        if part.op == "load":
+            loads.setdefault(node.inputs[part.value], []).append(part)
+    makers = {maker.name: maker for value in loads if (maker := editor.makers.get(value))}
+    for maker in sorted(makers.values(), key=editor.position, reverse=True):
+        if maker.outputs[0] in loads:
+            yield maker, loads[maker.outputs[0]]
+
+
+def _dequantisation(editor: Editor, node: Node) -> Node | None:
+    """Fuse a value no larger than its operands into its reader, before the value's producer is fused with it."""
+    for maker, loads in _makers(editor, node):
+        if (
+            isinstance(maker.attrs, Loop)
+            and _shrinks(maker, editor)
+            and _may_inline(maker, node, loads, editor, single=False)
+        ):
+            return _inline(editor, maker, node)
+    return None
+
+
+def _into_loop(editor: Editor, node: Node) -> Node | None:
+    for maker, loads in _makers(editor, node):
+        single = editor.only_reader(maker.outputs[0]) is node
+        if isinstance(maker.attrs, Loop) and _may_inline(maker, node, loads, editor, single):
+            return _inline(editor, maker, node)
+    return None
+
+
+def _into_kernel(editor: Editor, node: Node) -> None:
+    for maker, loads in _makers(editor, node):
+        value = maker.outputs[0]
+        if (
+            isinstance(maker.attrs, WithEpilogue)
+            and editor.only_reader(value) is node
+            and _is_last(maker, node, editor)
+            and _elementwise(loads, node, editor, value)
+            and _fits(maker, node, loads)
+        ):
+            _into_epilogue(editor, maker, node)
+            return
+
+
+def _elementwise(loads: list[Expr], node: Node, graph: Editor, value: str) -> bool:
+    """Whether the loop reads `value` only at its own element, and reduces nothing."""
+    shape = graph.types[value].shape
+    plain = all(
+        (index.op == "axis" and index.value == number) or shape[number] == 1
+        for load in loads
+        for number, index in enumerate(load.args)
+    )
+    reduces = any(part.op == "reduce" for part in Loop.of(node).expr.walk())
+    return plain and not reduces and shape == graph.types[node.outputs[0]].shape
+
+
+def _is_last(maker: Node, node: Node, editor: Editor) -> bool:
+    """Whether everything else that the loop reads is there before `maker` runs."""
+    others = [editor.makers[v] for v in node.inputs if v in editor.makers and v != maker.outputs[0]]
+    return all(editor.position(other) < editor.position(maker) for other in others)
+
+
+def _fits(maker: Node, node: Node, loads: list[Expr]) -> bool:
+    """Whether a loop's expression stays small with what it reads written into it.
+
+    An expression that is read several times is written as often: chains that square what they read would double it
+    at each step.
+    """
+    body, expr = Computation.of(maker).expr, Loop.of(node).expr
+    axes = Counter[int](part.value for part in body.walk() if part.op == "axis")
+    written = sum(
+        body.size - 1 + sum((load.args[number].size - 1) * count for number, count in axes.items() if number < rank)
+        for load in loads
+        for rank in [len(load.args)]
+    )
+    deepest = max((index.depth for load in loads for index in load.args), default=0) if axes else 0
+    operands = len({*maker.inputs, *node.inputs})
+    small = expr.size + written <= LARGEST and expr.depth + body.depth + deepest <= DEEPEST and operands <= OPERANDS
+    return small and written - body.size <= GROWTH
+
+
+def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Editor, single: bool) -> bool:
+    expr = Loop.of(maker).expr
+    parts = list(expr.walk())
+    functions = [part for part in parts if part.op in FUNCTIONS]
+    if _narrows(maker, graph):
+        return False  # a quantisation belongs to what makes its floats
+    if not _fits(maker, node, loads):
+        return False
+    if any(part.op == "reduce" for part in parts):
+        return single and _elementwise(loads, node, graph, maker.outputs[0]) and len(loads) == 1
+    cheap = len(functions) <= CHEAP and not any(part.op in SLOW or part.op == "div" for part in functions)
+    inside_reduce = any(part.op == "reduce" for part in Loop.of(node).expr.walk())
+    if cheap and (single or _shrinks(maker, graph)):
+        return True
+    return single and len(set(loads)) == 1 and not inside_reduce
+
+
+def _shrinks(maker: Node, graph: Editor) -> bool:
+    """Whether its readers would rather read its input: that is no larger (a dequantisation)."""
+    read = [value for value in maker.inputs if value not in graph.constants]
+    return len(read) == 1 and graph.types[read[0]].bytes < graph.types[maker.outputs[0]].bytes
+
+
+def _narrows(maker: Node, graph: Editor) -> bool:
+    """Whether it makes smaller elements from larger ones."""
+    read = [graph.types[value].dtype.size for value in maker.inputs if value not in graph.constants]
+    return graph.types[maker.outputs[0]].dtype.size < max(read, default=0)
+
+
+def _merged_inputs(base: Node, more: Node, dropped: str) -> tuple[list[str], dict[int, int]]:
+    """Return base's inputs followed by more's, and how more's numbers change."""
+    inputs = list(base.inputs)
+    numbers: dict[int, int] = {}
+    fixed = len(SPECIFICATIONS[base.op].own(base))  # a kernel's own are not shared with its epilogue's
+    for number, value in enumerate(more.inputs):
+        if value == dropped:
+            continue
+        later = [i for i, name in enumerate(inputs) if name == value and i >= fixed]
+        if not later:
+            inputs.append(value)
+        numbers[number] = later[0] if later else len(inputs) - 1
+    return inputs, numbers
+
+
+def _labels(*nodes: Node) -> str:
+    words = [word for node in nodes for word in Computation.of(node).label.split("+") if word]
+    return "+".join(dict.fromkeys(words))
+
+
+def _inline(editor: Editor, maker: Node, node: Node) -> Node:
+    """Substitute one loop's expression for the loads of its value in another loop."""
+    value = maker.outputs[0]
+    base = replace(node, inputs=tuple("" if name == value else name for name in node.inputs))
+    inputs, numbers = _merged_inputs(base, maker, "")
+    body = Loop.of(maker).expr.with_operands(numbers)
+
+    def substitute(part: Expr) -> Expr:
+        if part.op == "load" and part.value < len(node.inputs) and node.inputs[part.value] == value:
+            return body.with_axes(dict(enumerate(part.args))) if part.args else body
+        return part
+
+    expr = Loop.of(node).expr.rewrite(substitute)
+    used = sorted(expr.operands())
+    expr = expr.with_operands({old: new for new, old in enumerate(used)})
+    merged = replace(
+        node,
+        inputs=tuple(inputs[number] for number in used),
+        attrs=replace(Loop.of(node), expr=expr, label=_labels(maker, node)),
+        origins=tuple(dict.fromkeys([*maker.origins, *node.origins])),
+    )
+    editor.put(node, merged)
+    return merged
+
+
+def _into_epilogue(editor: Editor, kernel: Node, node: Node) -> None:
+    """Append a loop's expression to the epilogue of the kernel whose output it reads."""
+    value = kernel.outputs[0]
+    inputs, numbers = _merged_inputs(kernel, node, value)
+    epilogue = WithEpilogue.of(kernel).epilogue
+    body = Loop.of(node).expr.with_operands({old: -1 - new for old, new in numbers.items()})
+
+    def substitute(part: Expr) -> Expr:
+        if part.op != "load":
+            return part
+        if part.value < 0:
+            return replace(part, value=-1 - part.value)
+        return epilogue
+
+    merged = replace(
+        kernel,
+        inputs=tuple(inputs),
+        outputs=node.outputs,
+        attrs=replace(WithEpilogue.of(kernel), expr=body.rewrite(substitute), label=_labels(kernel, node)),
+        origins=tuple(dict.fromkeys([*kernel.origins, *node.origins])),
+    )
+    editor.put(kernel, merged, without=node)

@@ -1,0 +1,241 @@
+"""Float arithmetic between integers becomes integer arithmetic, where that gives the same numbers.
+
+An expression that ends in `quantise` is a function of the small integers and the accumulator that it
+reads. In this order:
+
+  bounds   quantise(max(x, c)) clamps after rounding instead (quantise is monotonic)
+  tables   one 8-bit argument: all of its 256 results, computed here; a shift, if that is what they are
+  pairs    a sum of two scaled 8-bit arguments: (a*m + b*n + o) >> s, held against the float formula
+           for all 65,536 pairs; on targets without an FPU also with ties to even
+  requant  an int32 or int64 accumulator times a scale: `requantise`
+
+A `rescale` of a sum, TFLite's arithmetic, becomes a pair too where that gives the same. And an accumulator that is
+only read as a whole number (for `rescale`) never becomes a float.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir.expr import call, const, identity, load
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.node import Computation, WithEpilogue
+from mtool.compiler.ir.scalar import Requantise, evaluate
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.registry import SPECIFICATIONS
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.passes.scaled_sums import SMALL, ScaledSum
+
+FAST_ROUNDING = 2**22
+MAY_BE_NAN = {"log", "log1p", "sqrt", "pow", "asin", "acos", "acosh", "atanh", "fmod", "remainder"}
+"""Functions that are not defined for every number. NaN is quantised to the lowest value, whatever its bounds were."""
+
+
+def use_integer_math(graph: Graph, target: Target) -> Graph:
+    """Rewrite every `quantise` in epilogues and loops, as far as one of the forms fits."""
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        attrs = node.attrs
+        if not isinstance(attrs, Computation):
+            rewriter.keep(node)
+            continue
+        work = _Work(rewriter, rewriter.keep(node), target)
+        rewriter.nodes.pop()
+        expr = attrs.expr.rewrite(_bounds).rewrite(work.rewritten).rewrite(_without_ones)
+        if (
+            expr.op == "load"
+            and isinstance(attrs, Loop)
+            and _is_copy(expr, node, graph)
+            and node.outputs[0] not in graph.outputs
+        ):
+            rewriter.rename(node.outputs[0], rewriter.resolve(node.inputs[expr.value]))
+            continue
+        inputs, expr = _pruned(work.inputs, expr, len(SPECIFICATIONS[node.op].own(node)))
+        rewriter.keep(replace(node, inputs=inputs, attrs=replace(attrs, expr=expr)))
+    return rewriter.finish()
+
+
+def _is_copy(expr: Expr, node: Node, graph: Graph) -> bool:
+    if expr.value >= len(node.inputs):
+        return False  # a table that was made here
+    source, out = graph.types[node.inputs[expr.value]], graph.types[node.outputs[0]]
+    plain = all(index.op == "axis" and index.value == dim for dim, index in enumerate(expr.args))
+    return plain and source == out
+
+
+def _pruned(inputs: list[str], expr: Expr, fixed: int) -> tuple[tuple[str, ...], Expr]:
+    """Drop inputs that the expression no longer reads; the first `fixed` are the kernel's own."""
+    used = expr.operands() | set(range(min(fixed, len(inputs))))
+    kept = [number for number in range(len(inputs)) if number in used]
+    return tuple(inputs[n] for n in kept), expr.with_operands({old: new for new, old in enumerate(kept)})
+
+
+def _bounds(part: Expr) -> Expr:
+    """Pull constant bounds out of a quantise."""
+    if part.op != "quantise" or part.args[1].op != "const" or part.args[2].op != "const":
+        return part
+    low, high = part.value or part.dtype.limits
+    inner, scale, zero_point = part.args
+    if any(each.op in MAY_BE_NAN for each in inner.walk()):
+        return part
+    while inner.op in ("maximum", "minimum") and inner.args[1].op == "const" and not np.isnan(inner.args[1].value):
+        step = evaluate(call("quantise", inner.args[1], scale, zero_point, dtype=part.dtype), [], ()).item()
+        low, high = (max(low, step), high) if inner.op == "maximum" else (low, min(high, step))
+        inner = inner.args[0]
+    return replace(part, args=(inner, scale, zero_point), value=(low, max(low, high)))
+
+
+def _whole(part: Expr) -> Expr:
+    """An integer that was made a float, times 1, and an integer again is itself."""
+    inner = part.args[0]
+    if part.dtype in (DType.INT32, DType.INT64) and inner.op == "mul" and inner.args[1] == const(1.0, DType.FLOAT32):
+        cast = inner.args[0]
+        if cast.op == "cast" and cast.args[0].dtype is part.dtype:
+            return cast.args[0]
+        if cast.op == "cast" and cast.args[0].dtype is DType.INT32:
+            return replace(part, args=cast.args)
+    return part
+
+
+def _without_ones(part: Expr) -> Expr:
+    """A float times 1 is itself; once no integer is told by it any more."""
+    return part.args[0] if part.op == "mul" and part.args[1] == const(1.0, DType.FLOAT32) else part
+
+
+class _Work:
+    """One node's rewriting: its inputs grow by the constants that the new forms need."""
+
+    def __init__(self, rewriter: Rewriter, node: Node, target: Target) -> None:
+        self.rewriter, self.node, self.target = rewriter, node, target
+        self.inputs = list(node.inputs)
+        self.known: dict[Expr, Expr] = {}
+        self.tabled: dict[Expr, Expr] = {}  # what a lookup stands for
+
+    def rewritten(self, part: Expr) -> Expr:
+        """Equal parts become equal parts, so that what is made of one number still shows that it is."""
+        if part not in self.known:
+            self.known[part] = self._rewritten(part)
+        return self.known[part]
+
+    def _rewritten(self, part: Expr) -> Expr:
+        if part.op == "cast":
+            return _whole(part)
+        if part.op == "rescale":
+            return self._pair(part) or part
+        if part.op != "quantise":
+            return part
+        for form in (self._table, self._pair, self._requantise):
+            found: Expr | None = form(part)
+            if found is not None:
+                return found
+        return part
+
+    def _parameter(self, expr: Expr) -> Array | None:
+        """Return a constant's value, or the vector behind a per-channel load."""
+        if expr.op == "const":
+            return np.asarray(expr.value, expr.dtype.numpy)
+        value = self.inputs[expr.value] if expr.op == "load" else ""
+        return self.rewriter.constants.get(value)
+
+    def _number(self, part: Expr) -> Expr:
+        """A load of a constant that is one number is that number."""
+        data = self._parameter(part) if part.op == "load" else None
+        return part if data is None or data.size != 1 else const(data.reshape(-1)[0].item(), part.dtype)
+
+    def _table(self, part: Expr) -> Expr | None:
+        part = part.rewrite(lambda p: self.tabled.get(p, p))  # a table of tables is one
+        part = part.rewrite(self._number)
+        inside = set(self.tabled.values())
+        atoms = _atoms(part, lambda expr: expr not in inside and self._is_activation(expr))
+        if atoms is None or len(atoms) != 1 or part.dtype not in SMALL:
+            return None
+        (atom,) = atoms
+        low, high = atom.dtype.limits
+        values = np.arange(low, high + 1).astype(atom.dtype.numpy)
+        table = _tabulate(part, {atom: 0}, [values], (256,))
+        if part.dtype == atom.dtype and np.array_equal(table, values):
+            return atom
+        steps = table.astype(np.int32) - values
+        if (steps == steps[0]).all():
+            shift = const(int(steps[0]), DType.INT32)
+            moved = call("add", call("cast", atom, dtype=DType.INT32), shift, value="index")
+            shifted = call("cast", moved, dtype=part.dtype)
+            self.tabled[shifted] = part
+            return shifted
+        self.inputs.append(self.rewriter.constant(f"{self.node.name}/table", table))
+        index = call("add", call("cast", atom, dtype=DType.INT32), const(-low, DType.INT32), value="index")
+        lookup = load(len(self.inputs) - 1, part.dtype, (index,))
+        self.tabled[lookup] = part
+        return lookup
+
+    def _is_activation(self, expr: Expr) -> bool:
+        """Whether an expression is an 8-bit number that only the run knows."""
+        if expr.dtype not in SMALL:
+            return False
+        return expr.op != "load" or self.inputs[expr.value] not in self.rewriter.constants
+
+    def _pair(self, part: Expr) -> Expr | None:
+        found = ScaledSum.of(part)
+        if found is None:
+            return None
+        a, b = found.atoms
+        grids = [
+            np.arange(atom.dtype.limits[0], atom.dtype.limits[1] + 1).astype(atom.dtype.numpy).reshape(view)
+            for atom, view in ((a, (-1, 1)), (b, (1, -1)))
+        ]
+        wanted = _tabulate(part, {a: 0, b: 1}, [np.broadcast_to(grid, (256, 256)) for grid in grids], (256, 256))
+        left, right = (grid.reshape(-1).astype(np.int64) for grid in grids)
+        how = found.exact(wanted.astype(np.int64), left, right)
+        if how is None and part.op == "quantise" and not self.target.has_float:
+            how = found.even(wanted.astype(np.int64), left, right)
+        return None if how is None else Expr("rescale_pair", part.dtype, (a, b), how)
+
+    def _requantise(self, part: Expr) -> Expr | None:
+        inner, scale, zero_point = part.args
+        out_scale, zero = self._parameter(scale), self._parameter(zero_point)
+        if inner.op != "mul" or inner.args[0].op != "cast" or out_scale is None or zero is None or zero.size != 1:
+            return None
+        total, factor = inner.args[0].args[0], self._parameter(inner.args[1])
+        if total.dtype not in (DType.INT32, DType.INT64) or factor is None:
+            return None
+        ratio = (factor.astype(np.float32) / out_scale.astype(np.float32)).astype(np.float32)
+        low, high = part.value or part.dtype.limits
+        attrs = self.node.attrs
+        bound = (attrs.acc_bound if isinstance(attrs, WithEpilogue) else 0) or 2**31
+        bounded = bool(bound * np.float64(ratio.max()) < FAST_ROUNDING)
+        value = Requantise(int(zero.reshape(-1)[0]), low, high, bounded)
+        if ratio.size == 1:
+            operand = const(ratio.reshape(-1)[0].item(), DType.FLOAT32)
+        else:
+            vector = inner.args[1] if inner.args[1].op == "load" else scale
+            self.inputs.append(self.rewriter.constant(f"{self.node.name}/scale", ratio))
+            operand = load(len(self.inputs) - 1, DType.FLOAT32, vector.args)
+        return Expr("requantise", part.dtype, (total, operand), value)
+
+
+def _atoms(part: Expr, is_atom: Callable[[Expr], bool]) -> set[Expr] | None:
+    """Return the 8-bit expressions below `part` that everything else in it depends on; None: there is more."""
+    found: set[Expr] = set()
+    waiting = [*part.args]
+    while waiting:
+        arg = waiting.pop()
+        if arg in found or is_atom(arg):
+            found.add(arg)
+        elif arg.op in ("load", "acc", "axis", "reduce"):
+            return None
+        else:
+            waiting += arg.args
+    return found
+
+
+def _tabulate(part: Expr, numbers: dict[Expr, int], values: list[Array], shape: tuple[int, ...]) -> Array:
+    """Evaluate an expression with its atoms replaced by arrays of `shape`."""
+    index = identity(len(shape))
+
+    def replaced(expr: Expr, args: Sequence[Expr]) -> Expr:
+        return load(numbers[expr], expr.dtype, index) if expr in numbers else replace(expr, args=tuple(args))
+
+    return evaluate(part.fold(replaced), values, shape)

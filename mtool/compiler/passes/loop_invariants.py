@@ -1,0 +1,229 @@
+"""Loop-invariant work: what is the same in each round of a loop is computed once, before the first one.
+
+A node of a body that reads nothing that changes from round to round moves out of it, and so does a part of an
+expression of which that is true, as a loop of its own. There may be no round at all, and a branch in the body may not
+be taken; that is safe, as no operator but a backend's fails whatever it reads, and is weighed: what moves has to save
+more than it takes, in the rounds that are expected. It takes arena while the loop runs.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from mtool.compiler.ir import Expr, Graph, Node
+from mtool.compiler.ir.control import Branches, Control, Rounds, has_bodies
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.node import Computation, View
+from mtool.compiler.kernels.expression_cost import LOADED, ROUND, STORED, Facts, cost_of, part_that_pays, sizes_of
+from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.registry import KERNELS
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.passes.control_flow import prune
+from mtool.compiler.passes.copy_outputs import copy_outputs
+from mtool.compiler.passes.hoist_broadcasts import LEAST_SAVED, LEAST_SAVED_PER_BYTE, with_part_before
+
+LEAST_SAVED_PER_BYTE_AND_ROUND = 1  # instructions: what is nearly as quick to compute as to load stays
+TAKEN = 0.5  # how often a branch is taken, as far as is known
+
+
+def hoist_loop_invariants(graph: Graph, target: Target) -> Graph:
+    """Compute before each loop what is the same in all of its rounds, where that costs less."""
+    if not has_bodies(graph):
+        return graph
+    rewriter, is_changed = Rewriter(graph), False
+    for node in graph.nodes:
+        if isinstance(node.attrs, Rounds):
+            node, inputs = _Hoist(rewriter, target).out_of(node, {value: value for value in node.inputs}, 1, True)
+            node = replace(node, inputs=(*node.inputs, *inputs))
+            is_changed |= bool(inputs)
+        rewriter.keep(node)
+    return prune(rewriter.finish()) if is_changed else graph
+
+
+@dataclass(frozen=True, slots=True)
+class _Hoist:
+    """Moves work out of the graphs of a node into the one around it.
+
+    into: that one.
+    target: what the work is estimated for.
+    """
+
+    into: Rewriter
+    target: Target
+
+    def out_of(
+        self, node: Node, outside: Mapping[str, str], times: float, is_certain: bool
+    ) -> tuple[Node, tuple[str, ...]]:
+        """Return a control node without what has moved, and the values of `into` that are to be its last inputs.
+
+        Args:
+            node: the node, in `into` or in a body of a node there.
+            outside: the values that it reads and that do not change, by the names that they have in `into`.
+            times: how often it is computed.
+            is_certain: whether it is computed at all, in every run.
+        """
+        attrs, inputs = node.attrs, node.inputs
+        if isinstance(attrs, Rounds):
+            first, rows = attrs.first_row, len(attrs.backwards)
+            captured = dict(zip(attrs.body.inputs[rows:], inputs[first + rows :], strict=False))
+            times, is_certain = times * attrs.expected, is_certain and attrs.is_counted
+            changed = [self._lighter(attrs.body, _through(captured, outside), times, is_certain)]
+        else:
+            bodies = Branches.of(node).bodies
+            changed = [
+                self._lighter(
+                    body, _through(dict(zip(body.inputs, inputs[1:], strict=True)), outside), times * TAKEN, False
+                )
+                for body in bodies
+            ]
+        new = tuple(dict.fromkeys(value for _, known in changed for value in known.values()))
+        assert isinstance(attrs, Control)
+        return replace(node, attrs=attrs.with_bodies([self._reading(attrs, *one, new) for one in changed])), new
+
+    def _reading(self, attrs: Control, body: Graph, known: Mapping[str, str], new: Collection[str]) -> Graph:
+        """Return a body with an input for each of `new`, which are values of `into`."""
+        rewriter, inner = Rewriter(body), {value: name for name, value in known.items()}
+        for value in new:
+            if value not in inner:
+                kind = self.into.types[value]
+                inner[value] = rewriter.value(value, kind.dtype, kind.shape)
+        behind = len(body.inputs) - (1 + len(attrs.carried) if isinstance(attrs, Rounds) else 0)
+        inputs = (*body.inputs[:behind], *(inner[value] for value in new), *body.inputs[behind:])
+        types = {**body.types, **{inner[value]: self.into.types[value] for value in new}}
+        return copy_outputs(replace(body, inputs=inputs, types=types))
+
+    def _lighter(
+        self, body: Graph, outside: dict[str, str], times: float, is_certain: bool
+    ) -> tuple[Graph, dict[str, str]]:
+        """Return a body without what has moved, and what it has to read instead: values of `into` by names in it."""
+        known: dict[str, str] = {}
+        rewriter = Rewriter(body)
+        same = {*outside, *body.constants, ""}
+        for node in body.nodes:
+            if isinstance(node.attrs, Control):
+                here = {value: outside[value] for value in node.inputs if value in outside}
+                node, values = self.out_of(node, here, times, is_certain)
+                names = {value: name for name, value in known.items()}
+                for value in values:
+                    if value not in names:
+                        kind = self.into.types[value]
+                        names[value] = rewriter.value(value, kind.dtype, kind.shape)
+                        known[names[value]] = outside[names[value]] = value
+                        same.add(names[value])
+                node = replace(node, inputs=(*node.inputs, *(names[value] for value in values)))
+            elif isinstance(node.attrs, Computation) and not same.issuperset(node.inputs):
+                node = self._split(rewriter, node, same, times)
+            rewriter.keep(node)
+            if same.issuperset(node.inputs):
+                same.update(node.outputs)
+        graph = replace(body, nodes=tuple(rewriter.nodes), types=rewriter.types, constants=rewriter.constants)
+        moved = self._worth_moving(graph, same, times, is_certain)
+        for node in graph.nodes:
+            if node.name in moved:
+                self._move(node, graph, outside)
+        rest = [node for node in graph.nodes if node.name not in moved]
+        read = {value for node in rest for value in node.inputs} | {*body.outputs}
+        made = (value for node in graph.nodes if node.name in moved for value in node.outputs)
+        known |= {value: outside[value] for value in made if value in read}
+        return replace(graph, nodes=tuple(rest)), known
+
+    def _split(self, rewriter: Rewriter, node: Node, same: Collection[str], times: float) -> Node:
+        """Append loops that compute the parts of a node's expression that are the same in all rounds, if they pay."""
+        shape = rewriter.types[node.outputs[0]].shape
+
+        def is_enough(part: Expr, facts: Facts, saved: float, once: int) -> bool:
+            """Whether a part does not change and saves enough, in a round and in all."""
+            if ROUND in facts.axes:
+                return False
+            in_a_round = (saved + once * STORED) / times
+            return _pays(in_a_round, saved, once * part.dtype.size)
+
+        while True:
+            expr = Computation.of(node).expr
+            changing = [number for number, value in enumerate(node.inputs) if value not in same]
+            count = int(prod(shape) * times)
+            shapes = [rewriter.types[value].shape for value in node.inputs]
+            found = part_that_pays(expr, sizes_of(expr, shape), count, shapes, is_enough, changing)
+            if found is None:
+                return node
+            made, node = with_part_before(rewriter, node, *found)
+            rewriter.keep(made)
+            same = {*same, *made.outputs}
+
+    def _worth_moving(self, body: Graph, same: Collection[str], times: float, is_certain: bool) -> set[str]:
+        """Return the names of the nodes that move: those whose results, if the rest reads them, save enough."""
+        makers, readers = body.producers(), body.consumers()
+        moved = {
+            node.name
+            for node in body.nodes
+            if {*same}.issuperset(node.inputs) and (is_certain or not isinstance(node.attrs, Control | External))
+        }
+        for node in body.nodes:  # behind one that stays
+            makers_of = [makers[value] for value in node.inputs if value in makers]
+            if any(maker.name not in moved for maker in makers_of):
+                moved.discard(node.name)
+        for node in reversed(body.nodes):
+            if node.name not in moved or any(one.name in moved for out in node.outputs for one in readers.get(out, [])):
+                continue  # what moves reads it
+            kinds = [body.types[value] for value in node.outputs if _is_read(value, body, readers, moved)]
+            if not kinds:
+                continue
+            given = sum(body.types[value].count for value in node.outputs if value in body.outputs)
+            saved = self._cost_with_makers(node, body, makers, moved) - given * (LOADED + STORED)
+            if not _pays(saved, (times - 1) * saved, sum(kind.bytes for kind in kinds)):
+                moved.remove(node.name)
+        return moved
+
+    def _cost_with_makers(self, node: Node, body: Graph, makers: Mapping[str, Node], moved: Collection[str]) -> float:
+        """Return the cost of a node and of all that moves with it because it reads that."""
+        waiting, seen, total = [node], {node.name}, 0.0
+        while waiting:
+            one = waiting.pop()
+            total += _cost(one, body, self.target)
+            before = [makers[value] for value in one.inputs if value in makers]
+            before = [maker for maker in before if maker.name in moved and maker.name not in seen]
+            seen.update(maker.name for maker in before)
+            waiting += {maker.name: maker for maker in before}.values()
+        return total
+
+    def _move(self, node: Node, body: Graph, outside: dict[str, str]) -> None:
+        """Append a node of a body, whose inputs are all known outside of it, to the graph around it."""
+        for value in filter(None, node.inputs):
+            if value not in outside:
+                outside[value] = self.into.constant(value, body.constants[value])
+        for value in filter(None, node.outputs):
+            kind = body.types[value]
+            outside[value] = self.into.value(value, kind.dtype, kind.shape)
+        inputs = tuple(value and outside[value] for value in node.inputs)
+        outputs = tuple(value and outside[value] for value in node.outputs)
+        self.into.keep(replace(node, name=self.into.unique(node.name), inputs=inputs, outputs=outputs))
+
+
+def _through(captured: Mapping[str, str], outside: Mapping[str, str]) -> dict[str, str]:
+    """Return those inputs of a body that do not change, by the names that they have further out."""
+    return {inner: outside[value] for inner, value in captured.items() if value in outside}
+
+
+def _is_read(value: str, body: Graph, readers: Mapping[str, list[Node]], moved: Collection[str]) -> bool:
+    """Whether what stays in a body reads a value."""
+    return value in body.outputs or any(reader.name not in moved for reader in readers.get(value, []))
+
+
+def _pays(in_a_round: float, saved: float, taken: int) -> bool:
+    """Whether the instructions that are saved are worth the bytes that are taken."""
+    least = max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * taken)
+    return in_a_round >= LEAST_SAVED_PER_BYTE_AND_ROUND * taken and saved >= least
+
+
+def _cost(node: Node, graph: Graph, target: Target) -> float:
+    """Return the instructions of a node, about."""
+    if isinstance(node.attrs, View):
+        return 0
+    if isinstance(node.attrs, Loop):
+        return graph.types[node.outputs[0]].count * (cost_of(node.attrs.expr) + STORED)
+    if isinstance(node.attrs, Control):
+        times = node.attrs.expected if isinstance(node.attrs, Rounds) else 1
+        return times * max(sum(_cost(inner, body, target) for inner in body.nodes) for body in node.attrs.bodies)
+    fitting = (one for one in KERNELS[node.op].schedules if one.supports(node, graph, target))
+    return min(one.cost(node, graph, target) for one in fitting)

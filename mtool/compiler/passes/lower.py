@@ -1,0 +1,35 @@
+"""Lower every canonical ONNX operator by its own function in `mtool.compiler.operators`."""
+
+from mtool.base.errors import ModelError, MtoolError
+from mtool.compiler import operators
+from mtool.compiler.ir import Graph
+from mtool.compiler.operators import own_results
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.own_domains import own_of_kind
+from mtool.compiler.operators.quantize import note_moved
+from mtool.compiler.passes.state_layout import quantise_states
+
+
+def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
+    """Replace ONNX operators by kernels, loops, views and transpositions.
+
+    `float_weights`: int8 weights of float activations become float32, for kernels that can't widen them.
+    """
+    ctx = Lowering(graph, float_weights=float_weights)
+    for node in graph.nodes:
+        own = own_of_kind(node.op)
+        if own is not None:
+            own_results.lower(own, ctx, node)
+            continue
+        try:
+            operator = operators.lowering_of(node.op)
+            assert operator is not None, f"{node.op} is no operator"
+            operator.lower(ctx, node)
+        except MtoolError:
+            raise
+        except Exception as failed:  # of operands or attributes that do not go together
+            raise ModelError(
+                f"{node.op} {node.name!r} can't be compiled", details=[f"{type(failed).__name__}: {failed}"]
+            ) from failed
+    note_moved(ctx)
+    return quantise_states(ctx.finish(), ctx.dequantised)

@@ -1,0 +1,88 @@
+"""The passes, in order. Each is a pure function Graph -> Graph; the graph is verified after each."""
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+
+from mtool.compiler.ir import Graph
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.operators.verification import verify_own
+from mtool.compiler.passes.clamp_indices import clamp_indices
+from mtool.compiler.passes.control_flow import map_bodies, prune, prune_own
+from mtool.compiler.passes.copy_constant_inputs import copy_constant_inputs
+from mtool.compiler.passes.copy_outputs import copy_outputs
+from mtool.compiler.passes.dead_channels import remove_dead_channels
+from mtool.compiler.passes.fixed_point import use_fixed_point
+from mtool.compiler.passes.fold_batch_norm import fold_batch_norm
+from mtool.compiler.passes.fold_bias import fold_bias
+from mtool.compiler.passes.fold_constants import fold_constants
+from mtool.compiler.passes.fold_pads import fold_pads
+from mtool.compiler.passes.fuse import fuse
+from mtool.compiler.passes.hoist_broadcasts import hoist_broadcasts
+from mtool.compiler.passes.integer_math import use_integer_math
+from mtool.compiler.passes.layout import simplify_layout
+from mtool.compiler.passes.loop_invariants import hoist_loop_invariants
+from mtool.compiler.passes.lower import lower
+from mtool.compiler.passes.name_nodes import name_nodes
+from mtool.compiler.passes.quantize_early import quantise_before_moves
+from mtool.compiler.passes.quantized_borders import let_integers_cross
+from mtool.compiler.passes.signed_integers import use_signed_integers
+from mtool.compiler.passes.state_layout import put_time_outermost
+from mtool.compiler.passes.transpose_loops import transposes_to_loops
+
+log = logging.getLogger(__name__)
+
+
+def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
+    """Return the passes for a target, in order."""
+    return (
+        put_time_outermost,  # states that are stream buffers
+        fold_pads,  # padding into the windows that read it
+        fold_batch_norm,  # BatchNormalization into the convolution before it
+        partial(use_signed_integers, target=target),  # uint8 activations to int8, where SIMD schedules want them
+        partial(lower, float_weights=target.has_mve),  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
+        fold_constants,  # whatever has only constant inputs
+        quantise_before_moves,  # so that they move integers
+        simplify_layout,  # transpositions and views cancel, or move to where they cost least
+        fuse,  # elementwise loops into the kernel or loop before them
+        fold_bias,  # constants that an epilogue adds, into the bias
+        partial(use_integer_math, target=target),  # float arithmetic on integers to tables and requantisation
+        transposes_to_loops,  # what is left of them
+        fuse,
+        partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
+        partial(use_fixed_point, target=target),  # requantisation without an FPU
+        partial(hoist_loop_invariants, target=target),  # what is the same in all rounds, before the first
+        hoist_broadcasts,  # what is the same for many elements, before them
+        fold_constants,
+        clamp_indices,  # indices that data decide
+        copy_constant_inputs,  # kernels read variables
+        copy_outputs,  # no two outputs are written by one operator
+        name_nodes,  # stable names, in order
+    )
+
+
+def traits(target: Target) -> Hashable:
+    """Return what the passes read of a target, where a graph has no bodies: it decides what they make of a graph."""
+    return target.features - {"simd"}, target.has_float
+
+
+def run(graph: Graph, target: Target) -> Graph:
+    """Bring an imported graph to kernels and loops that schedules exist for, the graphs of control nodes first.
+
+    Raises:
+        ModelError: an operator can't be lowered.
+    """
+    graph = _run(let_integers_cross(prune(graph), target), target, sequence(target))
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("%s", graph.dump())
+    return graph
+
+
+def _run(graph: Graph, target: Target, own: Sequence[Callable[[Graph], Graph]]) -> Graph:
+    """Run the passes over the graphs inside a graph, then `own` over itself: no graph is walked at each level again."""
+    *unnamed, _ = sequence(target)  # the graph around a body names what is in it
+    graph = prune_own(map_bodies(graph, partial(_run, target=target, own=unnamed)))
+    for one in own:
+        graph = one(graph)
+        verify_own(graph)
+    return graph

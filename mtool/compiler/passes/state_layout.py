@@ -1,0 +1,176 @@
+"""Layout of states in memory: quantised, and with time outermost, as their operators want them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from mtool.compiler.ir import Attributes, DType, Graph, Node, Quant, State
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, AlongAxis, Dequantised, Lowering
+from mtool.compiler.operators.movement import Permutation, Slice
+
+_ELEMENTWISE = ("QuantizeLinear", "DequantizeLinear", "Identity")
+
+
+def quantise_states(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Graph:
+    """Keep the integers of a state whose output is dequantised last, and dequantise them in the next run.
+
+    A quarter of the bytes; and where the next run quantises its input to the same grid, neither is left.
+
+    Args:
+        graph: just lowered.
+        dequantised: the integers behind float values.
+    """
+    ctx = Lowering(graph)
+    outputs, states = list(graph.outputs), list(graph.states)
+    renamed: dict[str, str] = {}
+    for number, (state, value, output) in enumerate(graph.state_values):
+        found = dequantised.get(output)
+        initial = _integers(state, graph.types[found.value].dtype, found, graph, value) if found else None
+        if found is None or initial is None:
+            continue
+        ctx.types[value] = graph.types[found.value]
+        ctx.sources.pop(value, None)
+        ctx.quant[value] = Quant(
+            tuple(float(scale) for scale in found.scale), tuple(int(point) for point in found.zero_point), found.axis
+        )
+        renamed[value] = ctx.value(f"{value}.float", DType.FLOAT32, graph.types[output].shape)
+        ctx.dequantise(Node("dequantizelinear", f"{value}/read", (), ()), replace(found, value=value), renamed[value])
+        outputs[len(graph.caller_outputs) + number] = found.value
+        states[number] = replace(state, initial=initial)
+    if not renamed:
+        return graph
+    for node in graph.nodes:
+        ctx.keep(replace(node, inputs=tuple(renamed.get(value, value) for value in node.inputs)))
+    ctx.outputs = tuple(outputs)
+    return replace(ctx.finish(), states=tuple(states))
+
+
+def _integers(state: State, dtype: DType, found: Dequantised, graph: Graph, value: str) -> Array | None:
+    """Return a state's initial value in integers; None: they can't say it exactly."""
+    shape = graph.types[value].shape
+    along = [1] * len(shape)
+    if found.axis is not None:
+        along[found.axis] = -1
+    scale, zero_point = found.scale.reshape(along), found.zero_point.reshape(along)
+    real = np.zeros(shape, np.float32) if state.initial is None else state.initial
+    steps = np.clip(np.rint(real / scale) + zero_point, *dtype.limits)
+    exact = np.array_equal(((steps - zero_point) * scale).astype(np.float32), real)
+    return steps.astype(dtype.numpy) if exact else None
+
+
+def put_time_outermost(graph: Graph) -> Graph:
+    """Store stream buffers with the channels last, as the kernels want them.
+
+    A concat along time, of a state or of its end and what is new, then appends to what lies there, and a slice is a
+    move: each one copy (mtool.compiler.plan.state_storage).
+    """
+    producers, consumers = graph.producers(), graph.consumers()
+    for number in range(len(graph.states)):
+        turned = _outermost(graph, number, producers, consumers)
+        if turned is not graph:
+            graph, producers, consumers = turned, turned.producers(), turned.consumers()
+    return graph
+
+
+def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consumers: Mapping[str, list[Node]]) -> Graph:
+    state, value, output = graph.state_values[number]
+    first, last = _single_reader(value, consumers), _maker(output, producers)
+    if first is None or last is None or {first.op, last.op} != {"Concat", "Slice"}:
+        return graph
+    if _maker(last.inputs[0], producers) != first:
+        return graph
+    joined, cut = (first, last) if first.op == "Concat" else (last, first)
+    shape, time = graph.types[value].shape, AlongAxis.of(joined).axis
+    if len(shape) not in (3, 4) or shape[0] != 1 or math.prod(shape[:time]) == 1:
+        return graph
+    whole = shape if len(shape) == 4 else (shape[0], shape[1], 1, shape[2])
+    after = NHWC_OF_NCHW.index(time + 4 - len(shape))
+    if math.prod(whole[dim] for dim in NHWC_OF_NCHW[:after]) != 1:
+        return graph
+    rewriter = Rewriter(graph)
+    turned = rewriter.types[value] = replace(graph.types[value], shape=tuple(whole[p] for p in NHWC_OF_NCHW))
+    channels_first = rewriter.value(f"{value}.model", turned.dtype, shape)
+    _channels_first(rewriter, value, channels_first, first)
+    for node in graph.nodes:
+        node = replace(node, inputs=tuple(channels_first if one == value else one for one in node.inputs))
+        if node.name not in (joined.name, cut.name):
+            rewriter.keep(node)
+            continue
+        inputs = [_channels_last(rewriter, one, node) for one in node.inputs]
+        kind = graph.types[node.outputs[0]]
+        flat = kind.shape if len(kind.shape) == 4 else (kind.shape[0], kind.shape[1], 1, kind.shape[2])
+        made = rewriter.value(f"{node.outputs[0]}.last", kind.dtype, [flat[dim] for dim in NHWC_OF_NCHW])
+        rewriter.node(node.op, inputs, [made], _turned_attrs(node, len(shape), after), like=node)
+        _channels_first(rewriter, made, node.outputs[0], node)
+    kept = _channels_last(rewriter, output, last)
+    outputs = list(graph.outputs)
+    outputs[len(graph.caller_outputs) + number] = kept
+    rewriter.outputs = tuple(outputs)
+    rewriter.sources.pop(value, None)
+    initial = state.initial
+    if initial is not None:
+        initial = np.ascontiguousarray(initial.reshape(whole).transpose(NHWC_OF_NCHW))
+    states = list(graph.states)
+    states[number] = replace(state, initial=initial)
+    return replace(rewriter.finish(), states=tuple(states))
+
+
+def _single_reader(value: str, consumers: Mapping[str, list[Node]]) -> Node | None:
+    """Return the only operator that reads a value, quantisation apart, if it is its first input."""
+    while True:
+        readers = consumers.get(value, [])
+        if len(readers) != 1 or readers[0].inputs[0] != value:
+            return None
+        if readers[0].op not in _ELEMENTWISE:
+            return readers[0]
+        value = readers[0].outputs[0]
+
+
+def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
+    """Return the operator that makes a value, quantisation apart."""
+    node = producers.get(value)
+    while node is not None and node.op in _ELEMENTWISE:
+        node = producers.get(node.inputs[0])
+    return node
+
+
+def _turned_attrs(node: Node, rank: int, axis: int) -> Attributes:
+    """Return the attributes of a Concat or Slice when its dimensions are turned to channels last."""
+    if isinstance(node.attrs, AlongAxis):
+        return replace(node.attrs, axis=axis)
+    attrs = Slice.of(node)
+    return Slice(first=_turned(attrs.first, rank, 0), stride=_turned(attrs.stride, rank, 1))
+
+
+def _turned(numbers: tuple[int, ...], rank: int, unit: int) -> tuple[int, ...]:
+    """Return numbers of 3 dimensions (`unit` for one that is added) or 4 in the order of channels last."""
+    whole = (*numbers[:2], unit, *numbers[2:]) if rank == 3 else numbers
+    return tuple(whole[dim] for dim in NHWC_OF_NCHW)
+
+
+def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
+    """Append what turns a value of 3 or 4 dimensions to channels last, of 4; return its name."""
+    kind = rewriter.types[value]
+    whole = kind.shape if len(kind.shape) == 4 else (kind.shape[0], kind.shape[1], 1, kind.shape[2])
+    if whole != kind.shape:
+        viewed = rewriter.value(f"{value}.whole", kind.dtype, whole)
+        rewriter.node("Reshape", [value], [viewed], like=node)
+        value = viewed
+    made = rewriter.value(f"{value}.last", kind.dtype, [whole[dim] for dim in NHWC_OF_NCHW])
+    rewriter.node("Transpose", [value], [made], Permutation(perm=NHWC_OF_NCHW), like=node)
+    return made
+
+
+def _channels_first(rewriter: Rewriter, value: str, output: str, node: Node) -> None:
+    """Append what turns a value back to channels first, as `output`."""
+    kind = rewriter.types[value]
+    whole = tuple(kind.shape[dim] for dim in NCHW_OF_NHWC)
+    wanted = rewriter.types[output].shape
+    turned = output if whole == wanted else rewriter.value(f"{output}.whole", kind.dtype, whole)
+    rewriter.node("Transpose", [value], [turned], Permutation(perm=NCHW_OF_NHWC), like=node)
+    if turned != output:
+        rewriter.node("Reshape", [turned], [output], like=node)

@@ -1,0 +1,144 @@
+"""Steps that compute graphs: a plan for each, whose arenas are the scratch of the step.
+
+The tensors of a graph lie in the arena only while its node runs; two branches have the same bytes.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mtool.compiler.ir import Graph, Node, State
+from mtool.compiler.ir.control import Rounds
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan.memory import aliases
+from mtool.compiler.plan.plan import Plan
+from mtool.compiler.plan.step import Step
+
+
+@dataclass(frozen=True)
+class ControlSchedule(BaseSchedule):
+    """The plans of a node's graphs; each reads and writes what is outside of it where that lies."""
+
+    plans: tuple[Plan, ...]
+
+    name = "calls"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """The node that it was made for."""
+        return True
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """The largest arena of its graphs."""
+        return max(plan.arena_bytes for plan in self.plans)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """What `overwrites` says of the first output."""
+        return tuple(place for place, output in self.overwrites(node, graph) if not output)
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """A carried value's last over its first; an output of a branch over what both have read when they write it.
+
+        Nothing else of the node may read that input.
+        """
+        lies = aliases(graph)
+        roots = [lies.get(value, (value, 0))[0] for value in node.inputs]
+        attrs = node.attrs
+        if isinstance(attrs, Rounds):
+            pairs = _last_over_first(attrs)
+        else:  # the first output, as inner operators write over inputs
+            pairs = [
+                (place, 0) for place in range(1, len(roots)) if all(_is_read_first(p, place - 1) for p in self.plans)
+            ]
+        return tuple((place, output) for place, output in pairs if roots.count(roots[place]) == 1)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The dearest of its graphs, as often as it is computed."""
+        return _times(node) * max(plan.cost for plan in self.plans)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Never: the code generator writes it (mtool.compiler.codegen.control), which knows the functions in it."""
+        raise NotImplementedError
+
+
+def device_cycles(step: Step) -> float:
+    """Return the cycles of accelerators that a step takes, as their backends estimate them; in graphs as `cost`."""
+    if isinstance(step.schedule, ControlSchedule):
+        inner = (sum(map(device_cycles, plan.steps)) for plan in step.schedule.plans)
+        return _times(step.node) * max(inner)
+    return step.node.attrs.cycles if isinstance(step.node.attrs, External) else 0.0
+
+
+def without_estimate(plan: Plan) -> tuple[str, ...]:
+    """Return the backends that estimate neither instructions nor cycles of one of their regions."""
+    regions = (step.node.attrs for one in plans_in(plan) for step in one.steps)
+    return tuple(sorted({one.backend for one in regions if isinstance(one, External) and not one.cost + one.cycles}))
+
+
+def _last_over_first(attrs: Rounds) -> list[tuple[int, int]]:
+    """Return the pairs of an input and an output that are the first and the last of a carried value."""
+    places, outputs = itertools.count(attrs.first_carried), itertools.count()
+    numbered = [(next(places) if one.is_given else -1, next(outputs) if one.is_output else -1) for one in attrs.carried]
+    return [pair for pair in numbered if min(pair) >= 0]
+
+
+def _is_read_first(plan: Plan, number: int) -> bool:
+    """Whether a branch reads an input for the last time before it writes its first output, or overwrites it then."""
+    graph, lies = plan.graph, aliases(plan.graph)
+    source = graph.inputs[number]
+    output = lies.get(graph.outputs[0], (graph.outputs[0], 0))[0]
+    written = [n for n, step in enumerate(plan.steps) if output in _roots(step.node.outputs, lies)]
+    read = [n for n, step in enumerate(plan.steps) if source in _roots(step.node.inputs, lies)]
+    if not written or not read or read[-1] < written[0]:
+        return bool(written) and output != source
+    step = plan.steps[written[0]]
+    places = {place for place, root in enumerate(_roots(step.node.inputs, lies)) if root == source}
+    allowed = {place for place, over in step.schedule.overwrites(step.node, graph) if step.node.outputs[over] == output}
+    return read[-1] == written[0] and places <= allowed
+
+
+def _roots(values: Sequence[str], lies: Mapping[str, tuple[str, int]]) -> list[str]:
+    return [lies.get(value, (value, 0))[0] for value in values]
+
+
+def plans_in(plan: Plan) -> Iterator[Plan]:
+    """Yield a plan and those of all graphs inside its own, outer ones first."""
+    waiting = [plan]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for step in one.steps:
+            if isinstance(step.schedule, ControlSchedule):
+                waiting += step.schedule.plans
+
+
+def _times(node: Node) -> int:
+    """Return how often a node computes one of its graphs, as far as that is known."""
+    return node.attrs.expected if isinstance(node.attrs, Rounds) else 1
+
+
+def planned_body(node: Node, body: Graph, rounds: int = 1) -> Graph:
+    """Return a body as it is planned: what a round makes of the one before it is a state.
+
+    `rounds` is how often an inference computes the graph around it.
+    """
+    count = len(node.attrs.carried) if isinstance(node.attrs, Rounds) else 0
+    pairs = zip(body.outputs[len(body.outputs) - count :], body.inputs[len(body.inputs) - count :], strict=True)
+    states = tuple(State(output, value) for output, value in pairs)
+    return replace(body, states=states, rounds=rounds * max(_times(node), 1))
+
+
+def kept_outside(node: Node) -> tuple[int, ...]:
+    """Return the numbers of the carried values that may lie where the node's output lies."""
+    attrs = node.attrs
+    return tuple(n for n, one in enumerate(attrs.carried) if one.is_output) if isinstance(attrs, Rounds) else ()
+
+
+def control_step(node: Node, plans: Sequence[Plan]) -> Step:
+    """Return the step of a node whose graphs are planned."""
+    schedule = ControlSchedule(tuple(plans))
+    macs = _times(node) * max(plan.macs for plan in plans)
+    op = replace(registry.KERNELS[node.op], macs=lambda node, graph: macs)
+    return Step(node, op, schedule, max(plan.arena_bytes for plan in plans), max(plan.alignment for plan in plans))

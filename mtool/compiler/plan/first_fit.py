@@ -1,0 +1,154 @@
+"""Offsets in the arena: first fit over several orders of the storages, and a seeded local search.
+
+It ends when the lower bound (the most bytes that live at one time) is reached, or after some tries. Each moves
+one storage in the order; only what that may have an effect on is placed again.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mtool.compiler.plan.first_fit_by_size import first_fit_by_size
+from mtool.compiler.plan.memory import ALIGNMENT, Part, Storage, aligned, live_bound
+
+SEARCH_TRIES = 400
+SEARCH_STEPS = 8_000_000  # storages and pairs of them that are looked at in all tries
+SEARCHED_PAIRS = 100_000  # pairs of storages that are live together, up to which the search is made
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Storages in the order in which they were placed, their offsets, and the bytes that they take."""
+
+    order: Sequence[int]
+    placed: dict[int, int]
+    bytes: int
+
+
+def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
+    """Return an offset for each storage, in bytes, and the arena's size."""
+    bound = live_bound(pieces)
+    numbers = range(len(pieces))
+    firsts, lasts = [piece.first for piece in pieces], [piece.last for piece in pieces]
+    pairs = pairs_of(firsts, lasts)
+    if pairs is None:
+        return first_fit_by_size(
+            [piece.bytes for piece in pieces], firsts, lasts, [piece.alignment for piece in pieces], ALIGNMENT
+        )
+    spans = [last - first for first, last in zip(firsts, lasts, strict=True)]
+    orders = [
+        sorted(numbers, key=lambda n: (-pieces[n].bytes, firsts[n])),
+        sorted(numbers, key=lambda n: (firsts[n], -pieces[n].bytes)),
+        sorted(numbers, key=lambda n: (-spans[n], -pieces[n].bytes)),
+        sorted(numbers, key=lambda n: (-pieces[n].bytes * (spans[n] + 1), n)),
+    ]
+    apart = apart_of(pieces, pairs)
+    best = min((_first_fit(pieces, order, apart) for order in orders), key=lambda fit: fit.bytes)
+    near = _near(apart)
+    chance = random.Random(0)
+    tries = min(SEARCH_TRIES, SEARCH_STEPS // (len(pieces) + len(pairs) + 1))
+    for _ in range(tries if len(pieces) > 2 else 0):
+        if best.bytes <= bound:
+            break
+        best = _moved(pieces, apart, near, best, chance.randrange(len(pieces)), chance.randrange(len(pieces)))
+    return best.placed, best.bytes
+
+
+Neighbours = list[tuple[int, int, int]]
+Apart = list[Neighbours]
+"""For each storage, the storages that it may not overlap, each with a range of distances at which they would."""
+
+
+def pairs_of(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Return the pairs of storages whose lives may overlap; None: there are more than `SEARCHED_PAIRS`."""
+    found: list[tuple[int, int]] = []
+    alive: dict[int, int] = {}
+    for number in sorted(range(len(firsts)), key=lambda number: firsts[number]):
+        alive = {other: last for other, last in alive.items() if last >= firsts[number]}
+        found += [(other, number) for other in alive]
+        alive[number] = lasts[number]
+        if len(found) > SEARCHED_PAIRS:
+            return None
+    return found
+
+
+def apart_of(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart:
+    """Return for each storage where others would overlap it: open ranges of (its offset - theirs)."""
+    lives = [piece.live for piece in pieces]
+    apart: Apart = [[] for _ in pieces]
+    for m, n in pairs:
+        if lives[m] & lives[n]:
+            apart[n] += [(m, low, high) for low, high in _ranges(pieces[m].parts, pieces[n].parts)]
+            apart[m] += [(n, low, high) for low, high in _ranges(pieces[n].parts, pieces[m].parts)]
+    return apart
+
+
+def _near(apart: Apart) -> list[int]:
+    """Return the storages that each has in `apart`, as bits."""
+    return [sum(1 << other for other in {other for other, _, _ in others}) for others in apart]
+
+
+def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, int], ...]:
+    found = sorted(
+        (a.offset - b.offset - b.bytes, a.offset + a.bytes - b.offset) for a in first for b in second if a.live & b.live
+    )
+    merged: list[tuple[int, int]] = []
+    for low, high in found:
+        if merged and low < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def _first_fit(pieces: Sequence[Storage], order: Sequence[int], apart: Apart) -> _Fit:
+    placed: dict[int, int] = {}
+    for number in order:
+        placed[number] = lowest(pieces[number], placed, apart[number])
+    return _Fit(order, placed, aligned(max((at + pieces[number].bytes for number, at in placed.items()), default=0)))
+
+
+def lowest(piece: Storage, placed: Mapping[int, int], apart: Neighbours) -> int:
+    """Return the lowest offset for a storage that is free of what is placed already, as `apart` says."""
+    taken = [(placed[other] + low, placed[other] + high) for other, low, high in apart if other in placed]
+    taken.sort()
+    offset = 0
+    for low, high in taken:
+        if offset <= low:
+            break
+        if offset < high:
+            offset = aligned(high, piece.alignment)
+    return offset
+
+
+def _moved(pieces: Sequence[Storage], apart: Apart, near: Sequence[int], best: _Fit, source: int, to: int) -> _Fit:
+    """Return the fit with a storage moved in the order, if it takes no more bytes; else the fit as it was.
+
+    Args:
+        pieces: the storages.
+        apart: what may not lie at which distance.
+        near: those that each has in `apart`, as bits.
+        best: the fit.
+        source: the place in the order of what is moved.
+        to: its new place.
+    """
+    order = [*best.order]
+    moved = order.pop(source)
+    order.insert(to, moved)
+    start, end = min(source, to), max(source, to)
+    placed = {number: best.placed[number] for number in order[:start]}  # what comes first lies where it lay
+    changed = 1 << moved  # or may have; what it is not near to is placed as before
+    for place in range(start, len(order)):
+        number = order[place]
+        offset = best.placed[number]
+        if number == moved or near[number] & changed:
+            offset = lowest(pieces[number], placed, apart[number])
+            if offset + pieces[number].bytes > best.bytes:
+                return best
+            if offset != best.placed[number]:
+                changed |= 1 << number
+        if place == end and placed.get(moved, offset) == best.placed[moved]:
+            changed &= ~(1 << moved)  # from here on it is where it was, before all that follow
+        placed[number] = offset
+    size = aligned(max(at + pieces[number].bytes for number, at in placed.items()))
+    return _Fit(order, placed, size) if size <= best.bytes else best

@@ -1,0 +1,332 @@
+"""Arena layout: which values share storage, and where each storage lies.
+
+What is live is known by parts of a storage: the rows of an image that have been read for the last time make room for
+others. mtool.compiler.plan.first_fit finds the offsets.
+"""
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mtool.base.option_values import Io
+from mtool.compiler.ir import Graph
+from mtool.compiler.ir.node import View
+from mtool.compiler.kernels.external.node import External
+from mtool.compiler.plan.state_storage import values_in_state_storage
+from mtool.compiler.plan.step import Step
+
+ALIGNMENT = 4  # bytes; every element type but the 8-byte ones, which get 8
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of a storage, in bytes from its beginning, and the steps at which it is live as the bits of `live`.
+
+    Bit 0 is before the first step, bit n + 1 is step n.
+    """
+
+    offset: int
+    bytes: int
+    live: int
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Yield each run of bits of `live`: its first, and the one after its last."""
+        live, at = self.live, 0
+        while live:
+            skip = (live & -live).bit_length() - 1
+            live >>= skip
+            run = (~live & (live + 1)).bit_length() - 1
+            live >>= run
+            yield at + skip, at + skip + run
+            at += skip + run
+
+
+@dataclass(slots=True)
+class Storage:
+    """A piece of the arena: its bytes, when which of its parts are live, the values that lie there."""
+
+    bytes: int
+    parts: tuple[Part, ...] = ()
+    values: list[str] = field(default_factory=list)
+    alignment: int = ALIGNMENT
+
+    @classmethod
+    def whole(cls, size: int, first: int, last: int, values: Iterable[str] = ()) -> "Storage":
+        """Return a storage that is live as a whole from step `first` (-1: before the first) to step `last`."""
+        return cls(size, (Part(0, size, _span(first, last)),), [*values])
+
+    @property
+    def live(self) -> int:
+        """The steps at which any of it is live, as bits."""
+        live = 0
+        for part in self.parts:
+            live |= part.live
+        return live
+
+    @property
+    def first(self) -> int:
+        """The first step at which any of it is live; -1: before all."""
+        return (self.live & -self.live).bit_length() - 2
+
+    @property
+    def last(self) -> int:
+        """The last step at which any of it is live."""
+        return self.live.bit_length() - 2
+
+
+def _span(first: int, last: int) -> int:
+    return (1 << (last + 2)) - (1 << (first + 1))
+
+
+def aliases(graph: Graph) -> dict[str, tuple[str, int]]:
+    """Return the values that lie in another value or in a line buffer: which, and from which byte on."""
+    if "aliases" not in graph.memo:
+        graph.memo["aliases"] = _aliases(graph)
+    found: dict[str, tuple[str, int]] = graph.memo["aliases"]
+    return found
+
+
+def _aliases(graph: Graph) -> dict[str, tuple[str, int]]:
+    found = dict(graph.line_buffers)
+    for node in graph.nodes:
+        made, source = node.outputs[0], node.inputs[0] if node.inputs else ""
+        if isinstance(node.attrs, View) and made not in found:
+            root, offset = found.get(source, (source, 0))
+            found[made] = root, offset + View.of(node).first * graph.types[made].dtype.size
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """A range of bytes that a step reads or writes."""
+
+    step: int
+    begin: int
+    end: int
+    writes: bool
+
+
+class Storages(NamedTuple):
+    """The storages of a graph.
+
+    Attributes:
+        pieces: all of them.
+        owners: the number of the storage of each value, and the offset there.
+        scratch: the number of the storage of each step's scratch.
+    """
+
+    pieces: list[Storage]
+    owners: dict[str, tuple[int, int]]
+    scratch: list[int | None]
+
+
+class _Storages:
+    """Gives each value a storage and notes every access to it."""
+
+    def __init__(self, graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool) -> None:
+        self.graph, self.steps, self.grow = graph, steps, grow
+        self.lies = aliases(graph)
+        self.home = values_in_state_storage(graph, steps)
+        self.owner: dict[str, int] = {}  # of roots
+        self.pieces: list[Storage] = []
+        self.accesses: list[list[_Access]] = []
+        self.outside = {*graph.constants}
+        if io == "external":
+            self.outside |= {*graph.caller_inputs} | {self.root(value) for value in graph.caller_outputs}
+        if graph.stream is not None:
+            self.outside.add(graph.stream.value)
+        self.line_buffer_bytes: dict[str, int] = {}
+        for value, (buffer, offset) in graph.line_buffers.items():
+            self.line_buffer_bytes[buffer] = max(
+                self.line_buffer_bytes.get(buffer, 0), offset + graph.types[value].bytes
+            )
+        self.alignment: dict[str, int] = {}  # of roots that need more than most: for the largest element there
+        for value, kind in graph.types.items():
+            if kind.dtype.size > ALIGNMENT:
+                root = self.root(value)
+                self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), kind.dtype.size)
+        for step in steps:
+            if isinstance(step.node.attrs, External):
+                for value in (*step.node.inputs, *step.node.outputs):
+                    root = self.root(value)
+                    self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), step.node.attrs.tensor_alignment)
+        self.last: dict[str, int] = {}
+        for number, step in enumerate(steps):
+            for value in step.node.inputs:
+                self.last[self.root(value)] = number
+        end = (*graph.outputs, *(value for _, value, _ in graph.state_values), *(size.value for size in graph.sizes))
+        self.last |= {self.root(value): len(steps) for value in end}
+
+    def root(self, value: str) -> str:
+        return self.lies.get(value, (value, 0))[0]
+
+    def add(self, root: str) -> None:
+        size = self.line_buffer_bytes.get(root) or self.graph.types[root].bytes
+        self.owner[root] = len(self.pieces)
+        self.pieces.append(Storage(size, (), [root], self.alignment.get(root, ALIGNMENT)))
+        self.accesses.append([])
+
+    def access(self, step: int, value: str, *, writes: bool) -> None:
+        root, offset = self.lies.get(value, (value, 0))
+        if root in self.owner:
+            end = offset + self.graph.types[value].bytes
+            self.accesses[self.owner[root]].append(_Access(step, offset, end, writes))
+
+    def write(self, number: int, output: str) -> None:
+        """Find the storage of an output."""
+        root = self.root(output)
+        if root in self.outside or root in self.owner:
+            return
+        heir = self.home.get(output)
+        if heir is None and root == output:
+            heir = self.inherit(number, output)
+        if heir is None:
+            self.add(root)
+            return
+        piece = self.pieces[self.owner[heir]]
+        self.owner[output] = self.owner[heir]
+        piece.bytes = max(piece.bytes, self.graph.types[output].bytes)
+        piece.alignment = max(piece.alignment, self.alignment.get(root, ALIGNMENT))
+        piece.values.append(output)
+
+    def scratch(self, number: int) -> int | None:
+        """Return the storage of a step's scratch; steps that compute parts of one operator have the same."""
+        size = self.steps[number].scratch_bytes
+        if not size:
+            return None
+        key = f"scratch of {self.steps[number].node.title}"
+        if key not in self.owner:
+            self.owner[key] = len(self.pieces)
+            self.pieces.append(Storage(0, (), [key]))
+            self.accesses.append([])
+        piece = self.pieces[self.owner[key]]
+        piece.bytes = max(piece.bytes, size)
+        piece.alignment = max(piece.alignment, self.steps[number].scratch_alignment)
+        self.accesses[self.owner[key]].append(_Access(number, 0, size, writes=True))
+        return self.owner[key]
+
+    def inherit(self, number: int, output: str) -> str | None:
+        """Return the value whose storage a step's output takes: the largest that it may and that dies here."""
+        step, types = self.steps[number], self.graph.types
+        out, taken = types[output], {self.owner.get(self.root(one)) for one in step.node.outputs}
+        found = []
+        for place, which in step.schedule.overwrites(step.node, self.graph):
+            if step.node.outputs[which] != output:
+                continue
+            value, offset = self.lies.get(step.node.inputs[place], (step.node.inputs[place], 0))
+            if value not in self.owner or self.last.get(value) != number or offset or value in self.line_buffer_bytes:
+                continue
+            if self.owner[value] in taken:  # by another output of the step
+                continue
+            if self.grow or types[value].bytes >= out.bytes:
+                found.append(value)
+        return max(found, key=lambda value: types[value].bytes, default=None)
+
+
+def storages(graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool = False) -> Storages:
+    """Return the storages of steps in their order.
+
+    An output takes the storage of an input that dies at its step, where the schedule allows it; with `grow` also
+    that of a smaller one, which then is as large from its beginning. A state has one storage all the time, which
+    its output takes too where nothing reads the old value any more (mtool.compiler.plan.state_storage).
+    """
+    made = _Storages(graph, steps, io, grow=grow)
+    for value in graph.inputs:
+        if value not in made.outside:
+            made.add(value)
+            made.access(-1, value, writes=True)
+    scratch_of: list[int | None] = []
+    for number, step in enumerate(steps):
+        for output in step.node.outputs:
+            made.write(number, output)
+        for value in step.node.inputs:
+            made.access(number, value, writes=False)
+        for output in step.node.outputs:
+            made.access(number, output, writes=True)
+        scratch_of.append(made.scratch(number))
+    for value in graph.outputs:
+        made.access(len(steps), value, writes=False)
+    lifelong = {made.owner[value] for _, value, _ in graph.state_values}
+    lifelong |= {made.owner[size.value] for size in graph.sizes if size.value in made.owner}
+    for number, (piece, accesses) in enumerate(zip(made.pieces, made.accesses, strict=True)):
+        if number in lifelong:
+            piece.parts = (Part(0, piece.bytes, _span(-1, len(steps))),)
+        elif accesses:
+            piece.parts = _live_parts(accesses)
+    owners = {}
+    for value in graph.types:
+        root, offset = made.lies.get(value, (value, 0))
+        if root in made.owner:
+            owners[value] = made.owner[root], offset
+    return Storages(made.pieces, owners, scratch_of)
+
+
+def without_states(
+    graph: Graph, pieces: Sequence[Storage], owners: Mapping[str, tuple[int, int]], states: Collection[int]
+) -> dict[str, tuple[int, int]]:
+    """Let states lie outside of the arena, where that is possible: no more than the state is ever in its storage.
+
+    Args:
+        graph: as it is planned.
+        pieces: the storages; those of such states become empty.
+        owners: the storage of each value, and where it lies in there.
+        states: the numbers of the states.
+
+    Returns:
+        The state in which each value lies that is outside then, by number, and at which byte.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for number in states:
+        _, value, _ = graph.state_values[number]
+        kind, owner = graph.types[value], owners[value][0]
+        piece = pieces[owner]
+        if piece.bytes == kind.bytes and piece.alignment <= max(kind.dtype.size, ALIGNMENT):
+            piece.bytes, piece.parts = 0, ()
+            found |= {value: (number, offset) for value, (other, offset) in owners.items() if other == owner}
+    return found
+
+
+def _live_parts(accesses: Sequence[_Access]) -> tuple[Part, ...]:
+    """Return the ranges of a storage and when each is live: from a write to the last read before the next write."""
+    edges = sorted({edge for access in accesses for edge in (access.begin, access.end)})
+    parts: list[Part] = []
+    for begin, end in itertools.pairwise(edges):
+        live, since = 0, -1
+        for access in accesses:  # in the order of steps, reads before writes
+            if access.begin > begin or access.end < end:
+                continue
+            if access.writes:
+                since = access.step
+            live |= _span(since, access.step)
+        if parts and parts[-1].live == live:
+            parts[-1] = Part(parts[-1].offset, end - parts[-1].offset, live)
+        elif live:
+            parts.append(Part(begin, end - begin, live))
+    return tuple(parts)
+
+
+def live_bound(pieces: Sequence[Storage]) -> int:
+    """Return the most bytes that are live at one time: no layout can be smaller."""
+    changes: dict[int, int] = {}
+    for piece in pieces:
+        for part in piece.parts:
+            size = aligned(part.bytes) if len(piece.parts) == 1 else part.bytes
+            for first, end in part.spans():
+                changes[first] = changes.get(first, 0) + size
+                changes[end] = changes.get(end, 0) - size
+    most = total = 0
+    for at in sorted(changes):
+        total += changes[at]
+        most = max(most, total)
+    return most
+
+
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
+    """Return the smallest multiple of an alignment that is not less than a size."""
+    return (size + alignment - 1) // alignment * alignment
+
+
+def offsets_of(owners: Mapping[str, tuple[int, int]], placed: Mapping[int, int]) -> dict[str, int]:
+    """Return the arena offset of each value, in bytes."""
+    return {value: placed[number] + offset for value, (number, offset) in owners.items() if number in placed}

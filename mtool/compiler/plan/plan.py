@@ -1,0 +1,63 @@
+"""The plan: which schedule computes each operator, in which order, and where its bytes lie."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mtool.base.option_values import Io
+from mtool.compiler.ir import Graph
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan.memory import ALIGNMENT, Storage
+from mtool.compiler.plan.pool import ConstantReads, PlacedPool, Pool
+from mtool.compiler.plan.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that codegen needs.
+
+    `offsets` has the arena offset in bytes of every value that lies there; `scratch` those of the
+    steps' scratch (None: the step has none). `storages` are the pieces of the arena, for its map. `in_states` has the
+    values that lie in a state which the caller keeps: its number, and at which byte. With `pools` the arena lies in
+    several memories, and all offsets count through them, one behind the other; `offers` are the constants that could
+    have copies there, by operator. With `constant_pools` constants lie in these; `reads` says how often they are read.
+    """
+
+    graph: Graph
+    target: Target
+    io: Io
+    steps: tuple[Step, ...]
+    offsets: Mapping[str, int]
+    scratch: tuple[int | None, ...]
+    storages: tuple[tuple[Storage, int], ...]
+    arena_bytes: int
+    arena_bound_bytes: int
+    in_states: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    pools: tuple[PlacedPool, ...] = ()
+    offers: tuple[ConstantReads, ...] = ()
+    constant_pools: tuple[Pool, ...] = ()
+    reads: tuple[ConstantReads, ...] = ()
+
+    @property
+    def cost(self) -> float:
+        """The instructions that its schedules estimate."""
+        return sum(step.schedule.cost(step.node, self.graph, self.target) for step in self.steps)
+
+    @property
+    def macs(self) -> int:
+        """The multiply-accumulates of all its operators."""
+        return sum(step.op.macs(step.node, self.graph) for step in self.steps)
+
+    @property
+    def alignment(self) -> int:
+        """What the arena's address has to be a multiple of, in bytes."""
+        return max((storage.alignment for storage, _ in self.storages), default=ALIGNMENT)
+
+    @property
+    def bytes_of_arena(self) -> int:
+        """The bytes where the board's arena is: all, unless there are pools."""
+        return sum(one.bytes for one in self.pools if one.pool.is_arena) if self.pools else self.arena_bytes
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Return the number of the pool that an offset lies in, and the offset from that pool's beginning."""
+        number = max((n for n, placed in enumerate(self.pools) if placed.begin <= offset), default=0)
+        return number, offset - (self.pools[number].begin if self.pools else 0)

@@ -1,0 +1,282 @@
+"""Schedules of operators that depend on run-time sizes: any schedule whose C at several sizes is of one structure.
+
+The C is written for the sizes of the graph's samples and joined (mtool.compiler.kernels.parametric_c). A schedule that
+writes other C for other sizes, such as one that is unrolled by a size, can't be joined, and the next one is taken.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mtool.base.errors import ModelError
+from mtool.base.escaping import argument
+from mtool.base.formulas import Point
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.parametric import DifferError, Joiner
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.parametric_c import PREFIX, JoinedText, joined_text, types_and_functions, without_hints
+from mtool.compiler.kernels.parametric_remainders import PERIODS, joined_remainders
+from mtool.compiler.kernels.schedule import Argument, Kernel, KernelOp, Schedule
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan.bound import BoundSchedule
+from mtool.compiler.plan.choice import Choice, chosen
+from mtool.compiler.plan.function_knobs import Built, built
+from mtool.compiler.plan.step import Step
+
+_SMALL = 9  # below it, windows may be wider than what they slide over
+_MOST_TURNS = 24  # settings of knobs that are tried
+
+
+@dataclass(eq=False)
+class SizedSchedule(BoundSchedule):
+    """A schedule and the C that it has at any sizes. `places` are the inputs that may be overwritten at all of them."""
+
+    inner: Schedule
+    kernel: Kernel
+    plain: Node
+    scratch: int
+    places: tuple[int, ...]
+
+    name: str = ""
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """As much as at the largest sizes."""
+        return self.scratch
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """What the schedule overwrites at all sizes."""
+        return self.places
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """The first output over these, the others as the schedule says."""
+        others = (pair for pair in self.inner.overwrites(self.plain, graph) if pair[1])
+        return (*((place, 0) for place in self.places), *others)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """That at the largest sizes."""
+        return self.inner.cost(self.plain, graph, target)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Return the C, which was written when it was chosen."""
+        return self.kernel
+
+
+def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None = None) -> Step:
+    """Return the step of a node that depends on run-time sizes: the cheapest schedule that follows them.
+
+    Raises:
+        UsageError: the schedule that is asked for is not there, or can't compute the node.
+        ModelError: no schedule follows the sizes.
+    """
+    op = registry.KERNELS[node.op]
+    plain, of_build = without_sizes(node, graph), dict[str, str]()
+    if choice is not None:
+        named = chosen(choice, op, plain, graph, target)
+        schedules: Sequence[Schedule] = [named.inner if isinstance(named, Built) else named]
+        of_build = {"opt": named.opt, "weights": named.weights} if isinstance(named, Built) else {}
+    else:
+        supporting = (schedule for schedule in op.schedules if schedule.supports(plain, graph, target))
+        fitting = [schedule for schedule in supporting if not schedule.grown_bytes(plain, graph)]
+        fitting.sort(key=lambda schedule: schedule.cost(plain, graph, target))
+        schedules = [schedule.for_core(plain, graph, target) for schedule in fitting]
+    reasons = []
+    for schedule in schedules:
+        for one in (schedule, *_turned(schedule, plain, graph, target)):
+            try:
+                made = _sized(one, plain, graph, target)
+            except DifferError as found:
+                reasons += [f"{schedule.name}: {found}"] if one is schedule else []
+            else:
+                return Step(node, _of_plain(op, plain), built(made, of_build), made.scratch)
+    raise _refusal(op.label(plain, graph), node, graph, reasons)
+
+
+def without_sizes(node: Node, graph: Graph) -> Node:
+    """Return a node that depends on run-time sizes without the inputs that these are."""
+    return replace(node, inputs=node.inputs[: len(node.inputs) - len(graph.sizes)])
+
+
+def sized_control(node: Node, graph: Graph, emit: Callable[[Node, Graph], Kernel]) -> Kernel:
+    """Return the function of a control node around which sizes are known at run time: rounds that are rows.
+
+    Args:
+        node: the node.
+        graph: the one that it stands in.
+        emit: writes the function at some sizes.
+
+    Raises:
+        ModelError: it does not follow the sizes.
+    """
+    points = tuple(point for point, _ in graph.samples)
+    kernels = [emit(next(one for one in sample.nodes if one.name == node.name), sample) for _, sample in graph.samples]
+    joiner = Joiner(tuple(size.symbol for size in graph.sizes), points)
+    try:
+        return joined_kernel(kernels, joiner, graph, len(without_sizes(node, graph).inputs))
+    except DifferError as found:
+        raise _refusal(node.op, node, graph, [str(found)]) from None
+
+
+def _refusal(label: str, node: Node, graph: Graph, reasons: Sequence[str]) -> ModelError:
+    names = ", ".join(size.name for size in graph.sizes)
+    return ModelError(
+        f"{label} can't follow sizes known at run time ({names})",
+        details=[f"operator {', '.join(node.origins[:3]) or node.name}", *reasons],
+        hint="give such a dimension a size: " + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
+    )
+
+
+def _turned(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Sequence[Schedule]:
+    """Return a schedule with knobs set that it sets by the size otherwise; what it sets for the largest first."""
+    names = [name for name, knob in schedule.knobs().items() if getattr(schedule, name) == knob.default]
+    settings = [[(name, value) for value in schedule.knobs()[name].values] for name in names]
+    found: list[tuple[int, Schedule]] = []
+    for turned in itertools.product(*settings):
+        changed = {name: value for name, value in turned if value != schedule.knobs()[name].default}
+        if changed:
+            found.append((len(changed), replace(schedule, **changed)))  # type: ignore[type-var]
+    able = [(count, one) for count, one in found if one.supports(plain, graph, target)]
+    own = schedule.cost(plain, graph, target)
+    able.sort(key=lambda pair: (abs(pair[1].cost(plain, graph, target) - own), pair[0]))
+    return [one for _, one in able[:_MOST_TURNS]]
+
+
+def _of_plain(op: KernelOp, plain: Node) -> KernelOp:
+    """Return the operator, asked about the node as it is without the sizes."""
+    return replace(op, label=lambda node, graph: op.label(plain, graph), macs=lambda node, graph: op.macs(plain, graph))
+
+
+def _sized(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> SizedSchedule:
+    found: dict[Point, Kernel] = {}
+    scratch, places = 0, tuple(schedule.in_place(plain, graph.samples[0][1]))
+    top = graph.samples[0][0]
+    for point, sample in graph.samples:
+        node = next(one for one in sample.nodes if one.name == plain.name)
+        if not schedule.supports(node, sample, target):
+            if 1 in point:
+                continue  # it has its own forms, of which none is needed
+            raise DifferError(f"it does not take {', '.join(map(str, point))}")
+        found[point] = schedule.emit(node, sample, target)
+        if all(size <= most for size, most in zip(point, top, strict=True)):
+            scratch = max(scratch, schedule.scratch_bytes(node, sample))
+        overwritten = schedule.in_place(node, sample)
+        places = tuple(place for place in places if place in overwritten)
+    joiner = Joiner(tuple(size.symbol for size in graph.sizes), tuple(found))
+    kernel = joined_kernel(list(found.values()), joiner, graph, len(plain.inputs))
+    return SizedSchedule(schedule, kernel, plain, scratch, places, schedule.name)
+
+
+def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, inputs: int) -> Kernel:
+    """Return the kernel at any sizes; the first is that of the largest. The sizes are inputs from number `inputs` on.
+
+    Raises:
+        DifferError: they are not of one structure.
+    """
+    first = kernels[0]
+    for kernel, point in zip(kernels, joiner.points, strict=True):
+        same = {*kernel.arguments} <= {*first.arguments} if 1 in point else kernel.arguments == first.arguments
+        if not same:
+            raise DifferError("it has other parameters at other sizes")
+    joined = _joined_body(joiner, [kernel.body for kernel in kernels], graph)
+    tables = {name: [one.constants[name] for one in kernels if name in one.constants] for name in first.constants}
+    constants = {name: _joined_table(name, some) for name, some in tables.items()}
+    arguments, lines = list(first.arguments), []
+    for number, size in enumerate(graph.sizes):
+        if size.symbol in joined.symbols:
+            arguments.append(Argument(f"in_{size.symbol}", "int32_t", ("input", inputs + number)))
+            lines.append(f"    const int32_t {PREFIX}{size.symbol} = *in_{size.symbol};\n")
+    return Kernel(
+        tuple(arguments),
+        "".join(lines) + joined.text,
+        constants,
+        any(kernel.needs_math for kernel in kernels),
+        tuple(dict.fromkeys(header for kernel in kernels for header in kernel.headers)),
+        first.layouts,
+        shared=tuple(dict.fromkeys(line for kernel in kernels for line in kernel.shared)),
+    )
+
+
+def _joined_body(joiner: Joiner, bodies: Sequence[str], graph: Graph) -> JoinedText:
+    """Return the body at any sizes: of one structure, of one for each remainder of a size, or some for small sizes."""
+    plain = dict(zip(joiner.points, without_hints(bodies), strict=True))
+    usual = {point: text for point, text in plain.items() if 1 not in point}
+    try:
+        return _of_usual(joiner.names, usual, graph)
+    except DifferError as found:
+        reason = found
+    for first in range(3, _SMALL + 1) if len(joiner.names) == 1 else ():
+        small = [point for point in sorted(plain) if point[0] < first]
+        if [point[0] for point in small] != [*range(graph.sizes[0].least, first)]:
+            continue
+        try:
+            usual = {point: text for point, text in plain.items() if point[0] >= first}
+            return _with_small(
+                joiner.names[0], {point[0]: plain[point] for point in small}, _of_usual(joiner.names, usual, graph)
+            )
+        except DifferError:
+            continue
+    raise reason
+
+
+def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) -> JoinedText:
+    """Return the body at any sizes that are not too small for it.
+
+    Sizes that are those of other dimensions too may have a simpler form, and so may the smallest, at which a formula
+    is 0: they are left out if there are enough others.
+    """
+    if not _cover(list(texts), len(names)):
+        raise DifferError("the model takes too few sizes to tell how its C follows them")
+    top, taken = graph.samples[0][0], graph.fixed_sizes
+    others = [point for point in texts if point != top and not any(size in taken for size in point)]
+    least = [size.least for size in graph.sizes]
+    above = [point for point in others if all(size > low for size, low in zip(point, least, strict=True))]
+    reasons = []
+    for points in (list(texts), *(some for some in (others, above) if _cover(some, len(names)))):
+        some = Joiner(names, tuple(points), scales=graph.scales)
+        for joining in (joined_text, joined_remainders):
+            try:
+                made = joining(some, [texts[point] for point in points], top)
+                return _checked(made, [text for point, text in texts.items() if point not in points])
+            except DifferError as found:
+                reasons.append(found)
+    raise reasons[0]
+
+
+def _with_small(symbol: str, small: Mapping[int, str], usual: JoinedText) -> JoinedText:
+    """Return a body that has other lines for each of the smallest sizes."""
+    lines = []
+    for size, text in small.items():
+        lines += [f"    if ({PREFIX}{symbol} == {size}) {{", *(f"    {line}" for line in text.split("\n"))]
+        lines += ["        return;", "    }"]
+    return JoinedText("\n".join([*lines, usual.text]), usual.symbols | {symbol})
+
+
+def _checked(made: JoinedText, simpler: Sequence[str]) -> JoinedText:
+    """Return joined C if that of sizes that were left out has nothing that it has not: no wider type, no function.
+
+    Raises:
+        DifferError: it has.
+    """
+    for text in simpler:
+        if types_and_functions(text) - types_and_functions(made.text):
+            raise DifferError("it has other C at other sizes")
+    return made
+
+
+def _cover(points: Sequence[Point], sizes: int) -> bool:
+    """Whether there are points of every remainder that tiles may leave of each size, with those of the others."""
+    return all(len({tuple(size % period for size in point) for point in points}) == period**sizes for period in PERIODS)
+
+
+def _joined_table(name: str, tables: Sequence[Array]) -> Array:
+    """Return a constant of which all others are the beginning, as its elements lie in memory."""
+    longest = max(tables, key=lambda table: table.size)
+    flat = longest.reshape(-1)
+    for table in tables:
+        if table.dtype != longest.dtype or not np.array_equal(
+            flat[: table.size], table.reshape(-1), equal_nan=table.dtype.kind == "f"
+        ):
+            raise DifferError(f"its constant {name} depends on the size")
+    return longest

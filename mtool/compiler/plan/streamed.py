@@ -1,0 +1,260 @@
+"""A streamed input: rows of an image are computed with as they arrive, and the image is never whole in memory.
+
+The head of the network, from the input on, is one region of row-wise execution (mtool.compiler.plan.line_buffers),
+which begins with an operator that takes a row of the caller's. It is made in the order of rows, so that all that a row
+makes possible stands between the operator that takes it and the one that takes the next. How far down the network the
+region goes is what makes the smallest arena.
+"""
+
+import itertools
+import logging
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from mtool.base.errors import ModelError
+from mtool.base.option_values import Order, Partial
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.expr import identity, load
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.node import View
+from mtool.compiler.kernels.conv2d.node import Conv2d
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.row_wise import RowReads
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan.choice import Choices
+from mtool.compiler.plan.partial import Chooser, plan_of, with_regions
+from mtool.compiler.plan.partial_candidates import Trial, Tried, is_closed, live_bytes
+from mtool.compiler.plan.plan import Plan
+from mtool.compiler.plan.region import Region, region_memory
+from mtool.compiler.plan.rows import row_reads
+from mtool.compiler.plan.split_averages import with_split_pools
+from mtool.compiler.plan.whole import plan_whole
+
+log = logging.getLogger(__name__)
+
+ROWS = (1, 2, 4)  # that operators compute at a time: each so many,
+MOST_ROWS = (2, 4, 5, 8)  # or those of the most rows so many, and the others in step
+TURNED = 2  # of the smallest plans, of which line buffers are turned,
+MOST_TURNED = 4  # and line buffers
+MOST_STEPS = 4000  # of a region
+MOST_COST = 0.08  # of the instructions, that "auto" pays for the smallest arena
+
+
+def plan_streamed(
+    graph: Graph, target: Target, partial: Partial, choices: Choices, order: Order, grown: Collection[str] | None = None
+) -> Plan:
+    """Return the plan of the smallest arena that is found for a graph with a streamed input.
+
+    Args:
+        graph: as the passes leave it.
+        target: what the board's core can do.
+        partial: "auto": row-wise execution adds no more than 8% of instructions, as the schedules estimate,
+            unless there is no other way; "always": as much as it may; "never": nothing after the streamed part is
+            computed so.
+        choices: the schedules that are asked for.
+        order: of the operators.
+        grown: the operators that may have constants larger than their weights (mtool.compiler.plan.flash); None: all.
+
+    Raises:
+        ModelError: the operators that read the input can't be computed row by row; the message names the first.
+        UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
+    """
+    split = with_split_pools(graph)
+    ways = [graph] if split.nodes == graph.nodes else [graph, split]
+    plans = (_planned(way, target, partial, choices, order, grown) for way in ways)
+    plan = min(plans, key=lambda each: each.arena_bytes)
+    stream = plan.graph.stream
+    assert stream is not None
+    log.info("stream: %d rows of %s, computed as they arrive as far as %s", stream.rows, stream.value, stream.until)
+    return plan
+
+
+def _planned(
+    graph: Graph, target: Target, partial: Partial, choices: Choices, order: Order, grown: Collection[str] | None
+) -> Plan:
+    graph, entry = _with_entry(graph)
+    whole = plan_whole(graph, target, "arena", choices, order=order, grown=grown)
+    chooser = Chooser(whole, choices, grown)
+    trials = [*_trials(whole, entry)]
+    most = math.inf if partial == "always" else whole.cost * (1 + MOST_COST)
+    plan = _smallest(whole, trials, most, chooser, partial) or _smallest(whole, trials, math.inf, chooser, partial)
+    if plan is None:
+        raise _not_by_rows(whole, entry)
+    return plan
+
+
+def _with_entry(graph: Graph) -> tuple[Graph, str]:
+    """Return the graph with an operator that takes the caller's rows, and its name.
+
+    It is the one that reads the input, where that is a loop over a row; else a copy is put before what reads it.
+
+    Raises:
+        ModelError: the input is no image, or its rows are not read as such.
+    """
+    assert graph.stream is not None
+    value, readers = graph.stream.value, graph.consumers()
+    while [type(node.attrs) for node in readers.get(value, ())] == [View]:
+        value = readers[value][0].outputs[0]
+    kind = graph.types[value]
+    rows = kind.shape[1] if len(kind.shape) == 4 and kind.shape[0] == 1 else 0
+    if rows > MOST_STEPS:
+        raise ModelError(
+            f"{graph.stream.value} has {rows:,} rows, at most {MOST_STEPS:,} can be given one after the other",
+            hint="leave --interface-api feed and --stream out",
+        )
+    if rows < 2 or value in graph.outputs:
+        where = readers.get(value) or readers.get(graph.stream.value) or ()
+        raise ModelError(
+            f"{graph.stream.value} can't be given by rows: it is read as {kind}, {_why_not(kind.shape)}",
+            details=[f"by {node.name}{_origins(node)}" for node in where[:1]],
+            hint="leave --interface-api feed and --stream out",
+        )
+    graph = replace(graph, stream=replace(graph.stream, rows=rows))
+    of_it = readers.get(value, ())
+    if len(of_it) == 1 and isinstance(of_it[0].attrs, Loop):
+        reads = row_reads(of_it[0], graph)
+        own = [one for one in reads or () if of_it[0].inputs[one.input] == value]
+        if len(own) == 1 and own[0] == RowReads(own[0].input):
+            return graph, of_it[0].name
+    rewriter = Rewriter(graph)
+    name, taken = rewriter.unique("take_row"), rewriter.value(f"{value} rows", kind.dtype, kind.shape)
+    if value in graph.sources:
+        rewriter.sources[taken] = graph.sources[value]
+    attrs = Loop(expr=load(0, kind.dtype, identity(4)), label="take rows")
+    entry = Node("loop", name, (value,), (taken,), attrs)
+    is_there = value in graph.inputs
+    for node in graph.nodes:
+        if is_there:
+            rewriter.nodes.append(entry)
+            is_there = False
+        inputs = tuple(taken if each == value else each for each in node.inputs)
+        rewriter.nodes.append(replace(node, inputs=inputs))
+        is_there = value in node.outputs
+    return rewriter.finish(), name
+
+
+def _why_not(shape: Sequence[int]) -> str:
+    """Return in words why a value of this shape is no image whose rows come one after the other."""
+    if len(shape) != 4:
+        return "which has no rows: they are those of [1, height, width, channels]"
+    if shape[0] != 1:
+        return f"a batch of {shape[0]}: rows are those of one image"
+    return "of height 1: one row is the whole input" if shape[1] == 1 else "and is an output as it is"
+
+
+def _smallest(whole: Plan, trials: Sequence[Trial], most: float, chooser: Chooser, partial: Partial) -> Plan | None:
+    """Return the plan with the smallest arena of those that trials make, with `partial` execution behind the stream."""
+    found: list[tuple[int, Trial, Plan]] = []
+
+    def attempt(trial: Trial, tried: Tried | None = None) -> None:
+        limit = min((size for size, *_ in found), default=math.inf)
+        if trial.memory.live_bytes >= limit or (partial == "never" and trial.least >= limit):
+            return
+        plan = plan_of(whole, trial, most, chooser, limit if partial == "never" else math.inf)
+        if plan is not None:
+            plan = plan if partial == "never" else with_regions(plan, most, chooser, tried)
+            found.append((plan.arena_bytes, trial, plan))
+
+    for trial in sorted(trials, key=lambda trial: trial.memory.live_bytes):
+        attempt(trial)
+    for _, trial, _ in sorted(found, key=lambda one: one[0])[:TURNED]:
+        tried: Tried = {}  # as what stands behind the region is the same in all of them
+        for turned in _turned(trial, whole.graph):
+            attempt(replace(trial, turned=turned), tried)
+    if not found:
+        return None
+    _, trial, plan = min(found, key=lambda one: one[0])
+    assert plan.graph.stream is not None
+    stream = replace(plan.graph.stream, until=trial.region.nodes[-1].name)
+    return replace(plan, graph=replace(plan.graph, stream=stream))
+
+
+def _turned(trial: Trial, graph: Graph) -> Iterator[frozenset[str]]:
+    """Yield which line buffers may have their newest row first: where another ends, both have the same place for it."""
+    region, found = trial.region, list[str]()
+    for node in region.nodes[:-1]:
+        value = node.outputs[0]
+        readers = region.readers.get(value, ())
+        alone = trial.chunks[node.name] == 1 and all(trial.chunks[reader.name] == 1 for reader, _ in readers)
+        if alone and trial.memory.rows[value] > 1 and all(_may_turn(reader, reads, graph) for reader, reads in readers):
+            found.append(value)
+    largest = sorted(found, key=lambda value: -graph.types[value].bytes // graph.types[value].shape[1])[:MOST_TURNED]
+    for count in range(len(largest) // 2 + 2):
+        yield from map(frozenset, itertools.combinations(largest, count))
+
+
+def _may_turn(node: Node, reads: RowReads, graph: Graph) -> bool:
+    """Whether a node can read rows in the other order: a window of weights that are turned too, or of no order."""
+    if reads.reach == 1:
+        return True
+    return isinstance(node.attrs, Conv2d) and reads.input == 0 and node.inputs[1] in graph.constants
+
+
+def _trials(plan: Plan, entry: str) -> Iterator[Trial]:
+    """Yield the regions that begin with the entry, and how many rows at a time they may be computed."""
+    graph, numbers = plan.graph, itertools.count()
+    nodes = _by_rows(plan, entry)
+    live, readers = live_bytes(plan), graph.consumers()
+    names = [step.node.name for step in plan.steps]
+    for end in range(1, len(nodes) + 1):
+        inside = tuple(nodes[:end])
+        region = _region(graph, inside)
+        if not is_closed(graph, region, readers) or any(region.fill(n.outputs[0]) is None for n in inside):
+            continue
+        after = names.index(inside[-1].name) + 1
+        before = names.index(entry)
+        outer = max((*live[:before], *live[after:]), default=0)
+        for chunks in _chunkings(graph, region):
+            memory = region_memory(graph, region, chunks, plan.io)
+            if memory is not None:
+                yield Trial(region, outer, chunks, memory, next(numbers))
+
+
+def _by_rows(plan: Plan, entry: str) -> list[Node]:
+    """Return the nodes from the entry on that can be computed row by row."""
+    graph = plan.graph
+    nodes = graph.nodes[next(n for n, node in enumerate(graph.nodes) if node.name == entry) :]
+    return [*itertools.takewhile(lambda node: row_reads(node, graph) is not None, nodes)]
+
+
+def _region(graph: Graph, nodes: tuple[Node, ...]) -> Region:
+    return Region(nodes, {node.name: row_reads(node, graph) or () for node in nodes})
+
+
+def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
+    """Yield how many rows of each node's result may be made at a time, by name; of the entry's one, as they arrive."""
+    entry, seen = region.nodes[0].name, list[Mapping[str, int]]()
+    heights = {node.name: graph.types[node.outputs[0]].shape[1] for node in region.nodes}
+    most = max((height for name, height in heights.items() if name != entry), default=1)
+    wanted = [dict.fromkeys(heights, rows) for rows in ROWS]
+    wanted += [{name: max(1, rows * height // most) for name, height in heights.items()} for rows in MOST_ROWS]
+    for each in wanted:
+        chunks = {name: 1 if name == entry else _even(each[name], height) for name, height in heights.items()}
+        count = sum(math.ceil(height / chunks[name]) for name, height in heights.items())
+        if chunks not in seen and count <= MOST_STEPS:
+            seen.append(chunks)
+            yield chunks
+
+
+def _even(most: int, height: int) -> int:
+    """Return how many rows at a time, without a rest if there is a number near to the most."""
+    even = next(n for n in range(min(most, height), 0, -1) if height % n == 0)
+    return even if 2 * even >= most else min(most, height)
+
+
+def _not_by_rows(plan: Plan, entry: str) -> ModelError:
+    """Return the error that names the operator which needs the whole input."""
+    assert plan.graph.stream is not None
+    nodes = plan.graph.nodes
+    at = next(n for n, node in enumerate(nodes) if node.name == entry) + len(_by_rows(plan, entry))
+    where = [f"{nodes[at].name}{_origins(nodes[at])} needs all rows at once"] if at < len(nodes) else []
+    return ModelError(
+        f"{plan.graph.stream.value} can't be given by rows: what reads it needs it whole",
+        details=where,
+        hint="leave --interface-api feed and --stream out",
+    )
+
+
+def _origins(node: Node) -> str:
+    return f" ({', '.join(node.origins[:2])})" if node.origins else ""

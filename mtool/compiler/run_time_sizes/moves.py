@@ -1,0 +1,196 @@
+"""Movements of elements at the end of an open dimension, as movements whose numbers follow the sizes.
+
+A Gather of the last row and a Pad behind the last one read tables of indices, which would be others for each size. A
+Slice begins where a formula says, and a Concat needs no table.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+
+from mtool.base.formulas import Point
+from mtool.compiler.ir import Attributes, DType, Graph, Node, TensorType
+from mtool.compiler.ir.names import Names
+from mtool.compiler.ir.parametric import DifferError
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.lowering import AlongAxis
+from mtool.compiler.operators.movement import Pad, Slice
+
+_MOST = 16  # rows that are moved one by one
+
+
+def with_open_moves(graphs: Mapping[Point, Graph]) -> dict[Point, Graph]:
+    """Return graphs of one model at several sizes with such movements in them.
+
+    A node is written anew at all sizes or at none.
+    """
+    first = next(iter(graphs.values()))
+    chosen: dict[str, tuple[int, ...]] = {}
+    for node in first.nodes:
+        shapes = [graph.types[node.inputs[0]].shape for graph in graphs.values()] if node.op in _FORMS else []
+        varying = tuple(axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len(set(sizes)) > 1)
+        if varying and all(_is_open(node, graph, varying) for graph in graphs.values()):
+            chosen[node.name] = varying
+    return {point: _written(graph, chosen) for point, graph in graphs.items()} if chosen else dict(graphs)
+
+
+def check_mirrors(graphs: Sequence[Graph]) -> None:
+    """Check that no Pad mirrors more of an open dimension than there is.
+
+    Args:
+        graphs: of one structure.
+
+    Raises:
+        DifferError: one does, and would go back and forth.
+    """
+    for nodes in zip(*(graph.nodes for graph in graphs), strict=True):
+        if not isinstance(nodes[0].attrs, Pad) or nodes[0].attrs.mode != "reflect":
+            continue
+        shapes = [graph.types[node.inputs[0]].shape for node, graph in zip(nodes, graphs, strict=True)]
+        for node, graph, shape in zip(nodes, graphs, shapes, strict=True):
+            sides = zip(Pad.of(node).before, _behind(node, graph), strict=True)
+            for axis, (count, most) in enumerate(zip(shape, map(max, sides), strict=True)):
+                if most >= count and any(other[axis] != count for other in shapes):
+                    raise DifferError(f"{node.name}: {most} elements are mirrored, of {count}")
+
+
+def _is_open(node: Node, graph: Graph, varying: Collection[int]) -> bool:
+    """Tell whether a movement reads the end of a dimension that varies, and has another form at this size."""
+    if isinstance(node.attrs, Pad):
+        return _is_open_pad(node, graph, varying)
+    indices = graph.constants.get(node.inputs[1])
+    is_known = indices is not None and 0 < indices.size <= _MOST and bool((indices < 0).any())
+    return is_known and AlongAxis.of(node).axis in varying
+
+
+def _is_open_pad(node: Node, graph: Graph, varying: Collection[int]) -> bool:
+    attrs, size = Pad.of(node), graph.types[node.inputs[0]].shape
+    behind = _behind(node, graph)
+    for axis in varying:
+        before, after = attrs.before[axis], behind[axis]
+        furthest = size[axis] - 1 if attrs.mode == "reflect" else _MOST
+        if not (0 <= before <= furthest and 0 <= after <= furthest):
+            return False
+    return len(node.inputs) == 1 and attrs.mode != "wrap" and any(behind[axis] for axis in varying)
+
+
+def _behind(node: Node, graph: Graph) -> list[int]:
+    """Return how many elements a Pad appends to each dimension."""
+    shapes = (graph.types[value].shape for value in (node.inputs[0], node.outputs[0]))
+    return [total - size - before for size, total, before in zip(*shapes, Pad.of(node).before, strict=True)]
+
+
+def _written(graph: Graph, chosen: Mapping[str, tuple[int, ...]]) -> Graph:
+    """Return a graph with other forms of the chosen nodes, along the dimensions that vary."""
+    writing = _Writing(graph)
+    for node in graph.nodes:
+        if node.name in chosen:
+            _FORMS[node.op](writing, node, chosen[node.name])
+        else:
+            writing.nodes.append(node)
+    return replace(graph, nodes=tuple(writing.nodes), types=writing.types, constants=writing.constants)
+
+
+@dataclass(slots=True)
+class _Writing:
+    """A graph that is written: its nodes so far, with all values and constants."""
+
+    graph: Graph
+    nodes: list[Node] = field(default_factory=list)
+    types: dict[str, TensorType] = field(init=False)
+    constants: dict[str, Array] = field(init=False)
+    names: Names = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.types, self.constants = dict(self.graph.types), dict(self.graph.constants)
+        used = {node.name for node in self.graph.nodes}
+        self.names = Names(lambda name: name in self.types or name in used)
+
+    def node(self, like: Node, op: str, inputs: Sequence[str], attrs: Attributes, shape: Sequence[int]) -> str:
+        """Append a node and return the value that it writes, of the type of its first input."""
+        value = self.names.take(f"{like.outputs[0]}.part")
+        self.types[value] = TensorType(self.types[inputs[0]].dtype, tuple(shape))
+        name = self.names.take(f"{like.name}.{op.lower()}")
+        self.nodes.append(Node(op, name, tuple(inputs), (value,), attrs, like.origins))
+        return value
+
+    def last(self, like: Node, op: str, inputs: Sequence[str], attrs: Attributes) -> None:
+        """Append the node that writes what another one wrote."""
+        self.nodes.append(Node(op, like.name, tuple(inputs), like.outputs, attrs, like.origins))
+
+    def rows(self, like: Node, value: str, axis: int, first: int, count: int, stride: int = 1) -> str:
+        """Return some rows along a dimension, which begin at one of them."""
+        shape = list(self.types[value].shape)
+        shape[axis] = count
+        firsts, strides = [0] * len(shape), [1] * len(shape)
+        firsts[axis], strides[axis] = first, stride
+        return self.node(like, "Slice", [value], Slice(first=tuple(firsts), stride=tuple(strides)), shape)
+
+    def block(self, like: Node, value: str, axis: int, count: int, element: float) -> str:
+        """Return rows of one number; behind a dequantisation they are dequantised, so that integers are moved."""
+        kind, shape = self.types[value], list(self.types[value].shape)
+        shape[axis] = count
+        maker = next((node for node in self.graph.nodes if value in node.outputs), None)
+        if element or maker is None or maker.op != "DequantizeLinear" or len(maker.inputs) < 3:
+            return self.constant(f"{value}.block", np.full(shape, element, kind.dtype.numpy))
+        point = self.constants.get(maker.inputs[2])
+        if point is None or point.size != 1:
+            return self.constant(f"{value}.block", np.full(shape, element, kind.dtype.numpy))
+        zeros = self.constant(f"{value}.block", np.full(shape, point.item(), point.dtype))
+        made = self.names.take(f"{value}.zeros")
+        self.types[made] = TensorType(kind.dtype, tuple(shape))
+        name = self.names.take(f"{like.name}.zeros")
+        self.nodes.append(replace(maker, name=name, inputs=(zeros, *maker.inputs[1:]), outputs=(made,)))
+        return made
+
+    def constant(self, name: str, data: Array) -> str:
+        """Return a constant's name."""
+        taken = self.names.take(name)
+        self.types[taken], self.constants[taken] = TensorType(DType.of(data.dtype), data.shape), data
+        return taken
+
+
+def _gather(writing: _Writing, node: Node, varying: Collection[int]) -> None:
+    """Gather: each index is a slice of one row."""
+    value, axis = node.inputs[0], AlongAxis.of(node).axis
+    size = writing.types[value].shape[axis]
+    indices = writing.constants[node.inputs[1]].reshape(-1).tolist()
+    parts = [writing.rows(node, value, axis, index + size if index < 0 else index, 1) for index in indices]
+    shape = list(writing.types[value].shape)
+    shape[axis] = len(parts)
+    joined = parts[0] if len(parts) == 1 else writing.node(node, "Concat", parts, AlongAxis(axis=axis), shape)
+    writing.last(node, "Reshape", [joined], Attributes())
+
+
+def _pad(writing: _Writing, node: Node, varying: Collection[int]) -> None:
+    """Pad: a Concat along each dimension that varies, behind a Pad of the others."""
+    value, attrs, behind = node.inputs[0], Pad.of(node), _behind(node, writing.graph)
+    ends = writing.types[node.outputs[0]].shape
+    shape = [size if axis in varying else ends[axis] for axis, size in enumerate(writing.types[value].shape)]
+    if tuple(shape) != writing.types[value].shape:
+        before = tuple(0 if axis in varying else count for axis, count in enumerate(attrs.before))
+        value = writing.node(node, "Pad", [value], replace(attrs, before=before), shape)
+    for axis in varying:
+        sides = attrs.before[axis], behind[axis]
+        parts = [_border(writing, node, value, axis, count, is_end=bool(end)) for end, count in enumerate(sides)]
+        shape[axis] += sum(sides)
+        value = writing.node(node, "Concat", [*parts[0], value, *parts[1]], AlongAxis(axis=axis), shape)
+    assert prod(shape) == writing.types[node.outputs[0]].count
+    writing.last(node, "Reshape", [value], Attributes())
+
+
+def _border(writing: _Writing, node: Node, value: str, axis: int, count: int, *, is_end: bool) -> list[str]:
+    """Return what a Pad puts before a dimension, or behind it."""
+    if not count:
+        return []
+    attrs, size = Pad.of(node), writing.types[value].shape[axis]
+    if attrs.mode == "constant":
+        return [writing.block(node, value, axis, count, attrs.value)]
+    if attrs.mode == "edge":
+        return [writing.rows(node, value, axis, size - 1 if is_end else 0, 1)] * count
+    return [writing.rows(node, value, axis, size - 2 if is_end else count, count, -1)]
+
+
+_FORMS = {"Gather": _gather, "Pad": _pad}

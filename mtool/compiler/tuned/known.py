@@ -1,0 +1,75 @@
+"""What tuning has found for one target and setup. Who names it alone does not load the operators."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from mtool.base.option_values import Order, Partial
+    from mtool.compiler.tuned.log import Log
+    from mtool.compiler.tuned.record import Measurement, Setup, Target, WholePlan
+
+UNITS = ("ns", "cycles", "instructions")
+"""What decides, where a candidate was measured in several units: the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The candidates of each task by its key, the fastest first, and those of whole models by the hash of their file.
+
+    Candidates that were wrong or failed are none of them. `partial` says how operators of whole models are computed in
+    parts, where that was measured, and `order` in which order. `point` is the point of a front that was asked for; "":
+    none.
+    """
+
+    ranked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    whole: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    partial: "Mapping[str, Partial]" = field(default_factory=dict)
+    order: "Mapping[str, Order]" = field(default_factory=dict)
+    point: str = ""
+
+    @classmethod
+    def of(cls, read: "Log", target: "Target", setup: "Setup", point: str = "") -> Self:
+        """Return what holds for a target and a setup; the timer's unit apart, both have to be the same.
+
+        Args:
+            read: the logs.
+            target, setup: what the schedules are for.
+            point: of the front of each model, by its name or number; empty: the plan that tuning ended with.
+        """
+        ranked: dict[str, tuple[str, ...]] = {}
+        whole: dict[str, WholePlan] = {}
+        for unit in reversed(UNITS):
+            here = setup.model_copy(update={"unit": unit})
+            ranked |= rank(one for one in read.measurements if (one.target, one.setup) == (target, here))
+            plans = [plan for plan in read.plans if (plan.target, plan.setup) == (target, here)]
+            whole |= _chosen(plans, point)
+        choices = {model: plan.choices for model, plan in whole.items()}
+        partial = {model: plan.partial for model, plan in whole.items() if plan.partial != "auto"}
+        order = {model: plan.order for model, plan in whole.items() if plan.order != "auto"}
+        return cls(ranked, choices, partial, order, point)
+
+
+def _chosen(plans: "Sequence[WholePlan]", name: str) -> "dict[str, WholePlan]":
+    """Return the plan of each model: the last that is no point of the front, or the point of a name."""
+    if not name:
+        return {plan.model_hash: plan for plan in plans if not plan.is_point}
+    from mtool.compiler.tuned.front import front, point
+
+    fronts = {one: front(plan for plan in plans if plan.model_hash == one) for one in {p.model_hash for p in plans}}
+    found = {one: point(of_model, name) for one, of_model in fronts.items()}
+    return {one: plan for one, plan in found.items() if plan is not None}
+
+
+def rank(measured: "Iterable[Measurement]") -> dict[str, tuple[str, ...]]:
+    """Return the candidates of each task by its key, the fastest first; of several measurements the last counts."""
+    latest: dict[str, dict[str, Measurement]] = {}
+    for one in measured:
+        if not one.baseline:
+            latest.setdefault(one.task.key, {})[one.candidate] = one
+    found = {}
+    for key, candidates in latest.items():
+        right = [one for one in candidates.values() if one.status == "ok" and one.times]
+        if right:
+            found[key] = tuple(one.candidate for one in sorted(right, key=lambda one: (one.median, one.candidate)))
+    return found

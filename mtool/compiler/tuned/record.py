@@ -1,0 +1,195 @@
+"""The records of a tuning log: one JSON object a line. docs/tune.md describes the schema.
+
+Keys that are not described here are refused. What may be reused is said by `key`: two measurements of one key are of
+the same task and candidate, on the same target and setup, by the same version of mtool.
+"""
+
+import hashlib
+import json
+import re
+import secrets
+import statistics
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from mtool.base.escaping import one_line
+from mtool.base.option_values import Order, Partial
+from mtool.boards import Board
+from mtool.manifest import Strict
+from mtool.version import __version__
+
+SCHEMA = 1
+_KEY_DIGITS = 20
+_LONGEST = 400  # characters of a reason
+
+Positive = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+"""A number of which some can be added: 1e30 ns are more than the universe's age."""
+
+Times = Annotated[tuple[Positive, ...], Field(min_length=1)]
+LONGEST_TEXT = 10_000  # characters
+Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+Unit = Literal["ns", "instructions", "cycles"]
+Status = Literal["ok", "wrong", "fault", "timeout", "unbuildable", "too large"]
+"""How a measurement ended; "ok" alone may be chosen.
+
+"wrong": another output than the reference's; "fault": the device reported one, or its program ended; "timeout": it did
+not end in time; "unbuildable": the compiler refuses it; "too large": it does not fit the board alone.
+"""
+
+
+def digest(value: Any) -> str:
+    """Return a short hash of plain values; the same for the same values on every computer."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
+
+
+class Target(Strict):
+    """What code is compiled for and by what: the core, its features, the compiler with its version, its flags."""
+
+    cpu: Text
+    features: tuple[Text, ...]
+    compiler: Text
+    flags: tuple[Text, ...]
+
+
+class Setup(Strict):
+    """Where it ran: the board, its clock, which memory holds what, and what its timer counts."""
+
+    board: Text
+    template: Text
+    clock_hz: int
+    memories: dict[Text, Text]
+    unit: Unit
+
+
+class TaskRecord(Strict):
+    """An operator as far as its time depends on it: kind, operands, attributes, the shape of its expression.
+
+    `key` is a hash of all of them. `label` is what a person calls it.
+    """
+
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{20}$")]
+    op: Text
+    label: Text
+    reads: tuple[Text, ...]
+    writes: tuple[Text, ...]
+    attributes: dict[Text, Text]
+    expression: Text
+
+
+class _Record(Strict):
+    schema_version: Literal[1] = 1
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{20}$")]
+    when: Annotated[str, Field(max_length=40)]
+    mtool: Text
+    target: Target
+    setup: Setup
+
+
+class Measurement(_Record):
+    """One measurement of one candidate.
+
+    `candidate` is written as `--schedule` takes it. `times` are those of one call each, the mean over `number` calls
+    under the timer, in `setup.unit`. `estimate` is what the cost model said, in instructions. `baseline`: it was
+    measured to see whether the board's speed changes, not to choose.
+    """
+
+    kind: Literal["measurement"] = "measurement"
+    task: TaskRecord
+    candidate: Text
+    estimate: Positive
+    status: Status
+    times: tuple[Positive, ...] = ()
+    number: Annotated[int, Field(ge=1)] = 1
+    reason: Text = ""
+    baseline: bool = False
+
+    @model_validator(mode="after")
+    def _has_times(self) -> Self:
+        if self.status == "ok" and not self.times:
+            raise ValueError("it is ok, and has no times")
+        return self
+
+    @property
+    def median(self) -> float:
+        """The median of the times; infinite, if there are none."""
+        return statistics.median(self.times) if self.times else float("inf")
+
+
+class WholePlan(_Record):
+    """A whole model, measured with the schedules that were chosen for it, beside the default's.
+
+    `choices` has the candidate of each task by the task's key, the cost model's own choices too. `model_hash` is that
+    of the model's file. `partial` is how operators are computed in parts, `order` in which order. `flash_bytes` are
+    those of the firmware that was measured, which answers calls; 0: not told. `is_point`: it is a point of the front,
+    which is taken only where it is asked for.
+    """
+
+    kind: Literal["plan"] = "plan"
+    model: Text
+    model_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    choices: dict[Text, Text]
+    arena_bytes: Annotated[int, Field(ge=0)]
+    default_arena_bytes: Annotated[int, Field(ge=0)]
+    times: Times
+    default_times: Times
+    partial: Partial = "auto"
+    order: Order = "auto"
+    flash_bytes: Annotated[int, Field(ge=0)] = 0
+    default_flash_bytes: Annotated[int, Field(ge=0)] = 0
+    is_point: bool = False
+
+    @property
+    def median(self) -> float:
+        """The median of the times."""
+        return statistics.median(self.times)
+
+    @property
+    def default_median(self) -> float:
+        """The median of the default's times."""
+        return statistics.median(self.default_times)
+
+
+Record = Annotated[Measurement | WholePlan, Field(discriminator="kind")]
+
+
+def setup_of(board: Board, template: str, unit: Unit | None = None) -> Setup:
+    """Return where a board's firmware runs; the unit is its timer's unless another is given."""
+    placed = board.placed_by(template)
+    held: dict[str, str] = {
+        role: f"{name} {memory.size} B at {memory.base:#x}"
+        for name, memory in placed.memories.items()
+        for role in memory.holds
+    }
+    timer = "ns" if board.timer is None else board.timer.unit
+    return Setup(board=board.name, template=template, clock_hz=board.clock_hz, memories=held, unit=unit or timer)
+
+
+def target_of(board: Board, compiler: str, options: dict[str, str]) -> Target:
+    """Return what a board's code is compiled for: `options` are those of its template, sizes of buffers left out."""
+    chosen = (f"{name}={value}" for name, value in sorted(options.items()) if not name.endswith("_bytes"))
+    flags = (*board.cflags, *chosen)
+    return Target(cpu=board.cpu, features=tuple(sorted(board.features)), compiler=compiler, flags=flags)
+
+
+def measurement_key(target: Target, setup: Setup, task_key: str, candidate: str) -> str:
+    """Return what has to be the same for a measurement to be used again instead of measuring."""
+    return digest([__version__, target.model_dump(mode="json"), setup.model_dump(mode="json"), task_key, candidate])
+
+
+def new_id() -> str:
+    """Return an id that no other measurement has."""
+    return secrets.token_hex(8)
+
+
+def now() -> str:
+    """Return the time, in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def reason_of(text: str) -> str:
+    """Return what a device or a tool said as one line that a terminal can show."""
+    return one_line(re.sub(r"\s+", " ", text), _LONGEST)

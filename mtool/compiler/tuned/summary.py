@@ -1,0 +1,119 @@
+"""What tuning logs know, for people: by target and setup, the fastest candidate of each task and how sure that is."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mtool.compiler.tuned.front import front
+from mtool.compiler.tuned.log import Log
+from mtool.compiler.tuned.record import Measurement, Setup, Target, WholePlan
+
+_SCALE = 1.4826  # of the median absolute deviation, see mtool.tuning.measuring
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTask:
+    """A task of which there are measurements: the last one of each candidate, the fastest first, failures last."""
+
+    candidates: tuple[Measurement, ...]
+
+    @property
+    def best(self) -> Measurement | None:
+        """The fastest; None, if all have failed."""
+        first = self.candidates[0]
+        return first if first.status == "ok" else None
+
+    @property
+    def failed(self) -> Mapping[str, int]:
+        """How many candidates have failed, by how."""
+        statuses = [one.status for one in self.candidates if one.status != "ok"]
+        return {status: statuses.count(status) for status in dict.fromkeys(statuses)}
+
+    @property
+    def noise(self) -> float:
+        """The robust deviation of the fastest one's times, as a part of their median."""
+        return 0.0 if self.best is None else relative_spread(self.best.times)
+
+    @property
+    def lead(self) -> float | None:
+        """The part by which the next candidate is slower than the fastest; None, if there is no other."""
+        right = [one for one in self.candidates if one.status == "ok"]
+        if len(right) < 2 or not right[0].median:
+            return None
+        return right[1].median / right[0].median - 1
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTarget:
+    """All that is known of one target and setup: tasks, the plan of each model, and the front of each."""
+
+    target: Target
+    setup: Setup
+    tasks: tuple[KnownTask, ...]
+    plans: tuple[WholePlan, ...]
+    fronts: tuple[tuple[WholePlan, ...], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "target": self.target.model_dump(mode="json"),
+            "setup": self.setup.model_dump(mode="json"),
+            "tasks": [
+                {
+                    "task": task.candidates[0].task.model_dump(mode="json"),
+                    "candidates": len(task.candidates),
+                    "failed": dict(task.failed),
+                    "best": task.best and {"candidate": task.best.candidate, "median": task.best.median},
+                    "noise": task.noise,
+                    "lead": task.lead,
+                }
+                for task in self.tasks
+            ],
+            "plans": [
+                {**plan.model_dump(mode="json"), "median": plan.median, "default_median": plan.default_median}
+                for plan in self.plans
+            ],
+            "fronts": [[plan.model_dump(mode="json") for plan in plans] for plans in self.fronts],
+        }
+
+
+def relative_spread(times: Sequence[float]) -> float:
+    """Return the robust deviation of times as a part of their median."""
+    middle = statistics.median(times)
+    return _SCALE * statistics.median(abs(one - middle) for one in times) / middle if middle else 0.0
+
+
+def summary(read: Log) -> tuple[KnownTarget, ...]:
+    """Return what logs know, in the order in which targets and tasks first stand there."""
+    targets: dict[str, tuple[Target, Setup]] = {}
+    tasks: dict[str, dict[str, dict[str, Measurement]]] = {}
+    plans: dict[str, dict[str, WholePlan]] = {}
+    measured: dict[str, dict[str, list[WholePlan]]] = {}
+
+    def place(one: Measurement | WholePlan) -> str:
+        where = f"{one.target.model_dump_json()} {one.setup.model_dump_json()}"
+        targets[where] = one.target, one.setup
+        return where
+
+    for one in read.measurements:
+        if not one.baseline:
+            tasks.setdefault(place(one), {}).setdefault(one.task.key, {})[one.candidate] = one
+    for plan in read.plans:
+        measured.setdefault(place(plan), {}).setdefault(plan.model_hash, []).append(plan)
+        if not plan.is_point:
+            plans.setdefault(place(plan), {})[plan.model_hash] = plan
+    return tuple(
+        KnownTarget(
+            target,
+            setup,
+            tuple(KnownTask(_ranked(candidates)) for candidates in tasks.get(where, {}).values()),
+            tuple(plans.get(where, {}).values()),
+            tuple(filter(None, (front(of_model) for of_model in measured.get(where, {}).values()))),
+        )
+        for where, (target, setup) in targets.items()
+    )
+
+
+def _ranked(candidates: Mapping[str, Measurement]) -> tuple[Measurement, ...]:
+    return tuple(sorted(candidates.values(), key=lambda one: (one.status != "ok", one.median, one.candidate)))

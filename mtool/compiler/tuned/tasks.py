@@ -1,0 +1,126 @@
+"""Tasks: operators as far as their time depends on them. Layers that are equal but for their weights are one task."""
+
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from mtool.compiler.ir import Expr, Graph, Node
+from mtool.compiler.ir.control import Control, with_own_bodies
+from mtool.compiler.ir.node import View, expression_of
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.external.node import External
+from mtool.compiler.plan import Plan, Step
+from mtool.compiler.plan.control import plans_in
+from mtool.compiler.tuned.record import LONGEST_TEXT, TaskRecord, digest
+
+_NOT_TOLD = frozenset({"expr", "label", "macs", "acc_bound", "float_bias"})
+"""Attributes on which no time depends: names, bounds that follow from weights, and the expression, told by itself."""
+
+_VALUES = frozenset({"pad_value"})
+"""Attributes whose value is a number that nothing depends on but for its being zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task of a model: what it is, and where it is met.
+
+    Attributes:
+        record: what the log says of it.
+        graph: the graph of the first of its nodes.
+        step: the first of its nodes, as the cost model computes it.
+        nodes: the names of all nodes that are this task.
+    """
+
+    record: TaskRecord
+    graph: Graph
+    step: Step
+    nodes: tuple[str, ...]
+
+
+def tasks_of(plan: Plan, names: Collection[str]) -> tuple[Task, ...]:
+    """Return the different tasks of a plan, in its order.
+
+    Args:
+        plan: of a model, no operator of which is computed in parts.
+        names: the nodes that a schedule can be asked for: not those that are graphs themselves, nor the planner's own.
+    """
+    found: dict[str, Task] = {}
+    for part in reversed([*plans_in(plan)]):
+        for step in part.steps:
+            if step.node.name not in names:
+                continue
+            record = record_of(step.node, part.graph)
+            known = found.get(record.key)
+            nodes = (*(known.nodes if known else ()), step.node.title)
+            first = known or Task(record, part.graph, step, ())
+            found[record.key] = Task(first.record, first.graph, first.step, tuple(dict.fromkeys(nodes)))
+    return tuple(found.values())
+
+
+def named_nodes(graph: Graph) -> Iterator[tuple[Node, Graph]]:
+    """Yield each node that is computed and may be tuned, with its graph; those of graphs inside of it too."""
+    for part in with_own_bodies(graph):
+        for node in part.nodes:
+            if not isinstance(node.attrs, View | Control | External):
+                yield node, part
+
+
+def record_of(node: Node, graph: Graph) -> TaskRecord:
+    """Return what the log says of a node's task."""
+    described = {
+        "op": node.op,
+        "reads": [_operand(value, graph) for value in node.inputs],
+        "writes": [str(graph.types[value]) for value in node.outputs if value],
+        "attributes": dict(_attributes(node.attrs)),
+        "expression": _expression(expression_of(node)),
+    }
+    label = registry.KERNELS[node.op].label(node, graph)
+    return TaskRecord.model_validate({**described, "label": label, "key": digest(described)})
+
+
+def _operand(value: str, graph: Graph) -> str:
+    if not value:
+        return "nothing"
+    return f"{'constant ' if value in graph.constants else ''}{graph.types[value]}"
+
+
+def _attributes(attrs: Any) -> Iterator[tuple[str, str]]:
+    for one in sorted(fields(attrs), key=lambda field: field.name):
+        value = getattr(attrs, one.name)
+        if one.name in _NOT_TOLD:
+            continue
+        yield one.name, ("0" if value == 0 else "not 0") if one.name in _VALUES else _short(_plain(value))
+
+
+def _short(text: str) -> str:
+    """Return what a record can hold: a text, or its hash."""
+    return text if len(text) <= LONGEST_TEXT else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _plain(value: Any) -> str:
+    """Return an attribute as text that is the same for the same value on every computer."""
+    if isinstance(value, Expr):
+        return _expression(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = ", ".join(f"{one.name}={_plain(getattr(value, one.name))}" for one in fields(value))
+        return f"{type(value).__name__}({inside})"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_plain, value))})"
+    return str(value)
+
+
+def _expression(expr: Expr | None) -> str:
+    """Return a hash of an expression's shape: its functions and types, and its indices, without its other constants."""
+    return "" if expr is None else expr.fold(_shape)[0]
+
+
+def _shape(part: Expr, args: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return the hash of a part without and with its constants; what a load's index says is told in both."""
+    value = _plain(part.value)
+    is_place = part.op in ("axis", "load", "reduce")
+    kind = value if is_place else type(part.value).__name__
+    head = f"{part.op} {part.dtype.label} "
+    inner = [exact for _, exact in args] if part.op == "load" else [loose for loose, _ in args]
+    loose, exact = " ".join([head + kind, *inner]), " ".join([head + value, *(each for _, each in args)])
+    return hashlib.sha256(loose.encode()).hexdigest()[:20], hashlib.sha256(exact.encode()).hexdigest()[:20]

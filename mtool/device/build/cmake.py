@@ -1,0 +1,86 @@
+"""Build a project with CMake and Ninja: configure once, then build one target for each firmware kind.
+
+Tools: cmake, ninja, and the compiler of the project's toolchain.cmake. Overrides: none.
+Products: the files of the template's `firmware`, below `build/`.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from mtool.base import files, proc
+from mtool.base.errors import UsageError
+from mtool.device.build import ninja, toolchains
+from mtool.manifest import Manifest, Project
+
+_CONFIGURE_TIMEOUT_S = 120.0
+_BUILD_TIMEOUT_S = 900.0
+_COMPILER = "compiler.txt"  # in build/: what it was configured for, by mtool
+_SYNTAX = '\n\r"\\;$['
+
+
+def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
+    """Build firmware kinds of a project of the builder "cmake".
+
+    Raises:
+        UsageError: the folder's path is none that CMake can take.
+        BuildError: CMake, the compiler or the linker failed.
+        FitError: the linker says that a memory overflows.
+    """
+    assert manifest.project is not None
+    check_path(folder)
+    configure, argv = commands(manifest.project, kinds)
+    compiler = toolchains.require(manifest.project.board.toolchain).identity
+    if not _is_configured(folder, compiler):
+        _forget_configuration(folder / "build")
+        proc.run(configure, what="configuration of the build", timeout_s=_CONFIGURE_TIMEOUT_S, cwd=folder)
+        files.write(folder / "build" / _COMPILER, compiler.encode("utf-8", "surrogatepass"))
+    done = proc.run(argv, what="build of the firmware", timeout_s=_BUILD_TIMEOUT_S, cwd=folder, check=False)
+    if done.returncode != 0:
+        raise ninja.failure(done, manifest)
+
+
+def check_path(folder: Path) -> None:
+    """Refuse a folder in whose path CMake, which quotes none of them everywhere, reads a character as syntax.
+
+    Raises:
+        UsageError: it is such a folder.
+    """
+    path = str(folder.resolve())
+    found = [character for character in _SYNTAX if character in path]
+    if found:
+        raise UsageError(
+            f"CMake can't build in {folder}",
+            details=[f"the path {path} has {', '.join(map(repr, found))}, which CMake reads as syntax"],
+            hint="build elsewhere: --output-dir DIR",
+        )
+
+
+def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
+    """Return what a build in an empty folder runs: the configuration, then the targets."""
+    return [
+        ["cmake", "-G", "Ninja", "-S", ".", "-B", "build"],
+        ["cmake", "--build", "build", "--target", *kinds],
+    ]
+
+
+def _forget_configuration(build_folder: Path) -> None:
+    """Remove what `cmake --fresh` would, which needs CMake 3.24."""
+    (build_folder / "CMakeCache.txt").unlink(missing_ok=True)
+    shutil.rmtree(build_folder / "CMakeFiles", ignore_errors=True)
+
+
+def _is_configured(folder: Path, compiler: str) -> bool:
+    """Return whether CMake's cache is of this folder and of this compiler: it can't change either in place.
+
+    Objects of another compiler are not made again otherwise: Ninja looks at the sources' times alone.
+    """
+    cache, made_with = folder / "build" / "CMakeCache.txt", folder / "build" / _COMPILER
+    if made_with.is_file() and made_with.read_bytes() != compiler.encode("utf-8", "surrogatepass"):
+        return False
+    toolchain = folder / "toolchain.cmake"
+    if not cache.is_file() or not (folder / "build" / "build.ninja").is_file():
+        return False
+    if toolchain.is_file() and toolchain.stat().st_mtime_ns > cache.stat().st_mtime_ns:
+        return False
+    return f"CMAKE_HOME_DIRECTORY:INTERNAL={folder.resolve().as_posix()}\n" in cache.read_text(errors="replace")

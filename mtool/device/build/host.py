@@ -1,0 +1,47 @@
+"""Build a program for this computer: one call of the C compiler, with the arguments in `<kind>.args`.
+
+What has an optimisation level of its own is compiled before, with the arguments in `level.args`.
+
+Tools: the board's compiler (boards.yaml, `toolchain`), for which gcc, clang or the package ziglang may stand where
+there is no `cc`. Overrides: none; the file is the template's.
+Products: `build/<kind>`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from mtool.base import proc
+from mtool.device.build import toolchains
+from mtool.manifest import Manifest, Project
+
+_TIMEOUT_S = 600.0
+
+
+def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
+    """Build firmware kinds of a project of the builder "host".
+
+    Raises:
+        BuildError: the compiler failed.
+    """
+    assert manifest.project is not None
+    compiler = toolchains.compiler_here(manifest.project.board.toolchain)
+    for kind in kinds:
+        (folder / manifest.project.firmware[kind]).parent.mkdir(parents=True, exist_ok=True)
+    levels = ["operators"] * len(manifest.project.levels)
+    names = [*levels, *(f"{kind} firmware" for kind in kinds)]
+    for what, argv in zip(names, commands(manifest.project, kinds), strict=True):
+        proc.run([*compiler, *argv[1:]], what=f"build of the {what}", timeout_s=_TIMEOUT_S, cwd=folder)
+    for kind in kinds:
+        firmware = folder / manifest.project.firmware[kind]
+        if not firmware.exists() and (suffixed := firmware.with_name(firmware.name + ".exe")).exists():
+            suffixed.replace(firmware)  # Windows starts it by its path, whatever its name ends with
+
+
+def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
+    """Return what a build runs: a call of the compiler for each file with a level, and for each kind."""
+    compiler = project.board.toolchain
+    objects = [
+        [compiler, "@level.args", level, "-c", path, "-o", f"build/{PurePosixPath(path).name}.o"]
+        for path, level in project.levels.items()
+    ]
+    return [*objects, *([compiler, f"@{kind}.args", "-o", project.firmware[kind]] for kind in kinds)]

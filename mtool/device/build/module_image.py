@@ -1,0 +1,280 @@
+"""Compile and link a model to the image of a native module: code and constants that run wherever they lie.
+
+Tools: the GCC of the board. Products: none; the image is returned.
+
+Code reaches its constants relative to the program counter, as both are one piece. It is linked twice, for two
+addresses: if the bytes differ, an address stands in them, and it is refused.
+"""
+
+import io
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import Symbol, SymbolTableSection
+
+from mtool.base import proc
+from mtool.base.errors import BuildError, UsageError
+from mtool.base.filetree import FileTree, write
+from mtool.boards import Board
+from mtool.device.build import call_depth, toolchains
+from mtool.manifest.modules import machine as machines
+from mtool.manifest.modules.exports import EXPORTS
+from mtool.manifest.modules.veneers import CALLED, ENTRY, Base, assembly, base_of
+
+_TIMEOUT_S = 900.0
+_ADDRESSES = (0x10000000, 0x30004000)
+_LEAST_ALIGNMENT = 16
+_GCC = re.compile(r"(arm-none-eabi|riscv\d+-unknown-elf)-gcc")
+_UNDEFINED = re.compile(r"undefined reference to `([^']+)'")
+_COMMON = (
+    "-std=c99", "-fpic", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-ffreestanding",
+    "-fbuiltin", "-fno-common", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-stack-protector",
+    "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
+)  # fmt: skip
+_ARM = ("-mpic-data-is-text-relative", "-mno-single-pic-base")
+_RISC_V = ("-mcmodel=medany", "-msmall-data-limit=0")
+_CALL_GRAPH = "-fcallgraph-info=su"  # from GCC 10 on
+_HIDDEN = "mt_module_hidden.h"
+_SCRIPT = """\
+ENTRY({entry})
+SECTIONS
+{{
+  .text {base:#x} : {{ KEEP(*(.text.{entry})) *(.text .text.*) . = ALIGN(4); }}
+  .rodata : {{ *(.rodata .rodata.* .srodata .srodata.*) . = ALIGN(4); }}
+  .data : {{ *(.data .data.* .sdata .sdata.* .init_array .fini_array) }}
+  .bss : {{ *(.bss .bss.* .sbss .sbss.* COMMON) }}
+  .got : {{ *(.got .got.plt .igot .igot.plt) }}
+  /DISCARD/ : {{ *(.comment .note* .eh_frame* .ARM.exidx* .ARM.extab* .gnu.attributes .debug* .stack_sizes) }}
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A native module's code and constants.
+
+    Attributes:
+        data: code, then constants.
+        code_bytes: of the code.
+        entry: where it is entered, an offset.
+        alignment: of its place.
+        imports: names of the firmware's functions that it calls, in the order of its table.
+        machine: what it needs of a core (mtool.manifest.modules.machine).
+        linked: functions of the compiler's library that are part of it.
+        stack_bytes: that its code takes, without what it imports; 0: not known.
+    """
+
+    data: bytes
+    code_bytes: int
+    entry: int
+    alignment: int
+    imports: tuple[str, ...]
+    machine: int
+    linked: tuple[str, ...]
+    stack_bytes: int
+
+
+def link(files: FileTree, board: Board, levels: Mapping[str, str], level: str) -> Image:
+    """Compile C files and link them to an image.
+
+    Args:
+        files: the model's C and headers, and `mt_module_call` of mtool.manifest.modules.entry.
+        board: whose compiler and options are used.
+        levels: the compiler's optimisation option of files that have their own.
+        level: that of the others.
+
+    Raises:
+        UsageError: there are no native modules for the board.
+        BuildError: the compiler is missing or fails, or the code can't be a module: it has variables, addresses, or
+            calls what firmware has not.
+    """
+    check_board(board)
+    with tempfile.TemporaryDirectory(prefix="mtool-module-") as place:
+        folder = Path(place)
+        build = _Build(folder, board)
+        base = base_of(build.machine)
+        if base is None:
+            raise UsageError(
+                f"there are no native modules for {board.name}",
+                details=[f"its core is {machines.describe(build.machine)}"],
+                hint="Arm cores from the Cortex-M3 on and 32-bit RISC-V have them",
+            )
+        write(files, folder / "src", edits="force")
+        return build.image(files, base, levels, level)
+
+
+def check_board(board: Board) -> None:
+    """Refuse a board that native modules are not made for.
+
+    Raises:
+        UsageError: its compiler is not GCC for Arm or RISC-V.
+        BuildError: that is not installed.
+    """
+    if _GCC.fullmatch(board.toolchain) is None:
+        raise UsageError(
+            f"there are no native modules for {board.name}",
+            details=[f"they are made by GCC for Arm and RISC-V, and its toolchain is {board.toolchain or 'none'}"],
+        )
+    toolchains.require(board.toolchain)
+
+
+class _Build:
+    """One build in a folder."""
+
+    def __init__(self, folder: Path, board: Board) -> None:
+        self.folder = folder
+        self.compiler = [board.toolchain, *board.cflags]
+        self.is_arm = board.toolchain.startswith("arm")
+        self.machine = self._machine()
+        self.call_graph = (
+            [_CALL_GRAPH] if self._run([_CALL_GRAPH, "-E", "empty.c"], check=False).returncode == 0 else []
+        )
+
+    def image(self, files: FileTree, base: Base, levels: Mapping[str, str], level: str) -> Image:
+        (self.folder / _HIDDEN).write_text("#pragma GCC visibility push(hidden)\n")
+        flags = [*_COMMON, *(_ARM if self.is_arm else _RISC_V), *base.flags, "-include", str(self.folder / _HIDDEN)]
+        sources = [path for path in files if path.endswith(".c")]
+        objects = [
+            self._compile(
+                ["-g0", "-w", *self.call_graph, *flags, levels.get(path, level), "-Isrc"], f"src/{path}", number
+            )
+            for number, path in enumerate(sources)
+        ]
+        imports = sorted(self._undefined(objects) & set(EXPORTS))
+        if len(imports) > base.most:
+            raise BuildError(f"a module imports at most {base.most} functions", details=[f"found {len(imports)}"])
+        (self.folder / "entry.S").write_text(assembly(base, imports))
+        objects.append(self._compile([], "entry.S", len(objects)))
+        parts, *others = [self._linked(objects, address) for address in _ADDRESSES]
+        if any(other != parts for other in others):
+            raise self._addresses(objects)
+        return Image(
+            data=parts.data,
+            code_bytes=parts.code_bytes,
+            entry=parts.entry,
+            alignment=parts.alignment,
+            imports=tuple(imports),
+            machine=self.machine,
+            linked=parts.linked,
+            stack_bytes=self._stack_bytes(base),
+        )
+
+    def _run(self, arguments: Sequence[str], *, check: bool = True) -> proc.Completed:
+        what = "build of the module"
+        return proc.run([*self.compiler, *arguments], what=what, timeout_s=_TIMEOUT_S, cwd=self.folder, check=check)
+
+    def _machine(self) -> int:
+        (self.folder / "empty.c").write_text("")
+        return machines.of_macros(self._run(["-dM", "-E", "empty.c"]).output)
+
+    def _compile(self, flags: Sequence[str], source: str, number: int) -> str:
+        target = f"{number}-{PurePosixPath(source).stem}.o"
+        done = self._run([*flags, "-c", source, "-o", target], check=False)
+        if done.returncode != 0:
+            is_ours = "impossible constraints" in done.output
+            raise BuildError(
+                f"{PurePosixPath(source).name} can't be compiled as a module",
+                details=done.output.rstrip().splitlines()[-proc.LAST_LINES :],
+                hint="a schedule takes every register: choose another by --schedule" if is_ours else "",
+            )
+        return target
+
+    def _stack_bytes(self, base: Base) -> int:
+        """Return the stack that the entry takes with what it calls of the module; 0: not known."""
+        inner = call_depth.deepest([path.read_text() for path in sorted(self.folder.glob("*.ci"))], CALLED)
+        return inner and inner + base.stack_bytes
+
+    def _undefined(self, objects: Sequence[str]) -> set[str]:
+        wanted: set[str] = set()
+        found: set[str] = set()
+        for name in objects:
+            for symbol in _symbols(ELFFile(io.BytesIO((self.folder / name).read_bytes()))):
+                if symbol.name and symbol["st_info"]["bind"] != "STB_LOCAL":
+                    (wanted if symbol["st_shndx"] == "SHN_UNDEF" else found).add(symbol.name)
+        return wanted - found
+
+    def _linked(self, objects: Sequence[str], address: int) -> "_Parts":
+        (self.folder / "module.ld").write_text(_SCRIPT.format(entry=ENTRY, base=address))
+        options = ["-nostdlib", "-nostartfiles", "-static", "-Wl,--gc-sections,--build-id=none", "-Tmodule.ld"]
+        done = self._run([*options, *objects, "-lgcc", "-o", "module.elf"], check=False)
+        if done.returncode != 0:
+            missing = sorted({*_UNDEFINED.findall(done.output)} - {"_GLOBAL_OFFSET_TABLE_"})
+            if missing:
+                raise BuildError(
+                    f"the model calls what no firmware exports: {', '.join(missing)}",
+                    details=[f"modules may call: {', '.join(sorted(EXPORTS))}"],
+                )
+            raise BuildError(
+                "the module can't be linked", details=done.output.rstrip().splitlines()[-proc.LAST_LINES :]
+            )
+        return _parts((self.folder / "module.elf").read_bytes(), address)
+
+    def _addresses(self, objects: Sequence[str]) -> BuildError:
+        """Return the error that names what has addresses in it."""
+        wrong = []
+        for name in objects:
+            elf = ELFFile(io.BytesIO((self.folder / name).read_bytes()))
+            for section in elf.iter_sections():
+                if isinstance(section, RelocationSection):
+                    of = elf.get_section(section["sh_info"])
+                    kinds = {relocation["r_info_type"] for relocation in section.iter_relocations()}
+                    if kinds & {1, 2} and of["sh_flags"] & SH_FLAGS.SHF_ALLOC:  # R_RISCV_32, R_ARM_ABS32
+                        wrong.append(of.name)
+        return BuildError(
+            "the code holds addresses, which no module may have: it runs wherever it lies",
+            details=[f"in {', '.join(sorted(set(wrong)))}"] if wrong else [],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    data: bytes
+    code_bytes: int
+    entry: int
+    alignment: int
+    linked: tuple[str, ...]
+
+
+def _parts(data: bytes, address: int) -> _Parts:
+    """Return the image of a linked file, in offsets from its start.
+
+    Raises:
+        BuildError: it has variables, or tables of addresses.
+    """
+    elf = ELFFile(io.BytesIO(data))
+    loaded = [one for one in elf.iter_sections() if one["sh_flags"] & SH_FLAGS.SHF_ALLOC and one["sh_size"]]
+    wrong = [one for one in loaded if one.name not in (".text", ".rodata")]
+    symbols = [one for one in _symbols(elf) if one.name]
+    if wrong:
+        inside = {elf.get_section_index(one.name) for one in wrong}
+        names = sorted(one.name for one in symbols if one["st_shndx"] in inside and one["st_size"])
+        raise BuildError(
+            "the model has variables or tables of addresses, which a module has no place for",
+            details=[f"in {', '.join(one.name for one in wrong)}: {', '.join(names) or 'no names'}"],
+        )
+    text, *rest = sorted(loaded, key=lambda one: one["sh_addr"])
+    image = bytearray(text.data())
+    code_bytes = len(image)
+    for section in rest:
+        image += bytes(section["sh_addr"] - address - len(image)) + section.data()
+    image += bytes(-len(image) % 4)
+    entry = next(one["st_value"] for one in symbols if one.name == ENTRY) & ~1
+    linked = sorted(
+        one.name
+        for one in symbols
+        if one.name.startswith("__") and one["st_info"]["type"] == "STT_FUNC" and one["st_shndx"] != "SHN_UNDEF"
+    )
+    alignment = max([_LEAST_ALIGNMENT, *(one["sh_addralign"] for one in loaded)])
+    return _Parts(bytes(image), code_bytes, entry - address, alignment, tuple(linked))
+
+
+def _symbols(elf: ELFFile) -> list[Symbol]:
+    return [
+        one for table in elf.iter_sections() if isinstance(table, SymbolTableSection) for one in table.iter_symbols()
+    ]

@@ -1,0 +1,188 @@
+"""Sizes of a firmware in flash and RAM, read from its ELF file.
+
+On a board with memories the whole image is counted: startup, model, libraries. Where an operating
+system places things (`memories` is empty) only the model's own symbols are, since the rest of the
+program says nothing about a microcontroller.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from mtool.base.errors import BuildError
+from mtool.boards import Board
+from mtool.manifest import Manifest, arenas_of
+
+STACK_SECTION = ".stack"
+_APART = (".eeprom", ".fuse", ".lock", ".signature")  # memories of an AVR's own
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes that a firmware takes.
+
+    Attributes:
+        flash_code_bytes: all that lies in flash (code, vectors, read-only data, the load image of .data) but for the
+            model's constants.
+        flash_const_bytes: the model's constants: weights, biases, scales, tables.
+        ram_static_bytes: .data and .bss, without the arena and the stack.
+        arena_bytes: the arena, all of its pools.
+        stack_bytes: the memory reserved for the stack; 0 where an operating system does it.
+        functions: bytes of code by function, the largest first.
+        memories: bytes in each memory of the board, by its name.
+        has_threads: stacks are variables of the kernel, among `ram_static_bytes`.
+    """
+
+    flash_code_bytes: int
+    flash_const_bytes: int
+    ram_static_bytes: int
+    arena_bytes: int
+    stack_bytes: int
+    functions: dict[str, int]
+    memories: dict[str, int]
+    has_threads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Symbol:
+    name: str
+    kind: str
+    address: int
+    bytes: int
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    name: str
+    address: int
+    bytes: int
+    writable: bool
+    in_file: bool
+
+
+def measure(elf: Path, manifest: Manifest) -> Size:
+    """Return the sizes of a firmware of a model.
+
+    Args:
+        elf: what the build made; the standalone kind for the sizes of the model alone.
+        manifest: of a model of the project, which names the constants and the arenas of all of its models.
+
+    Raises:
+        BuildError: the file is not an ELF file, or holds no symbols.
+    """
+    sections, symbols = _read(elf)
+    board = manifest.project.board if manifest.project is not None else None
+    constants = {name for model in manifest.models for name in model.constants}
+    arenas = {*arenas_of(manifest.models)}
+    flash_const_bytes = _sum(symbols, lambda symbol: symbol.name in constants)
+    arena_bytes = _sum(symbols, lambda symbol: symbol.name in arenas)
+    functions = _functions(symbols)
+    if board is not None and board.memories:
+        stack_bytes = sum(section.bytes for section in sections if section.name == STACK_SECTION)
+        flash_bytes = sum(section.bytes for section in sections if section.in_file)
+        flash_code_bytes = flash_bytes - flash_const_bytes
+        ram_bytes = sum(section.bytes for section in sections if section.writable)
+        ram_static_bytes = ram_bytes - arena_bytes - stack_bytes
+    else:
+        prefixes = (*(f"{model.model}_" for model in manifest.models), *arenas)
+        own = [symbol for symbol in symbols if symbol.name.startswith(prefixes)]
+        functions = {name: count for name, count in functions.items() if name.startswith(prefixes)}
+        stack_bytes = 0
+        flash_code_bytes = sum(functions.values())
+        ram_static_bytes = _sum(own, lambda symbol: symbol.writable) - arena_bytes
+    return Size(
+        flash_code_bytes=flash_code_bytes,
+        flash_const_bytes=flash_const_bytes,
+        ram_static_bytes=ram_static_bytes,
+        arena_bytes=arena_bytes,
+        stack_bytes=stack_bytes,
+        functions=dict(sorted(functions.items(), key=lambda item: (-item[1], item[0]))),
+        memories={} if board is None else _by_memory(sections, board),
+        has_threads=manifest.project is not None and manifest.project.builder == "west",
+    )
+
+
+def addresses(elf: Path) -> dict[str, int]:
+    """Return the addresses of a firmware's functions and objects, by name.
+
+    Raises:
+        BuildError: as `measure`.
+    """
+    return {symbol.name: symbol.address for symbol in _read(elf)[1]}
+
+
+def _by_memory(sections: Iterable[_Section], board: Board) -> dict[str, int]:
+    """Return the bytes in each memory. What lies in none (an alias, a core's own) counts where the board has such."""
+    found = dict.fromkeys(board.memories, 0)
+    code, data = board.region_for("code"), board.region_for("data")
+    if code is None or data is None:
+        return found
+    for section in sections:
+        inside = [
+            name
+            for name, memory in board.memories.items()
+            if memory.base <= section.address < memory.base + memory.size
+        ]
+        home = inside[0] if inside else data if section.writable else code
+        if section.name not in _APART:
+            found[home] += section.bytes
+            if section.writable and section.in_file and home != code:
+                found[code] += section.bytes  # its load image
+    return found
+
+
+def _sum(symbols: Iterable[_Symbol], wanted: Callable[[_Symbol], bool]) -> int:
+    return sum(symbol.bytes for symbol in symbols if wanted(symbol))
+
+
+def _functions(symbols: Iterable[_Symbol]) -> dict[str, int]:
+    """Return the bytes of each function. One with several entry points (libgcc's float routines) is counted once."""
+    functions = {}
+    end = 0
+    code = (symbol for symbol in symbols if symbol.kind == "STT_FUNC" and symbol.bytes > 0)
+    for symbol in sorted(code, key=lambda symbol: (symbol.address, -symbol.bytes, symbol.name)):
+        if symbol.address >= end:
+            functions[symbol.name] = symbol.bytes
+            end = symbol.address + symbol.bytes
+    return functions
+
+
+def _read(elf: Path) -> tuple[list[_Section], list[_Symbol]]:
+    """Return the sections that take memory and the functions and objects in them, each address once."""
+    try:
+        with elf.open("rb") as file:
+            parsed = ELFFile(file)
+            flags = [section["sh_flags"] for section in parsed.iter_sections()]
+            table = parsed.get_section_by_name(".symtab")
+            if not isinstance(table, SymbolTableSection):
+                raise BuildError(f"{elf} holds no symbols", hint="build it again; nothing should strip it")
+            sections = [
+                _Section(
+                    section.name,
+                    section["sh_addr"],
+                    section["sh_size"],
+                    section.name == STACK_SECTION
+                    or bool(section["sh_flags"] & SH_FLAGS.SHF_WRITE),  # lld has it for reading
+                    section["sh_type"] != "SHT_NOBITS",
+                )
+                for section in parsed.iter_sections()
+                if section["sh_flags"] & SH_FLAGS.SHF_ALLOC
+            ]
+            symbols = {}
+            for symbol in table.iter_symbols():
+                kind, index = symbol["st_info"]["type"], symbol["st_shndx"]
+                if kind in ("STT_FUNC", "STT_OBJECT") and isinstance(index, int):
+                    writable = bool(flags[index] & SH_FLAGS.SHF_WRITE)
+                    at = (symbol["st_value"], kind, symbol["st_size"])
+                    symbols[at] = _Symbol(symbol.name, kind, symbol["st_value"], symbol["st_size"], writable)
+            return sections, list(symbols.values())
+    except FileNotFoundError:
+        raise BuildError(f"{elf} is not there", hint="build it first") from None
+    except ELFError:
+        raise BuildError(f"{elf} is not an ELF file", details=["sizes are read from ELF files only"]) from None

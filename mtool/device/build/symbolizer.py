@@ -1,0 +1,115 @@
+"""The symboliser: function, file and line of an address in a firmware, read from its ELF file."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from elftools.common.exceptions import DWARFError, ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from mtool.base.closing import Closing
+
+_THUMB = 1  # bit 0 of an Arm function's address
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """An address in a function: so many bytes from its start; the file's name and the line, if they are known."""
+
+    function: str
+    offset: int
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.function}+{self.offset:#x}" + (f"  {self.file}:{self.line}" if self.file else "")
+
+
+class Symboliser(Closing):
+    """The addresses of a firmware; use it in a `with` statement.
+
+    Args:
+        elf: the firmware with its symbols.
+
+    Raises:
+        OSError: the file can't be read.
+        ELFError: it is no ELF file.
+    """
+
+    def __init__(self, elf: Path) -> None:
+        self._file = elf.open("rb")
+        try:
+            self._elf = ELFFile(self._file)
+        except ELFError:
+            self._file.close()
+            raise
+
+    def of(self, address: int) -> SourceLocation | None:
+        """Return what stands at `address`, or None if it lies in no function that has a size."""
+        is_arm = self._elf.get_machine_arch() == "ARM"
+        for symbol in self._symbols("STT_FUNC"):
+            start = symbol["st_value"] & ~_THUMB if is_arm else symbol["st_value"]
+            if start <= address < start + symbol["st_size"]:
+                return SourceLocation(symbol.name, address - start, *self._line(address))
+        return None
+
+    def address(self, name: str) -> int | None:
+        """Return the address of a symbol, or None if there is none of that name."""
+        table = self._elf.get_section_by_name(".symtab")
+        found = table.get_symbol_by_name(name) if isinstance(table, SymbolTableSection) else None
+        return int(found[0]["st_value"]) if found else None
+
+    def end_of_object(self, address: int) -> int | None:
+        """Return where the object ends that `address` lies in, or None if it lies in none."""
+        for symbol in self._symbols("STT_OBJECT"):
+            if symbol["st_value"] <= address < symbol["st_value"] + symbol["st_size"]:
+                return int(symbol["st_value"] + symbol["st_size"])
+        return None
+
+    def image_start(self) -> int:
+        """Return the lowest address at which the file is to be loaded."""
+        segments = [segment for segment in self._elf.iter_segments() if segment["p_type"] == "PT_LOAD"]
+        return min((int(segment["p_vaddr"]) for segment in segments), default=0)
+
+    def _symbols(self, kind: str) -> Iterator[Any]:
+        table = self._elf.get_section_by_name(".symtab")
+        if isinstance(table, SymbolTableSection):
+            yield from (symbol for symbol in table.iter_symbols() if symbol["st_info"]["type"] == kind)
+
+    def _line(self, address: int) -> tuple[str, int]:
+        """Return the file's name and the line of an address; ("", 0) if that is not known."""
+        if not self._elf.has_dwarf_info():
+            return "", 0
+        try:
+            dwarf = self._elf.get_dwarf_info()
+            ranges = dwarf.get_aranges()
+            offset = ranges.cu_offset_at_addr(address) if ranges is not None else None
+            units = dwarf.iter_CUs() if offset is None else [dwarf.get_CU_at(offset)]
+            for unit in units:
+                program = dwarf.line_program_for_CU(unit)
+                if program is not None and (found := _in_program(program, address)) is not None:
+                    return found
+        except (DWARFError, ELFError):
+            pass  # a debug format that is not known: the function has to do
+        return "", 0
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _in_program(program: Any, address: int) -> tuple[str, int] | None:
+    """Return the file and line of the last row at or before `address`, in a sequence that goes on after it."""
+    before = None
+    for entry in program.get_entries():
+        state = entry.state
+        if state is None:
+            continue
+        if before is not None and before.address <= address < state.address:
+            index = before.file - (0 if program["version"] >= 5 else 1)
+            name = program["file_entry"][index].name.decode(errors="replace")
+            return PurePosixPath(name).name, int(before.line)
+        before = None if state.end_sequence else state
+    return None

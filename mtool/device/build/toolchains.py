@@ -1,0 +1,233 @@
+"""The programs that builds and emulators need, and the exact command that installs each.
+
+Names of packages are Debian's and Ubuntu's; the commands work on both.
+"""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool.base import distribution, proc
+from mtool.base.errors import BuildError
+
+_VERSION_TIMEOUT_S = 20.0
+_HOST = "cc"
+_OTHERS = ("gcc", "clang")
+_OF_GCC = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
+_OF_CMAKE = ("CFLAGS", "CXXFLAGS", "ASMFLAGS", "LDFLAGS")
+_OF_OTHERS = ("LD_RUN_PATH", "CCC_OVERRIDE_OPTIONS", "SDKROOT", "NIX_CFLAGS_COMPILE", "NIX_LDFLAGS")
+_ENVIRONMENT = (*_OF_GCC, *_OF_CMAKE, *_OF_OTHERS)
+
+
+class NotReady(BuildError):
+    """A tool is there, but not what it builds a board with (a core, a platform), and it could not get that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A set of programs that are installed together.
+
+    Attributes:
+        name: what boards.yaml and messages call it; its first program.
+        purpose: what it is needed for.
+        programs: looked for on PATH, all of them.
+        install: the command that installs it.
+        needs: a file that the compiler must find ("picolibc.specs"), or "".
+        is_package: it is a Python package of that name, beside this one.
+        instead: a board that needs no such program, or "".
+    """
+
+    name: str
+    purpose: str
+    programs: tuple[str, ...]
+    install: str
+    needs: str = ""
+    is_package: bool = False
+    instead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An installed toolchain.
+
+    Attributes:
+        toolchain: which.
+        version: "12.2.1"; "" if it is missing.
+        missing: its programs that are missing.
+        files: its first program and its C library, as they are now.
+    """
+
+    toolchain: Toolchain
+    version: str
+    missing: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """What tells it from any other: one of the same version elsewhere, or one that is told other things.
+
+        The environment's variables that compilers read are part of it.
+        """
+        told = [f"{name}={os.environ[name]}" for name in _ENVIRONMENT if os.environ.get(name)]
+        return "\n".join([f"{self.toolchain.name} {self.version}", *self.files, *told])
+
+
+ALL = {
+    toolchain.name: toolchain
+    for toolchain in (
+        Toolchain("cc", "programs for this computer, bench --cycles", ("cc",), "sudo apt-get install gcc libc6-dev"),
+        Toolchain(
+            "west",
+            "Zephyr projects",
+            ("west", "dtc"),
+            f"{distribution.install('zephyr')} && sudo apt-get install device-tree-compiler picolibc-arm-none-eabi",
+        ),
+        Toolchain(
+            "cmake", "bare-metal and Zephyr projects", ("cmake", "ninja"), "sudo apt-get install cmake ninja-build"
+        ),
+        Toolchain(
+            "arm-none-eabi-gcc",
+            "Arm Cortex-M boards",
+            ("arm-none-eabi-gcc",),
+            "sudo apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi",
+            needs="libc.a",
+            instead="sim_m4",
+        ),
+        Toolchain(
+            "avr-gcc",
+            "AVR boards",
+            ("avr-gcc", "avr-g++"),
+            "sudo apt-get install gcc-avr avr-libc arduino-core-avr",
+        ),
+        Toolchain(
+            "riscv64-unknown-elf-gcc",
+            "RISC-V boards",
+            ("riscv64-unknown-elf-gcc",),
+            "sudo apt-get install gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
+            needs="picolibc.specs",
+            instead="sim_rv32",
+        ),
+        Toolchain(
+            "qemu-system-arm", "emulated Arm boards", ("qemu-system-arm",), "sudo apt-get install qemu-system-arm"
+        ),
+        Toolchain(
+            "qemu-system-riscv32",
+            "emulated RISC-V boards",
+            ("qemu-system-riscv32",),
+            "sudo apt-get install qemu-system-misc",
+        ),
+        Toolchain(
+            "qemu-system-riscv64",
+            "emulated 64-bit RISC-V boards",
+            ("qemu-system-riscv64",),
+            "sudo apt-get install qemu-system-misc",
+        ),
+        Toolchain(
+            "ziglang",
+            "the boards sim_*: a C compiler from PyPI",
+            ("ziglang",),
+            distribution.install("emulator"),
+            is_package=True,
+        ),
+        Toolchain(
+            "unicorn",
+            "the boards sim_*: an emulator from PyPI",
+            ("unicorn",),
+            distribution.install("emulator"),
+            is_package=True,
+        ),
+        Toolchain(
+            "simavr", "emulated AVR boards", ("cc",), "sudo apt-get install libsimavr-dev gcc", needs="libsimavr.so"
+        ),
+        Toolchain("qemu-system-i386", "emulated PCs", ("qemu-system-i386",), "sudo apt-get install qemu-system-x86"),
+    )
+}
+
+
+def check(toolchain: Toolchain) -> Found:
+    """Return what is installed of a toolchain. Runs its first program for the version, if it is a program."""
+    if toolchain.is_package:
+        if importlib.util.find_spec(toolchain.name) is None:
+            return Found(toolchain, "", (toolchain.name,))
+        return Found(toolchain, importlib.metadata.version(toolchain.name), ())
+    if toolchain.name == _HOST and shutil.which(_HOST) is None and (other := compiler_here(_HOST)) != [_HOST]:
+        return Found(toolchain, _version(_output([*other, "--version"])), (), _as_they_are(other[0]))
+    missing = [program for program in toolchain.programs if shutil.which(program) is None]
+    program = toolchain.programs[0]
+    if program in missing:
+        return Found(toolchain, "", tuple(missing))
+    library = _output([program, f"-print-file-name={toolchain.needs}"]) if toolchain.needs else ""
+    if toolchain.needs and not Path(library).is_absolute():  # GCC answers with the bare name if there is no such file
+        missing.append(toolchain.needs)
+    version = _version(_output([program, "--version"]))
+    return Found(toolchain, version, tuple(missing), _as_they_are(program, library))
+
+
+def require(name: str) -> Found:
+    """Return a toolchain that is complete.
+
+    Args:
+        name: a key of ALL, or any other program (a user's own compiler), of which nothing is known.
+
+    Raises:
+        BuildError: something of it is missing; the hint is the command that installs it.
+    """
+    toolchain = ALL.get(name, Toolchain(name, "", (name,), f"install {name} and put it on PATH"))
+    found = check(toolchain)
+    if found.missing:
+        raise BuildError(
+            f"{' and '.join(found.missing)} is not installed",
+            details=[f"needed for: {toolchain.purpose}"] if toolchain.purpose else [],
+            hint=toolchain.install
+            + (f"; or with nothing but pip: --board {toolchain.instead}" if toolchain.instead else ""),
+        )
+    return found
+
+
+def compiler_here(name: str) -> list[str]:
+    """Return how a compiler is called here: for a missing `cc`, gcc, clang or that of ziglang stand in."""
+    if name != _HOST or shutil.which(name) is not None:
+        return [name]
+    other = next((program for program in _OTHERS if shutil.which(program) is not None), "")
+    if other:
+        return [other]
+    return [str(zig()), "cc", "-fno-sanitize=all"] if importlib.util.find_spec("ziglang") is not None else [name]
+
+
+def zig() -> Path:
+    """Return the program of the package ziglang.
+
+    Raises:
+        BuildError: it is not installed.
+    """
+    require("ziglang")
+    found = importlib.util.find_spec("ziglang")
+    assert found is not None and found.submodule_search_locations
+    return Path(found.submodule_search_locations[0]) / ("zig.exe" if sys.platform == "win32" else "zig")
+
+
+def _version(text: str) -> str:
+    """Return the version in the first line of what `--version` prints; what is in brackets there is the packager's."""
+    first_line = re.sub(r"\([^)]*\)", "", text.partition("\n")[0])
+    match = re.search(r"\d+(?:\.\d+)+", first_line)
+    return match[0] if match else first_line.strip()
+
+
+def _as_they_are(program: str, *libraries: str) -> tuple[str, ...]:
+    """Return the paths of a program and of what it needs, with the size and the time of each."""
+    found = []
+    for path in filter(None, (shutil.which(program), *libraries)):
+        with contextlib.suppress(OSError):
+            status = Path(path).resolve().stat()
+            found.append(f"{Path(path).resolve()} {status.st_size} {status.st_mtime_ns}")
+    return tuple(found)
+
+
+def _output(argv: list[str]) -> str:
+    return proc.run(argv, what=" ".join(argv), timeout_s=_VERSION_TIMEOUT_S).output.strip()

@@ -1,0 +1,167 @@
+"""Build a Zephyr application with west: one build folder for each firmware kind.
+
+Tools: west, cmake, ninja, dtc, a Zephyr tree, and a toolchain that Zephyr knows.
+Overrides: ZEPHYR_BASE names the tree; without it, the project lies in a west workspace. ZEPHYR_TOOLCHAIN_VARIANT names
+the toolchain; without it and without a Zephyr SDK, the board's own compiler (boards.yaml) is given to Zephyr.
+Products: `build/<kind>/zephyr/zephyr.elf`, `.bin`, `.hex`; native_sim's program is `zephyr.exe`.
+"""
+
+import os
+import re
+import shutil
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mtool.base import proc
+from mtool.base.errors import MtoolError, UsageError
+from mtool.boards import zephyr
+from mtool.device.build import cmake, ninja, toolchains
+from mtool.device.build.toolchains import Found, Toolchain
+from mtool.manifest import Manifest, Project
+
+_TIMEOUT_S = 1800.0
+_TEMPLATE = "zephyr"
+_BYTES_OF_32_BITS = 4
+
+
+def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
+    """Build firmware kinds of a project of the builder "west".
+
+    Raises:
+        BuildError: there is no west or no Zephyr; or CMake, the compiler or the linker failed.
+        FitError: the linker says that a memory overflows.
+        UsageError: Zephyr has no name for the board, or CMake can't take the folder's path.
+    """
+    assert manifest.project is not None
+    cmake.check_path(folder)
+    proc.find(program(), hint=toolchains.ALL["west"].install)
+    env = environment(folder, manifest.project)
+    for kind in kinds:
+        place = folder / "build" / kind
+        configured = _is_configured(place, folder, env)
+        if not configured:  # west wipes what CMake's cache tells of; Kconfig goes on from its last answers
+            (place / "zephyr" / ".config").unlink(missing_ok=True)
+        argv = command(manifest.project, kind, configured=configured)
+        done = proc.run(argv, what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, env=env, check=False)
+        if done.returncode != 0:
+            # What failed may be remembered, such as a missing C library: without this file it is configured anew.
+            (place / "build.ninja").unlink(missing_ok=True)
+            raise _failure(done, manifest, place)
+
+
+def _failure(done: proc.Completed, manifest: Manifest, build_folder: Path) -> MtoolError:
+    """Return the error of a build: one of Zephyr's with a known cause, or what Ninja's output tells."""
+    assert manifest.project is not None
+    known = zephyr.explain(
+        done.output,
+        tree=zephyr.base(build_folder),
+        board=board_name(manifest.project),
+        modules=zephyr.modules_in(build_folder),
+        roots=zephyr.roots().get("BOARD_ROOT", ()),
+        compiler=manifest.project.board.toolchain,
+    )
+    return known or ninja.failure(done, manifest)
+
+
+def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
+    """Return what a build in an empty folder runs: west for each kind."""
+    return [command(project, kind, configured=False) for kind in kinds]
+
+
+def command(project: Project, kind: str, *, configured: bool) -> list[str]:
+    """Return west's argv for a firmware kind, to be run in the project's folder.
+
+    Args:
+        project: the project.
+        kind: a key of `project.firmware`.
+        configured: its build folder is there, so that CMake runs again only if its files changed.
+
+    Raises:
+        UsageError: boards.yaml has no Zephyr name for the board.
+    """
+    board = board_name(project)
+    argv = [program(), "build", "-d", f"build/{kind}"]
+    if configured:
+        return argv
+    argv += ["-p", "always", "-b", board]
+    further = [f"-D{name}={';'.join(map(str, paths))}" for name, paths in zephyr.roots().items()]
+    # prj.conf is the host-driven kind's; another has prj_<kind>.conf.
+    further += [] if kind == "host_driven" else [f"-DFILE_SUFFIX={kind}"]
+    return [*argv, "--", *further] if further else argv
+
+
+def board_name(project: Project) -> str:
+    """Return Zephyr's name of a project's board.
+
+    Raises:
+        UsageError: its entry has none.
+    """
+    board = project.board.templates.get(project.template, project.board.templates.get(_TEMPLATE))
+    if board is None:
+        raise UsageError(
+            f"Zephyr's name of {project.board.name} is not known",
+            details=[f"its templates: {', '.join(project.board.templates)}"],
+            hint="add it to the board's entry in boards.yaml: templates: {zephyr: NAME}",
+        )
+    if struct.calcsize("P") == _BYTES_OF_32_BITS:  # this computer's own programs are of 32 bits
+        return str(project.board.port.get("zephyr_32", board))
+    return board
+
+
+def program() -> str:
+    """Return west: on PATH, or beside this Python's own interpreter."""
+    beside = Path(sys.executable).parent / "west"
+    return str(beside) if shutil.which("west") is None and beside.is_file() else "west"
+
+
+def environment(folder: Path, project: Project) -> dict[str, str]:
+    """Return this process's environment with what Zephyr's CMake code needs besides.
+
+    Raises:
+        BuildError: there is no Zephyr tree, or the board's compiler is missing.
+    """
+    env = {**os.environ, "ZEPHYR_BASE": str(zephyr.base(folder))}
+    named = "ZEPHYR_TOOLCHAIN_VARIANT" in env or zephyr.has_sdk()
+    if not named and project.board.toolchain in zephyr.VARIANTS:
+        toolchains.require(project.board.toolchain)
+    return {**env, **zephyr.variant_of(project.board.toolchain)}
+
+
+def compiler(folder: Path, project: Project) -> Found:
+    """Return what builds the project: Zephyr, its version and the toolchain that was chosen for it.
+
+    Raises:
+        BuildError: there is no Zephyr tree, or nothing that Zephyr could build with.
+    """
+    env = environment(folder, project)
+    version = zephyr.version(Path(env["ZEPHYR_BASE"]))
+    chosen = env.get("ZEPHYR_TOOLCHAIN_VARIANT", "the Zephyr SDK")
+    program: tuple[str, ...] = ()
+    if chosen == zephyr.VARIANTS.get(project.board.toolchain, ("", "", ""))[0]:
+        own = toolchains.require(project.board.toolchain)
+        chosen, program = f"{own.toolchain.name} {own.version}", own.files
+    further = "".join(f", {name} {';'.join(map(str, paths))}" for name, paths in zephyr.roots().items())
+    return Found(Toolchain("Zephyr", "", (), ""), f"{version} with {chosen}{further}", (), program)
+
+
+def _is_configured(build_folder: Path, folder: Path, env: Mapping[str, str]) -> bool:
+    """Return whether CMake's cache is of this folder and this Zephyr: it can't change either in place."""
+    cache = build_folder / "CMakeCache.txt"
+    if not cache.is_file() or not (build_folder / "build.ninja").is_file():
+        return False
+    text = cache.read_text(errors="replace")
+    variant = env.get("ZEPHYR_TOOLCHAIN_VARIANT", "")
+    return (
+        f"APPLICATION_SOURCE_DIR:PATH={folder.resolve()}\n" in text
+        and f"={env['ZEPHYR_BASE']}\n" in text
+        and _cached(text, "ZEPHYR_TOOLCHAIN_VARIANT") in ("", variant or "zephyr")
+        and all(_cached(text, name) in ("", ";".join(map(str, paths))) for name, paths in zephyr.roots().items())
+    )
+
+
+def _cached(text: str, name: str) -> str:
+    """Return what CMake's cache holds of a variable; "": nothing."""
+    found = re.search(rf"^{name}:\w+=(.*)$", text, re.MULTILINE)
+    return found[1] if found else ""

@@ -1,0 +1,87 @@
+"""Build with the Python package ziglang: one call of its C compiler, with the arguments in `<kind>.args`.
+
+Tools: the package ziglang, which holds clang, a linker, and musl's headers and mathematics for the C library.
+Overrides: none; the files are the template's: `<kind>.args`, and `libm.txt`, which lists sources of musl's mathematics.
+Products: `build/<kind>.elf`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from mtool.base import proc
+from mtool.base.errors import BuildError, UsageError
+from mtool.boards import Board
+from mtool.device.build import overflow, toolchains
+from mtool.manifest import Manifest, Project
+
+_TIMEOUT_S = 900.0
+_LIST = "libm.txt"
+_LIBM = "build/libm.a"
+
+
+def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
+    """Build firmware kinds of a project of the builder "zig".
+
+    Raises:
+        UsageError: the project lacks its list of sources, or that names something else.
+        BuildError: the compiler or the linker failed.
+        FitError: the linker says that a memory overflows.
+    """
+    assert manifest.project is not None
+    program = str(toolchains.zig())
+    for argv in [
+        _libm(folder, manifest.project.board),
+        *(_cc(manifest.project.board, argv) for argv in commands(manifest.project, kinds)),
+    ]:
+        done = proc.run([program, *argv], what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
+        if done.returncode != 0:
+            raise overflow.explain(done.output, manifest) or BuildError(
+                f"build of the firmware failed with exit code {done.returncode}",
+                details=[
+                    "$ " + " ".join(done.argv[:3]) + " ...",
+                    *done.output.rstrip().splitlines()[-proc.LAST_LINES :],
+                ],
+            )
+
+
+def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
+    """Return what a build runs after that of the mathematics, without the headers' folders: the README has all."""
+    compiler = ["python", "-m", "ziglang", "cc"]
+    objects = [
+        [*compiler, "@level.args", level, "-c", path, "-o", f"build/{PurePosixPath(path).name}.o"]
+        for path, level in project.levels.items()
+    ]
+    return [*objects, *([*compiler, f"@{kind}.args", _LIBM, "-o", project.firmware[kind]] for kind in kinds)]
+
+
+def _cc(board: Board, argv: Sequence[str]) -> list[str]:
+    """Return the arguments of zig that compile a firmware."""
+    return [*argv[3:], *_headers(board)]
+
+
+def _libm(folder: Path, board: Board) -> list[str]:
+    """Return the arguments of zig that make a library of the sources of musl's mathematics that the project lists."""
+    try:
+        names = (folder / _LIST).read_text().split()
+    except OSError as missing:
+        raise UsageError(f"{folder / _LIST} can't be read", details=[str(missing)], hint="write it again") from None
+    wrong = [name for name in names if not name.endswith(".c") or Path(name).name != name]
+    if wrong:
+        raise UsageError(f"{folder / _LIST} names no source of musl's mathematics", details=wrong)
+    musl = _folder() / "musl"
+    own = [f"-I{musl / inner}" for inner in ("src/include", "src/internal", "arch/generic")]
+    flags = ["-cflags", "-w", "-ffunction-sections", "-fomit-frame-pointer", "-ffp-contract=off", "--"]
+    sources = [str(musl / "src" / "math" / name) for name in names]
+    options = ["-O", "ReleaseSmall", "-fno-compiler-rt", "-ffunction-sections", "--name", "m", f"-femit-bin={_LIBM}"]
+    return ["build-lib", *board.cflags, *options, *own, *_headers(board), *flags, *sources, "src/libc.zig"]
+
+
+def _headers(board: Board) -> list[str]:
+    """Return the options that name the folders of musl's headers."""
+    libc, arch = _folder(), "arm" if board.cpu.startswith("cortex-m") else "riscv32"
+    folders = (libc / "include" / f"{arch}-linux-musl", libc / "include" / "generic-musl", libc / "musl" / "include")
+    return [option for folder in folders for option in ("-isystem", str(folder))]
+
+
+def _folder() -> Path:
+    return toolchains.zig().parent / "lib" / "libc"

@@ -1,0 +1,228 @@
+"""An estimate of cycles from the instructions that an inference really runs."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from mtool import manifest
+from mtool.base.errors import UsageError
+from mtool.boards import Board, load_all
+from mtool.device.cycles import flash, pipelines
+from mtool.device.cycles.cores import Core, cores
+from mtool.device.cycles.execution import Executed, execute
+from mtool.device.cycles.flash import Clock
+from mtool.device.cycles.listing import Listing
+from mtool.device.transport import unicorn
+from mtool.manifest import Manifest, Operator
+
+log = logging.getLogger(__name__)
+
+_CALLERS = ("operator", "calls", "head_call")  # through which steps and rows call operators
+KINDS = ("load", "store", "multiply-accumulate", "arithmetic", "branch", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The cost of a part of the inference: its instructions, and its cycles by core ("cortex-m4")."""
+
+    name: str
+    instructions: int
+    cycles: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Cycles of one inference.
+
+    Attributes:
+        instructions: that were executed.
+        jumps: taken branches, calls and returns among them.
+        cycles: by core ("cortex-m4").
+        mix: instructions by kind, one of KINDS.
+        operators: the model's operators in their order, each with all the functions that it calls; then what the entry
+            point did itself and called besides. Where operators and calls do not match (the compiler has inlined one),
+            the functions that the entry point called instead.
+        waits: cycles for which a board's core waits for its flash besides, by the clock's name.
+        functions: each function without those that it calls; the one with the most cycles of the first core first.
+    """
+
+    instructions: int
+    jumps: int
+    cycles: Mapping[str, int]
+    mix: Mapping[str, int]
+    operators: tuple[Part, ...]
+    functions: tuple[Part, ...]
+    waits: Mapping[str, int] = field(default_factory=dict)
+
+    def milliseconds(self, clock: Clock) -> float:
+        """Return how long an inference takes on a board."""
+        return (self.cycles[clock.cpu] + self.waits.get(clock.name, 0)) / clock.hz * 1e3
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def cores_for(board: Board) -> tuple[Core, ...]:
+    """Return the cores that run a board's code and have a table.
+
+    Raises:
+        UsageError: there is none, or the board has no emulator to count in.
+    """
+    able = tuple(core for core in cores() if board.cpu in core.runs)
+    if not able:
+        raise UsageError(
+            f"cycles can't be estimated for {board.name}: there is no table for {board.cpu}",
+            details=[f"there are tables for: {', '.join(core.cpu for core in cores())}"],
+            hint=f"boards that work: {', '.join(_countable())}",
+        )
+    if not _is_counted(board):
+        raise UsageError(
+            f"cycles can't be estimated for {board.name}: it has no emulator to count instructions in",
+            details=["its emulator counts instructions, and does not tell which they are"] if board.emulator else [],
+            hint=f"boards that work: {', '.join(_countable())}; --clock {board.name} gives milliseconds there",
+        )
+    return able
+
+
+def _countable() -> list[str]:
+    known = {cpu for core in cores() for cpu in core.runs}
+    return [board.name for board in load_all().values() if board.cpu in known and _is_counted(board)]
+
+
+def _is_counted(board: Board) -> bool:
+    """Tell whether the board's emulator takes the plugin that says which instructions ran: QEMU does."""
+    return board.emulator is not None and board.emulator.program != unicorn.PROGRAM
+
+
+def estimate(
+    folder: Path, inputs: Mapping[str, ArrayLike], clocks: Sequence[Clock] = (), *, model: str = ""
+) -> Estimate:
+    """Run one inference of a built project in its board's emulator and estimate its cycles.
+
+    Args:
+        folder: the project.
+        inputs: an array for each input of the model.
+        clocks: the boards whose flash is looked at.
+        model: the name of one of the project's models; empty: the only one.
+
+    Raises:
+        UsageError: the board's core has no table, or the board has no emulator.
+        BuildError: a tool is missing: a compiler for this computer, the toolchain's disassembler, the emulator.
+    """
+    described = manifest.load(folder, model)
+    assert described.project is not None
+    board = described.project.board
+    able = cores_for(board)
+    firmware = folder / described.project.firmware["host_driven"]
+    listing = Listing(firmware, board.toolchain, helium="mve" in board.features)
+    flashes = flash.arguments(clocks, board)
+    functions = entry_points(described)
+    through = [f"{described.model}_{name}" for name in _CALLERS] if len(functions) > 1 else []
+    executed = execute(folder, listing, functions, inputs, flashes, through=through, model=described.model)
+    return summarise(executed, listing, able, described.operators, clocks)
+
+
+def entry_points(described: Manifest) -> tuple[str, ...]:
+    """Return the functions that an inference calls, the one that begins it first."""
+    name = described.model
+    if described.interface_api == "feed":
+        return f"{name}_begin", f"{name}_feed", f"{name}_finish"
+    if described.interface_api == "step":
+        return f"{name}_begin", f"{name}_step", f"{name}_done"
+    return (described.symbols["run"],)
+
+
+def summarise(
+    executed: Executed,
+    listing: Listing,
+    able: Sequence[Core],
+    operators: Sequence[Operator],
+    clocks: Sequence[Clock] = (),
+) -> Estimate:
+    """Return the estimate of what ran.
+
+    Args:
+        executed: what ran.
+        listing: the code that it lies in, for the functions' names.
+        able: the cores to estimate for.
+        operators: the model's, in their order.
+        clocks: the boards whose flash was counted.
+    """
+    slow = [clock for clock in clocks if clock.reads is not None]
+    waits: Counter[str] = Counter()
+    mix: Counter[str] = Counter()
+    by_call, by_function = _Sums(), _Sums()
+    unknown: set[str] = set()
+    names = _names(executed, operators)
+    for block in executed.blocks:
+        for instruction in block.body:
+            mix[instruction.kind] += block.count
+            if not instruction.group:
+                unknown.add(instruction.mnemonic)
+        straddles = _straddles(block.body[-1].target, listing)
+        cycles = {
+            core.cpu: block.count * sum(pipelines.cycles(block.body, core))
+            + pipelines.jump_cycles(
+                core, count=block.count, jumps=block.jumps, last=block.body[-1].group, straddles=straddles
+            )
+            + block.unaligned * core.unaligned
+            for core in able
+        }
+        for index, clock in enumerate(slow):
+            waits[clock.name] += flash.waits(block, clock, index, cycles[clock.cpu])
+        instructions = block.count * len(block.body)
+        by_call.add(names[block.call], instructions, cycles)
+        by_function.add(listing.function_at(block.body[0].address), instructions, cycles)
+    if unknown:
+        log.warning("counted as one cycle, for want of a table: %s", ", ".join(sorted(unknown)))
+    functions = by_function.parts()
+    main = able[0].cpu
+    order = {name: index for index, name in enumerate([*names[1:], names[0]])}
+    return Estimate(
+        instructions=mix.total(),
+        jumps=sum(block.jumps for block in executed.blocks),
+        cycles={core.cpu: sum(part.cycles[core.cpu] for part in functions) for core in able},
+        mix={kind: mix[kind] for kind in KINDS},
+        operators=tuple(sorted(by_call.parts(), key=lambda part: order[part.name])),
+        functions=tuple(sorted(functions, key=lambda part: (-part.cycles[main], part.name))),
+        waits=dict(waits),
+    )
+
+
+def _straddles(target: int | None, listing: Listing) -> bool:
+    """Return whether the instruction at an address lies in two words."""
+    if target is None or target % 4 == 0:
+        return False
+    return any(instruction.bytes == 4 for instruction in listing.between(target, target + 1))
+
+
+def _names(executed: Executed, operators: Sequence[Operator]) -> list[str]:
+    """Return what the functions themselves and each of their calls are called: an operator's name, or the callee's."""
+    itself = ", ".join(executed.functions)
+    callees = {operator.function for operator in operators}
+    called = [name for name in executed.calls if name in callees]
+    if called != [operator.function for operator in operators]:
+        return [itself, *executed.calls]
+    own = iter(operators)
+    return [itself, *(next(own).name if name in callees else name for name in executed.calls)]
+
+
+class _Sums:
+    """Instructions and cycles by name."""
+
+    def __init__(self) -> None:
+        self._instructions: Counter[str] = Counter()
+        self._cycles: dict[str, Counter[str]] = {}
+
+    def add(self, name: str, instructions: int, cycles: Mapping[str, int]) -> None:
+        self._instructions[name] += instructions
+        self._cycles.setdefault(name, Counter()).update(cycles)
+
+    def parts(self) -> list[Part]:
+        return [Part(name, count, dict(self._cycles[name])) for name, count in self._instructions.items()]

@@ -1,0 +1,44 @@
+"""What the disassembler writes of RISC-V code, read into instructions."""
+
+import re
+
+from mtool.device.cycles.cores import group_of, groups
+from mtool.device.cycles.instruction import Instruction
+
+_REGISTER = re.compile(r"\b(zero|ra|sp|gp|tp|fp|[ast]\d+)\b")
+_NONE: frozenset[str] = frozenset()
+
+
+def decode(address: int, size: int, written: str, operands: str) -> Instruction:
+    """Return an instruction of 2 or 4 bytes from what the disassembler wrote: "lw" and "a5,12(a4)"."""
+    mnemonic = written.removeprefix("c.")
+    group = group_of("riscv").get(mnemonic, "")
+    described = groups().get(group)
+    is_store = described is not None and described.kind == "store"
+    parts = operands.split(",") if operands else []
+    results = described.results if described else 1
+    writes = _registers(parts[:1]) if results and mnemonic not in ("jr", "ret") else _NONE
+    if mnemonic in ("jal", "jalr", "j", "tail", "call"):
+        writes = frozenset({"ra"}) if mnemonic in ("jal", "jalr", "call") else _NONE
+    memory = [part for part in parts if "(" in part]
+    early = _registers(memory)
+    sources = _registers([part for part in parts[0 if is_store or not results else 1 :] if part not in memory])
+    return Instruction(
+        address=address,
+        bytes=size,
+        mnemonic=mnemonic,
+        group=group,
+        operands=operands,
+        reads=_NONE if is_store else sources,
+        early=early,
+        late=sources if is_store else _NONE,
+        writes=writes - {"zero"},
+        base=_NONE,
+        words=1,
+        indexed=False,
+        double=False,
+    )
+
+
+def _registers(parts: list[str]) -> frozenset[str]:
+    return frozenset(name for part in parts for name in _REGISTER.findall(part)) - {"zero"}

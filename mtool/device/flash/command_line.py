@@ -1,0 +1,63 @@
+"""A command line that a person wrote into a board's entry, mtool.toml or an option: how it becomes an argv.
+
+It is split into words as a POSIX shell would split it, quotes included, and no shell runs it: no variables, no pipes.
+Then `{port}`, `{probe}` and the like are replaced within the words, so that a path with a blank stays one word. Other
+braces are left alone. A program that is named with a relative path is looked for from the working folder on.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from mtool.base.errors import BoardError, UsageError
+
+_PLACE = re.compile(r"\{([a-z]+)\}")
+
+
+def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
+    """Return the words of a command line, with its places filled.
+
+    Args:
+        text: the command line.
+        values: of the places, by their names; an empty one is not known.
+        what: what it is ("the power command"), for messages.
+
+    Raises:
+        UsageError: it has no words, or a quote that is not closed.
+        BoardError: it needs a value that is not known.
+    """
+
+    def filled(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in values:
+            return match[0]
+        if not values[name]:
+            hint = f"give it: --{name}" if name in ("port", "probe") else ""
+            raise BoardError(f"{what} needs the board's {name}, which is not known", details=[text], hint=hint)
+        return values[name]
+
+    program, *rest = (_PLACE.sub(filled, word) for word in words_of(text, what=what))
+    if "/" in program:
+        program = str(Path.cwd() / program)
+    return [program, *rest]
+
+
+def words_of(text: str, *, what: str) -> list[str]:
+    """Return the words of a command line, its places as they are; `what` it is, for messages.
+
+    Raises:
+        UsageError: it has no words, or a quote that is not closed.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as wrong:
+        raise UsageError(f"{what} can't be read", details=[text, str(wrong).lower()]) from None
+    if not words or not words[0]:
+        raise UsageError(f"{what} names no program", details=[f"found {text!r}"])
+    return words
+
+
+def names(text: str) -> set[str]:
+    """Return the names that stand in braces in a command line."""
+    return set(_PLACE.findall(text))

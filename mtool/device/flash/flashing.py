@@ -1,0 +1,220 @@
+"""Flash a built project: choose a runner, run its commands, explain what fails."""
+
+import importlib
+import logging
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mtool.base import files, proc, spelling
+from mtool.base.errors import FlashError, MtoolError, UsageError
+from mtool.base.option_values import FLASH_RUNNERS
+from mtool.boards import Board
+from mtool.device.flash.failures import explain
+from mtool.device.flash.runner import NEWEST, Command, Job, Runner
+from mtool.device.transport import unicorn
+from mtool.manifest import Project, firmware_of
+
+log = logging.getLogger(__name__)
+
+
+def _runner(module_and_class: str) -> Runner:
+    module, _, name = module_and_class.partition(".")
+    made: Runner = getattr(importlib.import_module(f"mtool.device.flash.{module}"), name)()
+    return made
+
+
+RUNNERS: Mapping[str, Runner] = {name: _runner(where) for name, where in FLASH_RUNNERS.items()}
+
+# Runners that flash a framework's own build folder, and the template of that framework.
+_FRAMEWORKS: Mapping[str, str] = {"west": "zephyr", "arduino-cli": "arduino"}
+_BUILDS: Mapping[str, str] = {"west": "zephyr"}
+
+# What a builder leaves beside the ELF file.
+_MADE: Mapping[str, frozenset[str]] = {
+    "west": frozenset({".hex", ".bin"}),
+    "arduino": frozenset({".hex", ".bin", ".uf2"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flashed:
+    """A finished flash: the runner, the seconds, and whether it read the flash back."""
+
+    runner: str
+    seconds: float
+    verified: bool
+
+
+def runners_of(board: Board, template: str = "") -> list[str]:
+    """Return the names of the runners that work with a board, the default first.
+
+    A board without any that has an emulator is flashed through its gdb stub, if that has one. `template` leaves out
+    the runners that flash another framework's build folder.
+    """
+    emulator = board.emulator
+    has_stub = emulator is not None and not emulator.is_the_firmware and emulator.program != unicorn.PROGRAM
+    named = list(board.flash) or (["gdb"] if has_stub else [])
+    return [name for name in named if not template or _FRAMEWORKS.get(name, template) == template]
+
+
+def choose(board: Board, name: str = "", *, template: str = "", has_build_folder: bool = True) -> Runner:
+    """Return a runner of a board: by its name, else the first that is installed, else the first.
+
+    Args:
+        board: the board.
+        name: the runner's; empty: any.
+        template: the project's.
+        has_build_folder: the project was built here; else there is a firmware file alone.
+
+    Raises:
+        UsageError: there is no such runner, or it does not work with the board.
+        FlashError: the board has none, or none that takes a file.
+    """
+    known = runners_of(board, template)
+    if board.emulator is not None and board.emulator.is_the_firmware and not known:
+        raise FlashError(
+            f"{board.name} is a program of this computer, and nothing flashes it",
+            hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command",
+        )
+    if not has_build_folder:
+        of_files = [one for one in known if RUNNERS[one].takes != "project"]
+        if known and not of_files:
+            raise FlashError(
+                f"{board.name} can't be flashed without the folder of a build",
+                details=[f"its runners: {', '.join(known)}, which want one"],
+                hint="name one that takes a file in the board's entry in boards.yaml (flash: [openocd]), or give "
+                "--flash-command",
+            )
+        known = of_files
+    if name:
+        if name not in RUNNERS or (name not in known and name != "gdb"):
+            raise UsageError(
+                f"{board.name} can't be flashed with {name!r}",
+                details=[f"its runners: {', '.join(known) or 'none'}", f"all: {', '.join(RUNNERS)}"],
+                hint=spelling.did_you_mean(name, known) if name not in RUNNERS else "",
+            )
+        return RUNNERS[name]
+    if not known:
+        raise FlashError(
+            f"{board.name} has no flash runner",
+            details=["its entry in boards.yaml names none" + (f" for the template {template}" if template else "")],
+            hint=f"name one there (flash: [openocd]), or run it without: mtool run --board {board.name}",
+        )
+    # A build with west needs west anyway.
+    installed = [name for name in known if _BUILDS.get(name) == template or _is_installed(RUNNERS[name])]
+    return RUNNERS[(installed or known)[0]]
+
+
+def _is_installed(runner: Runner) -> bool:
+    program = runner.program()
+    return not program or shutil.which(program) is not None
+
+
+def job_of(folder: Path, project: Project, runner: Runner, *, kind: str, port: str = "", probe: str = "") -> Job:
+    """Return what a runner is to do with a project.
+
+    Raises:
+        UsageError: the project has no firmware of that kind.
+    """
+    if kind not in project.firmware:
+        raise UsageError(
+            f"the template {project.template} has no {kind} firmware",
+            details=[f"it has: {', '.join(project.firmware) or 'none'}"],
+        )
+    return Job(
+        folder=folder,
+        firmware=firmware_of(folder, project, kind),
+        board=project.board,
+        framework_board=project.board.templates.get(project.template, ""),
+        settings=project.board.flash.get(runner.name, {}),
+        port=port,
+        probe=probe,
+        made=_MADE.get(project.builder, frozenset()),
+    )
+
+
+def plan(runner: Runner, job: Job) -> list[str]:
+    """Return the lines that a shell would need to do the same, with the newest version of the tool."""
+    placed = job if job.port or runner.selects != "port" else replace(job, port="PORT")
+    written = [f"# {_short(path)} holds: {_told(data)}" for path, data in _files(runner, placed).items()]
+    return [*written, *(_line(command) for command in runner.commands(placed, NEWEST))]
+
+
+def flash(runner: Runner, job: Job) -> Flashed:
+    """Flash a firmware.
+
+    Args:
+        runner: what `choose` returned.
+        job: what `job_of` returned.
+
+    Raises:
+        FlashError: the tool is missing or too old, or it failed; the message says why, and what to do.
+        BoardError: it found no board, or needs a port and has none.
+    """
+    start = time.monotonic()
+    version = runner.probe_version()
+    if not job.firmware.is_file():
+        raise UsageError(f"{job.firmware} is not there", hint="build it first: mtool build")
+    if job.port.startswith("/dev/") and Path(job.port).exists() and not os.access(job.port, os.R_OK | os.W_OK):
+        raise _not_permitted(runner, job)
+    for path, data in runner.files(job).items():
+        files.write(path, data)
+    for command in runner.commands(job, version):
+        done = proc.run(
+            command.argv,
+            what=f"flashing {job.board.name} with {runner.name}",
+            timeout_s=runner.timeout_s,
+            cwd=job.folder,
+            error=FlashError,
+            check=False,
+        )
+        is_tool = command.argv[0] == runner.program()
+        if not (runner.succeeded(done) if is_tool else done.returncode == 0):
+            causes = runner.causes if is_tool else ()
+            raise explain(
+                done,
+                causes,
+                job.board,
+                tool=command.argv[0],
+                port=job.port,
+                probe=job.probe,
+                unlock=runner.unlock(job),
+            )
+        time.sleep(command.settle_s)
+    flashed = Flashed(runner.name, time.monotonic() - start, runner.reads_back(job))
+    log.info("flash: %.2f s, %s", flashed.seconds, runner.name)
+    return flashed
+
+
+def _not_permitted(runner: Runner, job: Job) -> MtoolError:
+    done = proc.Completed((runner.program(), job.port), 1, "permission denied", 0.0)
+    return explain(done, runner.causes, job.board, tool=runner.program(), port=job.port)
+
+
+def _files(runner: Runner, job: Job) -> dict[Path, bytes]:
+    """Return the files of a runner; empty ones where they are made of a firmware that is not built yet."""
+    try:
+        return dict(runner.files(job))
+    except FileNotFoundError:
+        return {runner.image(job): b""}
+
+
+def _told(data: bytes) -> str:
+    try:
+        return "; ".join(data.decode("ascii").split("\n")).strip("; ") or "the firmware"
+    except UnicodeDecodeError:
+        return "the firmware"
+
+
+def _short(path: Path) -> str:
+    return path.as_posix()
+
+
+def _line(command: Command) -> str:
+    line = shlex.join(command.argv)
+    return f"{line} && sleep {command.settle_s:g}" if command.settle_s else line

@@ -1,0 +1,309 @@
+"""Choice of a device: attached boards by VID:PID and USB serial number, and which of them is meant.
+
+One USB serial number stands for a probe and for its UART, so that the port that is read is that of the board that is
+flashed. The choice: `--port` and `--probe`, then MTOOL_PORT and MTOOL_PROBE, then mtool.toml, then the single match.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serial.tools import list_ports
+
+from mtool.base import configuration
+from mtool.base.errors import BoardError, UsageError
+from mtool.boards import Board
+from mtool.device.flash.failures import no_device_hint
+from mtool.device.transport import address
+
+EMULATOR = "emulator"
+"""What --port says for the board's emulator, even if a board is attached."""
+
+_SHORTEST_PREFIX = 8  # characters of a serial number that a hint shows
+_POLL_S = 1.0
+_USB = Path("/sys/bus/usb/devices")
+_HUBS = "1d6b"  # the Linux Foundation: the host's own hubs
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A USB device: a board, or its probe.
+
+    Attributes:
+        port: the port's device file; the first, if it has several; "" if it has none.
+        usb_id: "VID:PID" in hex; "" for a port that is not USB.
+        probe: the USB serial number; "" if it has none.
+        description: what it calls itself ("ST-LINK").
+        more_ports: its other ports.
+    """
+
+    port: str
+    usb_id: str
+    probe: str
+    description: str
+    more_ports: tuple[str, ...] = ()
+
+    @property
+    def lock(self) -> str:
+        """What to lock for as long as the board may be unplugged, and come back at a port that was another's before."""
+        return self.probe or f"the board at {self.port}"
+
+    def __str__(self) -> str:
+        more = f"   also {', '.join(self.more_ports)}" if self.more_ports else ""
+        return f"{self.port or 'no port'}   {self.description} {self.probe or self.usb_id}".rstrip() + more
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The requested device, and who asked for it ("--probe", "MTOOL_PROBE", "mtool.toml"); empty: nobody."""
+
+    port: str = ""
+    probe: str = ""
+    origin: str = ""
+
+
+Listing = Callable[[], Iterable[Any]]  # of pyserial's ListPortInfo
+
+
+def attached(listing: Listing = list_ports.comports, usb: Path = _USB) -> list[Attached]:
+    """Return the USB devices with a serial number or a serial port, in the order of their ports.
+
+    Ports of one USB device (the same VID:PID and serial number, or the same place on the bus) are one entry.
+
+    Args:
+        listing: where the ports come from.
+        usb: where Linux lists the USB devices; a probe without a port is found there, on Linux alone.
+    """
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for info in listing():
+        if info.vid is None:
+            continue
+        usb_id = f"{info.vid:04x}:{info.pid:04x}"
+        where = (info.location or info.device).split(":")[0]  # without the interface: "1-1.2:1.0"
+        groups.setdefault((usb_id, info.serial_number or f"at {where}"), []).append(info)
+    devices = []
+    for (usb_id, _), infos in groups.items():
+        first, *others = sorted(infos, key=lambda info: (_natural(info.location or ""), _natural(info.device)))
+        name = _name(first)
+        more = tuple(info.device for info in others)
+        devices.append(Attached(first.device, usb_id, first.serial_number or "", name, more))
+    devices.sort(key=lambda device: _natural(device.port))
+    with_port = {(device.usb_id, device.probe) for device in devices}
+    return devices + [device for device in _portless(usb) if (device.usb_id, device.probe) not in with_port]
+
+
+def _portless(usb: Path) -> list[Attached]:
+    """Return the USB devices that have a serial number, with a port or without."""
+    devices = []
+    for folder in sorted(usb.glob("*")):
+        vendor, product, serial, name = (
+            _line(folder / file) for file in ("idVendor", "idProduct", "serial", "product")
+        )
+        if vendor and product and serial and vendor != _HUBS:
+            devices.append(Attached("", f"{vendor}:{product}", serial, name))
+    return devices
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def matching(board: Board, devices: Sequence[Attached]) -> list[Attached]:
+    """Return those of the devices that may be the board."""
+    ids = board.usb.ids if board.usb else ()
+    return [device for device in devices if device.usb_id in ids]
+
+
+def wanted(
+    port: str = "", probe: str = "", *, environment: Mapping[str, str] = os.environ, folder: Path | None = None
+) -> Wanted:
+    """Return what was asked for: what is given, else the environment's, else that of mtool.toml.
+
+    Args:
+        port: of `--port`.
+        probe: of `--probe`.
+        environment: where MTOOL_PORT and MTOOL_PROBE are looked for.
+        folder: where mtool.toml is looked for, then in the folders above it; default: the working folder.
+
+    Raises:
+        UsageError: mtool.toml can't be read, or has an unknown key.
+    """
+    config = configuration.load(folder)
+    for origin, names in (
+        ("the command line", (port, probe)),
+        ("the environment", (environment.get("MTOOL_PORT", ""), environment.get("MTOOL_PROBE", ""))),
+        (configuration.FILE_NAME, (config.port, config.probe)),
+    ):
+        if any(names):
+            return Wanted(*names, origin)
+    return Wanted()
+
+
+def resolve(board: Board, want: Wanted, devices: Sequence[Attached] | None = None) -> Attached | None:
+    """Return the device that is meant, or None if nothing of the board is attached and nothing was asked for.
+
+    Args:
+        board: the board that is looked for.
+        want: what `wanted` returned.
+        devices: what is attached; default: what is.
+
+    Raises:
+        UsageError: the port is a malformed address.
+        BoardError: what was asked for is not there, or several boards match; the message lists what is attached.
+    """
+    found = attached() if devices is None else list(devices)
+    if want.port:
+        return _by_port(want, found)
+    candidates = matching(board, found)
+    if want.probe:
+        # A probe of its own (a J-Link on a board without one) has another VID:PID than the board's.
+        chosen = [device for device in found if device.probe.upper().startswith(want.probe.upper())]
+        if not chosen:
+            raise BoardError(
+                f"no probe {want.probe} is attached",
+                details=[f"it was asked for by {want.origin}", *_listed(found)],
+                hint=no_device_hint() if not found else "choose one of these with --probe (a prefix is enough)",
+            )
+        candidates = [device for device in chosen if device in candidates] or chosen
+    if len(candidates) > 1:
+        raise _ambiguous(board, candidates)
+    return candidates[0] if candidates else None
+
+
+def require(board: Board, want: Wanted, devices: Sequence[Attached] | None = None) -> Attached:
+    """Return the device that is meant.
+
+    Raises:
+        BoardError: as `resolve` does; or nothing of the board is attached.
+    """
+    found = attached() if devices is None else list(devices)
+    device = resolve(board, want, found)
+    if device is None:
+        ids = ", ".join(board.usb.ids) if board.usb else ""
+        raise BoardError(
+            f"no {board.name} is attached",
+            details=[f"looked for: USB {ids}" if ids else "its entry in boards.yaml has no usb ids", *_listed(found)],
+            hint=no_device_hint() if not found else "is it one of these? choose it with --port",
+        )
+    return device
+
+
+def check_emulator(board: Board) -> None:
+    """Refuse `--port emulator` for a board that has none.
+
+    Raises:
+        UsageError: the board has no emulator.
+    """
+    if board.emulator is None:
+        raise UsageError(f"{board.name} has no emulator", hint=f"leave out --port {EMULATOR}, or name its serial port")
+
+
+def any_port(want: Wanted, devices: Sequence[Attached] | None = None) -> Attached:
+    """Return the device that is meant, whatever board it is: the one that is asked for, or the only one with a port.
+
+    Raises:
+        UsageError: the port is a malformed address.
+        BoardError: what was asked for is not there, or nothing is attached, or several devices are.
+    """
+    found = attached() if devices is None else list(devices)
+    if want.port:
+        return _by_port(want, found)
+    named = [device for device in found if device.probe.upper().startswith(want.probe.upper())]
+    candidates = [device for device in named if device.port]
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        asked = f"no probe {want.probe} with a serial port" if want.probe else "nothing with a serial port"
+        raise BoardError(f"{asked} is attached", details=_listed(found) if want.probe else (), hint=no_device_hint())
+    raise BoardError(
+        f"{len(candidates)} devices with a serial port are attached",
+        details=[str(device) for device in candidates],
+        hint="choose one with --port, --probe or --board",
+    )
+
+
+def watch(
+    listing: Listing = list_ports.comports, *, poll_s: float = _POLL_S, times: int | None = None
+) -> Iterator[tuple[str, Attached]]:
+    """Yield ("+", device) for each that is there or comes, ("-", device) for each that goes.
+
+    Args:
+        listing: where the ports come from.
+        poll_s: seconds between two looks.
+        times: how often to look; None: forever.
+    """
+    known: list[Attached] = []
+    looks = 0
+    while times is None or looks < times:
+        now = [device for device in attached(listing) if device.port]
+        yield from (("-", device) for device in known if device not in now)
+        yield from (("+", device) for device in now if device not in known)
+        known = now
+        looks += 1
+        if times is None or looks < times:
+            time.sleep(poll_s)
+
+
+def _by_port(want: Wanted, found: Sequence[Attached]) -> Attached:
+    """Return the device of a port; one that is no USB device (a pseudo-terminal, TCP, RTT) is taken as it is."""
+    address.parse(want.port)
+    path = str(Path(want.port).resolve()) if want.port.startswith("/") else want.port  # /dev/serial/by-id/...
+    device = next((known for known in found if path in (known.port, *known.more_ports)), None)
+    if device is None:
+        if want.port.startswith("/") and not Path(want.port).exists():
+            raise BoardError(
+                f"there is no port {want.port}",
+                details=[f"it was asked for by {want.origin}", *_listed(found)],
+                hint=no_device_hint() if not found else "choose one of these with --port",
+            )
+        return Attached(want.port, "", want.probe, "")
+    if want.probe and not device.probe.upper().startswith(want.probe.upper()):
+        raise BoardError(
+            f"{want.port} is not the port of the probe {want.probe}",
+            details=[f"both were asked for by {want.origin}", *_listed(found)],
+            hint="give one of the two: a probe's serial number tells its port",
+        )
+    others = tuple(port for port in (device.port, *device.more_ports) if port != path)
+    return Attached(path, device.usb_id, device.probe, device.description, others)
+
+
+def _ambiguous(board: Board, candidates: Sequence[Attached]) -> BoardError:
+    probes = [device.probe for device in candidates]
+    if (all(probes) and len(set(probes)) == len(probes)) or not candidates[0].port:
+        prefix = _prefix(probes)
+        hint = f"choose one with --probe {probes[0][:prefix]} (a prefix is enough) or set MTOOL_PROBE"
+    else:
+        hint = f"choose one with --port {candidates[0].port} or set MTOOL_PORT"
+    return BoardError(
+        f"{len(candidates)} boards match {board.name}", details=[str(device) for device in candidates], hint=hint
+    )
+
+
+def _prefix(probes: Sequence[str]) -> int:
+    """Return how many characters tell the serial numbers apart, at least `_SHORTEST_PREFIX`."""
+    length = _SHORTEST_PREFIX
+    while len({probe[:length] for probe in probes}) < len(probes):
+        length += 1
+    return length
+
+
+def _listed(found: Sequence[Attached]) -> list[str]:
+    return [str(device) for device in found if device.port] or ["nothing with a serial port is attached"]
+
+
+def _name(info: Any) -> str:
+    """Return what a device calls itself, in a word or two."""
+    text = info.product or info.description or ""
+    return "" if text in ("n/a", info.device) else re.sub(r"\s+", " ", str(text)).strip()
+
+
+def _natural(text: str) -> list[tuple[bool, int, str]]:
+    """Return a key that sorts ttyACM10 behind ttyACM9."""
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", text) if part]

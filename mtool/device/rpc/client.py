@@ -1,0 +1,354 @@
+"""The client: what a device can be asked for, as plain functions."""
+
+import contextlib
+import copy
+import itertools
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from mtool.base.errors import CommunicationError, DeviceError, MtoolError
+from mtool.device.rpc import protocol
+from mtool.device.rpc.fault import Fault, FaultKind, device_error
+from mtool.device.rpc.handshake import Expected, shake_hands
+from mtool.device.rpc.owner import Owner
+from mtool.device.rpc.protocol import Hello, Info, Message, Placed, Reply, Request
+from mtool.device.rpc.status import Status, describe
+from mtool.device.rpc.window import Window, data_frames
+from mtool.device.transport import Transport
+
+HELLO_TIMEOUT_S = 10.0
+_BYE_S = 0.5
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the clients of one session know together: the model that the device was told to use, and how it ends."""
+
+    selected: int = 0
+    is_open: bool = True
+
+
+class Client:
+    """A session with a device, of one process; threads take turns, a request at a time.
+
+    Args:
+        transport: the channel to it.
+        expected: the firmware that should answer; None: any.
+        timeout_s: how long it may take to start and to answer.
+        on_fault: returns the error to raise when the device reports a fault, or that an operator failed.
+        take_over: open it even if another host, on another computer, has a session open with the device.
+        on_stopped: puts the model in order, which was stopped at a fault, with the client of its requests.
+        region_of: returns how people call the region that is the operator of a number; "": it is none. Its
+            failure is one of a device.
+        device_s: how much of the device's time passes in one of our seconds, at least; less than 1 in an emulator.
+        stream: the number of the input that the model takes by rows; None: all are whole.
+        stream_s: how long it may compute with some of them.
+        owner: who may use it; default: this process.
+
+    Raises:
+        CommunicationError: no firmware answers, or another one; the message says which.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        expected: Expected | None = None,
+        timeout_s: float = HELLO_TIMEOUT_S,
+        on_fault: Callable[[Fault], MtoolError] = device_error,
+        on_stopped: "Callable[[Client], None]" = lambda client: None,
+        region_of: Callable[[int], str] = lambda number: "",
+        take_over: bool = False,
+        device_s: float = 1.0,
+        stream: int | None = None,
+        stream_s: float = 0.0,
+        owner: Owner | None = None,
+    ) -> None:
+        self.owner = owner or Owner()
+        self._stream, self._stream_s = stream, stream_s
+        self._on_fault, self._on_stopped = on_fault, on_stopped
+        self._region_of = region_of
+        self._device_s = device_s
+        self._name = transport.name
+        session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s, take_over=take_over)
+        self._window = Window(transport, session, self.hello, on_fault=on_fault)
+        self._shared = _Shared()
+        self._model = 0
+
+    hello: Hello
+    """The device's answer to the handshake."""
+
+    owner: Owner
+    """Who may use the session: `owner.alone()` keeps other threads from it for more than one request."""
+
+    def of_model(
+        self,
+        index: int,
+        *,
+        on_fault: Callable[[Fault], MtoolError],
+        region_of: Callable[[int], str],
+        on_stopped: "Callable[[Client], None]" = lambda client: None,
+        stream: int | None = None,
+    ) -> "Client":
+        """Return a client of the same session, whose requests are for the `index`-th model of the firmware.
+
+        What a fault or a failed operator is called is that model's, and so is the input that it takes by rows; all else
+        is as in the session's own client.
+        """
+        other = copy.copy(self)
+        other._model, other._on_fault, other._region_of, other._stream = index, on_fault, region_of, stream
+        other._on_stopped = on_stopped
+        return other
+
+    @property
+    def resent(self) -> int:
+        """Frames that were sent again since the session was opened."""
+        return self._window.resent
+
+    def info(self) -> Info:
+        """Return the timer's granularity and the tensors' sizes."""
+        return protocol.read_info(self._one(Request(Message.MT_INFO, reply_bytes=64)))
+
+    def write(self, inputs: Sequence[bytes]) -> None:
+        """Write the inputs, in the model's order; an input may be shorter than its tensor.
+
+        One that is taken by rows comes last: the device computes with them as they arrive.
+
+        Raises:
+            DeviceError: one is longer than its tensor, or there are more than tensors.
+        """
+        self._all(self._writes(inputs))
+
+    def read(self, kind: int, lengths: Sequence[int]) -> list[bytes]:
+        """Read the first `lengths[i]` bytes of each tensor of INPUTS or OUTPUTS.
+
+        Raises:
+            DeviceError: a length is larger than its tensor.
+        """
+        return _joined(self._all(self._reads(kind, lengths)), lengths)
+
+    def read_at(self, kind: int, index: int, offset: int, count: int) -> bytes:
+        """Read `count` bytes from the byte `offset` of a tensor of INPUTS or OUTPUTS, or of the ARENA (index 0).
+
+        Raises:
+            DeviceError: it has not so many.
+        """
+        requests = (
+            protocol.read(kind, index, offset + begin, length) for begin, length in data_frames(self._window, count)
+        )
+        return _joined(self._all(requests), [count])[0]
+
+    def write_at(self, kind: int, index: int, offset: int, data: bytes) -> None:
+        """Write `data` from the byte `offset` of a tensor of INPUTS or OUTPUTS, or of the ARENA (index 0) on.
+
+        Raises:
+            DeviceError: it has not so many bytes.
+        """
+        pieces = data_frames(self._window, len(data))
+        self._all(protocol.write(kind, index, offset + at, data[at : at + length]) for at, length in pieces)
+
+    def run(
+        self,
+        inputs: Sequence[bytes],
+        output_bytes: Sequence[int],
+        *,
+        work_s: float,
+        in_steps: bool = True,
+        is_limited: bool = False,
+    ) -> list[bytes]:
+        """Write the inputs, run the model once and read the outputs, in one go.
+
+        Args:
+            inputs: their bytes, in the model's order.
+            output_bytes: the outputs' sizes, in the model's order.
+            work_s: seconds that one inference may take.
+            in_steps: operator by operator, under the device's watchdog, so that a fault can be told with its
+                operator; else through the model's entry point, which nothing interrupts: its stack is the model's.
+            is_limited: let the watchdog end that one too.
+
+        Raises:
+            DeviceError: the model failed, or the device refused a message.
+            CommunicationError: the device stopped answering.
+        """
+        limit_s = work_s * self._device_s if in_steps or is_limited else 0.0
+        calls = [protocol.call(work_s, in_steps=in_steps, limit_s=limit_s)]
+        requests = itertools.chain(self._writes(inputs), calls, self._reads(protocol.OUTPUTS, output_bytes))
+        return _joined(self._all(requests), output_bytes)
+
+    def time(self, number: int, *, work_s: float, operator: int | None = None) -> int:
+        """Run the model, or one operator, `number` times and return the nanoseconds of all, by the device's timer.
+
+        Raises:
+            DeviceError: the model failed, or the timer ran over its range.
+        """
+        return protocol.read_time(self._one(protocol.time(number, work_s, operator=operator)))
+
+    def start_timer(self) -> None:
+        """Start the device's timer.
+
+        Raises:
+            DeviceError: it is running.
+        """
+        self._one(protocol.timer(begin=True))
+
+    def stop_timer(self) -> int:
+        """Stop the device's timer and return the nanoseconds since it was started.
+
+        Raises:
+            DeviceError: it was not running, or ran over its range.
+        """
+        return protocol.read_timer(self._one(protocol.timer(begin=False)))
+
+    def stack_bytes(self) -> int | None:
+        """Return how much stack the last `run` used, or None if the firmware can't tell."""
+        with self.owner.alone():
+            reply = self._window.exchange([Request(Message.MT_STACK, reply_bytes=5)])[0]
+        if reply.status == Status.MT_NOT_SUPPORTED:
+            return None
+        self._check(reply)
+        return protocol.read_stack(reply.payload)
+
+    def ping(self, timeout_s: float) -> None:
+        """Let the device answer; that it is there is all that it says.
+
+        Raises:
+            CommunicationError: it has not answered within `timeout_s`, or has lost the session.
+        """
+        with self.owner.alone():
+            self._window.ping(timeout_s)
+
+    def lookup(self, name: str) -> int:
+        """Return the number of a function.
+
+        Raises:
+            DeviceError: the firmware has no functions, or none of that name.
+        """
+        return protocol.read_lookup(self._one(protocol.lookup(name)))
+
+    def invoke(self, index: int, arguments: Sequence[int | float | Placed], *, work_s: float) -> int | float | None:
+        """Call a function by its number and return what it returned besides its status, if anything.
+
+        Args:
+            index: what `lookup` returned.
+            arguments: numbers, and tensors that lie on the device already.
+            work_s: seconds that it may take.
+
+        Raises:
+            DeviceError: the function returned another status than MT_OK, or the device refused an argument.
+        """
+        return protocol.read_invoke(self._one(protocol.invoke(index, arguments, work_s)))
+
+    def ask(self, requests: Iterable[Request]) -> list[Reply]:
+        """Exchange messages that this class has no function for; mtool.device.rpc.loading has those of modules.
+
+        Raises:
+            DeviceError: the device refused one.
+            CommunicationError: the device stopped answering.
+        """
+        return self._all(requests)
+
+    def pieces(self, total: int) -> Iterator[tuple[int, int]]:
+        """Cut `total` bytes into pieces of the size that suits the link at that time: (offset, length)."""
+        return data_frames(self._window, total)
+
+    def reset(self) -> None:
+        """Make the firmware leave its server; the session is over."""
+        self._one(Request(Message.MT_RESET))
+        self._shared.is_open = False
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the session is open and each request has its reply, so that it can go on."""
+        return self._shared.is_open and self._window.is_intact
+
+    def close(self) -> None:
+        """End the session, so that another host may open one. May be called again, and when nobody answers any more.
+
+        A fork of the process that opened it leaves it open.
+        """
+        if not self.owner.is_here:
+            return
+        with self.owner.alone():
+            if self.is_intact:
+                with contextlib.suppress(MtoolError):
+                    self._window.end(_BYE_S)
+            self._shared.is_open = False
+
+    def _writes(self, inputs: Sequence[bytes]) -> Iterator[Request]:
+        for index, data in sorted(enumerate(inputs), key=lambda pair: pair[0] == self._stream):
+            kind, work_s = (protocol.ROWS, self._stream_s) if index == self._stream else (protocol.INPUTS, 0.0)
+            for offset, length in data_frames(self._window, len(data)):
+                yield protocol.write(kind, index, offset, data[offset : offset + length], work_s)
+
+    def _reads(self, kind: int, lengths: Sequence[int]) -> Iterator[Request]:
+        for index, total in enumerate(lengths):
+            for offset, length in data_frames(self._window, total):
+                yield protocol.read(kind, index, offset, length)
+
+    def _one(self, request: Request) -> bytes:
+        return self._all([request])[0].payload
+
+    def _all(self, requests: Iterable[Request]) -> list[Reply]:
+        with self.owner.alone():
+            self._window.on_fault = self._on_fault
+            if self._shared.selected != self._model:
+                self._check(self._window.exchange([protocol.select(self._model)])[0])
+                self._shared.selected = self._model
+            replies = self._window.exchange(requests)
+            for reply in replies:
+                self._check(reply)
+            return replies
+
+    def _check(self, reply: Reply) -> None:
+        if reply.status == Status.MT_OK:
+            return
+        if reply.status == Status.MT_STOPPED:
+            fault = self._window.survived or Fault(FaultKind.MT_FAULT_EXCEPTION, None, 0, ())
+            self._window.survived = None
+            self._on_stopped(self)
+            raise self._on_fault(fault)
+        request = reply.request.type.name.removeprefix("MT_")
+        if reply.status == Status.MT_MODEL and reply.request.type == Message.MT_INVOKE and len(reply.payload) >= 4:
+            code = struct.unpack_from("<i", reply.payload)[0]
+            if code == Status.MT_DEVICE and len(reply.payload) >= 13:
+                own, number = struct.unpack_from("<ii", reply.payload, 5)
+                raise _failure_of(self._region_of(number) or f"operator {number}", own)
+            raise DeviceError(f"the function failed on the device with {describe(code)}")
+        is_call = reply.request.type == Message.MT_CALL
+        has_failed = reply.status in (Status.MT_MODEL, Status.MT_STACK_OVERFLOW)
+        if has_failed and len(reply.payload) >= 6 and (is_call or reply.request.type == Message.MT_TIME):
+            code = struct.unpack_from("<i", reply.payload)[0]
+            number = struct.unpack_from("<H", reply.payload if is_call else reply.request.payload, 4)[0]
+            operator = None if number == protocol.NO_OPERATOR else number
+            if reply.status == Status.MT_STACK_OVERFLOW:
+                raise self._on_fault(Fault(FaultKind.MT_FAULT_STACK, operator, 0, ()))
+            if operator is not None and (region := self._region_of(operator)):
+                raise _failure_of(region, code)
+            at = "" if operator is None else f" in operator {operator}"
+            raise DeviceError(f"the model failed on the device{at} with code {code}", operator=operator)
+        hint = "time fewer runs at once" if reply.status == Status.MT_TIMER_OVERFLOW else ""
+        if reply.status == Status.MT_NOT_SUPPORTED and is_call:
+            hint = "has the core fewer regions of memory protection than --protect needs? build without it"
+        raise DeviceError(
+            f"{self._name} reports {describe(reply.status)}", details=[f"in reply to {request}"], hint=hint
+        )
+
+
+def _failure_of(region: str, status: int) -> DeviceError:
+    return DeviceError(
+        f"the device of {region} failed with status {status}",
+        details=["this status is the device's own: its backend, or its driver, says what it means"],
+    )
+
+
+def _joined(replies: Sequence[Reply], lengths: Sequence[int]) -> list[bytes]:
+    """Put the pieces of READ's replies together to tensors."""
+    data = b"".join(reply.payload for reply in replies if reply.request.type == Message.MT_READ)
+    if len(data) != sum(lengths):
+        raise CommunicationError(
+            "the device sent other amounts of data than it was asked for",
+            details=[f"expected {sum(lengths):,} B, found {len(data):,} B"],
+        )
+    ends = list(itertools.accumulate(lengths))
+    return [data[end - length : end] for end, length in zip(ends, lengths, strict=True)]

@@ -1,0 +1,70 @@
+"""Frames: COBS with a zero at both ends, CRC-32. crt/PROTOCOL.md has the bytes."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cobs import cobs
+
+_HEADER = struct.Struct("<BHH")
+_CRC = struct.Struct("<I")
+_TAIL_BYTES = 4096
+_MOST_BYTES = 1 << 17  # no frame is longer: a device that sends no zero must not fill the memory
+
+FRAME_BYTES = _HEADER.size + _CRC.size
+"""Bytes of a frame with an empty payload, before encoding."""
+
+
+class Frame(NamedTuple):
+    """One message on its way: `type` of mtool.device.rpc.protocol.Message, `session` and `sequence` of 16 bits."""
+
+    type: int
+    session: int
+    sequence: int
+    payload: bytes = b""
+
+
+def encode(frame: Frame) -> bytes:
+    """Return a frame's bytes on the wire, delimiters included."""
+    body = _HEADER.pack(frame.type, frame.session, frame.sequence) + frame.payload
+    encoded: bytes = cobs.encode(body + _CRC.pack(zlib.crc32(body)))
+    return b"\0" + encoded + b"\0"
+
+
+def decode(encoded: bytes | bytearray) -> Frame | None:
+    """Return the frame between two delimiters, or None if it is damaged."""
+    try:
+        body: bytes = cobs.decode(encoded)
+    except cobs.DecodeError:
+        return None
+    if len(body) < FRAME_BYTES or _CRC.unpack(body[-_CRC.size :])[0] != zlib.crc32(body[: -_CRC.size]):
+        return None
+    kind, session, sequence = _HEADER.unpack_from(body)
+    return Frame(kind, session, sequence, body[_HEADER.size : -_CRC.size])
+
+
+class Decoder:
+    """Take bytes as they arrive and find the frames in them."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._tail = bytearray()
+
+    @property
+    def tail(self) -> bytes:
+        """The last bytes that were no frame, such as what a firmware prints."""
+        return bytes(self._tail + self._pending)[-_TAIL_BYTES:]
+
+    def feed(self, data: bytes) -> Iterator[Frame | None]:
+        """Yield the frames that are now complete, None for each that is damaged."""
+        self._pending += data
+        *pieces, rest = self._pending.split(b"\0")
+        self._pending = rest if len(rest) <= _MOST_BYTES else bytearray()
+        for piece in pieces:
+            if piece:
+                frame = decode(piece)
+                if frame is None:
+                    self._tail += piece
+                    del self._tail[:-_TAIL_BYTES]
+                yield frame

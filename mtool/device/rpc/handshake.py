@@ -1,0 +1,177 @@
+"""Open a session, and say what is wrong if that does not work."""
+
+import contextlib
+import platform
+import secrets
+import struct
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool.base.errors import CommunicationError
+from mtool.device.rpc import protocol
+from mtool.device.rpc.framing import Decoder, Frame, encode
+from mtool.device.rpc.protocol import Hello, Message
+from mtool.device.rpc.status import Status, describe
+from mtool.device.transport import Transport
+
+_FIRST_WAIT_S = 0.1
+_LONGEST_WAIT_S = 1.0
+_SHOWN_LINES = 5
+_HASH_DIGITS = 16  # of those that HELLO's reply has
+_USUAL_BAUDS = (115200, 9600, 57600, 230400, 460800, 921600, 1000000)
+_BAUD_S = 0.3  # to try another rate: at 9,600 baud HELLO and its reply take 0.12 s
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The firmware that should be at the other end: the model's name, its hash and the build's, in hex."""
+
+    model: str
+    model_hash: str
+    build_hash: str
+
+
+def shake_hands(
+    transport: Transport, *, expected: Expected | None, timeout_s: float, take_over: bool = False
+) -> tuple[int, Hello]:
+    """Open a session.
+
+    Args:
+        transport: the channel; what has arrived on it before is thrown away.
+        expected: the firmware that should answer; None: any.
+        timeout_s: how long the device may take to start and to answer. Where nothing that can be read comes from a line
+            with a rate, other rates are tried after that, for 2 s in all.
+        take_over: open it even if the device has one open with another computer. That is done anyway where no other
+            can reach the device.
+
+    Returns:
+        The session's number, and what the device says of itself.
+
+    Raises:
+        CommunicationError: nothing answers, something else does, or another firmware; the message says which.
+    """
+    nonce = secrets.randbits(32)
+    session = nonce & 0xFFFF
+    payload = protocol.hello(nonce, take_over=take_over or transport.is_exclusive, host=_host())
+    request = encode(Frame(Message.MT_HELLO, session, 0, payload))
+    decoder = Decoder()
+    reply = _ask(transport, request, nonce, decoder, timeout_s)
+    if reply is not None:
+        return session, _check(reply, transport.name, expected)
+    tail = decoder.tail
+    baud = transport.baud
+    if baud is not None and not _is_text(tail) and (other := _answering_baud(transport, baud, request, nonce)):
+        raise CommunicationError(
+            f"{transport.name} answers at {other:,} baud, not at {baud:,}",
+            hint=f"set the firmware's UART to {baud} baud, or `usb: uart: {other}` in the board's entry",
+        )
+    raise _no_answer(transport.name, tail, timeout_s, baud)
+
+
+def _host() -> int:
+    """Return a number that stands for this computer: it may take over what a crashed program of it left open."""
+    name = platform.node()
+    with contextlib.suppress(OSError):
+        name += Path("/etc/machine-id").read_text()
+    return zlib.crc32(name.encode())
+
+
+def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, timeout_s: float) -> bytes | None:
+    """Send HELLO until its reply comes, and return that one's payload; None: it has not come."""
+    deadline = time.monotonic() + timeout_s
+    wait_s = _FIRST_WAIT_S
+    while (left := deadline - time.monotonic()) > 0:
+        transport.write(request, timeout_s=left)
+        wait_until = time.monotonic() + min(wait_s, left)
+        wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        while (left := wait_until - time.monotonic()) > 0:
+            for frame in decoder.feed(transport.read(timeout_s=left)):
+                if frame is not None and _answers(frame, nonce):
+                    return frame.payload
+    return None
+
+
+def _answers(frame: Frame, nonce: int) -> bool:
+    at = protocol.NONCE_AT
+    return frame.type == Message.MT_HELLO | protocol.REPLY and frame.payload[at : at + 4] == struct.pack("<I", nonce)
+
+
+def _answering_baud(transport: Transport, baud: int, request: bytes, nonce: int) -> int | None:
+    """Return the rate at which the device answers, of the usual ones; None: at none of them."""
+    found = None
+    for other in _USUAL_BAUDS:
+        if other == baud or found is not None:
+            continue
+        with contextlib.suppress(CommunicationError):  # not every port has every rate
+            transport.set_baud(other)
+            if _ask(transport, request, nonce, Decoder(), _BAUD_S) is not None:
+                found = other
+    with contextlib.suppress(CommunicationError):
+        transport.set_baud(baud)
+    return found
+
+
+def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
+    version = payload[protocol.VERSION_AT]
+    if version != protocol.VERSION:
+        raise CommunicationError(
+            f"{name} speaks another version of the protocol",
+            details=[f"here    version {protocol.VERSION}", f"device  version {version}"],
+            hint="build the firmware with this mtool and flash it again",
+        )
+    if payload[0] == Status.MT_BUSY:
+        raise CommunicationError(
+            f"{name} is in use: another host has a session open with it",
+            hint="end that one; if it is gone, reset the board, or mtool.device.session.open(..., take_over=True)",
+        )
+    if payload[0] != Status.MT_OK:
+        raise CommunicationError(f"{name} refuses to open a session", details=[describe(payload[0])])
+    hello = protocol.read_hello(payload)
+    if expected is None:
+        return hello
+    rows = [
+        ("here", expected.model, expected.model_hash, expected.build_hash),
+        ("device", hello.model, hello.model_hash, hello.build_hash),
+    ]
+    width = max(len(expected.model), len(hello.model))
+    details = [f"{who:<7} {model:<{width}}  model {of[:8]}  build {build[:8]}" for who, model, of, build in rows]
+    if hello.model_hash != expected.model_hash[:_HASH_DIGITS]:
+        raise CommunicationError(
+            f"{name} runs another model", details=details, hint="build the project of this model and flash it first"
+        )
+    if hello.build_hash != expected.build_hash[:_HASH_DIGITS]:
+        raise CommunicationError(
+            f"{name} runs a stale build of this model", details=details, hint="build it again and flash it first"
+        )
+    return hello
+
+
+def _is_text(data: bytes) -> bool:
+    text = data.decode("latin-1")
+    readable = sum(character.isprintable() or character in "\r\n\t\x1b" for character in text if ord(character) < 128)
+    return bool(data) and readable >= 0.9 * len(data)
+
+
+def _no_answer(name: str, tail: bytes, timeout_s: float, baud: int | None) -> CommunicationError:
+    others = ", ".join(str(other) for other in _USUAL_BAUDS if other != baud)
+    tried = [f"at {baud} baud, and then at none of {others}"] if baud is not None else []
+    if not tail:
+        return CommunicationError(
+            f"nothing answers: {name} sent no byte within {timeout_s:.3g} s",
+            details=tried,
+            hint="is a firmware of mtool running there, and is this its port?",
+        )
+    if _is_text(tail):
+        lines = [line.strip() for line in tail.decode("latin-1").splitlines() if line.strip()]
+        return CommunicationError(
+            f"{name} prints text, but answers with no frame",
+            details=["its last lines:", *(f"  {line}" for line in lines[-_SHOWN_LINES:])],
+            hint="is it the firmware with the RPC server, and is the log on another port than the RPC?",
+        )
+    return CommunicationError(
+        f"{name} sends bytes, but no frames",
+        details=[f"{len(tail):,} bytes within {timeout_s:.3g} s, the last: {tail[-16:].hex(' ')}", *tried],
+        hint="is the baud rate that of the firmware?",
+    )

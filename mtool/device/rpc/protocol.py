@@ -1,0 +1,323 @@
+"""Messages, as in crt/include/mt_protocol.h and crt/PROTOCOL.md; a test holds the numbers together."""
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from mtool.base.errors import CommunicationError
+
+VERSION = 1
+REPLY = 0x80
+INPUTS = 0
+OUTPUTS = 1
+ARENA = 2
+ROWS = 3
+TAKE_OVER = 1
+
+_WRITE = struct.Struct("<BBI")
+_READ = struct.Struct("<BBIH")
+_HELLO = struct.Struct("<BIBI")
+_HELLO_REPLY = struct.Struct("<BBIHIB16s16s")
+_INFO_REPLY = struct.Struct("<IBB")
+_TIME_REPLY = struct.Struct("<iQ")
+_STACK_REPLY = struct.Struct("<I")
+_TIMER_REPLY = struct.Struct("<Q")
+_LEAST_PACKET_BYTES = 64
+_MOST_LIMIT_MS = (1 << 32) - 1
+
+_LOOKUP_REPLY = struct.Struct("<H")
+_INVOKE = struct.Struct("<HB")
+_INVOKE_REPLY = struct.Struct("<iB8s")
+_TENSOR = struct.Struct("<BBBIBBB")
+
+# Type codes of arguments and results, as in crt/include/mt_packed.h.
+ARG_INT = 0
+ARG_FLOAT = 2
+ARG_NULL = 4
+ARG_TENSOR = 7
+
+# DLPack's code and bits of an element; a 4-bit integer takes a byte.
+_ELEMENTS = {
+    **{f"{kind}{bits}": (code, bits) for kind, code in (("int", 0), ("uint", 1)) for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": (2, bits) for bits in (16, 32, 64)},
+    "int4": (0, 8),
+    "uint4": (1, 8),
+    "bfloat16": (4, 16),
+    "bool": (6, 8),
+}
+
+NO_OPERATOR = 0xFFFF
+"""In place of an operator's number: the model as a whole, or not known."""
+
+WRITE_BYTES = _WRITE.size
+"""Bytes of a WRITE's payload before the data."""
+
+VERSION_AT = 1
+NONCE_AT = 2
+"""Where the version and the nonce stand in HELLO's reply, in every version of the protocol."""
+
+
+class Message(IntEnum):
+    """The kind of a frame. The host sends those below REPLY, the device their replies (plus REPLY) and the rest."""
+
+    MT_HELLO = 0x01
+    MT_INFO = 0x02
+    MT_WRITE = 0x03
+    MT_READ = 0x04
+    MT_CALL = 0x05
+    MT_TIME = 0x06
+    MT_STACK = 0x07
+    MT_RESET = 0x08
+    MT_PING = 0x09
+    MT_BYE = 0x0A
+    MT_TIMER = 0x0B
+    MT_LOOKUP = 0x0C
+    MT_INVOKE = 0x0D
+    MT_SELECT = 0x0E
+    MT_LOAD = 0x0F
+    MT_DATA = 0x10
+    MT_COMMIT = 0x11
+    MT_ROOM = 0x12
+    MT_MODELS = 0x13
+    MT_FETCH = 0x14
+    MT_RESEND = 0xF0
+    MT_RUNNING = 0xF1
+    MT_LOG = 0xF2
+    MT_FAULT = 0xF3
+
+
+class Request(NamedTuple):
+    """A message to the device.
+
+    Attributes:
+        type: what it is.
+        payload: its bytes.
+        reply_bytes: how many bytes the reply's payload will have, about.
+        work_s: seconds that the device may work on it.
+    """
+
+    type: Message
+    payload: bytes = b""
+    reply_bytes: int = 1
+    work_s: float = 0.0
+
+
+class Reply(NamedTuple):
+    """The device's answer to a request: a status of mtool.device.rpc.status, and bytes."""
+
+    request: Request
+    status: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A device's description of itself.
+
+    Attributes:
+        version: of the protocol.
+        packet_bytes: largest frame that it takes or sends, before encoding.
+        window_bytes: encoded bytes that may be on their way to it without a reply; 0: any number.
+        window_frames: frames that may be on their way without a reply.
+        build_hash: the first 16 hex digits.
+        model_hash: the first 16 hex digits.
+        model: the model's name, its first 31 bytes.
+    """
+
+    version: int
+    packet_bytes: int
+    window_bytes: int
+    window_frames: int
+    build_hash: str
+    model_hash: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """The timer's smallest step in nanoseconds, and the tensors' sizes in bytes (as many as went into the reply)."""
+
+    granularity_ns: int
+    inputs: int
+    outputs: int
+    tensor_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A tensor on the device: its type (NumPy's name), its shape, and its place.
+
+    That is `offset` bytes from the start of the `index`-th of INPUTS or OUTPUTS, or of the ARENA (index 0).
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    kind: int
+    index: int
+    offset: int
+
+
+def hello(nonce: int, *, take_over: bool, host: int) -> bytes:
+    """Return the payload that opens a session.
+
+    Args:
+        nonce: 32 random bits, which name the session.
+        take_over: open it even if one is in use with another computer.
+        host: 32 bits that stand for this computer; 0: not known.
+    """
+    return _HELLO.pack(VERSION, nonce, TAKE_OVER if take_over else 0, host)
+
+
+def read_hello(payload: bytes) -> Hello:
+    """Read the reply to HELLO, of this version of the protocol.
+
+    Raises:
+        CommunicationError: it is too short, or no frame would fit into what it says.
+    """
+    _, version, _, packet, window, frames, build, model = unpack(_HELLO_REPLY, payload, Message.MT_HELLO)
+    if packet < _LEAST_PACKET_BYTES or frames < 1:
+        raise CommunicationError(
+            "the device says that it takes no frames of a useful size",
+            details=[f"expected  {_LEAST_PACKET_BYTES} bytes or more", f"found     {packet} bytes, {frames} at a time"],
+            hint="is the firmware's RPC buffer large enough?",
+        )
+    name = payload[_HELLO_REPLY.size :].decode(errors="replace")
+    return Hello(
+        version, packet, window, frames, build.decode("ascii", "replace"), model.decode("ascii", "replace"), name
+    )
+
+
+def read_info(payload: bytes) -> Info:
+    """Read the reply to INFO.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    granularity, inputs, outputs = unpack(_INFO_REPLY, payload, Message.MT_INFO)
+    rest = payload[_INFO_REPLY.size :]
+    return Info(granularity, inputs, outputs, struct.unpack(f"<{len(rest) // 4}I", rest[: len(rest) // 4 * 4]))
+
+
+def read_time(payload: bytes) -> int:
+    """Read the reply to TIME: the nanoseconds of all runs.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    return int(unpack(_TIME_REPLY, payload, Message.MT_TIME)[1])
+
+
+def read_timer(payload: bytes) -> int:
+    """Read the reply to TIMER: nanoseconds since it was started.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    return int(unpack(_TIMER_REPLY, payload, Message.MT_TIMER)[0])
+
+
+def read_stack(payload: bytes) -> int:
+    """Read the reply to STACK: bytes.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    return int(unpack(_STACK_REPLY, payload, Message.MT_STACK)[0])
+
+
+def write(kind: int, index: int, offset: int, data: bytes, work_s: float = 0.0) -> Request:
+    """Write `data` into a tensor: the `index`-th of INPUTS or OUTPUTS, from the byte `offset` on.
+
+    Of ROWS the device computes with what it is given, for up to `work_s` seconds.
+    """
+    return Request(Message.MT_WRITE, _WRITE.pack(kind, index, offset) + data, work_s=work_s)
+
+
+def read(kind: int, index: int, offset: int, length: int) -> Request:
+    """Read `length` bytes (up to 65,535) of a tensor."""
+    return Request(Message.MT_READ, _READ.pack(kind, index, offset, length), reply_bytes=1 + length)
+
+
+def call(work_s: float, *, in_steps: bool = True, limit_s: float = 0.0) -> Request:
+    """Run the model once, operator by operator or through its entry point, which may take `work_s` seconds.
+
+    After `limit_s` seconds of its own clock (0: never; rounded up to milliseconds) the device reports a fault, if it
+    has a watchdog.
+    """
+    limit_ms = min(math.ceil(limit_s * 1e3), _MOST_LIMIT_MS)
+    payload = struct.pack("<BI", 0 if in_steps else 1, limit_ms)
+    return Request(Message.MT_CALL, payload, reply_bytes=7, work_s=work_s)
+
+
+def time(number: int, work_s: float, *, operator: int | None = None) -> Request:
+    """Run the model, or one operator of it, `number` times under the timer, which may take `work_s` seconds."""
+    which = NO_OPERATOR if operator is None else operator
+    return Request(Message.MT_TIME, struct.pack("<IH", number, which), reply_bytes=13, work_s=work_s)
+
+
+def timer(*, begin: bool) -> Request:
+    """Start or stop the timer."""
+    return Request(Message.MT_TIMER, bytes([0 if begin else 1]), reply_bytes=9)
+
+
+def select(index: int) -> Request:
+    """Choose the model that what follows is for."""
+    return Request(Message.MT_SELECT, bytes([index]))
+
+
+def lookup(name: str) -> Request:
+    """Find a function by its name."""
+    return Request(Message.MT_LOOKUP, name.encode(), reply_bytes=1 + _LOOKUP_REPLY.size)
+
+
+def read_lookup(payload: bytes) -> int:
+    """Read the reply to LOOKUP: the function's number.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    return int(unpack(_LOOKUP_REPLY, payload, Message.MT_LOOKUP)[0])
+
+
+def invoke(index: int, arguments: Sequence[int | float | Placed], work_s: float) -> Request:
+    """Call the function of that number, which may take `work_s` seconds."""
+    parts = [_INVOKE.pack(index, len(arguments)), *map(_argument, arguments)]
+    return Request(Message.MT_INVOKE, b"".join(parts), reply_bytes=1 + _INVOKE_REPLY.size, work_s=work_s)
+
+
+def _argument(value: int | float | Placed) -> bytes:
+    if isinstance(value, Placed):
+        code, bits = _ELEMENTS[value.dtype]
+        dims = struct.pack(f"<{len(value.shape)}I", *value.shape)
+        return _TENSOR.pack(ARG_TENSOR, value.kind, value.index, value.offset, code, bits, len(value.shape)) + dims
+    return struct.pack("<Bd", ARG_FLOAT, value) if isinstance(value, float) else struct.pack("<Bq", ARG_INT, value)
+
+
+def read_invoke(payload: bytes) -> int | float | None:
+    """Read the reply to INVOKE: what the function returned besides its status, if anything.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    _, code, value = unpack(_INVOKE_REPLY, payload, Message.MT_INVOKE)
+    if code == ARG_FLOAT:
+        return float(struct.unpack("<d", value)[0])
+    return int(struct.unpack("<q", value)[0]) if code == ARG_INT else None
+
+
+def unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any, ...]:
+    """Return the fields at the start of a reply's payload.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    if len(payload) < layout.size:
+        raise CommunicationError(
+            f"the device answered {message.name.removeprefix('MT_')} in another layout than this mtool knows",
+            details=[f"expected  {layout.size} bytes or more", f"found     {len(payload)}"],
+            hint="build the firmware with this mtool and flash it again",
+        )
+    return layout.unpack_from(payload)

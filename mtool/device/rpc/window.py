@@ -1,0 +1,313 @@
+"""The sliding window: requests on their way, repetition of what was lost. crt/PROTOCOL.md has the rules."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from mtool.base.errors import CommunicationError, MtoolError
+from mtool.device.rpc import failures
+from mtool.device.rpc.fault import Fault, read_fault
+from mtool.device.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
+from mtool.device.rpc.protocol import REPLY, WRITE_BYTES, Hello, Message, Reply, Request
+from mtool.device.rpc.speed import Speed
+from mtool.device.rpc.status import Status
+from mtool.device.transport import Transport
+
+log = logging.getLogger(__name__)
+device_log = logging.getLogger("mtool.firmware")
+
+_PATIENCE_S = 5.0  # without progress, besides the time of transfers and of the model
+_IDLE_S = 10.0  # after so long without a frame a session begins with PING
+_ALIVE_S = 3.0  # for the reply to it
+_FLOW_CONTROLLED_BYTES = 48 << 10  # on their way, where the device sets no limit: less than a pipe holds
+_RESEND_LOSSLESS_S = 0.5
+_RESEND_LEAST_S = 0.02
+_RESEND_MOST_S = 0.5
+_RESEND_RUNNING_S = 0.25  # once the device has said that it runs the model
+_RESEND_RUNNING_MOST_S = 4.0
+_FIRST_DATA_BYTES = 512  # of a frame, where bytes may be lost: 96% of the line's rate, yet most frames arrive
+_LEAST_DATA_BYTES = 48
+_LEAST_FRAME_BYTES = 128  # on the line, should the window hold so many
+_FRAMES_IN_WINDOW = 3  # where bytes may be lost: while one is acknowledged, others keep the line busy
+_CALM_REPLIES = 64  # after so many without a loss, frames grow
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request on its way. `order` counts transmissions: replies come in the order of the last ones."""
+
+    request: Request
+    sequence: int
+    encoded: bytes
+    order: int
+    sent_at: float
+    is_repeated: bool = False
+    is_running: bool = False
+
+
+class Window:
+    """Exchange requests and replies with a device, several at a time.
+
+    Args:
+        transport: the channel, on which a session is open.
+        session: its number.
+        hello: what the device said of itself.
+        on_fault: returns the error to raise when the device reports a fault.
+    """
+
+    def __init__(
+        self, transport: Transport, session: int, hello: Hello, *, on_fault: Callable[[Fault], MtoolError]
+    ) -> None:
+        self.on_fault = on_fault
+        self._transport = transport
+        self._session = session
+        self._hello = hello
+        self._decoder = Decoder()
+        self._next = 0  # sequence number
+        self._order = 0
+        self._sent: dict[int, _Sent] = {}
+        self._bytes_sent = 0  # encoded, of all in `_sent`
+        self._replies: dict[int, Reply] = {}
+        self._round_trip_s = 0.1
+        self._progress_at = 0.0
+        self._sent_at = 0.0
+        self._wait_s = 0.0  # until the next repetition; 0: the first one's
+        self._heard_at = time.monotonic()  # of the last frame of this session
+        self._patience_least_s = _PATIENCE_S
+        self._speed = Speed(transport.bytes_per_second)
+        self._probe_bytes = 0
+        self._calm = 0
+        self.survived: Fault | None = None
+        """The last fault that the firmware has survived; what it stopped has a reply with MT_STOPPED."""
+        self.resent = 0
+        """Frames sent again since the session was opened."""
+        self._window_bytes = hello.window_bytes or _FLOW_CONTROLLED_BYTES
+        together = 1 if transport.is_lossless else _FRAMES_IN_WINDOW
+        share = max(self._window_bytes // together, min(self._window_bytes, _LEAST_FRAME_BYTES))
+        encoded_most = min(hello.packet_bytes, share * 254 // 256 - 4)
+        self._most_data = max(encoded_most - FRAME_BYTES - WRITE_BYTES, 1)
+        self.data_bytes = self._most_data if transport.is_lossless else min(self._most_data, _FIRST_DATA_BYTES)
+        """The bytes of a tensor that the next WRITE or READ should carry."""
+
+    def exchange(self, requests: Iterable[Request]) -> list[Reply]:
+        """Send requests and return their replies, in order, whatever their statuses.
+
+        `requests` is taken from while there is room in the window. Among those of one call, only READ, INFO and
+        STACK may follow a READ, a CALL or a TIME: their replies must be the same if the device is asked again.
+        After a long pause a PING goes before them, so that a device that has gone is told soon.
+
+        Raises:
+            MtoolError: what `on_fault` returned.
+            CommunicationError: the channel was closed, or there was no progress for longer than the transfer
+                and the work of what is on its way can take.
+        """
+        if self._sent:
+            raise failures.broke_off(self._transport.name)
+        if time.monotonic() - self._heard_at > _IDLE_S:
+            self.ping(_ALIVE_S)
+        waiting = iter(requests)
+        ahead = next(waiting, None)
+        sequences: list[int] = []
+        self._made_progress()
+        self._speed.begin()
+        while ahead is not None or self._sent:
+            burst = []
+            while ahead is not None and (encoded := self._fits(ahead)) is not None:
+                sequences.append(self._next)
+                burst.append(self._add(ahead, encoded))
+                ahead = next(waiting, None)
+            self._write(burst)
+            self._receive()
+        return [self._replies.pop(sequence) for sequence in sequences]
+
+    def ping(self, timeout_s: float) -> None:
+        """Let the device answer, to tell that it is there.
+
+        Raises:
+            CommunicationError: it has not answered within `timeout_s`, or has lost the session.
+        """
+        self._ask(Message.MT_PING, timeout_s)
+
+    def end(self, timeout_s: float) -> None:
+        """End the session on the device.
+
+        Raises:
+            CommunicationError: the device has not answered within `timeout_s`, or knows of no session.
+        """
+        self._ask(Message.MT_BYE, timeout_s)
+
+    def _ask(self, message: Message, timeout_s: float) -> None:
+        self._heard_at = time.monotonic()  # no PING before it
+        self._patience_least_s = timeout_s
+        try:
+            self.exchange([Request(message)])
+        finally:
+            self._patience_least_s = _PATIENCE_S
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether each request has its reply, so that the session can go on."""
+        return not self._sent
+
+    def _fits(self, request: Request) -> bytes | None:
+        """Return the request's frame if there is room for it in the window."""
+        oldest = next(iter(self._sent), self._next)
+        if (self._next - oldest) & 0xFFFF >= self._hello.window_frames:
+            return None  # the device knows what it replied to so many frames, no more
+        encoded = encode(Frame(request.type, self._session, self._next, request.payload))
+        return encoded if not self._sent or self._bytes_sent + len(encoded) <= self._window_bytes else None
+
+    def _add(self, request: Request, encoded: bytes) -> bytes:
+        self._order += 1
+        self._sent[self._next] = _Sent(request, self._next, encoded, self._order, time.monotonic())
+        self._bytes_sent += len(encoded)
+        self._next = (self._next + 1) & 0xFFFF
+        self._made_progress()
+        return encoded
+
+    def _made_progress(self) -> None:
+        self._progress_at = time.monotonic()
+        self._wait_s = 0.0
+        self._probe_bytes = 0
+
+    def _write(self, frames: list[bytes]) -> None:
+        if frames:
+            self._sent_at = time.monotonic()
+            try:
+                self._transport.write(b"".join(frames), timeout_s=self._patience_s())
+            except MtoolError:
+                self._hear_last_words()
+                raise
+
+    def _hear_last_words(self) -> None:
+        """Handle what the device said before the channel was closed: a fault tells more than that."""
+        with contextlib.suppress(CommunicationError):
+            while data := self._transport.read(timeout_s=0.0):
+                for frame in self._decoder.feed(data):
+                    if frame is not None and frame.type == Message.MT_FAULT:
+                        self._handle(frame)
+
+    def _receive(self) -> None:
+        """Wait for bytes and handle the frames in them; after too long a silence send the oldest request again."""
+        oldest = next(iter(self._sent.values()))
+        wait_s = self._wait_s or self._first_wait_s(oldest)
+        resend_at = max(self._sent_at, self._progress_at) + wait_s
+        give_up_at = self._progress_at + self._patience_s()
+        left = min(resend_at, give_up_at) - time.monotonic()
+        for frame in self._decoder.feed(self._transport.read(timeout_s=max(left, 0.0))):
+            if frame is not None:
+                self._handle(frame)
+            elif self._sent:
+                self._probe(next(iter(self._sent.values())))
+        now = time.monotonic()
+        if self._sent and self._progress_at + self._patience_s() < now:
+            raise self._no_progress()
+        if self._sent.get(oldest.sequence) is oldest and resend_at <= now:
+            most_s = _RESEND_RUNNING_MOST_S if oldest.is_running else max(wait_s, _RESEND_MOST_S)
+            self._wait_s = min(2 * wait_s, most_s)
+            self._probe(oldest)
+
+    def _probe(self, oldest: _Sent) -> None:
+        """Send the oldest request again. While the device runs the model it reads nothing: don't fill its buffer."""
+        if not oldest.is_running:
+            self._lost()
+        elif self._bytes_sent + self._probe_bytes + len(oldest.encoded) > self._window_bytes:
+            self._sent_at = time.monotonic()
+            return
+        self._probe_bytes += len(oldest.encoded)
+        self._resend([oldest])
+
+    def _first_wait_s(self, oldest: _Sent) -> float:
+        """Return how long to wait for a byte until something must have been lost."""
+        if oldest.is_running:
+            return _RESEND_RUNNING_S
+        least_s = _RESEND_LOSSLESS_S if self._transport.is_lossless else _RESEND_LEAST_S
+        return max(least_s, 3 * self._round_trip_s) + self._transfer_s()
+
+    def _transfer_s(self) -> float:
+        reply_bytes = sum([FRAME_BYTES + sent.request.reply_bytes for sent in self._sent.values()])
+        return (self._bytes_sent + reply_bytes) / self._speed.bytes_per_second
+
+    def _patience_s(self) -> float:
+        work_s = sum([sent.request.work_s for sent in self._sent.values()])
+        return self._patience_least_s + 4 * self._transfer_s() + work_s
+
+    def _handle(self, frame: Frame) -> None:
+        if frame.session != self._session:
+            return  # a late frame of an earlier session
+        self._heard_at = time.monotonic()
+        sent = self._sent.get(frame.sequence)
+        if sent is not None and frame.type == sent.request.type | REPLY:
+            if frame.payload:
+                self._take(frame, sent)
+        elif frame.type == Message.MT_LOG:
+            device_log.info("%s", frame.payload.decode(errors="replace"))
+        elif frame.type == Message.MT_FAULT:
+            fault = read_fault(frame.payload)
+            if not fault.survived:
+                raise self.on_fault(fault)
+            self.survived = fault
+        elif frame.type == Message.MT_RESEND:
+            if frame.payload[:1] == bytes([Status.MT_NO_SESSION]):
+                raise failures.no_session(self._transport.name, is_open=frame.payload[1:2] == b"\1")
+            self._lost()
+            self._resend(list(self._sent.values()))
+        elif frame.type == Message.MT_RUNNING and sent is not None and not sent.is_running:
+            sent.is_running = True
+            self._made_progress()
+
+    def _take(self, frame: Frame, sent: _Sent) -> None:
+        """Keep a reply. Older requests that have none were lost, or their replies were."""
+        del self._sent[frame.sequence]
+        self._bytes_sent -= len(sent.encoded)
+        now = self._heard_at
+        if sent.is_repeated or sent.request.work_s:
+            self._speed.begin()
+        else:
+            in_one_direction = max(len(sent.encoded), FRAME_BYTES + len(frame.payload))
+            self._speed.acknowledge(in_one_direction, now - max(self._progress_at, sent.sent_at))
+        self._replies[frame.sequence] = Reply(sent.request, frame.payload[0], frame.payload[1:])
+        self._made_progress()
+        if not sent.is_repeated and not sent.request.work_s:
+            self._round_trip_s += (now - sent.sent_at - self._round_trip_s) / 8
+        self._calm += 1
+        if self._calm >= _CALM_REPLIES:
+            self._calm = 0
+            self.data_bytes = min(2 * self.data_bytes, self._most_data)
+        if lost := [older for older in self._sent.values() if older.order < sent.order]:
+            self._resend(lost)
+
+    def _lost(self) -> None:
+        """Make frames smaller, so that more of them arrive whole."""
+        self._calm = 0
+        if not self._transport.is_lossless:
+            self.data_bytes = min(self.data_bytes, max(self.data_bytes // 2, _LEAST_DATA_BYTES))
+
+    def _resend(self, lost: list[_Sent]) -> None:
+        for sent in lost:
+            self._order += 1
+            sent.order = self._order
+            sent.is_repeated = True
+        self.resent += len(lost)
+        self._write([sent.encoded for sent in lost])
+
+    def _no_progress(self) -> CommunicationError:
+        oldest = next(iter(self._sent.values()))
+        return failures.no_progress(
+            self._transport.name,
+            oldest.request,
+            is_running=oldest.is_running,
+            patience_s=self._patience_s(),
+            resent=self.resent,
+        )
+
+
+def data_frames(window: Window, total: int) -> Iterator[tuple[int, int]]:
+    """Cut `total` bytes into pieces of the size that suits the link at that time: (offset, length)."""
+    offset = 0
+    while offset < total:
+        length = min(window.data_bytes, total - offset)
+        yield offset, length
+        offset += length

@@ -1,0 +1,23 @@
+"""Drive a device: open a session with the firmware of a built project. Reads `mtool.json` and nothing else."""
+
+from mtool.device.session.device import Device
+from mtool.device.session.device_info import DeviceInfo
+from mtool.device.session.graph import GraphExecutor
+from mtool.device.session.layers import tensor
+from mtool.device.session.opening import CHANNEL, RTT, check, nobody_reads_rtt, open, open_transport
+from mtool.device.session.timing import Readings, Timing
+
+__all__ = [
+    "CHANNEL",
+    "RTT",
+    "Device",
+    "DeviceInfo",
+    "GraphExecutor",
+    "Readings",
+    "Timing",
+    "check",
+    "nobody_reads_rtt",
+    "open",
+    "open_transport",
+    "tensor",
+]

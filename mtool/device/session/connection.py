@@ -1,0 +1,260 @@
+"""The connection to a device: its channel, the session that is open over it, and which models answer there."""
+
+import functools
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from mtool.base.closing import Closing
+from mtool.base.errors import BoardError, CommunicationError, MtoolError, UsageError
+from mtool.device.rpc import Client, Expected, loading
+from mtool.device.rpc.owner import Owner
+from mtool.device.session import delta_update, faults, loaded, states
+from mtool.device.transport import SerialTransport, Transport
+from mtool.device.transport.tcp import TcpTransport
+from mtool.manifest import Manifest, named
+
+log = logging.getLogger(__name__)
+
+_REOPEN_S = 0.2  # between two looks for a port that has gone
+_EMULATED_S = 20e6 * 1e-9  # an emulated instruction is a nanosecond of the machine's time
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_Own = TypeVar("_Own", bound="Connected")
+
+
+class Connected(Protocol):
+    """What has a connection to a device."""
+
+    _connection: "Connection"
+
+
+def alone(method: Callable[Concatenate[_Own, P], R]) -> Callable[Concatenate[_Own, P], R]:
+    """Let no other thread use the device while a method runs, and no other process at all."""
+
+    @functools.wraps(method)
+    def one_at_a_time(self: _Own, /, *arguments: P.args, **named: P.kwargs) -> R:
+        with self._connection.owner.alone():
+            return method(self, *arguments, **named)
+
+    return one_at_a_time
+
+
+class Connection(Closing):
+    """A connection to a device, with one session after the other.
+
+    Args:
+        manifest: of a model of the firmware, with its `project`.
+        transport: the channel to the firmware; closed with the connection.
+        timeout_s: how long the firmware may take to start and to answer.
+        stream_s: how long it may compute with some rows of an input.
+        serial_number: of the board or its probe, on USB; "": it has none.
+        reopen: starts the firmware or opens its port again, for `reconnect`.
+        take_over: open the session even if a host on another computer has one open.
+        firmware: the file that the device runs, to name a fault's place in it; None: it is not here.
+
+    Raises:
+        CommunicationError: nothing answers, or another firmware; the transport is closed then.
+
+    Attributes:
+        owner: the process that opened it, whose threads take turns.
+        identity: which device of all, by the board's name and its serial number.
+        transport: the channel to the firmware.
+        models: the manifests of the models that the device has: the firmware's own, and those of modules, which hide
+            one of the same name. Whoever wants them asks here each time, by name, and keeps neither list nor number: a
+            device may come to have others.
+        granularity_ns: the smallest step of the device's timer.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        transport: Transport,
+        *,
+        timeout_s: float,
+        stream_s: float,
+        serial_number: str = "",
+        reopen: Callable[[], Transport] | None = None,
+        take_over: bool = False,
+        firmware: Path | None = None,
+    ) -> None:
+        assert manifest.project is not None
+        self.owner = Owner()
+        self._project = manifest.project
+        self.identity = f"{self._project.board.name} {serial_number}".strip()
+        self.transport = transport
+        shared = {"project": manifest.project, "firmware": manifest.firmware}
+        self._own = tuple(one.model_copy(update=shared) for one in manifest.models)
+        self.models = self._own
+        self._timeout_s = timeout_s
+        self._reopen = reopen
+        self._firmware = firmware
+        self._open_session(stream_s=stream_s, take_over=take_over)
+
+    def _open_session(self, *, stream_s: float, take_over: bool) -> None:
+        start = time.monotonic()
+        first = self._own[0]  # whose name and hash the firmware answers with
+        try:
+            self._session = Client(
+                self.transport,
+                expected=Expected(first.model, first.model_hash, self._project.build_hash),
+                timeout_s=self._timeout_s,
+                on_fault=functools.partial(faults.explain, manifest=first, firmware=self._firmware),
+                on_stopped=functools.partial(states.reset, manifest=first),
+                region_of=functools.partial(faults.region_of, manifest=first),
+                device_s=_EMULATED_S if self.unit == "instructions" else 1.0,
+                take_over=take_over,
+                stream=first.stream_input,
+                stream_s=stream_s,
+                owner=self.owner,
+            )
+            self.find_models()
+            self.granularity_ns = self._session.info().granularity_ns
+            for one in self.models:
+                states.reset(self.client_of(one.model), one)
+        except BaseException:
+            self.transport.close()
+            raise
+        names = ", ".join(one.model for one in self.models)
+        log.info("open: %.2f s, %s runs %s", time.monotonic() - start, self.transport.name, names)
+
+    def find_models(self) -> None:
+        """Ask the device which models it has, if it takes modules: it may have come to have others.
+
+        Raises:
+            CommunicationError: it stopped answering, or what it says is malformed.
+        """
+        numbered = dict(enumerate(self._own))
+        if loaded.takes_modules(self._project):
+            found = loaded.interfaces(self._session)
+            numbered |= {number: loaded.manifest_of(one, self._project) for number, one in found.items()}
+        named = {one.model: (number, one) for number, one in numbered.items()}
+        self.models = tuple(one for _, one in named.values())
+        self._numbers = {name: number for name, (number, _) in named.items()}
+        self._clients: dict[str, Client] = {}
+
+    def manifest_of(self, model: str = "") -> Manifest:
+        """Return the manifest of the model of a name; "": of the only one.
+
+        Raises:
+            UsageError: the device has no such model, or several and none is named; the message lists them.
+        """
+        if model or len(self.models) == 1:
+            return named(self.models, model) if model else self.models[0]
+        names = [one.model for one in self.models]
+        raise UsageError(
+            f"the firmware has {len(names)} models: {', '.join(names)}",
+            hint=f'name the one that is meant: device["{names[0]}"]',
+        )
+
+    def client_of(self, model: str = "") -> Client:
+        """Return the session's client whose requests are for the model of a name; "": of the only one.
+
+        Raises:
+            UsageError: the device has no such model.
+        """
+        if not model and len(self.models) > 1:
+            return self._session
+        described = self.manifest_of(model)
+        number = self._numbers[described.model]
+        if number == 0:
+            return self._session
+        if described.model not in self._clients:
+            self._clients[described.model] = self._session.of_model(
+                number,
+                on_fault=functools.partial(faults.explain, manifest=described, firmware=self._firmware),
+                on_stopped=functools.partial(states.reset, manifest=described),
+                region_of=functools.partial(faults.region_of, manifest=described),
+                stream=described.stream_input,
+            )
+        return self._clients[described.model]
+
+    @property
+    def session(self) -> Client:
+        """The session's own client, whose requests are for no model, or for the firmware's first."""
+        return self._session
+
+    def load(
+        self, module: bytes, place: loading.Place, progress: Callable[[int, int], None], since: bytes = b""
+    ) -> delta_update.Sent:
+        """Load a module's file, as `mtool.device.session.delta_update.send`; its model is one of `models` then.
+
+        Raises:
+            UsageError: the firmware takes no modules.
+            DeviceError: the device refuses this one; what it had stays.
+            CommunicationError: the device stopped answering.
+        """
+        loaded.require_modules(self._project)
+        try:
+            return delta_update.send(self._session, module, place, since=since, progress=progress)
+        finally:
+            if self._session.is_intact:
+                self.find_models()
+
+    def is_alive(self, *, timeout_s: float) -> bool:
+        """Tell whether the device answers within `timeout_s`; if not, the session is over.
+
+        Raises:
+            UsageError: this is a fork of the process that opened it.
+        """
+        with self.owner.alone():
+            try:
+                self._session.ping(timeout_s)
+            except MtoolError:
+                return False
+            return True
+
+    def reset(self) -> None:
+        """Reset the device, which ends the session; a process or an emulator ends."""
+        self._session.reset()
+        self.close()
+
+    def reconnect(self, *, stream_s: float) -> None:
+        """Open a session anew, as `Device.reconnect` says.
+
+        Raises:
+            UsageError: nobody knows how to open the channel again.
+            CommunicationError: nothing answers, or another firmware.
+            BoardError: the board is not attached any more.
+        """
+        if self._reopen is None:
+            raise UsageError(
+                "this device can't be opened again", hint="open it with mtool.open, or mtool.device.session.open"
+            )
+        self.close()
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self.transport = self._reopen()
+                break
+            except (BoardError, CommunicationError):
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_REOPEN_S)
+        self._open_session(stream_s=stream_s, take_over=False)
+
+    def close(self) -> None:
+        """End the session and let go of the channel. May be called again; a fork leaves both as they are."""
+        if self.owner.is_here:
+            self._session.close()
+            self.transport.close()
+
+    @property
+    def is_at_port(self) -> bool:
+        """Whether it leads to a serial port or over TCP, not to a process or an emulator of this computer."""
+        return isinstance(self.transport, SerialTransport | TcpTransport)
+
+    @property
+    def is_process(self) -> bool:
+        """Whether it leads to a process or an emulator that was started for it, so that there can be several."""
+        return self.transport.is_process and not int(self._project.options.get("gdbserver", 0))
+
+    @property
+    def unit(self) -> str:
+        """The unit of the device's timer: "ns", or "instructions"."""
+        timer = self._project.board.timer
+        return "ns" if timer is None else str(timer.unit)

@@ -1,0 +1,120 @@
+"""What a device sends when nobody drives it: lines of text, and the frames of the RPC, told apart and decoded."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from mtool.base.errors import CommunicationError
+from mtool.device.rpc import protocol
+from mtool.device.rpc.fault import device_error, read_fault
+from mtool.device.rpc.framing import Frame, decode
+from mtool.device.rpc.protocol import Message
+from mtool.device.rpc.status import describe
+from mtool.device.session import faults
+from mtool.manifest import Manifest
+
+Kind = Literal["text", "log", "rpc", "fault", "bytes"]
+
+_LONGEST_LINE = 4096  # bytes; more are no line
+_SHOWN = 16  # bytes of what is neither text nor a frame
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Something that a device sent: a line that it printed, one that it logged in a frame, another frame, a fault."""
+
+    kind: Kind
+    text: str
+
+
+class Listener:
+    """Take bytes as they arrive and tell what they are.
+
+    Args:
+        manifest: of the project that runs there, for a fault's operator; None: not known.
+        firmware: its file, for a fault's line of C; None: it is not here.
+    """
+
+    def __init__(self, manifest: Manifest | None = None, firmware: Path | None = None) -> None:
+        self._manifest = manifest
+        self._firmware = firmware
+        self._pending = b""
+
+    def feed(self, data: bytes) -> Iterator[Heard]:
+        """Yield what is complete with these bytes: frames, which end with a zero, and lines."""
+        *pieces, self._pending = (self._pending + data).split(b"\0")
+        for piece in pieces:
+            yield from self._piece(piece)
+        *lines, rest = self._pending.split(b"\n")
+        if lines and all(map(_is_text, lines)):
+            yield from _lines(b"\n".join(lines))
+            self._pending = rest
+        elif len(self._pending) > _LONGEST_LINE:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Heard]:
+        """Yield what has arrived and is not complete, once nothing more comes: the prompt of a shell, half a frame."""
+        piece, self._pending = self._pending, b""
+        yield from _unframed(piece)
+
+    def _piece(self, piece: bytes) -> Iterator[Heard]:
+        frame = decode(piece) if piece else None
+        if frame is not None:
+            yield from self._frame(frame)
+        else:
+            yield from _unframed(piece)
+
+    def _frame(self, frame: Frame) -> Iterator[Heard]:
+        if frame.type == Message.MT_LOG:
+            yield from (Heard("log", line) for line in frame.payload.decode(errors="replace").splitlines() or [""])
+        elif frame.type == Message.MT_FAULT:
+            fault = read_fault(frame.payload)
+            known = self._manifest
+            error = device_error(fault) if known is None else faults.explain(fault, known, self._firmware)
+            yield from (Heard("fault", line) for line in error.lines())
+        else:
+            yield Heard("rpc", _described(frame))
+
+
+def _described(frame: Frame) -> str:
+    """Return a frame in a line."""
+    is_reply = bool(frame.type & protocol.REPLY) and frame.type < Message.MT_RESEND
+    number = frame.type & ~protocol.REPLY if is_reply else frame.type
+    name = next((one.name.removeprefix("MT_") for one in Message if one == number), f"type 0x{frame.type:02x}")
+    parts = [f"{name} reply" if is_reply else name, f"session {frame.session:04x}", f"#{frame.sequence}"]
+    if is_reply and frame.payload:
+        parts.append(describe(frame.payload[0]))
+    if is_reply and number == Message.MT_HELLO:
+        with contextlib.suppress(CommunicationError):
+            hello = protocol.read_hello(frame.payload)
+            parts.append(f"model {hello.model} {hello.model_hash}, build {hello.build_hash}")
+    return f"{'  '.join(parts)}  {len(frame.payload):,} B"
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return False
+    return all(char.isprintable() or char in "\r\n\t\x1b\b" for char in text)
+
+
+def _unframed(data: bytes) -> Iterator[Heard]:
+    """Yield the lines of text that data begin with, and the rest as text or as bytes."""
+    *lines, rest = data.split(b"\n")
+    count = next((at for at, line in enumerate(lines) if not _is_text(line)), len(lines))
+    rest = b"\n".join([*lines[count:], rest])
+    yield from _lines(b"".join(line + b"\n" for line in lines[:count]))
+    yield from _lines(rest) if _is_text(rest) else _bytes(rest)
+
+
+def _lines(data: bytes) -> Iterator[Heard]:
+    yield from (Heard("text", line) for line in data.decode().splitlines())
+
+
+def _bytes(data: bytes) -> Iterator[Heard]:
+    if data:
+        more = " …" if len(data) > _SHOWN else ""
+        yield Heard("bytes", f"{len(data):,} B that are no frame and no text: {data[:_SHOWN].hex(' ')}{more}")

@@ -1,0 +1,235 @@
+"""From a built project folder to a device."""
+
+import functools
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from mtool import manifest
+from mtool.base.errors import BoardError, UsageError
+from mtool.boards import Board, Usb
+from mtool.device.flash import ports
+from mtool.device.flash.ports import Attached
+from mtool.device.session import faults
+from mtool.device.session.device import Device
+from mtool.device.session.loaded import takes_modules
+from mtool.device.transport import (
+    ProcessTransport,
+    Transport,
+    UnicornTransport,
+    control_block,
+    open_emulator,
+    open_emulator_rtt,
+    open_port,
+    unicorn,
+)
+from mtool.device.transport.recorder import Recorder
+from mtool.manifest import Manifest, Project
+
+_KIND = "host_driven"
+_TIMEOUT_S = 10.0
+_DEBUGGED_S = 24 * 3600.0  # whoever debugs takes his time
+CHANNEL, RTT = "channel", "rtt"
+"""The option of a template that says how its firmware is reached, and its value for SEGGER RTT."""
+
+log = logging.getLogger(__name__)
+
+
+def open(
+    folder: str | Path,
+    *,
+    port: str = "",
+    probe: str = "",
+    timeout_s: float = _TIMEOUT_S,
+    emulator_arguments: Sequence[str] = (),
+    take_over: bool = False,
+    record: IO[str] | None = None,
+    model: str = "",
+    work_s: float | None = None,
+) -> Device:
+    """Start the firmware of a built project and open a session with it; use it in a `with` statement.
+
+    Args:
+        folder: a project folder that is built, with its mtool.json.
+        port: the serial port of a board that runs the firmware, tcp://HOST:PORT or rtt:...
+            (mtool.device.transport.address); default: the board's emulator, or, if it has none or is sold as well,
+            MTOOL_PORT, MTOOL_PROBE, mtool.toml, the single board that is attached. "emulator": the emulator, even if a
+        board is attached. probe: the USB serial number of the board or its probe, or the beginning of it.
+        timeout_s: how long the firmware may take to start and to answer.
+        emulator_arguments: further arguments of the board's emulator.
+        take_over: open the session even if a host on another computer has one open with the device, which then loses
+            it. On this computer a port has one user at a time, and what a program that crashed has left open is
+            taken over anyway.
+        record: where each piece that goes over the channel is written down, with its time.
+        model: the name of one of the firmware's models; default: the only one, or all: device["kws"].
+        work_s: seconds that an inference may take unless said otherwise; default: generously by its instructions.
+
+    Raises:
+        UsageError: the folder is no project, its firmware is not built, or it has no such model.
+        BuildError: the board's emulator is not installed.
+        BoardError: no such board is attached, or several are.
+        CommunicationError: the firmware does not answer, or is another than mtool.json says.
+    """
+    described = manifest.load(Path(folder))
+    if described.project is None or not takes_modules(described.project):
+        described = manifest.load(Path(folder), model)
+
+    def start() -> tuple[Transport, str]:
+        transport, serial_number = _channel(Path(folder), described, port, probe, emulator_arguments)
+        return (transport if record is None else Recorder(transport, record)), serial_number
+
+    transport, serial_number = start()
+    assert described.project is not None  # _channel has looked
+    waits = _gdb_port(described.project) and not port and not probe
+    device = Device(
+        described,
+        transport,
+        timeout_s=_DEBUGGED_S if waits else timeout_s,
+        serial_number=serial_number,
+        reopen=lambda: start()[0],
+        take_over=take_over,
+        firmware=Path(folder) / described.project.firmware[_KIND],
+        work_s=work_s,
+    )
+    device.work_s = _DEBUGGED_S if waits else device.work_s
+    try:
+        return device[model] if model else device
+    except UsageError:
+        device.close()
+        raise
+
+
+def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
+    """Say now that the board at a port is not there, or runs another firmware than that of a project, built or not.
+
+    An emulator is not asked: it will run what is built.
+
+    Raises:
+        BoardError: no such board is attached, or several are.
+        CommunicationError: the firmware does not answer, or is another than mtool.json says.
+    """
+    described = manifest.load(Path(folder))
+    project = described.project
+    if project is None or _attached(project, port, probe) is None:
+        return
+    firmware = manifest.firmware_of(Path(folder), project, _KIND).absolute()
+    transport, serial_number = _transport(project, firmware, port, probe, ())
+    with Device(described, transport, timeout_s=_TIMEOUT_S, serial_number=serial_number):
+        pass
+
+
+def open_transport(folder: str | Path, *, port: str = "", probe: str = "", kind: str = _KIND) -> Transport:
+    """Start a firmware of a built project and return the channel to it, as `open` does, without a session.
+
+    Args:
+        folder: as of `open`.
+        port: as of `open`.
+        probe: as of `open`.
+        kind: of the firmware, for a board that is emulated.
+
+    Raises:
+        MtoolError: as `open` does.
+    """
+    path = Path(folder)
+    return _channel(path, manifest.load(path), port, probe, kind=kind)[0]
+
+
+def _channel(
+    path: Path,
+    described: Manifest,
+    port: str,
+    probe: str,
+    emulator_arguments: Sequence[str] = (),
+    *,
+    kind: str = _KIND,
+) -> tuple[Transport, str]:
+    """Return the channel to a project's firmware, and the USB serial number of what it leads to."""
+    project = described.project
+    if project is None:
+        raise UsageError(
+            f"{path} holds a compiled model, not a project",
+            details=[f"its {manifest.FILE_NAME} has no project"],
+            hint="make one with: mtool build",
+        )
+    if kind not in project.firmware:
+        raise UsageError(
+            f"the template {project.template} has no {kind} firmware",
+            details=[f"it has: {', '.join(project.firmware) or 'none'}"],
+        )
+    firmware = manifest.firmware_of(path, project, kind)
+    if not firmware.is_file():
+        raise UsageError(
+            f"the firmware of {path} is not built", details=[f"expected: {firmware}"], hint="build it with: mtool build"
+        )
+    return _transport(project, firmware.absolute(), port, probe, emulator_arguments)
+
+
+def nobody_reads_rtt(board: Board) -> BoardError:
+    """Return the error of a firmware that speaks over RTT where no program is named that reads it."""
+    return BoardError(
+        f"the firmware for {board.name} speaks over RTT, and nobody is named who reads it",
+        hint="a debugger does: --port rtt:jlink, rtt:openocd, rtt:pyocd or rtt:gdb:HOST:PORT (docs/transports.md)",
+    )
+
+
+def _attached(project: Project, port: str, probe: str) -> Attached | None:
+    """Return the board on a serial port that is meant; None: the emulator, or the process.
+
+    A board that is sold and has an emulator is the one that is attached, if one is; the emulator, if none is.
+    """
+    board = project.board
+    if port == ports.EMULATOR:
+        ports.check_emulator(board)
+        return None
+    if port or probe or (project.transport == "serial" and board.emulator is None):
+        return ports.require(board, ports.wanted(port, probe))
+    if project.transport == "serial" and board.usb is not None:
+        return ports.resolve(board, ports.wanted())
+    return None
+
+
+def _gdb_port(project: Project) -> int:
+    """Return the port at which QEMU waits for gdb, as the template's option says; 0: it does not."""
+    return int(project.options.get("gdbserver", 0))
+
+
+def _waiting(project: Project) -> tuple[str, ...]:
+    """Return the arguments with which QEMU waits for gdb, if it is to."""
+    port = _gdb_port(project)
+    if not port:
+        return ()
+    log.warning("the emulator waits for gdb: target remote localhost:%d, then continue", port)
+    return ("-gdb", f"tcp:127.0.0.1:{port}", "-S")
+
+
+def _transport(
+    project: Project, firmware: Path, port: str, probe: str, emulator_arguments: Sequence[str]
+) -> tuple[Transport, str]:
+    over_rtt = project.options.get(CHANNEL) == RTT
+    emulator = project.board.emulator
+    if over_rtt and emulator is None and not ports.wanted(port, probe).port:
+        raise nobody_reads_rtt(project.board)
+    device = _attached(project, port, probe)
+    if device is not None:
+        baud = (project.board.usb or Usb()).uart
+        return open_port(device.port, baud=baud, firmware=firmware, probe=probe), device.probe
+    if project.transport == "process":
+        return ProcessTransport([str(firmware)], name=f"the process {firmware.name}"), ""
+    if emulator is None:
+        raise UsageError(
+            f"{project.board.name} has no emulator",
+            details=[f"the template {project.template} drives the firmware in one"],
+            hint="choose another template: --template NAME",
+        )
+    arguments = (*emulator.arguments, *_waiting(project), *emulator_arguments)
+    emulator = emulator.model_copy(update={"arguments": arguments})
+    on_exit = functools.partial(faults.of_exit, board=project.board)
+    if emulator.program == unicorn.PROGRAM:
+        return UnicornTransport(project.board, firmware, on_exit=on_exit), ""
+    block = control_block(firmware) if over_rtt else None
+    if block is not None:
+        return open_emulator_rtt(emulator, firmware, block=block, on_exit=on_exit), ""
+    if project.transport == "serial":
+        return open_emulator(emulator, firmware, channel="uart"), ""
+    return open_emulator(emulator, firmware, on_exit=on_exit), ""

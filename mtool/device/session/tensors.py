@@ -1,0 +1,160 @@
+"""Inputs and outputs between NumPy and the bytes that the device holds."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mtool.base.errors import UsageError
+from mtool.device.session.run_time_sizes import Sizes, bytes_at, given_inputs, largest, shape_at, sizes_of
+from mtool.manifest import Operand, Tensor
+
+Array = NDArray[Any]
+
+
+def named(tensors: Sequence[Tensor], name: str) -> Tensor:
+    """Return the tensor of a name.
+
+    Raises:
+        UsageError: there is none; the message lists the names.
+    """
+    for tensor in tensors:
+        if tensor.name == name:
+            return tensor
+    raise UsageError(
+        f"the model has no input {name!r}", details=[f"it has {', '.join(map(_described, given_inputs(tensors)))}"]
+    )
+
+
+def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list[bytes]:
+    """Return each input's bytes, row-major and little-endian, in the model's order.
+
+    Run-time sizes need not be given: the shapes of the others have them.
+
+    Raises:
+        UsageError: an input is missing or unknown, or has another shape or type; the message names expected and found.
+    """
+    check_named(tensors, arrays)
+    expected = {tensor.name for tensor in tensors}
+    sized = {tensor.name for tensor in tensors if tensor.range is not None}
+    if not expected - sized <= set(arrays) <= expected:
+        wanted = ", ".join(map(_described, given_inputs(tensors)))
+        raise UsageError(
+            "these are not the model's inputs",
+            details=[f"expected  {wanted}", f"found     {', '.join(map(str, arrays)) or 'nothing'}"],
+        )
+    given = {tensor.name: as_array(tensor.name, arrays[tensor.name]) for tensor in tensors if tensor.name in arrays}
+    for tensor in given_inputs(tensors):
+        if tensor.dims is not None and given[tensor.name].ndim != len(tensor.dims):
+            bytes_of(tensor.name, tensor, given[tensor.name])  # which tells what is wrong
+    sizes = sizes_of(tensors, given)
+    found = []
+    for tensor in tensors:
+        if tensor.range is not None:
+            found.append(np.int32(sizes[tensor.range.symbol]).astype("<i4").tobytes())
+        else:
+            own = {"shape": shape_at(tensor, sizes), "bytes": bytes_at(tensor, sizes)}
+            described = tensor if tensor.dims is None else tensor.model_copy(update=own)
+            found.append(bytes_of(tensor.name, described, given[tensor.name]))
+    return found
+
+
+def zeros(tensors: Sequence[Tensor]) -> list[bytes]:
+    """Return inputs of zeros, at the largest run-time sizes."""
+    most = largest(tensors)
+    return [
+        bytes(tensor.bytes) if tensor.range is None else most[tensor.range.symbol].to_bytes(4, "little")
+        for tensor in tensors
+    ]
+
+
+def sizes_in(tensors: Sequence[Tensor], data: Sequence[bytes]) -> dict[str, int]:
+    """Return the run-time sizes in the bytes of the inputs."""
+    return {
+        tensor.range.symbol: int(np.frombuffer(piece, "<i4")[0])
+        for tensor, piece in zip(tensors, data, strict=True)
+        if tensor.range is not None
+    }
+
+
+def from_bytes(tensors: Sequence[Tensor], pieces: Sequence[bytes], sizes: Sizes | None = None) -> dict[str, Array]:
+    """Return the outputs by name, at run-time sizes; the arrays own their memory and can be written to."""
+    return {
+        tensor.name: array_of(tensor, piece, shape_at(tensor, sizes or {}))
+        for tensor, piece in zip(tensors, pieces, strict=True)
+    }
+
+
+def check_named(tensors: Sequence[Tensor], arrays: object) -> None:
+    """Refuse inputs without their names.
+
+    Raises:
+        UsageError: they are not a mapping.
+    """
+    if not isinstance(arrays, Mapping):
+        name = next((tensor.name for tensor in tensors), "input")
+        raise UsageError(
+            f"the inputs are of the type {type(arrays).__name__}",
+            details=["expected a mapping of each input's name to its array"],
+            hint=f'for instance: {{"{name}": array}}',
+        )
+
+
+def as_array(name: str, value: ArrayLike) -> Array:
+    """Return an input as an array.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as wrong:
+        raise UsageError(f"the input {name} is not an array", details=[str(wrong)]) from None
+
+
+def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
+    """Return an input's bytes, row-major and little-endian.
+
+    Raises:
+        UsageError: it has another shape or type than the model's or the operator's; the message names both.
+    """
+    if array.dtype != np.dtype(tensor.dtype) or array.shape != tensor.shape:
+        what = "type" if array.shape == tensor.shape else "shape"
+        raise UsageError(
+            f"the input {name} has another {what} than the model's",
+            details=[
+                f"expected  {tensor.dtype}[{_shape(tensor.shape)}]",
+                f"found     {array.dtype}[{_shape(array.shape)}]",
+            ],
+            hint=f"convert it: x.astype('{tensor.dtype}')"
+            if what == "type"
+            else f"x.reshape({tensor.shape})"
+            if array.size == np.prod(tensor.shape, dtype=int)
+            else "",
+        )
+    if isinstance(tensor, Tensor) and tensor.stream is not None and tensor.stream.order:
+        array = array.transpose(tensor.stream.order)
+    data = array.astype(_wire_dtype(tensor.stored), copy=False).tobytes()
+    assert len(data) == tensor.bytes, f"{name} has {tensor.bytes} bytes in the manifest, {len(data)} in NumPy"
+    return data
+
+
+def array_of(tensor: Tensor | Operand, data: bytes, shape: Sequence[int] | None = None) -> Array:
+    """Return the array that a tensor's bytes are; it owns its memory and can be written to."""
+    flat = np.frombuffer(data, _wire_dtype(tensor.stored)).astype(tensor.dtype)
+    return flat.reshape(tensor.shape if shape is None else shape)
+
+
+@functools.cache
+def _wire_dtype(stored: str) -> np.dtype[Any]:
+    return np.dtype(stored).newbyteorder("<")
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{tensor.name} ({tensor.dtype}[{_shape(tensor.dims or tensor.shape)}])"
+
+
+def _shape(shape: Sequence[int | str]) -> str:
+    return ",".join(map(str, shape))

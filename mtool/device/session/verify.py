@@ -1,0 +1,245 @@
+"""Compare a device's outputs with a reference, tensor by tensor, and say by how much they differ."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mtool.base import checked
+from mtool.base.errors import MismatchError
+from mtool.manifest import Tensor
+
+Array = NDArray[Any]
+
+EQUAL = "equal"
+
+FLOAT = 1e-5
+"""What floats may differ by, of the largest magnitude and of their own, unless said otherwise."""
+
+_LSB_BINS = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 128), (129, 255))
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """By how much an output may differ.
+
+    lsb: steps of a quantised integer output.
+    of_backends: further steps of what a backend computes, or the whole network with it.
+    grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given; None: one.
+    atol: absolute difference of a float output, times max(1, largest magnitude of the reference); None: FLOAT.
+    rtol: difference of a float output relative to the reference; None: FLOAT. A float output on a quantisation grid may
+        differ by the grid's steps, or by these two where either is given.
+    ties: differences are allowed where the reference's own rounding is a tie (mtool.verification.rounding_ties).
+    """
+
+    lsb: int = 0
+    of_backends: int = 0
+    grid_steps: int | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    ties: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is not a number.
+        """
+        checked.fields(self, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The comparison of one output over all samples.
+
+    `differing` of `elements` are not equal; `max_abs` is the largest difference (None: not finite),
+    `max_lsb` the same in steps of the output's grid, if it has one. `histogram` counts elements by their difference.
+    `worst` says where the largest is. `within` tells whether all are within what `allowed` says.
+    """
+
+    name: str
+    dtype: str
+    elements: int
+    differing: int
+    max_abs: float | None
+    max_lsb: int | None
+    allowed: str
+    within: bool
+    histogram: tuple[tuple[str, int], ...]
+    worst: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The comparison of all outputs over `samples` samples; `sequence`: the state went on from each to the next.
+
+    `ties` counts elements of all operators' results that are rounded the other way because the reference's float sums
+    are not exact, where those explain that outputs differ; None: nobody had to count.
+    """
+
+    samples: int
+    reference: str
+    outputs: tuple[Difference, ...]
+    sequence: bool = False
+    ties: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether every output is within its tolerance."""
+        return all(output.within for output in self.outputs)
+
+    def check(self) -> None:
+        """Raise unless every output is within its tolerance.
+
+        Raises:
+            MismatchError: with the histogram of each output that is not.
+        """
+        wrong = [output for output in self.outputs if not output.within]
+        if not wrong:
+            return
+        details = []
+        for output in wrong:
+            counts = ", ".join(
+                f"{count:,} {label}" if label == EQUAL else f"{count:,} by {label}" for label, count in output.histogram
+            )
+            differing = f"{output.differing:,} of {output.elements:,} elements differ"
+            details += [f"{output.name}: {differing}, allowed: {output.allowed}", f"  {counts}", f"  {output.worst}"]
+        raise MismatchError(f"the outputs differ from {self.reference}", details=details)
+
+
+def compare(
+    tensors: Sequence[Tensor],
+    expected: Sequence[Mapping[str, Array]],
+    actual: Sequence[Mapping[str, Array]],
+    *,
+    tolerance: Tolerance,
+    reference: str,
+) -> Report:
+    """Compare the outputs `tensors` over samples.
+
+    Args:
+        tensors: the outputs, with their quantisation.
+        expected: the reference's outputs by name, a sample each.
+        actual: the device's, in the same order.
+        tolerance: what is allowed.
+        reference: what the device is compared with, for the report.
+
+    Raises:
+        MismatchError: the reference has an output of another shape: it depends on data.
+    """
+    for tensor in tensors:
+        for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
+            shapes = [list(np.shape(sample[tensor.name])) for sample in (one, other)]
+            if shapes[0] != shapes[1]:
+                raise MismatchError(
+                    f"an output of {reference} has another shape",
+                    details=[f"{tensor.name}: sample {number}: expected {shapes[0]}, found {shapes[1]}"],
+                    hint="make the inputs that it depends on constants: --const NAME=VALUE",
+                )
+    outputs = tuple(
+        _difference(
+            tensor,
+            np.stack([np.asarray(sample[tensor.name]) for sample in expected]),
+            np.stack([np.asarray(sample[tensor.name]) for sample in actual]),
+            tolerance,
+        )
+        for tensor in tensors
+    )
+    return Report(len(expected), reference, outputs)
+
+
+def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Tolerance) -> Difference:
+    wide_expected, wide_actual = expected.astype(np.float64), actual.astype(np.float64)
+    same = (expected == actual) | (np.isnan(wide_expected) & np.isnan(wide_actual))
+    with np.errstate(invalid="ignore"):
+        distance = np.where(same, 0.0, np.abs(wide_actual - wide_expected))
+    distance = np.where(np.isnan(distance), np.inf, distance)  # one of them is not a number
+    finite = np.abs(wide_expected[np.isfinite(wide_expected)])
+    atol, rtol = (FLOAT if given is None else given for given in (tolerance.atol, tolerance.rtol))
+    atol *= max(1.0, float(finite.max(initial=0.0)))
+    with np.errstate(invalid="ignore"):
+        is_close = same | (distance <= atol + rtol * np.abs(wide_expected))
+    of_floats = f"{atol:.3g} + {rtol:g} x |reference|"
+    step = _step(tensor, expected.ndim)
+    steps = None if step is None else distance / step
+    if steps is not None:
+        grid_steps = 1 if tolerance.grid_steps is None else tolerance.grid_steps
+        lsb = grid_steps if expected.dtype.kind == "f" else tolerance.lsb + tolerance.of_backends
+        rounding = np.spacing(np.abs(expected)) / step if expected.dtype.kind == "f" else 0.0  # of 16 bits it shows
+        within = steps <= lsb + 1e-3 + rounding
+        allowed = f"{lsb} LSB"
+        same = same | (steps <= 1e-3 + rounding)  # the same step of the grid
+        if expected.dtype.kind == "f" and (tolerance.atol is not None or tolerance.rtol is not None):
+            within, allowed = within | is_close, f"{allowed} or {of_floats}"
+    elif expected.dtype.kind == "f":
+        within, allowed = is_close, of_floats
+    elif tolerance.of_backends and expected.dtype in (np.int16, np.uint16):  # wider integers count, or number
+        within, allowed = distance <= tolerance.of_backends, f"{tolerance.of_backends} LSB"
+    else:
+        within = same
+        allowed = "no difference"
+    finite_steps = None if steps is None or not steps.size or not np.isfinite(steps).all() else steps
+    return Difference(
+        name=tensor.name,
+        dtype=tensor.dtype,
+        elements=int(same.size),
+        differing=int(np.count_nonzero(~same)),
+        max_abs=float(distance.max(initial=0.0)) if np.isfinite(distance).all() else None,
+        max_lsb=None if finite_steps is None else round(float(finite_steps.max())),
+        allowed=allowed,
+        within=bool(within.all()),
+        histogram=_decades(distance) if finite_steps is None else _lsb_histogram(finite_steps, same),
+        worst=_worst(distance, expected, actual),
+    )
+
+
+def _step(tensor: Tensor, rank: int) -> Array | None:
+    """Return the grid's step, to divide a difference by: 1 for integers, the scale for floats; None: no grid."""
+    kind = np.dtype(tensor.dtype).kind
+    if kind == "f" and tensor.scale is not None:
+        scale = np.asarray(tensor.scale, dtype=np.float64)
+        if scale.size == 1 or tensor.axis is None:
+            return scale[:1]
+        shape = [1] * rank
+        shape[tensor.axis + 1] = scale.size
+        return scale.reshape(shape)
+    if kind in "iu" and (tensor.scale is not None or np.dtype(tensor.dtype).itemsize == 1):
+        return np.ones(1)
+    return None
+
+
+def _lsb_histogram(steps: Array, same: Array) -> tuple[tuple[str, int], ...]:
+    """Count the elements by their difference in steps: those that are the `same`, and below half a step the others."""
+    rounded = np.where(same, -1, np.rint(steps))
+    rows = []
+    for low, high in ((-1, -1), *_LSB_BINS):
+        count = int(np.count_nonzero((rounded >= low) & (rounded <= high)))
+        if count:
+            label = EQUAL if low < 0 else "below 0.5 LSB" if high == 0 else f"{low} LSB" if low == high else ""
+            rows.append((label or f"{low} to {high} LSB", count))
+    beyond = int(np.count_nonzero(rounded > _LSB_BINS[-1][1]))
+    return (*rows, *([(f"over {_LSB_BINS[-1][1]} LSB", beyond)] if beyond else []))
+
+
+def _decades(distance: Array) -> tuple[tuple[str, int], ...]:
+    """Count the elements by the power of ten of their difference."""
+    rows = []
+    equal = int(np.count_nonzero(distance == 0))
+    if equal:
+        rows.append((EQUAL, equal))
+    unequal = distance[(distance > 0) & np.isfinite(distance)]
+    powers = np.floor(np.log10(unequal)).astype(int)
+    for power in sorted(set(powers.tolist())):
+        rows.append((f"1e{power} to 1e{power + 1}", int(np.count_nonzero(powers == power))))
+    infinite = int(np.count_nonzero(np.isinf(distance)))
+    return (*rows, *([("not finite", infinite)] if infinite else []))
+
+
+def _worst(distance: Array, expected: Array, actual: Array) -> str:
+    if not distance.size or not distance.any():
+        return "all elements are equal"
+    index = tuple(map(int, np.unravel_index(int(distance.argmax()), distance.shape)))
+    where = f"sample {index[0]}" + (f", element [{','.join(map(str, index[1:]))}]" if index[1:] else "")
+    return f"largest difference: {where}: expected {expected[index]}, found {actual[index]}"

@@ -1,0 +1,54 @@
+"""The interface of a transport."""
+
+from abc import abstractmethod
+
+from mtool.base.closing import Closing
+
+
+class Transport(Closing):
+    """A byte channel to a device: bytes arrive in order, or not at all, or damaged.
+
+    Attributes:
+        name: what it leads to, for messages ("the emulator qemu-system-arm").
+        bytes_per_second: the least that it moves in each direction; deadlines follow from it.
+        is_lossless: nothing is ever lost or damaged, so that frames may be as large as the device takes.
+        is_exclusive: no other program can reach the device meanwhile, so that a session that is open there belongs to
+            nobody any more.
+        is_process: the device is a process that was started for it, of which there can be several.
+        baud: bits per second, where that can be chosen; else None.
+    """
+
+    name: str
+    bytes_per_second: float
+    is_lossless: bool
+    is_exclusive: bool = True
+    is_process: bool = False
+    baud: int | None = None
+
+    @abstractmethod
+    def write(self, data: bytes, *, timeout_s: float) -> None:
+        """Send all of `data`. What arrives meanwhile is kept for `read`.
+
+        Raises:
+            CommunicationError: the channel was closed, or has not taken the bytes within `timeout_s`.
+        """
+
+    @abstractmethod
+    def read(self, *, timeout_s: float) -> bytes:
+        """Return what has arrived, once there is something; empty after `timeout_s` without a byte.
+
+        Raises:
+            CommunicationError: the channel was closed; the message says why, as far as it can be told.
+        """
+
+    def set_baud(self, baud: int) -> None:
+        """Go on with another rate, where `baud` is not None; what has arrived is thrown away.
+
+        Raises:
+            CommunicationError: the channel was closed, or has no such rate.
+        """
+        raise NotImplementedError(f"{self.name} has no rate to choose")
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the channel and of what was started for it. May be called again."""

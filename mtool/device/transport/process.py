@@ -1,0 +1,105 @@
+"""A program that is the device, over its standard input and output."""
+
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from typing import IO
+
+from mtool.base.children import Child, last_lines
+from mtool.base.errors import CommunicationError, MtoolError
+from mtool.device.transport import pipes
+from mtool.device.transport.base import Transport
+
+OnExit = Callable[[int], MtoolError | None]
+
+_STDERR_LINES = 10
+_GRACE_S = 0.5
+
+
+class ProcessTransport(Transport):
+    """Start a program and speak to it through pipes.
+
+    Its standard error goes to a file, the last lines of which stand in the message if the program
+    ends. It is killed when the transport is closed, collected, or left behind at the interpreter's exit; and also
+    when this process is killed.
+
+    Args:
+        argv: the program and its arguments.
+        name: what it is, for messages ("the firmware's process").
+        bytes_per_second: the least that it moves in each direction.
+        on_exit: returns the error that its exit status stands for, or None: then it is a CommunicationError like any
+            other end of the channel.
+
+    Raises:
+        CommunicationError: it can't be started.
+    """
+
+    is_lossless = True
+    is_process = True
+
+    def __init__(
+        self, argv: Sequence[str], *, name: str, bytes_per_second: float = 1e6, on_exit: OnExit | None = None
+    ) -> None:
+        self.name = name
+        self._on_exit = on_exit
+        self.bytes_per_second = bytes_per_second
+        self._argv = tuple(argv)
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self._process = Child(self._argv, errors=self._errors)
+        except OSError as failed:
+            self._errors.close()
+            raise CommunicationError(
+                f"{name} can't be started", details=[_command(argv), failed.strerror or str(failed)]
+            ) from None
+        self._finalizer = weakref.finalize(self, _end, self._process, self._errors)
+        self._pipes = pipes.of(self._process.stdin, self._process.stdout)
+
+    def write(self, data: bytes, *, timeout_s: float) -> None:
+        """Send all of `data`; reads what arrives meanwhile, so that full pipes never block both ends."""
+        if not self._finalizer.alive:
+            raise self._closed()
+        try:
+            done = self._pipes.write(data, timeout_s=timeout_s)
+        except OSError:
+            raise self._closed() from None
+        if not done:
+            raise CommunicationError(
+                f"{self.name} took no more bytes within {timeout_s:.3g} s", details=[_command(self._argv)]
+            )
+
+    def read(self, *, timeout_s: float) -> bytes:
+        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
+        data = self._pipes.read(timeout_s=timeout_s) if self._finalizer.alive else b""
+        if data == b"":
+            raise self._closed()
+        return data or b""
+
+    def close(self) -> None:
+        """End the program: by closing its input, else by a signal, else by force."""
+        self._finalizer()
+
+    def _closed(self) -> MtoolError:
+        if not self._finalizer.alive:
+            return CommunicationError(f"{self.name} was closed")
+        status = self._process.wait(_GRACE_S)
+        meant = self._on_exit(status) if self._on_exit is not None and status is not None else None
+        if meant is not None:
+            return meant
+        if status is None:
+            ended = "closed its output"
+        elif status < 0:
+            ended = f"was killed by signal {-status}"
+        else:
+            ended = f"ended with exit code {status}"
+        words = last_lines(self._errors, _STDERR_LINES)
+        return CommunicationError(f"{self.name} {ended}", details=[_command(self._argv), *words])
+
+
+def _command(argv: Sequence[str]) -> str:
+    return "$ " + " ".join(argv)
+
+
+def _end(process: Child, errors: IO[bytes]) -> None:
+    process.end()
+    errors.close()

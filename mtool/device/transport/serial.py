@@ -1,0 +1,122 @@
+"""A serial port: a board's UART, through its USB probe or an adapter."""
+
+import sys
+import time
+from pathlib import Path
+
+import serial
+
+from mtool.base.errors import CommunicationError
+from mtool.base.locks import Lock
+from mtool.device.transport.base import Transport
+
+_CHUNK = 512  # bytes written between two looks at what has arrived
+_BITS_PER_BYTE = 10  # 8 data bits, a start and a stop bit
+
+
+class SerialTransport(Transport):
+    """Open a serial port for this process alone: 8 data bits, no parity, no flow control by the port.
+
+    Bytes may be lost (a buffer that ran over, a board that was reset) or damaged; the RPC's window keeps the device's
+    buffer from running over.
+
+    Args:
+        port: its name ("/dev/ttyACM0", "COM3", "/dev/pts/5"), or a URL that pyserial knows ("socket://host:port").
+        baud: bits per second.
+
+    Raises:
+        BoardError: another mtool on this computer has it open; the message names the process.
+        CommunicationError: there is no such port, it is in use, or may not be opened.
+    """
+
+    is_lossless = False
+
+    def __init__(self, port: str, *, baud: int) -> None:
+        self.name = f"the port {port}"
+        self.baud = baud
+        self.bytes_per_second = baud / _BITS_PER_BYTE
+        self.is_exclusive = "://" not in port  # what is reached over a network, another computer may reach too
+        self._arrived: list[bytes] = []
+        options = {"exclusive": True} if self.is_exclusive else {}
+        self._lock = Lock(port)
+        try:
+            self._port = serial.serial_for_url(port, baudrate=baud, timeout=0, write_timeout=0, **options)
+            self._port.reset_input_buffer()
+        except (OSError, ValueError) as failed:  # serial.SerialException is an OSError
+            self._lock.release()
+            raise CommunicationError(
+                f"{self.name} can't be opened", details=[_reason(failed)], hint=_hint(failed, port)
+            ) from None
+
+    def write(self, data: bytes, *, timeout_s: float) -> None:
+        """Send all of `data`; what arrives meanwhile is kept, so that the system's buffer never runs over."""
+        deadline = time.monotonic() + timeout_s
+        for begin in range(0, len(data), _CHUNK):
+            try:
+                self._keep_what_arrived()
+                self._port.write_timeout = max(deadline - time.monotonic(), 1e-3)
+                self._port.write(data[begin : begin + _CHUNK])
+            except serial.SerialTimeoutException:
+                raise CommunicationError(f"{self.name} took no more bytes within {timeout_s:.3g} s") from None
+            except (OSError, TypeError) as failed:
+                raise self._lost(failed) from None
+
+    def read(self, *, timeout_s: float) -> bytes:
+        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
+        try:
+            self._keep_what_arrived()
+            if not self._arrived:
+                self._port.timeout = max(timeout_s, 0.0)
+                self._arrived.append(self._port.read(1))
+                self._keep_what_arrived()
+        except (OSError, TypeError) as failed:  # pyserial on a port that was closed meanwhile: TypeError
+            raise self._lost(failed) from None
+        data = b"".join(self._arrived)
+        self._arrived.clear()
+        return data
+
+    def set_baud(self, baud: int) -> None:
+        """Go on with another rate; what has arrived is thrown away."""
+        try:
+            self._port.baudrate = baud
+            self._port.reset_input_buffer()
+        except (OSError, ValueError, TypeError) as failed:
+            raise self._lost(failed) from None
+        self._arrived.clear()
+        self.baud = baud
+        self.bytes_per_second = baud / _BITS_PER_BYTE
+
+    def close(self) -> None:
+        """Close the port."""
+        self._port.close()
+        self._lock.release()
+
+    def _keep_what_arrived(self) -> None:
+        while waiting := self._port.in_waiting:
+            self._arrived.append(self._port.read(waiting))
+
+    def _lost(self, failed: Exception) -> CommunicationError:
+        if not self._port.is_open:
+            return CommunicationError(f"{self.name} was closed")
+        return CommunicationError(
+            f"{self.name} has gone", details=[_reason(failed)], hint="is the board still plugged in?"
+        )
+
+
+def _reason(failed: Exception) -> str:
+    """Return the system's own words, without pyserial's around them."""
+    cause = failed.__context__ if isinstance(failed.__context__, OSError) else failed
+    if "(25, " in str(failed):  # ENOTTY
+        return "it is no serial port"
+    return getattr(cause, "strerror", None) or str(failed)
+
+
+def _hint(failed: Exception, port: str) -> str:
+    number = getattr(failed, "errno", None)
+    if number == 13 and sys.platform == "win32":
+        return "another program has it open: a terminal, or another mtool"
+    if number == 13:  # EACCES
+        return "add yourself to the group of the port, and log in again: sudo usermod -aG dialout $USER"
+    if number in (11, 16):  # EAGAIN from the lock, EBUSY
+        return "another program has it open: a terminal, or another mtool"
+    return "see the ports: mtool boards --attached" if sys.platform == "win32" or not Path(port).exists() else ""

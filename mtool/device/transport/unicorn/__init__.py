@@ -1,0 +1,5 @@
+"""Cortex-M and RISC-V cores in this process, by the package unicorn: firmware runs with Python packages alone."""
+
+from mtool.device.transport.unicorn.transport import PROGRAM, UnicornTransport
+
+__all__ = ["PROGRAM", "UnicornTransport"]

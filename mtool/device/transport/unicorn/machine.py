@@ -1,0 +1,221 @@
+"""A core with the memories of a board and a few registers, through which its firmware speaks with this process.
+
+The registers are those of the template unicorn's `src/platform.h`.
+"""
+
+import os
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import unicorn
+from elftools.elf.elffile import ELFFile
+
+from mtool.boards import Memory
+from mtool.device.transport.unicorn.cores import CORES, Refusal, enable_fpu
+from mtool.device.transport.unicorn.counting import Counter
+
+_PAGE = 0x1000
+_MOST_BYTES = 1 << 24  # that one command moves
+_SLICE = 1_000_000  # instructions between two looks at the clock
+_INSTRUCTIONS_PER_MS = 1_000_000
+_WATCH_S_PER_MS = 0.05  # a session counts on 20 M instructions a second, and waits no longer where they are fewer
+_EXCEPTION, _STACK, _WATCHDOG = 1, 2, 4  # crt/include/mt_fault.h
+_PUSHED_BYTES = 256  # the most that one instruction stores below the stack pointer
+_FAULT = 100  # exit status of a fault that no guard handles: this plus the exception's number
+_NOWHERE = 0xFFFF_FFFE  # where unicorn would stop: nowhere
+
+# Registers, by their offset, and commands.
+_ADDRESS, _COUNT, _COMMAND, _DONE, _TIME_LOW, _TIME_HIGH, _WATCH = range(0x00, 0x1C, 4)
+_FAULT_WORDS, _FAULT_STACK, _FAULT_HANDLER = range(0x1C, 0x28, 4)
+_READ, _WRITE, _RANDOM, _EXIT = 1, 2, 3, 4
+
+_REFUSED = {
+    unicorn.UC_ERR_READ_UNMAPPED: Refusal.READ,
+    unicorn.UC_ERR_READ_PROT: Refusal.READ,
+    unicorn.UC_ERR_READ_UNALIGNED: Refusal.READ,
+    unicorn.UC_ERR_WRITE_UNMAPPED: Refusal.WRITE,
+    unicorn.UC_ERR_WRITE_PROT: Refusal.WRITE,
+    unicorn.UC_ERR_WRITE_UNALIGNED: Refusal.WRITE,
+    unicorn.UC_ERR_FETCH_UNMAPPED: Refusal.FETCH,
+    unicorn.UC_ERR_FETCH_PROT: Refusal.FETCH,
+    unicorn.UC_ERR_FETCH_UNALIGNED: Refusal.FETCH,
+    unicorn.UC_ERR_INSN_INVALID: Refusal.INSTRUCTION,
+    unicorn.UC_ERR_EXCEPTION: Refusal.INSTRUCTION,
+}
+
+
+class Machine:
+    """A core that runs a firmware.
+
+    Args:
+        elf: the firmware; what it loads goes to the physical addresses of its segments.
+        cpu: the core, a key of CORES.
+        memories: of the board. One that holds code or weights alone can't be written.
+        registers: the address of the registers.
+        slice_instructions: how many there are between two looks at the clock.
+
+    Attributes:
+        received: bytes for the firmware, which it has not read yet.
+        sent: bytes that the firmware has written.
+        status: how the firmware ended; None: it has not.
+        is_waiting: the firmware asked for bytes, and there were none.
+
+    Raises:
+        ELFError: it is no ELF file.
+        OSError: it can't be read.
+        MemoryError: it does not lie in the board's memories.
+    """
+
+    def __init__(
+        self,
+        elf: Path,
+        *,
+        cpu: str,
+        memories: Mapping[str, Memory],
+        registers: int,
+        slice_instructions: int = _SLICE,
+    ) -> None:
+        self._core = CORES[cpu]
+        self._slice = slice_instructions
+        self._stack_low = next((memory.base for memory in memories.values() if "stack" in memory.holds), 0)
+        self._engine = unicorn.Uc(self._core.arch, self._core.mode)
+        self._engine.ctl_set_cpu_model(self._core.model)
+        for memory in memories.values():
+            is_read_only = memory.holds and not {"arena", "data", "stack"} & set(memory.holds)
+            access = unicorn.UC_PROT_EXEC if is_read_only else unicorn.UC_PROT_WRITE
+            self._engine.mem_map(memory.base, -(-memory.size // _PAGE) * _PAGE, unicorn.UC_PROT_READ | access)
+        self._engine.mmio_map(registers, _PAGE, self._load, None, self._store, None)
+        self._engine.hook_add(unicorn.UC_HOOK_MEM_INVALID, self._note_access)
+        self._counter = Counter(self._engine, self._core.count, self._on_event)
+        self.received = bytearray()
+        self.sent = bytearray()
+        self.status: int | None = None
+        self.is_waiting = False
+        self._words: dict[int, int] = {}
+        self._accessed = 0
+        self._is_to_stop = False
+        self._deadline = 0.0
+        self._watch: tuple[int, float] | None = None  # the instructions, and the moment, at which it is a fault
+        self._pc = self._read_image(elf)
+        if self._core.is_thumb:
+            enable_fpu(self._engine)
+
+    @property
+    def instructions(self) -> int:
+        """The instructions that were run so far."""
+        return self._counter.total
+
+    def run(self, timeout_s: float) -> None:
+        """Run until bytes were sent, the firmware waits for some that are not there, it has ended, or time is over."""
+        self._deadline = time.monotonic() + timeout_s
+        self._is_to_stop = self.is_waiting = False
+        self._counter.event = self._counter.total + self._slice  # so much it goes on, however short the time
+        while self.status is None and not self._is_to_stop:
+            try:
+                self._engine.emu_start(self._pc | self._core.is_thumb, _NOWHERE)
+                self._pc = self._register("pc")
+            except unicorn.UcError as refused:
+                self._fault(_REFUSED.get(refused.errno, Refusal.INSTRUCTION))
+            if self._is_late():
+                self._watch = None
+                self._enter_guard(_WATCHDOG, 0, [self._register("pc"), self._register("lr"), 0, self._register("sp")])
+            if time.monotonic() >= self._deadline:
+                break
+
+    def _on_event(self) -> bool:
+        """Tell whether to stop now; if not, set when to ask again."""
+        total = self._counter.total
+        if self._is_to_stop or self._is_late() or time.monotonic() >= self._deadline:
+            return True
+        self._counter.event = total + self._slice
+        return False
+
+    def _is_late(self) -> bool:
+        """Tell whether the guard's time is over."""
+        return self._watch is not None and (self._counter.total > self._watch[0] or time.monotonic() > self._watch[1])
+
+    def _stop_soon(self) -> None:
+        """Stop at the next block: in the middle of one, what is left of it would count as a block of its own."""
+        self._is_to_stop = True
+        self._counter.event = 0
+
+    def _load(self, _: unicorn.Uc, offset: int, size: int, __: object) -> int:
+        """Answer a read of a register."""
+        if offset == _TIME_LOW:
+            self._words[_TIME_HIGH] = self._counter.total >> 32
+            return self._counter.total & 0xFFFF_FFFF
+        return self._words.get(offset, 0)
+
+    def _store(self, _: unicorn.Uc, offset: int, size: int, value: int, __: object) -> None:
+        """Take a write to a register."""
+        self._words[offset] = value
+        if offset == _COMMAND:
+            self._words[_DONE] = self._command(value, self._words.get(_ADDRESS, 0), self._words.get(_COUNT, 0))
+        elif offset == _WATCH:
+            most = (self._counter.total + value * _INSTRUCTIONS_PER_MS, time.monotonic() + value * _WATCH_S_PER_MS)
+            self._watch = most if value else None
+
+    def _command(self, command: int, address: int, count: int) -> int:
+        """Do what the firmware asks for; return how many bytes were moved."""
+        if command == _EXIT:
+            self.status = count
+            self._stop_soon()
+            return 0
+        if count > _MOST_BYTES:
+            return 0
+        data = os.urandom(count) if command == _RANDOM else bytes(self.received[:count]) if command == _READ else b""
+        try:
+            if command == _WRITE:
+                self.sent += self._engine.mem_read(address, count)
+                self._stop_soon()
+                return count
+            self._engine.mem_write(address, data)
+        except unicorn.UcError:  # there is no such memory
+            return 0
+        if command == _READ:
+            del self.received[: len(data)]
+            if not data:
+                self.is_waiting = True
+                self._stop_soon()
+        return len(data)
+
+    def _fault(self, refusal: Refusal) -> None:
+        """Go on in the guard after what the core refused."""
+        now = {name: self._register(name) for name in self._core.registers}
+        is_access = refusal in (Refusal.READ, Refusal.WRITE)
+        address = self._accessed if is_access else now["pc"]
+        is_stack = is_access and address < self._stack_low and address + _PUSHED_BYTES >= now["sp"]
+        number, registers = self._core.fault(refusal, address, now)
+        self._enter_guard(_STACK if is_stack else _EXCEPTION, number, registers)
+
+    def _enter_guard(self, kind: int, number: int, registers: list[int]) -> None:
+        """Let the firmware's guard tell of a fault; one without a guard ends with it, and so does one in the guard."""
+        handler = self._words.pop(_FAULT_HANDLER, 0)
+        if not handler:
+            self.status = _FAULT + number
+            return
+        words = [kind, number, *registers]
+        self._engine.mem_write(self._words[_FAULT_WORDS], struct.pack(f"<{len(words)}I", *words))
+        self._engine.reg_write(self._core.registers["sp"], self._words[_FAULT_STACK])
+        self._pc = handler
+
+    def _note_access(self, _: unicorn.Uc, access: int, address: int, size: int, value: int, __: object) -> bool:
+        self._accessed = address
+        return False  # refuse it
+
+    def _register(self, name: str) -> int:
+        return int(self._engine.reg_read(self._core.registers[name]))
+
+    def _read_image(self, elf: Path) -> int:
+        """Load a firmware and return where it begins."""
+        with elf.open("rb") as file:
+            image = ELFFile(file)
+            for segment in image.iter_segments("PT_LOAD"):
+                if segment["p_filesz"]:
+                    try:
+                        self._engine.mem_write(segment["p_paddr"], segment.data())
+                    except unicorn.UcError:
+                        raise MemoryError(f"there is no memory at 0x{segment['p_paddr']:08x}") from None
+            return int(image["e_entry"])

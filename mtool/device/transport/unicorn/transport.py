@@ -1,0 +1,98 @@
+"""A firmware that unicorn runs in this process: it runs while its bytes are waited for."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elftools.common.exceptions import ELFError
+
+from mtool.base import distribution
+from mtool.base.errors import BuildError, CommunicationError, MtoolError
+from mtool.boards import Board
+from mtool.device.transport.base import Transport
+
+if TYPE_CHECKING:
+    from mtool.device.transport.unicorn.machine import Machine
+
+PROGRAM = "unicorn"
+"""The name of this emulator in boards.yaml; its argument is the core."""
+
+
+class UnicornTransport(Transport):
+    """Run a firmware and speak to it through its registers.
+
+    Args:
+        board: whose emulator this is.
+        elf: the firmware.
+        on_exit: returns the error that the firmware's exit status stands for, or None.
+
+    Raises:
+        BuildError: the package unicorn is not installed, or has no such core.
+        CommunicationError: the firmware can't be run.
+    """
+
+    is_lossless = True
+    bytes_per_second = 1e6
+
+    def __init__(self, board: Board, elf: Path, *, on_exit: Callable[[int], MtoolError | None] | None = None) -> None:
+        self.name = f"the emulator {PROGRAM}"
+        self._on_exit = on_exit
+        self._machine: Machine | None = _machine(board, elf)
+
+    def write(self, data: bytes, *, timeout_s: float) -> None:
+        """Send all of `data`: the firmware takes it when it runs."""
+        self._running().received += data
+
+    def read(self, *, timeout_s: float) -> bytes:
+        """Run the firmware until it sends something; empty after `timeout_s` without a byte."""
+        machine = self._running()
+        deadline = time.monotonic() + timeout_s
+        while not machine.sent and machine.status is None and not (machine.is_waiting and not machine.received):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return b""
+            machine.run(left)
+        if machine.sent:
+            data = bytes(machine.sent)
+            machine.sent.clear()
+            return data
+        if machine.status is not None:
+            raise self._ended(machine.status)
+        time.sleep(max(deadline - time.monotonic(), 0.0))  # it waits, and so does the caller
+        return b""
+
+    def close(self) -> None:
+        """Stop the firmware for good."""
+        self._machine = None
+
+    def _running(self) -> "Machine":
+        if self._machine is None:
+            raise CommunicationError(f"{self.name} was closed")
+        return self._machine
+
+    def _ended(self, status: int) -> MtoolError:
+        meant = self._on_exit(status) if self._on_exit is not None else None
+        return meant or CommunicationError(f"{self.name} ended with exit code {status}")
+
+
+def _machine(board: Board, elf: Path) -> "Machine":
+    try:
+        from mtool.device.transport.unicorn.cores import CORES
+        from mtool.device.transport.unicorn.machine import Machine
+    except ImportError as missing:
+        raise BuildError(
+            f"{PROGRAM} is not installed", details=[str(missing)], hint=distribution.install("emulator")
+        ) from None
+    assert board.emulator is not None
+    arguments, timer = board.emulator.arguments, board.timer
+    if len(arguments) != 1 or arguments[0] not in CORES or timer is None:
+        raise BuildError(
+            f"{PROGRAM} can't be {board.name}",
+            details=[f"found     {' '.join(arguments) or 'no argument'}", f"expected  one of {', '.join(CORES)}"],
+            hint="an entry of this emulator has one argument, the core, and a timer: docs/pip-only.md",
+        )
+    try:
+        return Machine(elf, cpu=arguments[0], memories=board.memories, registers=timer.base)
+    except (OSError, ELFError, MemoryError) as failed:
+        raise CommunicationError(f"{elf} can't be run", details=[str(failed)], hint="build it again") from None

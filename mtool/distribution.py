@@ -1,8 +1,0 @@
-"""The name under which mtool is installed: the import and the command are `mtool`, which is another's name on PyPI."""
-
-NAME = "mtool-mcu"
-
-
-def install(*extras: str) -> str:
-    """Return the command that installs mtool with some of its extras ("verify", "emulator")."""
-    return f"pip install '{NAME}[{','.join(extras)}]'"

@@ -1,5 +1,0 @@
-"""The kernel library, below the operators: what their C has in common. Nothing in it knows one operator.
-
-Schedules, targets, knobs; the C text of operands and epilogues; quantised arithmetic. What belongs to one instruction
-set lies in a folder named as in each operator: c99, integer, f32, dsp (SIMD32), mve (Helium).
-"""

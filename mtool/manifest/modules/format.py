@@ -1,0 +1,230 @@
+"""The bytes of a module's file (.mtm). docs/modules.md has the table, crt/include/mt_module.h the other side."""
+
+import hashlib
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from pydantic import ValidationError
+
+from mtool.base import invalid
+from mtool.base.errors import UsageError
+from mtool.manifest import StateTensor, Strict, Tensor
+from mtool.manifest.fields import OfModel
+
+MAGIC: Final = b"MTM1"
+VERSION: Final = 1
+SUFFIX: Final = ".mtm"
+
+_NUMBERS: Final = struct.Struct("<4s17I")
+_NAME_BYTES: Final = 32
+_NAME: Final = slice(72, 104)
+_MODEL_HASH: Final = slice(104, 136)
+_CONTENTS_HASH: Final = slice(136, 200)
+_KEY_ID: Final = slice(200, 208)
+_SIGNATURE: Final = slice(208, 272)
+SIGNED_BYTES: Final = 208
+HEAD_BYTES: Final = 272
+ALIGNMENTS: Final = tuple(1 << n for n in range(4, 13))
+"""What an image, and an arena, may be aligned to: 16 to 4096."""
+MOST_TENSORS: Final = 255
+MOST_IMPORTS: Final = 1024
+MOST_OPERATORS: Final = 0xFFFD
+MOST_DESCRIPTION_BYTES: Final = 1 << 16
+MOST_BYTES: Final = 1 << 30
+"""Of an image, and of an arena."""
+
+_MOST_FILE_BYTES: Final = MOST_BYTES + (1 << 20)
+
+TABLE_ALIGNMENT: Final = 32
+"""Of the imports' addresses behind the arena, so that a memory protection unit can tell them apart."""
+
+
+class Kind(IntEnum):
+    """What an image is."""
+
+    NATIVE = 1
+    BYTECODE = 2
+
+
+class OperatorNote(Strict):
+    """What a host says of an operator: its name, what a person calls it, its multiply-accumulates, its schedule."""
+
+    name: OfModel
+    label: str
+    macs: int
+    schedule: str = ""
+
+
+class Description(Strict):
+    """What a host needs to drive the model without its file. It stands in the module as JSON."""
+
+    mtool_version: str
+    model_file: OfModel
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    operators: tuple[OperatorNote, ...]
+    states: tuple[StateTensor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module's file, taken apart.
+
+    Attributes:
+        kind: what the image is.
+        machine: what it needs of a core (mtool.manifest.modules.machine).
+        counter: firmware refuses a module whose counter is less than the one that it has.
+        alignment: of the image, in the file and in the device's memory.
+        image: code, then constants.
+        code_bytes: of the image, those that are code.
+        entry: where in the code it is entered.
+        imports: hashes of the declarations of the firmware's functions, in the order of the table.
+        name: the model's, an identifier of C of at most 31 bytes.
+        model_hash: SHA-256 of the model's file.
+        description: of inputs, outputs, operators and states.
+        arena_bytes: the model's own memory.
+        arena_alignment: of that.
+        stack_bytes: that one inference needs; 0: not known.
+        key_id: of the key that signed it, 8 bytes; zeros: nothing has.
+        signature: Ed25519; zeros where nothing signed it.
+    """
+
+    kind: Kind
+    machine: int
+    counter: int
+    alignment: int
+    image: bytes
+    code_bytes: int
+    entry: int
+    imports: tuple[int, ...]
+    name: str
+    model_hash: bytes
+    description: Description
+    arena_bytes: int
+    arena_alignment: int
+    stack_bytes: int
+    key_id: bytes = bytes(8)
+    signature: bytes = bytes(64)
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it says that a key has signed it."""
+        return any(self.key_id) or any(self.signature)
+
+    def ram_bytes(self, pointer_bytes: int = 4) -> int:
+        """Return the RAM that firmware gives it: the arena, the imports' addresses, the table of tensors."""
+        tensors = len(self.description.inputs) + len(self.description.outputs)
+        return _up(self.arena_bytes, TABLE_ALIGNMENT) + pointer_bytes * (len(self.imports) + 2 * tensors)
+
+
+def pack(module: Module) -> bytes:
+    """Return the bytes of a module with the key id and the signature that it has.
+
+    Raises:
+        UsageError: its description is too long.
+    """
+    text = module.description.model_dump_json(exclude_defaults=True).encode()
+    if len(text) > MOST_DESCRIPTION_BYTES:
+        raise UsageError(
+            f"{module.name} has too many names, scales or initial values of states for a module",
+            details=[f"expected at most {MOST_DESCRIPTION_BYTES:,} bytes of description, found {len(text):,}"],
+        )
+    inputs, outputs = module.description.inputs, module.description.outputs
+    parts = [struct.pack("<2I", one.arena_offset or 0, one.bytes) for one in (*inputs, *outputs)]
+    parts += [struct.pack("<I", value) for value in module.imports]
+    contents = b"".join([*parts, text])
+    image_at = _up(HEAD_BYTES + len(contents), module.alignment)
+    contents += bytes(image_at - HEAD_BYTES - len(contents)) + module.image
+    numbers = _NUMBERS.pack(
+        MAGIC, HEAD_BYTES + len(contents), module.kind, VERSION, module.machine, module.counter, module.alignment,
+        len(module.image), module.code_bytes, module.entry, len(inputs), len(outputs), len(module.imports),
+        len(module.description.operators), len(text), module.arena_bytes, module.arena_alignment, module.stack_bytes,
+    )  # fmt: skip
+    name = module.name.encode("ascii").ljust(_NAME_BYTES, b"\0")
+    head = numbers + name + module.model_hash + hashlib.sha512(contents).digest() + module.key_id + module.signature
+    assert len(head) == HEAD_BYTES
+    return head + contents
+
+
+def signed(data: bytes, key_id: bytes, sign: Callable[[bytes], bytes]) -> bytes:
+    """Return the bytes of a module signed: `sign` gives the signature of what is before it."""
+    head = data[: _KEY_ID.start] + key_id
+    return head + sign(head) + data[HEAD_BYTES:]
+
+
+def size_in(head: bytes) -> int:
+    """Return the bytes that a head says its file has, at most those of any; 0: it is no module's head."""
+    if len(head) < HEAD_BYTES or head[: len(MAGIC)] != MAGIC:
+        return 0
+    return min(int.from_bytes(head[4:8], "little"), _MOST_FILE_BYTES)
+
+
+def unpack(data: bytes, what: str = "the module") -> Module:
+    """Return a module from its bytes; its signature is not looked at.
+
+    Raises:
+        UsageError: the bytes are no module, are cut, or hold what no module may.
+    """
+
+    def refuse(why: str, *, found: object = None, expected: object = None) -> UsageError:
+        details = [] if found is None else [f"found {found}, expected {expected}"]
+        return UsageError(f"{what} is no module that can be read: {why}", details=details)
+
+    if data[: len(MAGIC)] != MAGIC:
+        raise refuse(f"it does not begin with {MAGIC.decode()}")
+    if len(data) < HEAD_BYTES:
+        raise refuse("it is shorter than a head", found=f"{len(data)} bytes", expected=f"{HEAD_BYTES} or more")
+    (
+        _, file_bytes, kind, version, machine, counter, alignment, image_bytes, code_bytes, entry, inputs, outputs,
+        imports, operators, text_bytes, arena_bytes, arena_alignment, stack_bytes,
+    ) = _NUMBERS.unpack_from(data)  # fmt: skip
+    if version != VERSION:
+        raise refuse("it is of another version of the format", found=version, expected=VERSION)
+    if kind not in list(Kind):
+        raise refuse("its kind is unknown", found=kind, expected="1 or 2")
+    if alignment not in ALIGNMENTS or arena_alignment not in ALIGNMENTS:
+        raise refuse("an alignment is none", found=(alignment, arena_alignment), expected="16 to 4096, a power of two")
+    for count, most, of in (
+        (inputs, MOST_TENSORS, "inputs"), (outputs, MOST_TENSORS, "outputs"), (imports, MOST_IMPORTS, "imports"),
+        (operators, MOST_OPERATORS, "operators"), (text_bytes, MOST_DESCRIPTION_BYTES, "bytes of description"),
+        (image_bytes, MOST_BYTES, "bytes of image"), (arena_bytes, MOST_BYTES, "bytes of arena"),
+    ):  # fmt: skip
+        if count > most:
+            raise refuse(f"it has too many {of}", found=count, expected=f"at most {most}")
+    imports_at = HEAD_BYTES + 8 * (inputs + outputs)
+    text_at = imports_at + 4 * imports
+    image_at = _up(text_at + text_bytes, alignment)
+    if not file_bytes == len(data) == image_at + image_bytes:
+        raise refuse("its size is wrong", found=f"{len(data)} bytes", expected=f"{image_at + image_bytes}")
+    if code_bytes > image_bytes or entry >= max(code_bytes, 1):
+        raise refuse("its entry or its code lies outside of its image", found=entry, expected=f"below {code_bytes}")
+    if hashlib.sha512(data[HEAD_BYTES:]).digest() != data[_CONTENTS_HASH]:
+        raise refuse("its contents have another hash than its head says; it is damaged")
+    name, _, rest = data[_NAME].partition(b"\0")
+    if not name or any(rest) or not name.decode("latin-1").isidentifier() or not name.isascii():
+        raise refuse("its name is no name", found=data[_NAME], expected="a C identifier of at most 31 bytes")
+    try:
+        description = Description.model_validate_json(data[text_at : text_at + text_bytes])
+    except ValidationError as error:
+        raise refuse(f"its description is malformed: {'; '.join(invalid.lines(error))}") from None
+    tensors = (*description.inputs, *description.outputs)
+    places = [struct.unpack_from("<2I", data, HEAD_BYTES + 8 * number) for number in range(inputs + outputs)]
+    if [(one.arena_offset, one.bytes) for one in tensors] != places or len(description.inputs) != inputs:
+        raise refuse("its description and its table of tensors differ")
+    if any(offset + size > arena_bytes for offset, size in places):
+        raise refuse("a tensor lies outside of the arena")
+    if len(description.operators) != operators:
+        raise refuse("operators are missing", found=len(description.operators), expected=operators)
+    return Module(
+        kind=Kind(kind), machine=machine, counter=counter, alignment=alignment, image=data[image_at:],
+        code_bytes=code_bytes, entry=entry, imports=struct.unpack_from(f"<{imports}I", data, imports_at),
+        name=name.decode("ascii"), model_hash=data[_MODEL_HASH], description=description, arena_bytes=arena_bytes,
+        arena_alignment=arena_alignment, stack_bytes=stack_bytes, key_id=data[_KEY_ID], signature=data[_SIGNATURE],
+    )  # fmt: skip
+
+
+def _up(number: int, alignment: int) -> int:
+    return -(-number // alignment) * alignment

@@ -1,0 +1,197 @@
+"""Keys that sign modules: Ed25519 pairs of the user's own, in PEM files as OpenSSL has them."""
+
+import logging
+import os
+import stat
+from dataclasses import dataclass
+from hashlib import sha512
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtool.base.errors import UsageError, of_os_error
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+log = logging.getLogger(__name__)
+
+KEY_ID_BYTES = 8
+KEY_BYTES = 32
+PUBLIC_SUFFIX = ".pub"
+_ONLY_OWNER = 0o600
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_MOST_BYTES = 4096
+_PRIME = 2**255 - 19
+_ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_WEAK = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}  # y of all points whose order divides 8
+_HINT = "make a pair: mtool key FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """The half of a pair that firmware is built with: 32 bytes."""
+
+    raw: bytes
+
+    @property
+    def key_id(self) -> bytes:
+        """The bytes by which a module says who signed it."""
+        return sha512(self.raw).digest()[:KEY_ID_BYTES]
+
+    def has_signed(self, message: bytes, signature: bytes) -> bool:
+        """Whether the signature of a message is this key's."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        if is_weak(self.raw) or is_weak(signature[:KEY_BYTES]):
+            return False
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+    def to_pem(self) -> bytes:
+        """Return the bytes of its file."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        key = Ed25519PublicKey.from_public_bytes(self.raw)
+        return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateKey:
+    """The half that signs. It is never shown."""
+
+    _key: "Ed25519PrivateKey"
+
+    def __repr__(self) -> str:
+        return "PrivateKey(...)"
+
+    @property
+    def public(self) -> PublicKey:
+        """The other half."""
+        return PublicKey(self._key.public_key().public_bytes_raw())
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message, 64 bytes."""
+        return self._key.sign(message)
+
+
+def make(path: Path) -> PublicKey:
+    """Make a new pair: a private file that its owner alone can read, and beside it the public one (`FILE.pub`).
+
+    Raises:
+        UsageError: one of the files is there already, which is never overwritten, or can't be written.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = PrivateKey(Ed25519PrivateKey.generate())
+    public_path = public_path_of(path)
+    for each in (path, public_path):
+        if each.is_symlink() or each.exists():
+            raise UsageError(
+                f"{each} is there already, and keys are never overwritten",
+                details=["what a lost key has signed can't be renewed: firmware knows no other"],
+                hint="name another file",
+            )
+    _write_new(path, key._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), _ONLY_OWNER)
+    try:
+        _write_new(public_path, key.public.to_pem(), 0o666)
+    except UsageError:
+        path.unlink()
+        raise
+    return key.public
+
+
+def public_path_of(path: Path) -> Path:
+    """Return the file of the public half of the pair whose private one is in `path`."""
+    return path.parent / (path.name + PUBLIC_SUFFIX)
+
+
+def read_private(path: Path) -> PrivateKey:
+    """Read a private key; that others can read it too is warned of.
+
+    Raises:
+        UsageError: there is no such file, or it holds no private key of Ed25519 without a password.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    data = _read(path)
+    try:
+        key = load_pem_private_key(data, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UsageError(
+            f"{path} holds no private key that can sign a module",
+            details=["expected an Ed25519 key in PEM, without a password"],
+            hint=_HINT,
+        )
+    if os.name == "posix" and path.stat().st_mode & _OTHERS:
+        log.warning("%s can be read by others: chmod 600 %s", path, path)
+    return PrivateKey(key)
+
+
+def read_public(path: Path) -> PublicKey:
+    """Read a public key.
+
+    Raises:
+        UsageError: there is no such file, or it holds no public key of Ed25519.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    data = _read(path)
+    if b"PRIVATE KEY" in data:
+        raise UsageError(
+            f"{path} is a private key, which has no place in firmware", hint=f"name {public_path_of(path).name} instead"
+        )
+    try:
+        key = load_pem_public_key(data)
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise UsageError(
+            f"{path} holds no public key of those that sign modules", details=["expected Ed25519 in PEM"], hint=_HINT
+        )
+    if is_weak(key.public_bytes_raw()):
+        raise UsageError(
+            f"{path} is a key under which anyone can sign", details=["its point is of low order"], hint=_HINT
+        )
+    return PublicKey(key.public_bytes_raw())
+
+
+def is_weak(point: bytes) -> bool:
+    """Whether the encoding of a point is of one whose order divides 8: as a public key, anyone can sign for it."""
+    y = int.from_bytes(point, "little") & ((1 << 255) - 1)
+    return y % _PRIME in _WEAK
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES)
+    except OSError as failed:
+        raise of_os_error(failed, f"the key {path} can't be read") from None
+
+
+def _write_new(path: Path, data: bytes, rights: int) -> None:
+    """Write a file that is not there yet, with its rights from the first byte on: all of it, or none."""
+    is_begun = False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights), "wb") as file:  # noqa: PTH123
+            is_begun = True
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as failed:
+        if is_begun:
+            path.unlink(missing_ok=True)
+        raise of_os_error(failed, f"the key {path} can't be written") from None

@@ -1,5 +1,0 @@
-"""Graph to graph: pure rewrites, in the order of pipeline.py."""
-
-from mtool.passes.pipeline import run, traits
-
-__all__ = ["run", "traits"]

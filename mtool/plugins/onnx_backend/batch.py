@@ -1,0 +1,250 @@
+"""Many models in one host program: compiled to C one by one, built together, run over a pipe.
+
+The program reads the number of a model (4 bytes) and the bytes of its inputs, and writes the bytes of
+its outputs. A model that the C compiler refuses is told apart and left out.
+"""
+
+import contextlib
+import os
+import re
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from mtool.base import files, proc, resources
+from mtool.base.children import Child
+from mtool.base.errors import BuildError, DeviceError, UsageError
+from mtool.base.filetree import FileTree
+from mtool.compiler import codegen, frontend, passes
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import make_plan
+from mtool.manifest import Manifest
+
+Array = NDArray[Any]
+
+HOST = Target("host", frozenset())
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow")
+_TIMEOUT_S = 600.0
+_GRACE_S = 10.0  # from the end of its output to its own: a sanitizer writes its report
+_WORDS, _WORDS_BYTES = 6, 1 << 14  # of what it says as it dies
+
+
+@dataclass(frozen=True, slots=True)
+class CModel:
+    """One model as C: its files, its manifest, and the numbers of the proto's inputs that are still inputs."""
+
+    files: FileTree
+    manifest: Manifest
+    fed: tuple[int, ...]
+
+
+def to_c(
+    model: onnx.ModelProto,
+    name: str,
+    constants: Mapping[str, Array] | None = None,
+    dims: Mapping[str, int] | None = None,
+    target: Target = HOST,
+    maxima: Mapping[str, int] | None = None,
+    *,
+    natural_maxima: bool = False,
+) -> CModel:
+    """Compile a model in memory to C.
+
+    Args:
+        model: the model.
+        name: what its C symbols begin with.
+        constants: values of inputs that become constants, by name.
+        dims: values of symbolic dimensions, by name.
+        target: what to compile for.
+        maxima: the largest sizes of what has a size that depends on data, by name.
+        natural_maxima: whether such a size is otherwise the most that there can be.
+
+    Raises:
+        NeedsValues: values of inputs have to be known; give them as `constants`.
+        ModelError: the model can't be compiled.
+    """
+    options = frontend.ModelOptions(dims or {}, constants or {}, maxima=maxima or {}, natural_maxima=natural_maxima)
+    graph = frontend.from_proto(model, name, options)
+    plan = make_plan(passes.run(graph, target), target)
+    files, manifest = codegen.generate(plan, f"{name}.onnx", "0" * 64)
+    initialised = {tensor.name for tensor in model.graph.initializer} | set(constants or {})
+    every = [value.name for value in model.graph.input if value.name not in {t.name for t in model.graph.initializer}]
+    return CModel(files, manifest, tuple(n for n, value in enumerate(every) if value not in initialised))
+
+
+@dataclass(slots=True)
+class Batch:
+    """A built program; `refused` has the models that the C compiler refuses, with its message."""
+
+    program: Path
+    models: Sequence[CModel]
+    refused: dict[int, str] = field(default_factory=dict)
+    _running: "_Running | None" = None
+
+    def run(self, number: int, inputs: Sequence[Array]) -> list[Array]:
+        """Run one model; `inputs` are those of the ONNX model, in its order, constants included.
+
+        Raises:
+            BuildError: the C compiler refuses the model.
+            DeviceError: the program died; the message has its last words.
+        """
+        if number in self.refused:
+            raise BuildError("the C compiler refuses the model", details=self.refused[number].splitlines())
+        model = self.models[number]
+        if self._running is None:
+            self._running = _Running(self.program)
+        wanted = sum(tensor.bytes for tensor in model.manifest.outputs)
+        data = self._running.ask(number.to_bytes(4, "little") + packed(model, inputs), wanted)
+        if len(data) != wanted:
+            error = self._running.death()
+            self.close()
+            raise error
+        return unpacked(model, data)
+
+    def close(self) -> None:
+        """End the program."""
+        if self._running is not None:
+            self._running.end()
+            self._running = None
+
+    def __enter__(self) -> "Batch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Running:
+    """The program as it runs. It ends with this process, however that ends."""
+
+    def __init__(self, program: Path) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self._child = Child([str(program)], errors=self._errors)
+        except OSError:
+            self._errors.close()
+            raise
+        self._answers = open(self._child.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115 - buffered
+        self.end = weakref.finalize(self, _end, self._child, self._answers, self._errors)
+
+    def ask(self, request: bytes, wanted: int) -> bytes:
+        """Write a request and read an answer of `wanted` bytes: of fewer if the program has died."""
+        with contextlib.suppress(BrokenPipeError):
+            self._child.write(request)
+        return self._answers.read(wanted)
+
+    def death(self) -> DeviceError:
+        """Return the error that tells how it ended, and its first words: there a sanitizer says what it found."""
+        code = self._child.wait(_GRACE_S)
+        words = os.pread(self._errors.fileno(), _WORDS_BYTES, 0).decode(errors="replace")
+        return DeviceError(f"the program died with {code}", details=words.splitlines()[:_WORDS])
+
+
+def _end(child: Child, answers: IO[bytes], errors: IO[bytes]) -> None:
+    answers.close()
+    child.end()
+    errors.close()
+
+
+def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
+    """Return the bytes of a model's inputs, of all that the ONNX model has, in its order.
+
+    Raises:
+        UsageError: one has another shape than the model was compiled for.
+    """
+    parts = []
+    for index, tensor in zip(model.fed, model.manifest.inputs, strict=True):
+        array = np.asarray(inputs[index])
+        if array.shape != tensor.shape:
+            raise UsageError(
+                f"input {tensor.name!r} has another shape than the model was compiled for",
+                details=[f"expected {list(tensor.shape)}", f"found    {list(array.shape)}"],
+            )
+        parts.append(array.astype(np.dtype(tensor.dtype)).astype(np.dtype(tensor.stored)).tobytes())
+    return b"".join(parts)
+
+
+def unpacked(model: CModel, data: bytes) -> list[Array]:
+    """Return a model's outputs from their bytes."""
+    results: list[Array] = []
+    for tensor in model.manifest.outputs:
+        stored = np.frombuffer(data[: tensor.bytes], np.dtype(tensor.stored))
+        results.append(stored.astype(np.dtype(tensor.dtype)).reshape(tensor.shape))
+        data = data[tensor.bytes :]
+    return results
+
+
+def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags: Sequence[str] = ("-O1",)) -> Batch:
+    """Write the models' C and one program around them into `folder`, and compile it."""
+    batch = Batch(folder / "batch", models)
+    for model in models:
+        for name in model.files:
+            files.write(folder / name, model.files[name])
+    include = resources.path("crt") / "include"
+    while True:
+        numbers = [number for number in range(len(models)) if number not in batch.refused]
+        files.write(folder / "batch.c", _program(models, numbers).encode())
+        errors = ["-Werror"] if resources.warnings_are_errors() else []
+        argv = [compiler, *STRICT, *errors, *flags, "-I", str(include), "batch.c", "-o", "batch", "-lm"]
+        done = proc.run(argv, what="build of a batch", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
+        if done.returncode == 0:
+            return batch
+        found = refused(done.output, models)
+        if not found:
+            raise BuildError("the batch does not build", details=done.output.splitlines()[-20:])
+        batch.refused.update(found)
+
+
+def refused(output: str, models: Sequence[CModel]) -> dict[int, str]:
+    """Return the compiler's message about each model that it names, by the model's number."""
+    numbers = {model.manifest.model: number for number, model in enumerate(models)}
+    found: dict[int, str] = {}
+    for name, message in re.findall(
+        r"^(?:.*[/\\])?(\w+?)(?:_weights)?\.(?:c|h|inc):\d+:\d+: (?:fatal )?error: (.*)$", output, re.MULTILINE
+    ):
+        if name in numbers:
+            found.setdefault(numbers[name], message)
+    return found
+
+
+def call_of(name: str) -> tuple[str, str]:
+    """Return the C that runs a model on the tensors in its arena: declarations, and the call.
+
+    The pointers are volatile: where GCC inlines the call it warns of a copy of a tensor onto itself (-Wrestrict), in
+    code that is never reached.
+    """
+    return (
+        f"const struct {name}_inputs *volatile inputs = &{name}_arena_inputs; "
+        f"const struct {name}_outputs *volatile outputs = &{name}_arena_outputs;",
+        f"{name}_run(inputs, outputs)",
+    )
+
+
+def _program(models: Sequence[CModel], numbers: Sequence[int]) -> str:
+    """Return the C that includes the models and drives them."""
+    lines = ["#include <stdint.h>", "#include <stdio.h>", ""]
+    for number in numbers:
+        name = models[number].manifest.model
+        lines += [f'#include "{name}.c"', f'#include "{name}_weights.c"']
+    lines += ["", "static int get(void *data, size_t bytes) { return fread(data, 1, bytes, stdin) == bytes; }"]
+    lines += ["static int put(const void *data, size_t bytes) { return fwrite(data, 1, bytes, stdout) == bytes; }", ""]
+    for number in numbers:
+        manifest = models[number].manifest
+        name = manifest.model
+        gets = [f"get({name}_arena_inputs.{tensor.c_name}, {tensor.bytes})" for tensor in manifest.inputs]
+        puts = [f"put({name}_arena_outputs.{tensor.c_name}, {tensor.bytes})" for tensor in manifest.outputs]
+        given, run = call_of(name)
+        lines += [f"static int serve_{number}(void) {{ {given} return {' && '.join([*gets, f'{run} == 0', *puts])}; }}"]
+    lines += ["", "static int serve(uint32_t number)", "{", "    switch (number) {"]
+    lines += [f"    case {number}: return serve_{number}();" for number in numbers]
+    lines += ["    default: return 0;", "    }", "}", "", "int main(void)", "{", "    uint32_t number;"]
+    lines += ["    while (get(&number, sizeof number)) {", "        if (!serve(number))", "            return 1;"]
+    lines += ["        fflush(stdout);", "    }", "    return 0;", "}", ""]
+    return "\n".join(lines)

@@ -1,0 +1,158 @@
+"""Many models in one firmware for a board, driven over mtool's own RPC.
+
+To the runtime the whole of them is one model, with a request and a reply of bytes. The request is the number of a
+model (4 bytes) and its inputs one after another, the reply its outputs.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mtool import project
+from mtool.base import filetree
+from mtool.base.errors import BuildError
+from mtool.base.filetree import FileTree
+from mtool.boards import Board
+from mtool.device import build as building
+from mtool.device import session
+from mtool.device.session import Device
+from mtool.manifest import Manifest, Tensor
+from mtool.plugins.onnx_backend import batch
+from mtool.plugins.onnx_backend.batch import Array, CModel, packed, unpacked
+
+NAME = "batch"
+
+
+class Firmware:
+    """Models on a board; `refused` has those that the C compiler refuses, with its message."""
+
+    def __init__(self, device: Device, models: Sequence[CModel], refused: Mapping[int, str]) -> None:
+        self._device, self.models, self.refused = device, models, refused
+
+    def run(self, number: int, inputs: Sequence[Array]) -> list[Array]:
+        """Run one model; `inputs` are those of the ONNX model, in its order, constants included.
+
+        Raises:
+            BuildError: the C compiler refuses the model.
+            DeviceError: the model failed on the board.
+            CommunicationError: the board stopped answering.
+        """
+        if number in self.refused:
+            raise BuildError("the C compiler refuses the model", details=self.refused[number].splitlines())
+        request, reply = self._device.manifest.inputs[0], self._device.manifest.outputs[0]
+        data = number.to_bytes(4, "little") + packed(self.models[number], inputs)
+        sent = np.frombuffer(data.ljust(request.bytes, b"\0"), np.uint8)
+        return unpacked(self.models[number], self._device.run({request.name: sent})[reply.name].tobytes())
+
+    def close(self) -> None:
+        """End the session."""
+        self._device.close()
+
+    def __enter__(self) -> "Firmware":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:
+    """Write the models' C, compiled for the board, as a project into `folder`; build it and open a session with it.
+
+    Raises:
+        FitError: the models do not fit the board.
+        BuildError: a tool is missing, or the build fails without a model to blame.
+        CommunicationError: the board does not answer.
+    """
+    refused: dict[int, str] = {}
+    while True:
+        files, manifest = _as_one_model(models, refused)
+        tree, _ = project.render(files, manifest, board)
+        filetree.write(tree, folder)
+        try:
+            building.build(folder)
+        except BuildError as failed:
+            found = batch.refused("\n".join(failed.details), models)
+            if not found.keys() - refused.keys():
+                raise
+            refused.update(found)
+        else:
+            return Firmware(session.open(folder), models, refused)
+
+
+def _as_one_model(models: Sequence[CModel], refused: Collection[int]) -> tuple[FileTree, Manifest]:
+    """Return the files of all models that are not refused and of what drives them, and the manifest of the whole."""
+    kept = {number: model for number, model in enumerate(models) if number not in refused}
+    files = {}
+    for model in kept.values():
+        for name in model.files:
+            if not name.endswith("_rpc.c"):  # included, not compiled by itself: the runtime's functions come in once
+                files[name.replace(".c", ".inc")] = model.files[name]
+    request = 4 + max((_bytes(model.manifest.inputs) for model in kept.values()), default=0)
+    reply = max((1, *(_bytes(model.manifest.outputs) for model in kept.values())))
+    tensors = [
+        Tensor(name=name, c_name=name, dtype="uint8", shape=(size,), bytes=size, arena_offset=None)
+        for name, size in (("request", request), ("reply", reply))
+    ]
+    files[f"{NAME}.c"] = _driver(kept).encode()
+    model_hash = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
+    files[f"{NAME}_rpc.c"] = _descriptor(tensors, model_hash).encode()
+    manifest = Manifest(
+        mtool_version="", model=NAME, model_file="", model_hash=model_hash, io="external", inputs=(tensors[0],),
+        outputs=(tensors[1],), macs=sum(model.manifest.macs for model in kept.values()), parameters=0, arena_bytes=0,
+        arena_bound_bytes=0, constant_bytes=0, constants=(), symbols={}, operators=(),
+    )  # fmt: skip
+    return FileTree(files), manifest
+
+
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    return sum(tensor.bytes for tensor in tensors)
+
+
+def _driver(models: Mapping[int, CModel]) -> str:
+    """Return the C that includes the models, by their numbers, and runs the one that a request names."""
+    lines = ["#include <stdint.h>", "#include <string.h>", ""]
+    for model in models.values():
+        name = model.manifest.model
+        lines += [f'#include "{name}.inc"', f'#include "{name}_weights.inc"']
+    signature = "int32_t batch_run(const uint8_t *request, uint8_t *reply)"
+    lines += ["", f"{signature};", signature, "{", "    uint32_t number;", "    memcpy(&number, request, 4);"]
+    lines += ["    request += 4;", "    (void)reply;", "    switch (number) {"]
+    for number, model in models.items():
+        manifest = model.manifest
+        name = manifest.model
+        given, run = batch.call_of(name)
+        lines += [f"    case {number}: {{", f"        {given}"]
+        for way, tensors in (("request", manifest.inputs), ("reply", manifest.outputs)):
+            offset = 0
+            for tensor in tensors:
+                member = f"{name}_arena_{'inputs' if way == 'request' else 'outputs'}.{tensor.c_name}"
+                pair = (member, f"request + {offset}") if way == "request" else (f"reply + {offset}", member)
+                lines += [f"        memcpy({pair[0]}, {pair[1]}, {tensor.bytes});"] * (tensor.bytes > 0)
+                offset += tensor.bytes
+            if way == "request":
+                lines += [f"        if ({run} != 0)", "            return 1;"]
+        lines += ["        return 0;", "    }"]
+    return "\n".join([*lines, "    default:", "        return 1;", "    }", "}", ""])
+
+
+def _descriptor(tensors: Sequence[Tensor], model_hash: str) -> str:
+    lines = ['#include "mt_model.h"', "", "int32_t batch_run(const uint8_t *request, uint8_t *reply);", ""]
+    lines += [f"static uint8_t {tensor.c_name}[{tensor.bytes}];" for tensor in tensors]
+    lines += ["static int32_t run(const struct mt_model *model)", "{"]
+    lines += ["    (void)model;", "    return batch_run(request, reply);", "}"]
+    lines += ["static int32_t step(const struct mt_model *model, uint16_t number)", "{"]
+    lines += ["    return number == 0 ? run(model) : 1;", "}"]
+    lines += [
+        f"static const struct mt_tensor {tensor.c_name}_tensor[] = {{{{{tensor.c_name}, {tensor.bytes}}}}};"
+        for tensor in tensors
+    ]
+    lines += ["const struct mt_model mt_model = {"]
+    fields = {
+        "name": f'"{NAME}"', "model_hash": f'"{model_hash}"', "inputs": "request_tensor", "outputs": "reply_tensor",
+        "input_count": "1", "output_count": "1", "operator_count": "1", "run": "run", "step": "step",
+    }  # fmt: skip
+    lines += [f"    .{name} = {value}," for name, value in fields.items()]
+    lines += ["};", ""]
+    return "\n".join(lines)

@@ -1,0 +1,164 @@
+"""A model made for one run: what only its inputs tell becomes part of the C.
+
+That is the values of inputs that shape the code (the axes of a reduction, the starts of a slice) and the sizes of
+symbolic dimensions. What has a size that depends on data has room for as many elements as there can be.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+from mtool.base.errors import NeedsValues, UsageError
+from mtool.compiler.frontend.dimensions import open_negative_dimensions, symbolic_dimensions
+from mtool.compiler.kernels.target import Target
+from mtool.plugins.onnx_backend.batch import HOST, Array, CModel, to_c
+from mtool.stages import dynamic_outputs
+
+_SHOWN = 8  # elements of an array in a message; a longer one is shortened
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is known of a model before it runs.
+
+    constants: values of inputs, by name.
+    dims: values of symbolic dimensions, by name.
+    maxima: the largest sizes of what has a size that depends on data, by name.
+    """
+
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
+    maxima: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Specialisation:
+    """A model as C for runs whose inputs `fits` tells: the inputs in `fixed`, by name, are constants."""
+
+    model: CModel
+    inputs: Sequence[str]
+    fixed: Mapping[str, Array]
+
+    def fits(self, arrays: Sequence[Array]) -> bool:
+        """Return whether it can run with these inputs, all that the ONNX model has."""
+        if len(arrays) != len(self.inputs):
+            return False
+        fed = zip(self.model.fed, self.model.manifest.inputs, strict=True)
+        return all(np.shape(arrays[index]) == tensor.shape for index, tensor in fed) and all(
+            _same(np.asarray(data), self.fixed[name])
+            for name, data in zip(self.inputs, arrays, strict=True)
+            if name in self.fixed
+        )
+
+    def outputs(self, found: Sequence[Array]) -> dict[str, Array]:
+        """Return the outputs by name, in order and at their true sizes, from what the C gave."""
+        tensors = self.model.manifest.outputs
+        return dynamic_outputs.cut(tensors, {tensor.name: data for tensor, data in zip(tensors, found, strict=True)})
+
+
+def waits_for_run(model: onnx.ModelProto, given: Given) -> bool:
+    """Return whether a model has dimensions that are not known before it runs."""
+    return any(dimension.name not in given.dims for dimension in symbolic_dimensions(_opened(model)))
+
+
+def specialise(
+    model: onnx.ModelProto,
+    arrays: Sequence[Array] | None,
+    given: Given,
+    name: str = "model",
+    target: Target = HOST,
+) -> Specialisation:
+    """Compile a model to C for a run.
+
+    Args:
+        model: the model.
+        arrays: the run's inputs, all that the ONNX model has, in its order; None: they are not known.
+        given: what is known beside them.
+        name: what its C symbols begin with.
+        target: what to compile for.
+
+    Raises:
+        NeedsValues: values of inputs have to be known, and `arrays` is None.
+        UsageError: the inputs are not those of the model.
+        ModelError: the model can't be compiled.
+    """
+    model = _opened(model)
+    names = input_names(model)
+    if arrays is not None and len(arrays) != len(names):
+        found = [f"expected {len(names)}: {', '.join(names)}", f"found    {len(arrays)}"]
+        raise UsageError("these are not the inputs of the model", details=found)
+    fixed: dict[str, Array] = {}
+    while True:  # what is asked for next may depend on what is known now
+        constants, dims = {**given.constants, **fixed}, dict(given.dims)
+        if arrays is not None:
+            open_inputs = {value: data for value, data in zip(names, arrays, strict=True) if value not in constants}
+            dims |= _sizes(model, open_inputs, given.dims)
+        try:
+            made = to_c(model, name, constants, dims, target, given.maxima, natural_maxima=True)
+            return Specialisation(made, names, fixed)
+        except NeedsValues as needed:
+            missing = [value for value in needed.inputs if value not in constants]
+            if arrays is None or not missing:
+                raise
+            fixed |= {value: np.array(arrays[names.index(value)]) for value in missing}
+
+
+def check_constants(model: onnx.ModelProto, arrays: Sequence[Array], given: Given) -> None:
+    """Refuse inputs of a run that were given other values as constants before: those are in the C.
+
+    Raises:
+        UsageError: the first of them, by its name.
+    """
+    for name, data in zip(input_names(model), arrays, strict=False):
+        if name not in given.constants:
+            continue
+        wanted, found = np.asarray(given.constants[name]), np.asarray(data)
+        if not _same(found, wanted):
+            shown, other = (np.array2string(array, threshold=_SHOWN) for array in (wanted, found))
+            raise UsageError(
+                f"input {name!r} is a constant of another value",
+                details=[f"expected {shown}, as in constants=", f"found    {other}"],
+                hint="leave it out of constants= if it differs between runs",
+            )
+
+
+def input_names(model: onnx.ModelProto) -> list[str]:
+    """Return the names of a model's inputs that are no initialisers."""
+    initialised = {tensor.name for tensor in model.graph.initializer}
+    return [value.name for value in model.graph.input if value.name not in initialised]
+
+
+def _opened(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    open_negative_dimensions(copy)
+    return copy
+
+
+def _sizes(model: onnx.ModelProto, arrays: Mapping[str, Array], given: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of symbolic dimensions that these inputs of a run have.
+
+    Raises:
+        UsageError: two inputs disagree, or one has another number of dimensions.
+    """
+    found: dict[str, int] = {}
+    for dimension in symbolic_dimensions(model):
+        if dimension.value not in arrays:
+            continue
+        shape = np.shape(arrays[dimension.value])
+        where = f"dimension {dimension.number} of input {dimension.value!r}"
+        if dimension.number >= len(shape):
+            raise UsageError(f"there is no {where}", details=[f"its shape is {list(shape)}"])
+        size = shape[dimension.number]
+        wanted = given.get(dimension.name, found.get(dimension.name, size))
+        if wanted != size:
+            details = [f"expected {wanted}", f"found    {size}, {where}"]
+            raise UsageError(f"dimension {dimension.name} has two sizes", details=details)
+        found[dimension.name] = size
+    return found
+
+
+def _same(one: Array, two: Array) -> bool:
+    return one.shape == two.shape and one.astype(two.dtype).tobytes() == two.tobytes()

@@ -1,0 +1,78 @@
+"""The part of a project that is a user's own: written once, from `project_templates/own`, and never touched again."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+
+from mtool.base import resources
+from mtool.base.escaping import plain
+from mtool.base.filetree import FileTree, from_folder
+from mtool.base.option_values import ProjectType
+from mtool.boards import Board
+from mtool.manifest import Manifest
+from mtool.project.template import Template
+
+_ROOT = "project_templates"
+_EVERY = "every"  # the files of a project of any type
+
+
+def own_files(
+    kind: ProjectType, manifest: Manifest, board: Board, template: Template, values: Mapping[str, Any]
+) -> FileTree:
+    """Return the user's files of a project.
+
+    Args:
+        kind: what the project is.
+        manifest: of the model, compiled for the board.
+        board: what it is for.
+        template: of the generated folder.
+        values: what the texts use besides: title, type, options, what installs the tools.
+    """
+    name, external = manifest.model, manifest.io == "external"
+    inputs, outputs = ("inputs", "outputs") if external else (f"{name}_arena_inputs", f"{name}_arena_outputs")
+    described = manifest.for_templates()
+    for tensor in (*described["inputs"], *described["outputs"]):
+        tensor["elements"] = math.prod(tensor["shape"])
+    variables = {
+        "dot": ".",  # in a name: a file that begins with one is hidden from what packages mtool, and pip compiles .py
+        "model": name,
+        "name": name,
+        "manifest": described,
+        "described": described,
+        "board": board.model_dump(mode="json"),
+        "template": template.name,
+        "language": template.program,
+        "model_folder": template.folders.model,
+        "inputs": inputs,
+        "outputs": outputs,
+        "input_of": "input_" if external else f"{inputs}.",
+        "output_of": "output_" if external else f"{outputs}.",
+        "inference": f"{name}_run(&{inputs}, &{outputs})" if manifest.interface_api == "c" else "infer()",
+        **values,
+    }
+    root = resources.path(_ROOT) / "own"
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([root, resources.path(_ROOT)]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    env.filters["toml"] = _toml
+    env.filters["plain"] = lambda path: "/".join(map(plain, path.split("/")))
+    files = {}
+    for part in (_EVERY, kind):
+        for path in from_folder(root / part):
+            place = env.from_string(path).render(variables)
+            if place and not place.endswith("/"):  # else it is for another language or board
+                files[place] = env.get_template(f"{part}/{path}").render(variables).encode()
+    return FileTree(files)
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML has it: as JSON, whose escapes of a character beyond U+FFFF it does not know."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,1 @@
+"""Post-training quantization: calibration data, schemes, and what the result loses."""

@@ -1,0 +1,229 @@
+"""Data that a model is calibrated with: samples of its inputs from NumPy files or images, and their labels."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mtool.base import checked
+from mtool.base.errors import BuildError, UsageError
+from mtool.manifest import Tensor
+from mtool.stages import arrays, formatting
+from mtool.stages import samples as sampling
+from mtool.stages.samples import Array, Sample
+from mtool.verification.oracles.quantizer import INSTALL
+
+log = logging.getLogger(__name__)
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp")
+_LABELS_BYTES = 64 << 20  # of a text
+_MOST_STRETCHED = 2.0  # 16:9 in a square is 1.8
+_MOST_ENLARGED = 2.0
+_LABEL_NAMES = ("labels", "y0")
+_CHANNELS = {1: "L", 3: "RGB"}  # Pillow's modes
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """The mapping of an image's pixels (0 to 255) to values: value = pixel * scale + offset."""
+
+    scale: float = 1 / 255
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UsageError: one is of another type, or none of those that there are.
+        """
+        checked.fields(self, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Samples in the order of the files, the class of each where that is known, and doubts whether they suit."""
+
+    samples: tuple[Sample, ...]
+    labels: Array | None = None
+    doubts: tuple[str, ...] = ()
+
+
+def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None, labels: Path | None = None) -> Data:
+    """Read samples of a model's inputs.
+
+    Args:
+        path: a .npz file (arrays by the input's name, or "x0"…, with a leading axis of samples; "labels", or a
+            "y0" of integers, are the classes), a .npy file, or a folder of .npy files and images in the order of
+            their names. Images are resized to the input, which is [1,height,width,channels] or
+            [1,channels,height,width] with 1 or 3 channels.
+        tensors: the model's inputs.
+        pixels: how pixels become values.
+        labels: a .npy file, or a text file of integers: the class of each sample.
+
+    Raises:
+        UsageError: something is missing, or has another shape or type than the model's.
+        BuildError: there are images, and Pillow is not installed.
+    """
+    found: Array | None = None
+    changes: list[str] = []
+    if path.is_dir():
+        read_samples = _folder(path, tensors, pixels or Pixels(), changes)
+    else:
+        read_samples = sampling.inputs_of(path, tensors)
+        there = arrays.stored(path)
+        named = [there[name] for name in _LABEL_NAMES if name in there]
+        found = next((array.load() for array in named if _are_labels(array)), None)
+    if labels is not None:
+        found = labels_of(labels)
+    if found is not None and found.size != len(read_samples):
+        raise UsageError(
+            f"there are {formatting.count(len(read_samples), 'sample')} and {formatting.count(found.size, 'label')}",
+            details=[f"samples: {path}", f"labels: {labels or path}"],
+        )
+    _check_finite(read_samples, path)
+    return Data(tuple(read_samples), None if found is None else found.reshape(-1), _doubts(path, changes))
+
+
+def _doubts(path: Path, changes: Sequence[str]) -> tuple[str, ...]:
+    """Return a line of what was done to images, beyond what brings one to another size of about the same shape."""
+    if not changes:
+        return ()
+    return (
+        f"{formatting.count(len(changes), 'image')} in {path} changed much on the way into the model: {changes[0]}",
+    )
+
+
+def check(path: Path) -> None:
+    """Say now that there are no samples at a path, whatever the model.
+
+    Raises:
+        UsageError: it is missing, or is neither a folder with such files nor a file of arrays.
+    """
+    if not path.is_dir():
+        arrays.stored(path)
+    elif not any(_is_sample(file) for file in path.iterdir()):
+        raise _no_samples(path)
+
+
+def _is_sample(file: Path) -> bool:
+    return file.is_file() and file.suffix.lower() in (".npy", *IMAGES)  # a pipe would be waited for
+
+
+def _no_samples(folder: Path) -> UsageError:
+    return UsageError(
+        f"{folder} holds no samples",
+        details=[f"it has no file that ends with .npy, {', '.join(IMAGES)}"],
+        hint="give a folder of such files, or a .npz file",
+    )
+
+
+def _check_finite(read_samples: Sequence[Sample], path: Path) -> None:
+    """Refuse what no range can be found of."""
+    for index, sample in enumerate(read_samples):
+        for name, array in sample.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
+
+
+def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[str]) -> list[Sample]:
+    read_samples: list[Sample] = []
+    files = sorted(path.iterdir())
+    chosen = [file for file in files if _is_sample(file)]
+    for file in chosen:
+        if file.suffix.lower() == ".npy":
+            read_samples += sampling.inputs_of(file, tensors)
+        else:
+            read_samples.append(_image(file, tensors, pixels, changes))
+    if not read_samples:
+        raise _no_samples(path)
+    others = len(files) - len(chosen)
+    if others:
+        log.info("%d in %s left out: neither arrays nor images", others, path)
+    return read_samples
+
+
+def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[str]) -> Sample:
+    """Return an image as a sample of a model's only input; what changes its shape much goes into `changes`."""
+    if len(tensors) != 1:
+        raise UsageError(
+            f"images can't be given to a model of {len(tensors)} inputs",
+            details=[f"{tensor.name} {formatting.tensor(tensor)}" for tensor in tensors],
+            hint="give a .npz file with an array for each input",
+        )
+    (tensor,) = tensors
+    height, width, channels, is_last = _layout(tensor)
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise BuildError("Pillow is not installed", details=["it is what reads images"], hint=INSTALL) from None
+    try:
+        with Image.open(file) as opened:
+            if change := _change(*opened.size, width, height):
+                changes.append(f"{file.name}, {change}")
+            resized = opened.convert(_CHANNELS[channels]).resize((width, height), Image.Resampling.BILINEAR)
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError) as refused:
+        raise UsageError(f"{file} is not an image that can be read", details=[str(refused)]) from None
+    values = np.asarray(resized, np.float64).reshape(height, width, channels) * pixels.scale + pixels.offset
+    dtype = np.dtype(tensor.dtype)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        values = np.clip(np.rint(values), limits.min, limits.max)
+    return {tensor.name: (values if is_last else values.transpose(2, 0, 1)).astype(dtype).reshape(tensor.shape)}
+
+
+def _change(width: int, height: int, new_width: int, new_height: int) -> str:
+    """Return what resizing does to an image, if it is more than another size of about the same shape; else ""."""
+    across, down = new_width / width, new_height / height
+    if not 1 / _MOST_STRETCHED <= across / down <= _MOST_STRETCHED:
+        what = "stretched"
+    elif min(across, down) > _MOST_ENLARGED:
+        what = "enlarged"
+    else:
+        return ""
+    return f"{height}x{width} pixels {what} to {new_height}x{new_width}"
+
+
+def _layout(tensor: Tensor) -> tuple[int, int, int, bool]:
+    """Return an image input's height, width, channels, and whether the channels come last."""
+    if len(tensor.shape) == 4 and tensor.shape[0] == 1:
+        _, first, second, third = tensor.shape
+        if third in _CHANNELS:
+            return first, second, third, True
+        if first in _CHANNELS:
+            return second, third, first, False
+    raise UsageError(
+        f"the input {tensor.name} is not an image",
+        details=[
+            f"found     {formatting.tensor(tensor)}",
+            "expected  [1,height,width,1 or 3] or [1,1 or 3,height,width]",
+        ],
+        hint="give the samples as a .npz file",
+    )
+
+
+def _are_labels(array: arrays.StoredArray) -> bool:
+    return array.dtype.kind in "iu" and len(array.shape) >= 1 and array.size == array.shape[0]
+
+
+def labels_of(path: Path) -> Array:
+    """Read the class of each sample.
+
+    Raises:
+        UsageError: the file is missing, or holds something else than integers.
+    """
+    try:
+        if path.suffix == ".npy":
+            (loaded,) = sampling.read(path).values()
+        else:
+            arrays.check_regular(path)
+            if path.stat().st_size > _LABELS_BYTES:
+                raise UsageError(f"--labels: {path} is larger than {formatting.kilobytes(_LABELS_BYTES)}")
+            loaded = np.array(path.read_text("utf-8-sig").replace(",", " ").split())
+        labels: Array = loaded.astype(np.int64)
+    except (OSError, ValueError, MemoryError):
+        raise UsageError(
+            f"--labels: {path} does not hold integers", hint="a .npy file, or one integer a line"
+        ) from None
+    return labels.reshape(-1)

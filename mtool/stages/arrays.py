@@ -1,0 +1,150 @@
+"""NumPy files: what arrays they hold is read first, and their data only when they are wanted.
+
+A file is data of anyone's: its header may claim more than there is, and a few kilobytes may unpack to gigabytes.
+"""
+
+import math
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from mtool.base.errors import UsageError, of_os_error
+from mtool.base.tensors import Array
+
+_ZIP = b"PK"
+_SUFFIX = ".npy"  # of each array's name in a .npz file
+_UNPACKED_BYTES = 1 << 30  # above it, an array is refused that unpacks to more than so many times its size in the file
+_UNPACKED_TIMES = 20
+_WITH = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # which NumPy writes
+_KINDS = {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device",
+          stat.S_ISSOCK: "a socket"}  # fmt: skip
+_HINT = "write it with numpy.savez or numpy.save"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredArray:
+    """An array in a file, whose header has been read.
+
+    packed_bytes: what it takes in the file.
+    """
+
+    path: Path
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    packed_bytes: int
+    member: str = ""  # of a .npz file
+
+    @property
+    def size(self) -> int:
+        """The number of its elements."""
+        return math.prod(self.shape)
+
+    def load(self) -> Array:
+        """Read it.
+
+        Raises:
+            UsageError: it is cut short, damaged, or packed as no array is that is meant to be read.
+        """
+        bytes_ = self.size * self.dtype.itemsize
+        if bytes_ > max(_UNPACKED_BYTES, _UNPACKED_TIMES * self.packed_bytes):
+            raise UsageError(
+                f"{self.path}: the array {self.name!r} is {bytes_:,} bytes, packed into {self.packed_bytes:,}",
+                hint="if that is what you mean, write it with numpy.savez, not compressed",
+            )
+        with _reading(self.path) as file:
+            if not self.member:
+                return np.asarray(npy.read_array(file, allow_pickle=False))
+            with zipfile.ZipFile(file) as whole, whole.open(self.member) as member:
+                return np.asarray(npy.read_array(member, allow_pickle=False))
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is no file with an end: to open a pipe waits for who writes, and a device may never end.
+
+    Raises:
+        UsageError: it is missing, or no such file.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist") from None
+    except (OSError, ValueError) as failed:  # a name with a zero in it
+        refused = failed if isinstance(failed, OSError) else OSError(str(failed))
+        raise of_os_error(refused, f"{path} can't be read") from None
+    if not stat.S_ISREG(mode):
+        kind = next((kind for test, kind in _KINDS.items() if test(mode)), "something else")
+        raise UsageError(f"{path} is {kind}, not a file", hint="give the name of a file")
+
+
+def stored(path: Path) -> dict[str, StoredArray]:
+    """Return what arrays a .npz file holds, by name, or that of a .npy file, named "x0".
+
+    Raises:
+        UsageError: it is missing, or not such a file.
+    """
+    check_regular(path)
+    with _reading(path) as file:
+        if file.read(len(_ZIP)) != _ZIP:
+            file.seek(0)
+            dtype, shape = _header(file)
+            there = os.fstat(file.fileno()).st_size - file.tell()
+            _check_length(dtype, shape, there)
+            return {"x0": StoredArray(path, "x0", dtype, shape, there)}
+        with zipfile.ZipFile(file) as whole:
+            return {one.name: one for one in (_member(path, whole, info) for info in whole.infolist())}
+
+
+def _member(path: Path, whole: zipfile.ZipFile, info: zipfile.ZipInfo) -> StoredArray:
+    if not info.filename.endswith(_SUFFIX) or info.compress_type not in _WITH:
+        raise ValueError(f"no array: {info.filename}")
+    with whole.open(info) as member:
+        dtype, shape = _header(member)
+        _check_length(dtype, shape, info.file_size - member.tell())
+    name = info.filename.removesuffix(_SUFFIX)
+    return StoredArray(path, name, dtype, shape, info.compress_size, info.filename)
+
+
+def _header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    version = npy.read_magic(file)
+    read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
+    if read is None:
+        raise ValueError(f"version {version}")
+    shape, _, dtype = read(file)
+    return np.dtype(dtype), tuple(shape)
+
+
+def _check_length(dtype: np.dtype[Any], shape: tuple[int, ...], there: int) -> None:
+    if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > there:
+        raise ValueError("no plain array, or cut short")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, and say of whatever reading it raises that it is no file of arrays."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist") from None
+    except (OSError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error,
+            RuntimeError, SyntaxError):  # fmt: skip
+        raise UsageError(f"{path} is not a NumPy file of plain arrays", hint=_HINT) from None
+
+
+def read(path: Path) -> dict[str, Array]:
+    """Read a .npz file, or a .npy file as its only array, named "x0".
+
+    Raises:
+        UsageError: it is missing, or not such a file.
+    """
+    return {name: array.load() for name, array in stored(path).items()}

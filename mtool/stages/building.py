@@ -1,0 +1,192 @@
+"""From a model to a built project and a session with it, and the commands that a build runs."""
+
+import logging
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtool import manifest
+from mtool.base import locks
+from mtool.base.errors import FitError
+from mtool.base.filetree import FileTree
+from mtool.boards import Board
+from mtool.manifest import Manifest
+from mtool.stages.compiling import Model, compile
+from mtool.stages.options import Options
+from mtool.stages.writing import write_project
+
+if TYPE_CHECKING:
+    from mtool.device.build import Built
+    from mtool.device.build.fit import Need
+    from mtool.device.session import Device
+    from mtool.stages.checkup import Item
+
+log = logging.getLogger(__name__)
+
+HOST_DRIVEN = "host_driven"
+STANDALONE = "standalone"
+"""The firmware kind that a session drives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A project that is built: its folder, what `mtool.json` in it says, and what the build made."""
+
+    folder: Path
+    board: Board
+    manifest: Manifest
+    built: "Built"
+
+    def sizes(self, kind: str) -> "Sizes":
+        """Return what a kind of its firmware takes of the board.
+
+        Raises:
+            BuildError: there is no such firmware.
+        """
+        from mtool.device.build import measure
+        from mtool.device.build.fit import needs_of
+
+        size = measure(self.built.firmware[kind], self.manifest)
+        return Sizes(
+            size.flash_code_bytes + size.flash_const_bytes,
+            size.ram_static_bytes + size.arena_bytes + size.stack_bytes,
+            sum(one.constant_bytes_in_ram for one in self.manifest.models),
+            needs_of(size, self.manifest) if self.board.memories else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a firmware takes: all its flash and RAM, the weights in RAM among them, and the same by memory.
+
+    On the host, where an operating system places things, these are the model's own, and no memory is listed.
+    """
+
+    flash_bytes: int
+    ram_bytes: int
+    weights_in_ram_bytes: int
+    memories: "tuple[Need, ...]" = ()
+
+
+@locks.keep_locks()
+def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
+    """Write a compiled model's project and build its firmware of the given kinds, unless that is up to date.
+
+    Raises:
+        UsageError: the folder holds something else, or a template or an option is unknown.
+        FitError: the firmware does not fit the board; what is certain is told before anything is written.
+        BuildError: a toolchain is missing, or the build failed.
+    """
+    model.refuse_certain()
+    return build_project(model.board, write_project(model, folder), kinds=kinds, model=model.manifest.model)
+
+
+def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = "") -> Prepared:
+    """Build the firmware of the given kinds of a project that is written, unless that is up to date.
+
+    `model` is the name of the one whose manifest is wanted; empty: the first.
+
+    Raises:
+        FitError: the firmware does not fit the board.
+        BuildError: a toolchain is missing, or the build failed.
+    """
+    from mtool.device import build as building
+
+    start = time.monotonic()
+    built = building.build(folder, kinds=kinds)
+    note = built.how + (f", {board.cpu}" if built.rebuilt else "")
+    log.info("  %-9s %4.1f s   %s", "build", time.monotonic() - start, note)
+    described = built.manifest
+    if model:
+        chosen = manifest.named(described.models, model)
+        described = chosen.model_copy(update={"project": described.project, "firmware": described.firmware})
+    return Prepared(built.folder, board, described, built)
+
+
+def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> list[str]:
+    """Return the commands of a first build, as a shell would take them; nothing is written or run.
+
+    Lines that start with # tell what mtool itself does.
+    """
+    return rendered_plan(model, *model.render_project(), folder, kinds=kinds)
+
+
+def rendered_plan(
+    model: Model,
+    tree: FileTree,
+    described: Manifest,
+    folder: Path | None = None,
+    *,
+    kinds: Sequence[str],
+    tools: "Sequence[Item]" = (),
+) -> list[str]:
+    """Return the same, of a project that is rendered already; a warning says what is missing here.
+
+    `tools` are needed besides those of the build.
+
+    Raises:
+        FitError: the firmware does not fit the board, as far as that is known before the build.
+    """
+    from mtool.device import build as building
+    from mtool.stages import checkup
+    from mtool.stages.fitting import fit_of
+
+    assert described.project is not None
+    model.refuse_certain()
+    if HOST_DRIVEN in kinds and not (fit := fit_of(model, folder=folder)).fits:
+        name = " and ".join(one.model for one in described.models)
+        raise FitError(
+            f"{name} does not fit {fit.board}", details=fit.lines(model.manifest), hint=fit.hint(model.manifest)
+        )
+    template = model.options.template or next(iter(model.board.templates))
+    lacking = {item.name: item for item in checkup.missing([*tools, *checkup.to_build(template, model.board)])}
+    for item in lacking.values():
+        log.warning("%s is missing: %s", item.name, item.install)
+    project_folder = folder or model.default_folder()
+    return [
+        f"# compile {model.path.name}, write the project {project_folder} ({len([*tree])} files)",
+        f"cd {shlex.quote(str(project_folder))}",
+        *building.plan(described.project, kinds),
+    ]
+
+
+def prepare(
+    path: str | Path,
+    *,
+    board: str | Board,
+    folder: Path | None = None,
+    options: Options | None = None,
+    kinds: Sequence[str] = (HOST_DRIVEN,),
+) -> Prepared:
+    """Compile a model, write its project and build the firmware; does again only what is stale.
+
+    Args:
+        path: the ONNX or TFLite model.
+        board: a board or its name.
+        folder: the project folder; default: build/<model>-<board>.
+        options: how to compile and which template to use.
+        kinds: the firmware kinds to build: "host_driven" is what a session drives, "standalone" runs by itself.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    return build_model(compile(path, board=board, options=options, folder=folder), folder, kinds=kinds)
+
+
+def open(what: "str | Path | Model | Prepared") -> "Device":
+    """Start a session with a project's firmware; use it in a `with` statement.
+
+    Args:
+        what: a project folder that is built, or what `mtool.compile` or `mtool.prepare` returned.
+
+    Raises:
+        MtoolError: the build failed, or the firmware does not answer.
+    """
+    from mtool.device import session
+
+    if isinstance(what, Model):
+        return session.open(build_model(what).folder)
+    return session.open(what.folder if isinstance(what, Prepared) else Path(what))

@@ -1,0 +1,146 @@
+"""Models' C as it was compiled before, from the user's cache: of the same models, board and options by this mtool.
+
+What was warned of then is told again.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool import manifest
+from mtool.base import cache
+from mtool.base.cache import File
+from mtool.base.errors import MtoolError
+from mtool.base.filetree import FileTree
+from mtool.base.option_values import Arenas
+from mtool.boards import Board
+from mtool.compiler.frontend.budget import LIMITS
+from mtool.compiler.request import Request
+from mtool.manifest import Firmware, Manifest
+from mtool.stages.cache_key import made_of
+
+_PACKAGE = "mtool"
+_TOLD = "told.json"  # no file of a model, whose names its own begins
+_RESULT = manifest.FILE_NAME
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the compile half made of the models of one firmware, now or before.
+
+    `apart_bytes` are those of their arenas, if each had its own.
+    """
+
+    files: FileTree
+    manifests: tuple[Manifest, ...]
+    apart_bytes: int
+    was_before: bool = False
+
+
+def compiled(path: Path, board: Board, request: Request) -> Compiled:
+    """Compile a model, unless that was done before.
+
+    Raises:
+        MtoolError: as mtool.compiler.compilation.compile_model.
+    """
+
+    def compile() -> Compiled:
+        from mtool.compiler.compilation import compile_model
+
+        done = compile_model(path, board, request)
+        return Compiled(done.files, (done.manifest,), done.manifest.arena_bytes)
+
+    return _once(_key(path, board, request), compile)
+
+
+def compiled_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Arenas) -> Compiled:
+    """Compile models for one firmware, unless that was done before.
+
+    Raises:
+        MtoolError: as mtool.compiler.several.compile_models.
+    """
+
+    def compile() -> Compiled:
+        from mtool.compiler.several import compile_models
+
+        done = compile_models(sources, board, arenas)
+        return Compiled(done.files, done.manifests, done.apart_bytes)
+
+    keys = [_key(path, board, request) for path, request in sources]
+    together = hashlib.sha256("\n".join([arenas, *keys]).encode()).hexdigest()
+    return _once(together if all(keys) else "", compile)
+
+
+def _once(key: str, compile: Callable[[], Compiled]) -> Compiled:
+    kept = cache.of_user()
+    if kept is None or not key:
+        return compile()
+    found = kept.get(key)
+    before = _read(found) if found else None
+    if before is not None:
+        return before
+    if found:
+        kept.drop(key)
+    with _noted() as told:
+        done = compile()
+    noted = {"told": told, "apart_bytes": done.apart_bytes}
+    kept.put(
+        key,
+        {
+            **{name: File(done.files[name]) for name in done.files},
+            _RESULT: File(done.manifests[0].to_json()),
+            _TOLD: File(json.dumps(noted).encode()),
+        },
+    )
+    return done
+
+
+def _read(entry: dict[str, File]) -> Compiled | None:
+    """Return what an entry of the cache says, and repeat what was warned of; None: it is malformed."""
+    try:
+        noted = json.loads(entry.pop(_TOLD).data)
+        told = [(str(name), int(level), str(message)) for name, level, message in noted["told"]]
+        described = Firmware.model_validate_json(entry.pop(_RESULT).data).manifests()
+        files = FileTree({name: one.data for name, one in entry.items()})
+        found = Compiled(files, described, int(noted["apart_bytes"]), was_before=True)
+    except (KeyError, TypeError, ValueError, RecursionError, MtoolError) as malformed:
+        log.debug("an entry of the cache is malformed: %s", malformed)
+        return None
+    for name, level, message in told:
+        logging.getLogger(name).log(level, "%s", message)
+    return found
+
+
+def _key(path: Path, board: Board, request: Request) -> str:
+    """Return the hash of all that the C is made of; empty: it can't be told, and the compiler says why."""
+    if request.backends or cache.of_user() is None:  # whose own files and compilers may have changed
+        return ""
+    try:
+        if path.is_file() and path.stat().st_size <= LIMITS["file"][0]:
+            return made_of(path, board, request, request.known)
+    except (MtoolError, OSError, UnicodeError) as failed:
+        log.debug("%s has no key: %s", path.name, failed)
+    return ""
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[list[tuple[str, int, str]]]:
+    """Note what is warned of meanwhile: who says it, how urgent it is, and what."""
+    told: list[tuple[str, int, str]] = []
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append((record.name, record.levelno, record.getMessage()))
+
+    notes, logger = Notes(logging.WARNING), logging.getLogger(_PACKAGE)
+    logger.addHandler(notes)
+    try:
+        yield told
+    finally:
+        logger.removeHandler(notes)

@@ -1,0 +1,311 @@
+"""A compiled model and what is written of it; compile one, or several for one firmware."""
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtool import boards, manifest
+from mtool.base import filetree, resources
+from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree
+from mtool.base.option_values import Format
+from mtool.boards import Board
+from mtool.compiler.request import Request
+from mtool.compiler.tuned.known import Known
+from mtool.manifest import Manifest
+from mtool.stages import summary
+from mtool.stages.options import Options, check_options, known_of, weights_of
+
+if TYPE_CHECKING:
+    from mtool.compiler.several import CompiledModels
+    from mtool.project import About, Module, Runtime
+    from mtool.project.portable import Core
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A compiled model: its C files and manifest, for one board.
+
+    Of several models of one firmware each has the files of all of them.
+    """
+
+    path: Path
+    board: Board
+    options: Options
+    files: FileTree
+    manifest: Manifest
+
+    def refuse_certain(self) -> None:
+        """Say before a build that it can't succeed: the constants and the arena alone are more than a memory has.
+
+        Raises:
+            FitError: they are.
+        """
+        from mtool.stages import fit_check
+
+        options = self.options
+        fit_check.refuse_certain(self.files, self.manifest, self.board, options.template, options.template_options)
+
+    def render_project(self) -> tuple[FileTree, Manifest]:
+        """Return the project folder's files, and the manifest that is its `mtool.json`."""
+        from mtool import project
+
+        return project.render(
+            self._in_project(),
+            self.manifest,
+            self.board,
+            template=self.options.template,
+            options=self.options.template_options,
+            program=self.options.program,
+            trust=self.options.trust_template,
+        )
+
+    def sources(self) -> FileTree:
+        """Return what another build needs: the model's files, what they use of the runtime, and `mtool.json`."""
+        from mtool import project
+
+        files = FileTree({name: self.files[name] for name in self.files if not name.endswith("_rpc.c")})
+        headers, runtime = _runtime()
+        needed = {name: runtime[name] for name in project.runtime_sources(files, runtime)}
+        if self.options.single_file:
+            files, needed = self._single(files, project.Runtime(headers.files, needed)), {}
+        complete = {**files.files, **needed}
+        complete |= {name: headers[name] for name in project.runtime_headers([FileTree(complete)], headers)}
+        return FileTree({**complete, manifest.FILE_NAME: self.manifest.to_json()})
+
+    def _single(self, files: FileTree, runtime: "Runtime") -> FileTree:
+        from mtool import project
+
+        models = [one.model for one in self.manifest.models]
+        return project.single_file(files, models, self.manifest.firmware_name, runtime)
+
+    def _in_project(self) -> FileTree:
+        """Return the model's files as a project has them, with the runtime's sources beside them."""
+        from mtool import project
+
+        if not self.options.single_file:
+            return self.files
+        headers, runtime = _runtime()
+        beside = {Path(name).with_suffix(".h").name for name in project.runtime_sources(self.files, runtime)}
+        alone = {name: headers[name] for name in headers if name not in beside}
+        return self._single(self.files, project.Runtime(alone))
+
+    def package(self, form: Format, *, about: "About | None" = None, more: Sequence["Model"] = ()) -> FileTree:
+        """Return what is written of the model as a package; "c" is `sources`.
+
+        A model that was compiled for this computer is compiled for each core that the package is for.
+
+        Args:
+            form: of the package.
+            about: who made it, and the like.
+            more: other models of the same archive, "mlf" alone.
+
+        Raises:
+            UsageError: the package is Zephyr's, and the board is none of Zephyr's.
+            MtoolError: as `compile`, for one of the cores; or large constants lie in a file of bytes.
+        """
+        from mtool import project
+
+        if self.manifest.caller_has_arena and form != "c":
+            raise UsageError(
+                f"--emit {form} has programs that call a model with an arena of its own",
+                hint="leave --arena caller out, or --emit",
+            )
+        if (self.manifest.pools or self.manifest.constant_pools) and form != "c":
+            raise UsageError(
+                f"--emit {form} builds where nobody puts a model's pools into their memories",
+                hint="leave --pool out, or --emit",
+            )
+        if (more and form != "mlf") or (self.manifest.firmware and form not in ("c", "cmake")):
+            raise UsageError(
+                f"--emit {form} holds one model",
+                hint="several fit into --emit c and cmake, which are for one firmware, and mlf",
+            )
+        if form == "zephyr-module" and self.board.cpu != "host" and "zephyr" not in self.board.templates:
+            raise UsageError(
+                f"{self.board.name} is no board of Zephyr's, which --emit zephyr-module is for",
+                details=[f"mtool knows no Zephyr name of it, {self.board.cpu}"],
+                hint="leave --board out for a module for any core, or name one of Zephyr's: mtool boards",
+            )
+        if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
+            raise UsageError("two models of an archive have the same name", details=[f"there are: {', '.join(taken)}"])
+        cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
+        if cores and self.options.single_file:
+            raise UsageError(
+                f"--emit {form} without --board has the C of many cores, which is no single file",
+                hint="name the board whose core it is for: --board BOARD",
+            )
+        if cores and self.options.backends:
+            raise UsageError(
+                f"--emit {form} without --board is for many cores, and a backend compiles for one",
+                hint="name the board whose core it is for: --board BOARD",
+            )
+        variants: dict[Core, Model] = {}
+        refused: dict[Core, str] = {}
+        for core in cores:
+            model = self._for(core.board)
+            why = core.refusal(model.manifest)
+            if why:
+                log.warning("not for %s: %s", core.describes.partition(":")[0], why)
+                refused[core] = why
+            else:
+                variants[core] = model
+        last = [*variants.values()][-1] if variants else self
+        packed = project.Packed(
+            module=last._module(),
+            cores={core: (model.sources(), model.manifest) for core, model in variants.items()},
+            refused=refused,
+            more=tuple(model._module() for model in more),
+            about=about or project.About(),
+            arduino=self.board.templates.get("arduino", ""),
+        )
+        return project.delivered(packed, form)
+
+    def _for(self, board: str) -> "Model":
+        """Return the model, compiled for another board."""
+        return compile(self.path, board=board, options=replace(self.options, weights="text", known=Known()))
+
+    def _module(self) -> "Module":
+        from mtool import project
+
+        told = os.environ.get("SOURCE_DATE_EPOCH", "")
+        seconds = int(told) if told.isdecimal() else int(self.path.stat().st_mtime)
+        return project.Module(self.sources(), self.manifest, self.path.read_bytes(), self.board.cpu, seconds)
+
+    def default_folder(self) -> Path:
+        """Return where the project goes unless told."""
+        return default_folder(self.manifest.firmware_name, self.board)
+
+
+def _runtime() -> tuple[FileTree, FileTree]:
+    """Return the runtime's headers and sources."""
+    crt = resources.path("crt")
+    return filetree.from_folder(crt / "include"), filetree.from_folder(crt / "src")
+
+
+def default_folder(model: str, board: Board) -> Path:
+    """Return where the project of a model goes unless told: build/<model>-<board> below the working folder."""
+    return Path("build") / f"{model}-{board.folder_name}"
+
+
+def compile(
+    path: str | Path, *, board: str | Board, options: Options | None = None, folder: Path | None = None
+) -> Model:
+    """Compile an ONNX or TFLite model to C for a board; nothing is written.
+
+    Args:
+        path: the model.
+        board: a board or its name.
+        options: how to compile, and which template to use.
+        folder: where files will be written to, if that is known: what keeps them from it is told before the work.
+
+    Raises:
+        UsageError: there is no such file, a symbolic dimension has no value, the template or an option of it is
+            unknown, or the folder can't be written to.
+        ModelError: the model is malformed, or something in it can't be compiled.
+        BoardError: there is no such board.
+    """
+    from mtool.stages import compile_cache
+
+    start = time.monotonic()
+    target = boards.get(board) if isinstance(board, str) else board
+    chosen = options or Options()
+    check_options(target, chosen, folder)
+    source = Path(path)
+    known = known_of(target, chosen)
+    request = replace(chosen, weights=weights_of(target, chosen), known=known)
+    done = compile_cache.compiled(source, chosen.core_of(target), request)
+    (described,) = done.manifests
+    summary.tell(source, described, start, was_before=done.was_before)
+    return Model(source, target, chosen, done.files, described)
+
+
+def compile_models(
+    paths: Sequence[str | Path],
+    *,
+    board: str | Board,
+    options: "Options | Sequence[Options] | None" = None,
+    folder: Path | None = None,
+) -> tuple[Model, ...]:
+    """Compile models for one firmware, which has them all; nothing is written.
+
+    Args:
+        paths: the models.
+        board: a board or its name.
+        options: how to compile them, and which template to use; or one for each, alike in what the firmware is.
+        folder: as of `compile`.
+
+    Returns:
+        The models in their order, each with the files of all; write, build or open any one of them.
+
+    Raises:
+        UsageError: two of the models have the same name, or options differ that are the firmware's; or there are no
+            models, or options for some of them only.
+        MtoolError: as `compile`, for one of them.
+    """
+    from mtool.stages import compile_cache
+
+    start = time.monotonic()
+    target = boards.get(board) if isinstance(board, str) else board
+    each = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
+    sources = [Path(path) for path in paths]
+    check_counts(sources, each)
+    if len(sources) == 1:
+        return (compile(sources[0], board=target, options=each[0], folder=folder),)
+    requests = _requests(target, each, folder)
+    pairs = list(zip(sources, requests, strict=True))
+    compiled = compile_cache.compiled_models(pairs, each[0].core_of(target), each[0].arenas)
+    for source, described in zip(sources, compiled.manifests, strict=True):
+        summary.tell(source, described, start, was_before=compiled.was_before)
+    saved = sum(one.shared_constant_bytes for one in compiled.manifests)
+    once = f", {saved:,} B of equal constants stored once" if saved else ""
+    arena_bytes = manifest.total_arena_bytes(compiled.manifests)
+    log.info("  %-9s          arena %s B for all, %s B apart%s", "together", f"{arena_bytes:,}",
+             f"{compiled.apart_bytes:,}", once)  # fmt: skip
+    return tuple(
+        Model(source, target, replace(chosen, name=described.model), compiled.files, described)
+        for source, chosen, described in zip(sources, each, compiled.manifests, strict=True)
+    )
+
+
+def check_counts(sources: Sequence[Path], options: Sequence[Options]) -> None:
+    """Refuse models without options of their own, or none at all.
+
+    Raises:
+        UsageError: there are none, or more of the one than of the other.
+    """
+    if not sources or len(options) != len(sources):
+        raise UsageError(f"there are {len(sources)} models to compile, and options for {len(options)}")
+
+
+def compiled_together(sources: Sequence[Path], board: Board, options: Sequence[Options]) -> "CompiledModels":
+    """Return several models as the compile half makes them for one firmware, with what each was made of.
+
+    Raises:
+        MtoolError: as `compile_models`.
+    """
+    from mtool.compiler.several import compile_models as compile_several
+
+    requests = _requests(board, options)
+    core = options[0].core_of(board)
+    return compile_several(list(zip(sources, requests, strict=True)), core, options[0].arenas)
+
+
+def _requests(board: Board, options: Sequence[Options], folder: Path | None = None) -> list[Request]:
+    """Return how each of several models is compiled; what is wrong with that is told before the work."""
+    for name in ("template", "template_options", "program", "arenas", "portable"):
+        first, *others = (getattr(chosen, name) for chosen in options)
+        if any(other != first for other in others):
+            raise UsageError(f"the models of a firmware have the same {name}, and these have several")
+    requests: list[Request] = []
+    for chosen in options:
+        check_options(board, chosen, folder)
+        known = known_of(board, chosen, tells=not requests)
+        requests.append(replace(chosen, weights=weights_of(board, chosen), known=known))
+    return requests

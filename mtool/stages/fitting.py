@@ -1,0 +1,311 @@
+"""The boards that a model fits: measured where its firmware is built already, else estimated at the upper end."""
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mtool import boards as known
+from mtool import project
+from mtool.base.errors import MtoolError, UsageError
+from mtool.base.filetree import FileTree
+from mtool.boards import Board
+from mtool.compiler.codegen.generation import Emitted
+from mtool.compiler.compilation import compile_for
+from mtool.device.build import firmware_of, measure
+from mtool.device.build import fit as needed
+from mtool.device.build.fit import Need, needs_of
+from mtool.manifest import Manifest, is_project
+from mtool.project.template import Template
+from mtool.stages.compiling import Model, check_counts, compiled_together, default_folder
+from mtool.stages.latency_estimate import LikelyTime, LongestOperator, likely_time, longest_operator
+from mtool.stages.options import Options, check_options, weights_of
+from mtool.stages.sizes.estimate import estimate
+from mtool.stages.software_float import SoftwareFloat, software_float
+from mtool.stages.weight_overhead import warn_of_growth
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The need of a model's firmware for a board's memories.
+
+    Attributes:
+        board: the board's name.
+        needs: of each memory; none, where an operating system places things.
+        flash: the memory with code or weights that is the fullest.
+        ram: the memory with the arena, data or the stack that is the fullest.
+        refused: what the board's compiler does not take, whatever the room.
+        is_built: the figures are those of a firmware that is built; else some are estimated.
+        time: how long an inference is likely to take, of several models one of each; None: not known.
+        longest: the operator of each model that takes the longest.
+        software_float: what products of float32 cost without an FPU; None: there are none.
+        constant_bytes: the models' constants, as the schedules for the board's core want them.
+        arena_bytes: their arena there.
+    """
+
+    board: str
+    needs: tuple[Need, ...] = ()
+    flash: Need | None = None
+    ram: Need | None = None
+    refused: tuple[str, ...] = ()
+    is_built: bool = False
+    time: LikelyTime | None = None
+    longest: tuple[LongestOperator, ...] = ()
+    software_float: SoftwareFloat | None = None
+    constant_bytes: int = 0
+    arena_bytes: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """Whether a build will succeed, as far as memory goes."""
+        return not self.refused and not any(need.missing_bytes for need in self.needs)
+
+    @property
+    def without_estimate(self) -> tuple[str, ...]:
+        """The backends that give no estimate of what they compute, so that the time is not known."""
+        return tuple(sorted({backend for one in self.longest for backend in one.unknown}))
+
+    def lines(self, manifest: Manifest) -> list[str]:
+        """Return a line of each memory, and what the compiler does not take."""
+        return [*(needed.line(need, manifest) for need in self.needs), *self.refused]
+
+    def hint(self, manifest: Manifest) -> str:
+        """Return what to try where it does not fit; where the estimates alone are too much, a build tells."""
+        sure = any(
+            sum(part.bytes for part in need.parts if not part.estimated) > need.limit_bytes for need in self.needs
+        )
+        if not sure and not self.refused and not self.is_built:
+            return "what is estimated (about) may be less in the end: mtool build tells"
+        over = {need.memory: need.bytes for need in self.needs if need.missing_bytes}
+        return needed.advice(manifest, known.get(self.board), over)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        energy = self.time and self.time.energy
+        return {
+            "board": self.board,
+            "fits": self.fits,
+            "is_built": self.is_built,
+            "flash_bytes": self.flash and self.flash.bytes,
+            "flash_limit_bytes": self.flash and self.flash.limit_bytes,
+            "ram_bytes": self.ram and self.ram.bytes,
+            "ram_limit_bytes": self.ram and self.ram.limit_bytes,
+            "memories": [
+                {
+                    "name": need.memory,
+                    "bytes": need.bytes,
+                    "limit_bytes": need.limit_bytes,
+                    "parts": [
+                        {"what": part.what, "bytes": part.bytes, "estimated": part.estimated} for part in need.parts
+                    ],
+                }
+                for need in self.needs
+            ],
+            "refused": list(self.refused),
+            "longest_operators": [
+                {
+                    "model": one.model,
+                    "operator": one.operator or None,
+                    "share": None if one.unknown else one.share,
+                    "milliseconds": one.time and one.time.milliseconds,
+                    "stretch_share": None if one.unknown else one.stretch_share,
+                    "stretch_milliseconds": one.stretch and one.stretch.milliseconds,
+                    "stretch_instructions": one.stretch_instructions,
+                }
+                for one in self.longest
+            ],
+            "milliseconds": self.time and self.time.milliseconds,
+            "milliseconds_error": self.time and self.time.error,
+            "milliseconds_of_backends": self.time and self.time.device_milliseconds,
+            "without_estimate": list(self.without_estimate),
+            "clock_hz": self.time and self.time.hz,
+            "milliseconds_have_flash": self.time and self.time.flash_is_known,
+            "milliseconds_flash_is_sure": self.time and self.time.flash_is_sure,
+            "microjoules": energy and energy.microjoules,
+            "microjoules_error": energy and energy.error,
+            "constant_bytes": self.constant_bytes,
+            "arena_bytes": self.arena_bytes,
+            "software_float": self.software_float and self.software_float.as_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """What `mtool check` tells: the manifest for the first board, and the fit on each."""
+
+    manifest: Manifest
+    fits: tuple[Fit, ...]
+
+
+def check(
+    path: str | Path,
+    boards: Sequence[Board] | None = None,
+    options: Options | None = None,
+    *,
+    folder: Path | None = None,
+    hz: int = 0,
+) -> Fits:
+    """Compile a model for each board, and tell what its firmware needs and whether it fits; builds nothing.
+
+    Args:
+        path: the ONNX or TFLite model.
+        boards: the boards; default: all.
+        options: how it would be compiled and which template would be used.
+        folder: the project folder, of which a build that is up to date is measured; default: build/<model>-<board>.
+        hz: the clock for which times are estimated, in place of the boards' own.
+
+    Raises:
+        UsageError: the file is missing, the folder is none, or an option names nothing of the model or of the template.
+        ModelError: the model is malformed or can't be compiled; every reason is listed.
+    """
+    if folder is not None and not folder.is_dir():
+        found = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise UsageError(f"{folder} {found}", hint="give the folder of a project that is built, or leave -d out")
+    source, chosen = Path(path), options or Options()
+    asked = list(known.load_all().values()) if boards is None else list(boards)
+    for board in asked:
+        check_options(board, chosen)
+    manifests, fits = [], []
+    load = functools.cache(project.load)  # of the many boards that have the same
+    for board, emitted in compile_for(source, asked, chosen):
+        manifests.append(emitted.manifest)
+        fit = _fit_of_emitted(source, board, chosen, emitted, folder, load)
+        time, floats = likely_time(emitted, board, hz), software_float(emitted.manifest, board)
+        longest = (longest_operator(emitted, board, hz),)
+        fit = replace(fit, constant_bytes=emitted.manifest.constant_bytes, arena_bytes=emitted.manifest.arena_bytes)
+        fits.append(replace(fit, time=time, software_float=floats, longest=longest))
+    if len(asked) < len(known.load_all()):  # else the first board's constants say little of the others'
+        warn_of_growth(manifests[0])
+    if folder is not None and not any(fit.is_built for fit in fits):
+        log.warning("%s holds no build of this model with these options: its code is estimated", folder)
+    return Fits(manifests[0], tuple(fits))
+
+
+def check_models(
+    paths: Sequence[str | Path],
+    boards: Sequence[Board],
+    options: Sequence[Options],
+    *,
+    folder: Path | None = None,
+    hz: int = 0,
+) -> Fits:
+    """Do the same for models of one firmware; the manifest is that of the first, which knows the others.
+
+    Raises:
+        MtoolError: as `check`, or two of the models have the same name.
+    """
+    sources = [Path(path) for path in paths]
+    check_counts(sources, options)
+    if not boards:
+        raise UsageError("there are no boards to check the models for")
+    if len(sources) == 1:
+        return check(sources[0], boards, options[0], folder=folder, hz=hz)
+    manifests, fits = [], []
+    for board in boards:
+        compiled = compiled_together(sources, board, options)
+        manifests.append(compiled.manifests[0])
+        model = Model(sources[0], board, options[0], compiled.files, compiled.manifests[0])
+        longest = tuple(
+            longest_operator(one, board, hz, described.pauses)
+            for one, described in zip(compiled.emitted, compiled.manifests, strict=True)
+        )
+        times = [likely_time(one, board, hz) for one in compiled.emitted]
+        known = [time for time in times if time is not None]
+        whole = None
+        if known and len(known) == len(times):
+            most = max(time.error for time in known)
+            milliseconds = sum(time.milliseconds for time in known)
+            by_devices = sum(time.device_milliseconds for time in known)
+            whole = LikelyTime(
+                milliseconds, most, known[0].flash_is_known, hz=known[0].hz, device_milliseconds=by_devices
+            )
+        floats = next(filter(None, (software_float(one, board) for one in compiled.manifests)), None)
+        fits.append(replace(fit_of(model, folder=folder), time=whole, longest=longest, software_float=floats))
+    return Fits(manifests[0], tuple(fits))
+
+
+def _fit_of_emitted(
+    path: Path,
+    board: Board,
+    options: Options,
+    emitted: Emitted,
+    folder: Path | None,
+    load: Callable[[str], Template],
+) -> Fit:
+    """Return the fit of a model whose files are made only as far as they are looked at."""
+    manifest = emitted.manifest
+    if is_project(folder or default_folder(manifest.model, board)):
+        return fit_of(Model(path, board, options, emitted.files(weights_of(board, options)), manifest), folder=folder)
+    return _estimated(board, options, manifest, lambda: emitted.code, load)
+
+
+def fit_of(model: Model, *, folder: Path | None = None) -> Fit:
+    """Return what a compiled model needs of its board.
+
+    Raises:
+        UsageError: there is no such template, or it has no such option.
+    """
+    built = _measured(model, folder or model.default_folder())
+    return built or _estimated(model.board, model.options, model.manifest, lambda: model.files)
+
+
+def _template_of(board: Board, options: Options, load: Callable[[str], Template] = project.load) -> Template | None:
+    """Return the template that places things in a board's memories; None: there is none, or no memory is known."""
+    name = options.template or next(iter(board.templates), "")
+    return load(name) if name and board.memories else None
+
+
+def _measured(model: Model, folder: Path) -> Fit | None:
+    """Return the fit of the firmware that a folder holds, at most of its kinds; None: none, or it is stale."""
+    template = _template_of(model.board, model.options)
+    if template is None or not is_project(folder):
+        return None
+    try:
+        tree, manifest = model.render_project()
+        firmware = firmware_of(folder, tree)
+        if firmware is None:
+            return None
+        found = [needs_of(measure(path, manifest), manifest) for path in firmware]
+    except MtoolError:
+        return None  # a folder of something else, a toolchain that is gone: estimates will do
+    needs = tuple(max(of_kinds, key=lambda need: need.bytes) for of_kinds in zip(*found, strict=True))
+    return _fit(model.board.placed_by(template.name), needs, is_built=True)
+
+
+def _estimated(
+    board: Board,
+    options: Options,
+    manifest: Manifest,
+    code: Callable[[], FileTree],
+    load: Callable[[str], Template] = project.load,
+) -> Fit:
+    """Return the fit by estimates.
+
+    Args:
+        board: the board.
+        options: which template is used, and how.
+        manifest: the model's.
+        code: returns the model's C, its constants apart; not called where the board's memories are not known.
+        load: reads a template.
+    """
+    template = _template_of(board, options, load)
+    if template is None:
+        return Fit(board.name)
+    placed = board.placed_by(template.name)
+    found = estimate(code(), manifest, placed, template, template.read_options(options.template_options))
+    return _fit(placed, found.needs, found.refused)
+
+
+def _fit(board: Board, needs: tuple[Need, ...], refused: tuple[str, ...] = (), *, is_built: bool = False) -> Fit:
+    def fullest(*roles: str) -> Need | None:
+        names = {board.region_for(role) for role in roles}
+        those = [need for need in needs if need.memory in names]
+        return max(those, key=lambda need: (need.missing_bytes, need.bytes / need.limit_bytes), default=None)
+
+    return Fit(
+        board.name, needs, fullest("code", "weights"), fullest("arena", "data", "stack"), refused, is_built=is_built
+    )

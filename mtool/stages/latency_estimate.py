@@ -1,0 +1,227 @@
+"""How long an inference is likely to take on a board, before anything is built: from the schedules' estimates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mtool.base.option_values import IN_RAM
+from mtool.boards import Board, Draw, Reads
+from mtool.compiler.codegen.generation import Emitted
+from mtool.compiler.plan.control import device_cycles, without_estimate
+from mtool.compiler.plan.interleaved import longest_stretch
+from mtool.compiler.plan.pools import WORD
+from mtool.compiler.plan.ram import BYTES_A_PRODUCT, HELD
+from mtool.device.cycles import Core, cores
+from mtool.manifest import Manifest
+from mtool.stages.software_float import float_operators
+
+# Bytes read from flash a product, in spite of a cache that does not hold an operator's constants: the kernels use a
+# weight for one to three pixels at a time. No less than all constants once, of which dense layers are the case.
+_MOST_BYTES_A_PRODUCT = 1.0
+_UNSURE = 2  # times: how far waits may be off where their figures are only likely
+
+# Products: with fewer, what an operator does once for each row and call counts too; but not if most is dense layers.
+_SMALL = 1_000_000
+
+# Waits for code are not counted. They tell where its cache holds less than the loops of a few operators, and these are
+# many or long. The middle of what was measured there, and how far that spreads (docs/cycles.md, "Before a build").
+_LITTLE_CODE = 4096  # bytes
+_FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE = 1.35, 0.35
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyTime:
+    """Milliseconds of an inference.
+
+    Attributes:
+        milliseconds: the middle of what is likely.
+        error: how far they may be off, as a share of them.
+        flash_is_known: waits for the memory of weights are in it, or there are none; else they come on top.
+        flash_is_sure: the figures of that memory were looked up, or there are none.
+        energy: of an inference; None: the power that the chip draws at this clock is not known, or accelerators draw
+            some too.
+        hz: the clock that they hold at.
+        device_milliseconds: the part of them that accelerators take, by their backends' own estimates and at that
+            clock; `error` is not theirs.
+    """
+
+    milliseconds: float
+    error: float
+    flash_is_known: bool
+    flash_is_sure: bool = True
+    energy: "LikelyEnergy | None" = None
+    hz: int = 0
+    device_milliseconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyEnergy:
+    """Microjoules of an inference: the middle of what is likely, and how far they may be off, as a share of them."""
+
+    microjoules: float
+    error: float
+
+
+def likely_energy(milliseconds: float, error: float, draws: Draw | None, hz: int) -> LikelyEnergy | None:
+    """Return what a time takes of a chip that draws its power at a clock; None: that is not known at this clock."""
+    if draws is None or hz != draws.mhz * 1_000_000:
+        return None
+    low, high = draws.milliwatts
+    middle = (low + high) / 2
+    return LikelyEnergy(milliseconds * middle, (1 + error) * high / middle - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LongestOperator:
+    """The operator of a model that takes the longest: what everything else waits for, where one runs at a time.
+
+    Attributes:
+        model: the model's name.
+        operator: its own; "": there is none, or it is not known.
+        share: of an inference, by the schedules' and backends' estimates.
+        time: how long it is likely to take; None: not known.
+        stretch: the longest stretch in which no more urgent model may run: of a model that is no task, all of it.
+        stretch_share: that of the instructions of an inference.
+        stretch_instructions: these, by the schedules' estimates: what stretches of several models are compared by.
+        unknown: backends that give no estimate of what they compute, so that nothing of this is known.
+    """
+
+    model: str
+    operator: str
+    share: float
+    time: LikelyTime | None
+    stretch: LikelyTime | None = None
+    stretch_share: float = 1.0
+    stretch_instructions: float = 0.0
+    unknown: tuple[str, ...] = ()
+
+
+def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequence[int] = ()) -> LongestOperator:
+    """Return the longest operator of a model.
+
+    Args:
+        emitted: as of `likely_time`.
+        board: as of `likely_time`.
+        hz: as of `likely_time`.
+        pauses: the operators before which a more urgent model may run.
+    """
+    plan = emitted.plan
+    unknown = without_estimate(plan)
+    if unknown:
+        return LongestOperator(plan.graph.name, "", 0.0, None, unknown=unknown)
+    time = likely_time(emitted, board, hz)
+    each = 1.0  # cycles of an instruction
+    if time is not None:
+        each = (time.milliseconds - time.device_milliseconds) * time.hz / 1e3 / emitted.cost
+    costs = [cost + device_cycles(step) / each for cost, step in zip(emitted.costs, plan.steps, strict=True)]
+    whole = sum(costs)
+    longest = max(range(len(costs)), key=costs.__getitem__, default=None)
+    share = costs[longest] / whole if longest is not None and whole else 0.0
+    instructions = longest_stretch(costs, pauses)
+    stretch = instructions / whole if whole else 0.0
+
+    def part(of: float) -> LikelyTime | None:
+        return None if time is None else replace(time, milliseconds=of * time.milliseconds, device_milliseconds=0.0)
+
+    title = "" if longest is None else plan.steps[longest].node.title
+    return LongestOperator(plan.graph.name, title, share, part(share), part(stretch), stretch, instructions)
+
+
+def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | None:
+    """Return how long an inference is likely to take.
+
+    Args:
+        emitted: the model, compiled for the board.
+        board: the board.
+        hz: another clock than the board's.
+
+    Returns:
+        None: it isn't known: there is no table for the core or no clock, or the model computes in floating point, which
+        the figures don't hold for; or it has nothing to compute; or a backend does not estimate what it computes.
+    """
+    core = next((core for core in cores() if core.cpu == board.cpu and core.per_instruction), None)
+    clock = hz or board.clock_hz
+    if core is None or not clock or not emitted.cost or float_operators(emitted.manifest.operators):
+        return None
+    if without_estimate(emitted.plan):
+        return None
+    weights = board.memory_for("weights")
+    instructions = emitted.cost * core.schedules_factor
+    waits = _waits(emitted, weights.reads if weights else None, clock)
+    low, high = (instructions * each + wait for each, wait in zip(core.per_instruction, waits, strict=True))
+    error = (1 + (high - low) / (high + low)) * (1 + core.schedules_error) - 1
+    factor, least = _left_out(emitted, core, weights.reads if weights else None, clock)
+    error = max(error, least)
+    answers_at_once = weights is None or "data" in weights.holds or board.emulator is not None
+    known = answers_at_once or (weights is not None and weights.reads is not None)
+    by_devices = sum(map(device_cycles, emitted.plan.steps)) / clock * 1e3
+    milliseconds = factor * (low + high) / 2 / clock * 1e3 + by_devices
+    energy = likely_energy(milliseconds, error, board.draws, clock) if known and not by_devices else None
+    sure = weights is None or weights.reads is None or weights.reads.is_sure
+    return LikelyTime(milliseconds, error, known, sure, energy, clock, by_devices)
+
+
+def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> LikelyTime | None:
+    """Return how long what an emulated board ran takes at the board's clock.
+
+    Args:
+        nanoseconds: by its timer; each may be an instruction.
+        board: the board.
+        manifest: of the model that ran.
+
+    Returns:
+        None: it isn't known, as of `likely_time`.
+    """
+    if board.timer is None or not board.clock_hz:
+        return None
+    if board.timer.unit == "ns":
+        return LikelyTime(nanoseconds / 1e6, 0.0, flash_is_known=True, hz=board.clock_hz)
+    figures = next((core.per_instruction for core in cores() if core.cpu == board.cpu), ())
+    if not figures or float_operators(manifest.operators):
+        return None
+    low, high = figures
+    milliseconds = nanoseconds * (low + high) / 2 / board.clock_hz * 1e3
+    return LikelyTime(milliseconds, (high - low) / (high + low), flash_is_known=True, hz=board.clock_hz)
+
+
+def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tuple[float, float]:
+    """Return by which factor an inference takes longer than is counted for it, and how far it is off at least."""
+    operators = emitted.manifest.operators
+    steps = zip(emitted.costs, emitted.plan.steps, strict=True)
+    is_dense = 2 * sum(cost for cost, step in steps if step.node.op == "dense") > emitted.cost
+    is_small = not is_dense and sum(one.macs for one in operators if not one.device_cycles) < _SMALL
+    has_long_loops = any("_winograd" in one.schedule for one in operators)
+    has_little_code = reads is not None and reads.waits(hz) > 0 and reads.code.lines * reads.line < _LITTLE_CODE
+    if has_little_code and (is_small or has_long_loops):
+        return _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE
+    return (core.small_models_factor, core.small_models_error) if is_small else (1.0, 0.0)
+
+
+def _waits(emitted: Emitted, reads: Reads | None, hz: int) -> tuple[float, float]:
+    """Return the cycles for which an inference waits for constants, at least and at most."""
+    if reads is None and not emitted.functions.in_pools:
+        return 0.0, 0.0
+    cache_bytes = (reads.data or reads.code).lines * reads.line if reads else 0
+    usual = reads.waits(hz) / reads.width if reads else 0.0
+    low = high = 0.0
+    for operator in emitted.manifest.operators:
+        if operator.constants_in or operator.device_cycles:
+            continue
+        if IN_RAM in operator.schedule.partition(":")[2].split(","):
+            continue
+        once = operator.constant_bytes
+        is_held = HELD * once <= cache_bytes
+        each = _each(emitted, operator.index, usual)
+        low += each * (once if is_held else max(once, BYTES_A_PRODUCT * operator.macs))
+        high += each * (once if is_held else max(once, _MOST_BYTES_A_PRODUCT * operator.macs))
+    unsure = 1 if reads is None or reads.is_sure else _UNSURE
+    return low / unsure, high * unsure
+
+
+def _each(emitted: Emitted, number: int, usual: float) -> float:
+    """Return the cycles that a byte of an operator's constants waits: where they lie, else as usual."""
+    functions = emitted.functions
+    sizes = {symbol: functions.read[symbol].nbytes for symbol in functions.calls[number].constants.values()}
+    if not functions.in_pools or not sum(sizes.values()):
+        return usual
+    waits = {symbol: pool.speed / WORD for symbol, pool in functions.in_pools.items()}
+    return sum(size * waits.get(symbol, usual) for symbol, size in sizes.items()) / sum(sizes.values())

@@ -1,0 +1,186 @@
+"""Inputs and outputs of a model as samples: read from .npz and .npy files, or drawn from a seed.
+
+A sample is a dictionary from tensor name to an array of the model's own shape and type.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from mtool.base.errors import UsageError
+from mtool.base.tensors import Array, Sample
+from mtool.device.session.run_time_sizes import given_inputs, largest, shape_at, sizes_of, smallest
+from mtool.manifest import Tensor
+from mtool.stages import formatting
+from mtool.stages.arrays import StoredArray, read, stored
+
+__all__ = ["Array", "Sample", "golden_of", "inputs_of", "read", "seeded"]
+
+
+def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
+    """Read one or more samples of the model's inputs.
+
+    Arrays go by the input's name, or "x0", "x1"… in the model's order, or "x" where there is but one
+    input. Each has the input's shape, or a leading axis of samples before it; a batch of 1 may be left out.
+
+    Raises:
+        UsageError: an input is missing, or has another shape or type than the model's.
+    """
+    arrays = stored(path)
+    columns = {}
+    for index, tensor in enumerate(given_inputs(tensors)):
+        names = [tensor.name, tensor.c_name, f"x{index}", *(["x"] if len(given_inputs(tensors)) == 1 else [])]
+        columns[tensor.name] = _split(_pick(arrays, names, path), tensor, path)
+    return _rows(columns, path)
+
+
+def golden_of(
+    path: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor], suffix: str = "", *, floats: bool = False
+) -> tuple[list[Sample], list[Sample]]:
+    """Read a golden file: inputs "x0".. and outputs "y0".., each one sample, or with a leading axis of samples.
+
+    An output of integers, or any with `floats`, is the array of its name and `suffix`, if the file has one.
+
+    Raises:
+        UsageError: an array is missing, or has another shape or type than the model's.
+    """
+    arrays = stored(path)
+    columns = {}
+    for letter, tensors in (("x", given_inputs(inputs)), ("y", outputs)):
+        for index, tensor in enumerate(tensors):
+            key = f"{letter}{index}"
+            own = floats or not tensor.dtype.startswith("float")
+            special = letter == "y" and f"{key}{suffix}" in arrays and own
+            array = _pick(arrays, [f"{key}{suffix}" if special else key], path)
+            columns[key] = _split(array, tensor, path)
+    rows = _rows(columns, path)
+    return (
+        [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(given_inputs(inputs))} for row in rows],
+        [{tensor.name: row[f"y{index}"] for index, tensor in enumerate(outputs)} for row in rows],
+    )
+
+
+def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
+    """Draw samples: quantised inputs over their whole range, floats from the standard normal distribution.
+
+    Of run-time sizes the first sample has the largest, the second the smallest, each further one some between them.
+    Integers that may be indices are less than all of them.
+    """
+    random = np.random.default_rng(seed)
+    drawn, sizes = given_inputs(tensors), itertools.islice(_sizes(tensors, seed), count)
+    return [
+        {tensor.name: _draw(_at(tensor, given), random, min([2, *given.values()])) for tensor in drawn}
+        for given in sizes
+    ]
+
+
+def by_size(tensors: Sequence[Tensor], samples: Sequence[Sample]) -> list[tuple[dict[str, int], list[Sample]]]:
+    """Return the samples of each choice of run-time sizes, with the sizes by their dimensions' names in the model."""
+    dimensions = {tensor.range.symbol: tensor.range.dimension for tensor in tensors if tensor.range is not None}
+    found: dict[tuple[tuple[str, int], ...], list[Sample]] = {}
+    for sample in samples:
+        sizes = sizes_of(tensors, sample)
+        found.setdefault(tuple((name, sizes[symbol]) for symbol, name in dimensions.items()), []).append(sample)
+    return [(dict(sizes), some) for sizes, some in found.items()]
+
+
+def _sizes(tensors: Sequence[Tensor], seed: int) -> Iterator[dict[str, int]]:
+    most, least, random = largest(tensors), smallest(tensors), np.random.default_rng(seed)
+    yield most
+    yield least
+    while True:
+        yield {symbol: int(random.integers(least[symbol], most[symbol], endpoint=True)) for symbol in most}
+
+
+def _at(tensor: Tensor, sizes: Mapping[str, int]) -> Tensor:
+    return tensor if tensor.dims is None else tensor.model_copy(update={"shape": shape_at(tensor, sizes)})
+
+
+def _draw(tensor: Tensor, random: np.random.Generator, below: int = 2) -> Array:
+    """Draw a tensor; what may be an index of a dimension is less than `below`."""
+    dtype = np.dtype(tensor.dtype)
+    if dtype.kind == "b":
+        return random.integers(0, 2, tensor.shape).astype(bool)
+    if dtype.kind == "V" or (dtype.kind == "f" and dtype.itemsize == 1):  # types that NumPy itself does not have
+        if "float" in tensor.dtype:
+            return random.standard_normal(tensor.shape).astype(dtype)
+        info: Any = ml_dtypes.iinfo
+        limits = info(dtype)
+        return random.integers(limits.min, limits.max, tensor.shape, endpoint=True).astype(dtype)
+    if dtype.kind == "f":
+        if tensor.scale is not None:  # it goes straight into a QuantizeLinear: cover its 8 bits
+            zero_point = tensor.zero_point[0] if tensor.zero_point else 0
+            low = 0 if zero_point > 127 else -128
+            steps = random.uniform(low - zero_point, low + 255 - zero_point, tensor.shape)
+            return (steps * tensor.scale[0]).astype(dtype)
+        return random.standard_normal(tensor.shape).astype(dtype)
+    if dtype.itemsize == 1 or tensor.scale is not None:
+        limits = np.iinfo(dtype)
+        return random.integers(limits.min, limits.max, tensor.shape, dtype=dtype, endpoint=True)
+    return random.integers(0, below, tensor.shape).astype(dtype)  # an index or a count: small and never negative
+
+
+def _pick(arrays: Mapping[str, StoredArray], names: Sequence[str], path: Path) -> StoredArray:
+    for name in names:
+        if name in arrays:
+            return arrays[name]
+    raise UsageError(
+        f"{path} has no array {names[0]!r}",
+        details=[f"it has: {', '.join(arrays) or 'nothing'}"],
+        hint=f"name the array one of: {', '.join(dict.fromkeys(names))}",
+    )
+
+
+def _split(array: StoredArray, tensor: Tensor, path: Path) -> list[Array]:
+    """Return the samples that lie in an array, which is read only if its type and shape are right."""
+    if array.dtype != np.dtype(tensor.dtype):
+        raise UsageError(
+            f"{tensor.name} in {path} has another type than the model's",
+            details=[f"expected  {formatting.tensor(tensor)}", f"found     {_described(array)}"],
+            hint=f"convert it: x.astype('{tensor.dtype}')",
+        )
+    if tensor.dims is not None:
+        tensor = _as_given(tensor, array.shape)
+    without_batch = tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
+    if array.shape in (tensor.shape, without_batch):
+        return [array.load().reshape(tensor.shape)]
+    if array.shape and array.shape[1:] in (tensor.shape, without_batch):
+        return [sample.reshape(tensor.shape) for sample in array.load()]
+    raise UsageError(
+        f"{tensor.name} in {path} has another shape than the model's",
+        details=[
+            f"expected  {formatting.tensor(tensor)}, or an axis of samples before it",
+            f"found     {_described(array)}",
+        ],
+    )
+
+
+def _as_given(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor whose shape follows run-time sizes with those that an array has, or samples in it."""
+    dims = tensor.dims or ()
+    axes = 1 if len(shape) > len(dims) else 0
+    missing = len(dims) - len(shape) + axes  # a batch of 1 that is left out
+    sizes = tuple(
+        found if not text.isdigit() else int(text)
+        for text, found in zip(dims, (*[1] * missing, *shape[axes:]), strict=False)
+    )
+    return tensor.model_copy(update={"shape": sizes}) if len(sizes) == len(dims) else tensor
+
+
+def _rows(columns: Mapping[str, list[Array]], path: Path) -> list[Sample]:
+    counts = {name: len(column) for name, column in columns.items()}
+    if len(set(counts.values())) > 1 or 0 in counts.values():
+        raise UsageError(
+            f"{path} has no samples, or not as many for each tensor",
+            details=[f"{name}: {count}" for name, count in counts.items()],
+        )
+    length = next(iter(counts.values()), 0)
+    return [{name: column[row] for name, column in columns.items()} for row in range(length)]
+
+
+def _described(array: StoredArray) -> str:
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"

@@ -1,0 +1,217 @@
+"""An estimate of what a firmware needs of each memory of a board, before it is built.
+
+The model's constants, its arena, the buffers and the stack are known. Code is estimated at the upper end: a function's
+bytes are its tokens times the largest ratio that its schedule has in a corpus (`sizes.json`, by scripts/sizes.py), and
+a library's functions are those that the text names. What a template takes besides is measured with a model of one
+operator, where its framework could be built; elsewhere it is assumed, generously.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mtool.base.filetree import FileTree
+from mtool.base.option_values import IN_RAM
+from mtool.boards import Board
+from mtool.device.build.fit import Need, Part
+from mtool.device.build.overflow import ARRAY_BYTES_AVR
+from mtool.manifest import (
+    Manifest,
+    bytes_in_memories,
+    constants_in_memories,
+    total_arena_bytes,
+    total_constant_bytes,
+)
+from mtool.project.template import Template
+from mtool.stages.sizes.c_source import CSource, read, sources
+from mtool.stages.sizes.cores import core_of
+
+TABLE = Path(__file__).with_name("sizes.json")
+LEAST_TOKENS = 20
+"""Tokens that count for a function's call, frame and return."""
+WIDE = ":wide"
+"""What marks the ratio of functions that compute with 64 bits."""
+CALLS = "calls"
+"""In place of a schedule: what calls the operators, and the RPC server's descriptor."""
+
+MARGIN = 1.1  # for code that is like none in the corpus
+_MARGIN_RUNTIME = 1.03  # for another release of the compiler
+_TURNED = 1.5  # a schedule with knobs that are turned may unroll more than any in the corpus
+_ALIGNMENT = 16
+_OBJECT_ALIGNMENT = 4
+_KIB = 1024
+_OWN = {
+    "cmake": "baremetal",
+    "west": "zephyr",
+    "arduino": "arduino",
+    "zig": "unicorn",
+    "host": "host",
+}  # mtool's template, by builder
+_ASSUMED = {  # of a framework that could not be built where sizes.json was made
+    "zephyr": {"code": 48 * _KIB, "data": 12 * _KIB},
+    "arduino": {"code": 64 * _KIB, "data": 16 * _KIB},
+    "baremetal": {"code": 12 * _KIB, "data": 1 * _KIB},
+    "unicorn": {"code": 14 * _KIB, "data": 1 * _KIB},
+    "host": {"code": 0, "data": 0},
+}
+_UNOPTIMISED = {"-O0": 3.0, "-Og": 1.2}  # of the example on a Cortex-M4: 2.7, 1.07
+_ARRAY = re.compile(r"^extern const .*?\b(?:u?int(\d+)_t|float|double|\w+) (\w+)\[(\d+)\];$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is needed of each memory, and what the board's compiler does not take at all."""
+
+    needs: tuple[Need, ...]
+    refused: tuple[str, ...] = ()
+
+
+def estimate(
+    files: FileTree, manifest: Manifest, board: Board, template: Template, options: Mapping[str, str | int | bool]
+) -> Estimate:
+    """Return what the firmware of a compiled model needs of a board: of each kind that the template has, the most.
+
+    Args:
+        files: the model's C.
+        manifest: what the compile half says of it.
+        board: the board, as the template places things (`Board.placed_by`).
+        template: the template.
+        options: the value of each of its options.
+    """
+    c_source = _read(tuple(files[name] for name in sources(files)))
+    kinds = [_of_kind(kind, c_source, manifest, board, template, options) for kind in template.firmware]
+    needs = []
+    beside, constants = bytes_in_memories(manifest.models), constants_in_memories(manifest.models)
+    for name, memory in board.memories.items():
+        shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
+        most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
+        lent = sum(one.lent.get(name, 0) for one in manifest.models)
+        most += (Part("backends' buffers", lent),) * bool(lent)
+        most += (Part("pools", beside.get(name, 0)),) * (name in beside)
+        most += (Part("constants", constants.get(name, 0)),) * (name in constants)
+        if most or memory.holds:
+            needs.append(Need(name, memory.size, most))
+    too_large = [line for one in manifest.models for line in _too_large(files, one)]
+    refused = tuple(dict.fromkeys(too_large)) if core_of(board)[0] == "avr" else ()
+    return Estimate(tuple(needs), refused)
+
+
+@functools.lru_cache(maxsize=16)
+def _read(texts: tuple[bytes, ...]) -> CSource:
+    return read(text.decode() for text in texts)
+
+
+def _of_kind(
+    kind: str,
+    c_source: CSource,
+    manifest: Manifest,
+    board: Board,
+    template: Template,
+    options: Mapping[str, str | int | bool],
+) -> list[tuple[str, Part]]:
+    """Return the shares of a firmware kind: the role of the memory that each lies in, and the share."""
+    core, factor = core_of(board)
+    entry = table()["cores"][core]
+    level = str(options.get("opt", ""))
+    factor *= float(entry["optimise"].get(level, _UNOPTIMISED.get(level, 1.0)))
+    runtime = runtime_of(kind, board, template)
+    served = kind != "standalone"
+    models = manifest.models
+    tensors = [tensor for one in models for tensor in (*one.inputs, *one.outputs)]
+    outside = sum(tensor.outside_bytes + 8 for tensor in tensors if tensor.arena_offset is None)
+    count = sum(len(one.constants) for one in models)
+    placed = sum(constants_in_memories(models).values())
+    buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", "uart_ring_bytes")) if served else 0
+    parts = [
+        ("weights", Part("weights", total_constant_bytes(models) - placed + _OBJECT_ALIGNMENT * count)),
+        ("code", Part("the model's code", round(MARGIN * factor * code_of(c_source, manifest, entry)), estimated=True)),
+        ("code", Part("libraries", round(MARGIN * factor * libraries_of(c_source, entry)), estimated=True)),
+        ("code", Part("runtime", round(_MARGIN_RUNTIME * factor * runtime["code"]), estimated=True)),
+        ("code", Part("tables", c_source.table_bytes, estimated=True)),
+        ("arena", Part("arena", _aligned(total_arena_bytes(models) - sum(bytes_in_memories(models).values())))),
+        ("data", Part("tensors of the caller", outside)),
+        ("data", Part("server's buffers", buffers)),
+        (
+            "data",
+            Part("data", round(_MARGIN_RUNTIME * runtime["data"]) + c_source.data_bytes + _ALIGNMENT, estimated=True),
+        ),
+        ("data", Part("weights in RAM", sum(one.constant_bytes_in_ram for one in models))),
+        ("stack", Part("stack", int(options.get("stack_bytes", 0)))),
+    ]
+    if core == "avr":  # which reads weights in flash by other instructions
+        parts.append(("data", Part("tables", c_source.table_bytes, estimated=True)))
+    return [(role, part) for role, part in parts if part.bytes]
+
+
+def runtime_of(kind: str, board: Board, template: Template) -> Mapping[str, int]:
+    """Return what a template's firmware takes besides the model: bytes of code and of data."""
+    own = template.name if template.name in _ASSUMED else _OWN[template.builder]
+    if template.name in board.takes:
+        return board.takes[template.name].model_dump()
+    measured = table()["templates"].get(own, {})
+    by_kind = measured.get(board.cpu) or measured.get(core_of(board)[0]) or {}
+    found: Mapping[str, int] = by_kind.get(kind) or _ASSUMED[own]
+    return found
+
+
+def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> float:
+    """Return the bytes of the model's functions on a core, at most about."""
+    ratios: Mapping[str, float] = entry["bytes_per_token"]
+    largest = max(ratio for key, ratio in ratios.items() if not key.endswith(WIDE))
+    operators = [operator for one in manifest.models for operator in one.operators]
+    schedules = {operator.function: operator.schedule for operator in operators}
+    for operator in operators:
+        schedules |= operator.calls
+    total = 0.0
+    for name, function in c_source.functions.items():
+        schedule, _, knobs = schedules.get(name, CALLS).partition(":")
+        key = schedule + (WIDE if function.is_wide else "")
+        ratio = ratios.get(key, max(largest, ratios.get(schedule, 0), ratios.get(schedule + WIDE, 0)))
+        total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if {*knobs.split(",")} - {"", IN_RAM} else 1)
+    shared: Mapping[str, int] = entry["functions"]
+    executors: Mapping[str, int] = entry["executors"]
+    called = sum(_shared_bytes(name, shared) for name in c_source.called)
+    return total + called + sum(executors[name] for name in c_source.included if name in executors)
+
+
+def _shared_bytes(name: str, shared: Mapping[str, int]) -> int:
+    """Return the bytes of a function that operators share, of one that was not measured the largest of its kind."""
+    if name in shared or not name.startswith("mt_dsp_"):
+        return shared.get(name, 0)
+    kind = "_".join(name.split("_")[:3])  # behind it are the scaling and the loop
+    return max((size for known, size in shared.items() if f"{known}_".startswith(f"{kind}_")), default=0)
+
+
+def libraries_of(c_source: CSource, entry: Mapping[str, Any]) -> int:
+    """Return the bytes of what a model needs of the C library and of the compiler's own, at most about."""
+    kind = "wide" if c_source.is_wide else "float" if c_source.has_float else "integer"
+    library: Mapping[str, int] = entry["library"]
+    named = sum(
+        library.get(name, library.get(name.removesuffix("f"), 0)) for name in c_source.called
+    )  # an AVR's expf is exp
+    return min(named + int(entry["arithmetic"][kind]), int(entry["library_most"]))
+
+
+@functools.cache
+def table() -> Mapping[str, Any]:
+    """Read sizes.json."""
+    read_table: Mapping[str, Any] = json.loads(TABLE.read_text())
+    return read_table
+
+
+def _too_large(files: FileTree, manifest: Manifest) -> tuple[str, ...]:
+    """Return which constants are larger than the compiler of an AVR takes."""
+    found = []
+    for bits, name, count in _ARRAY.findall(files.text(f"{manifest.model}_weights.h")):
+        size = int(count) * (int(bits) // 8 if bits else 4)
+        if size > ARRAY_BYTES_AVR:
+            found.append(f"{name} is one array of {size:,} B, of which the compiler takes {ARRAY_BYTES_AVR:,}")
+    return tuple(found)
+
+
+def _aligned(count: int) -> int:
+    return -(-count // _ALIGNMENT) * _ALIGNMENT + (_ALIGNMENT - 1 if count else 0)

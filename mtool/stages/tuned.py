@@ -1,0 +1,127 @@
+"""Which target and setup a compilation is for, as tuning logs tell them apart, and what the logs know for it."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtool.base import configuration
+from mtool.base.errors import UsageError
+from mtool.base.escaping import one_line
+from mtool.boards import Board
+from mtool.compiler.tuned.known import Known
+from mtool.manifest import Project
+
+if TYPE_CHECKING:
+    from mtool.compiler.tuned.record import Setup, Target
+
+log = logging.getLogger(__name__)
+
+_MOST = 5  # of the targets that a note names
+
+
+def logs_of(given: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the tuning logs to take schedules from: what is given, else those of mtool.toml.
+
+    Raises:
+        UsageError: mtool.toml is malformed.
+    """
+    return tuple(given) or configuration.load().tuned
+
+
+def known_for(
+    board: Board, given: Sequence[Path], template: str, template_options: Mapping[str, str], *, tells: bool = True
+) -> Known:
+    """Return what tuning logs know for a board; nothing, if there are none.
+
+    Args:
+        board: the board.
+        given: the logs, or folders of them; none: those of mtool.toml.
+        template: the project's; empty: the board's first.
+        template_options: values of its options, as text.
+        tells: warn, if the logs know nothing for the board.
+
+    Raises:
+        UsageError: a log is missing or malformed, or the template is unknown.
+        BuildError: the board's compiler, whose version has to be that of the measurements, is not installed.
+    """
+    logs = logs_of(given)
+    if not logs:
+        return Known()
+    from mtool.compiler.tuned import log as tuning_log
+    from mtool.compiler.tuned.front import without_points
+
+    logs, point = without_points(logs)
+    read = tuning_log.read(logs)
+    target, setup = target_and_setup(board, template, template_options)
+    known = Known.of(read, target, setup, point)
+    if point and not known.whole:
+        raise UsageError(
+            f"{', '.join(map(str, logs))} has no point {point} for {board.name} with {target.compiler}",
+            hint="see which there are: mtool tune --show LOG --pareto; measure them: mtool tune MODEL --pareto",
+        )
+    if tells and not known.ranked and not known.whole:
+        elsewhere = ((one.target, one.setup) for one in (*read.measurements, *read.plans))
+        others = sorted({_elsewhere(*one, target, setup) for one in elsewhere})
+        log.warning(
+            "%s: nothing is known for %s with %s%s",
+            ", ".join(map(str, logs)), board.name, target.compiler,
+            f"; there are measurements of {one_line(', '.join(others[:_MOST]))}" if others else "",
+        )  # fmt: skip
+    return known
+
+
+def _elsewhere(measured: "Target", its_setup: "Setup", target: "Target", setup: "Setup") -> str:
+    """Return where something was measured; if that was this board with this compiler, with what is different."""
+    where = f"{its_setup.board} with {measured.compiler}"
+    if (its_setup.board, measured.compiler) != (setup.board, target.compiler):
+        return where
+    flags = sorted({*measured.flags} - {*target.flags}) or ["fewer flags"]
+    differences = (
+        " ".join(flags) if measured.flags != target.flags else "",
+        f"another core, {measured.cpu}" if measured.cpu != target.cpu else "",
+        f"template {its_setup.template}" if its_setup.template != setup.template else "",
+        f"at {its_setup.clock_hz / 1e6:g} MHz" if its_setup.clock_hz != setup.clock_hz else "",
+        "other memories" if its_setup.memories != setup.memories else "",
+    )
+    return f"{where} ({', '.join(filter(None, differences)) or 'other features'})"
+
+
+def options_of(board: Board, template: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a project's template, as text, with their defaults.
+
+    Raises:
+        UsageError: the template or an option is unknown.
+    """
+    from mtool import project
+
+    chosen = project.load(template or next(iter(board.templates), ""))
+    return {name: str(value) for name, value in chosen.read_options(given).items()}
+
+
+def target_and_setup(board: Board, template: str, template_options: Mapping[str, str]) -> "tuple[Target, Setup]":
+    """Return the target and the setup of a project that would be made with a template and its options.
+
+    Raises:
+        UsageError: the template or an option is unknown.
+        BuildError: the compiler is not installed.
+    """
+    from mtool import project
+    from mtool.compiler.tuned.record import setup_of, target_of
+    from mtool.device.build.build import BUILDERS
+
+    chosen = project.load(template or next(iter(board.templates), ""))
+    values = options_of(board, template, template_options)
+    planned = Project(
+        template=chosen.name,
+        builder=chosen.builder,
+        transport=chosen.transport,
+        board=board.placed_by(chosen.name),
+        build_hash="",
+        options=values,
+        firmware={},
+        model=chosen.folders.model,
+    )
+    found = BUILDERS[chosen.builder].compiler(Path.cwd(), planned)
+    compiler = f"{found.toolchain.name} {found.version}"
+    return target_of(board, compiler, values), setup_of(board, chosen.name)

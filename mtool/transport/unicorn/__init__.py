@@ -1,5 +1,0 @@
-"""Cortex-M and RISC-V cores in this process, by the package unicorn: firmware runs with Python packages alone."""
-
-from mtool.transport.unicorn.transport import PROGRAM, UnicornTransport
-
-__all__ = ["PROGRAM", "UnicornTransport"]

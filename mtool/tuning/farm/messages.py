@@ -1,0 +1,124 @@
+"""What goes over the network: what a board is asked to measure, and what it answers. Plain data, without weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mtool.compiler.tuned.record import Unit
+from mtool.tuning.measuring import Outcome
+from mtool.tuning.operators import Operators
+from mtool.version import __version__
+
+ANY = "mtool"
+"""The resource that every worker of mtool has, far more of it than tasks: what else is in the cluster gets none."""
+
+PLENTY = 1_000_000
+BUILD = "mtool-build"
+"""The resource of workers that compile."""
+
+_BOARD = "mtool-board-"
+
+Mode = Literal["once", "turns"]
+"""Each candidate after the other, or all of them in turns, the slower half leaving after each round."""
+
+
+def resource(board: str) -> str:
+    """Return the resource that stands for boards of a name."""
+    return f"{_BOARD}{board}"
+
+
+def board_of(name: str) -> str:
+    """Return the board that a resource stands for; "" for another resource."""
+    return name.removeprefix(_BOARD) if name.startswith(_BOARD) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One candidate to measure.
+
+    Attributes:
+        ident: of the measurement, in the log too: an answer that comes twice is one.
+        task: the number of its task in the firmware.
+        place: its number among the candidates of the task.
+        repeats: readings; 0: those of the slice.
+    """
+
+    ident: str
+    task: int
+    place: int
+    repeats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one board does with one firmware.
+
+    Attributes:
+        ident: the slice's own.
+        topic: where the answers are published as they come.
+        board: the name of the boards that may do it.
+        operators: those of each task.
+        asks: what to measure, in this order.
+        unit: of the answers.
+        repeats: readings of each candidate.
+        mode: how the asks follow one another.
+        seed: of the inputs.
+        version: of mtool, which has to be the worker's.
+    """
+
+    ident: str
+    topic: str
+    board: str
+    operators: tuple[Operators, ...]
+    asks: tuple[Ask, ...]
+    unit: Unit
+    repeats: int
+    mode: Mode = "once"
+    seed: int = 0
+    version: str = __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How one measurement ended. `board` is the one that made it: "nucleo_l4r5zi 066AFF at rack-3"."""
+
+    ident: str
+    outcome: Outcome
+    board: str
+
+    def as_message(self) -> list[Any]:
+        """Return it as what a topic can carry."""
+        one = self.outcome
+        return [self.ident, one.status, list(one.times), one.number, one.reason, self.board]
+
+    @classmethod
+    def of_message(cls, message: Sequence[Any]) -> "Answer":
+        """Return what a message says."""
+        ident, status, times, number, reason, board = message
+        return cls(ident, Outcome(status, tuple(times), number, reason), board)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceEnd:
+    """How a slice ended.
+
+    Attributes:
+        answers: all that were made.
+        board: the board that made them; "": none was free.
+        failed: why the board could not go on; "": it could.
+        asked: the id of the measurement during which it failed; "": between two, or while it was flashed.
+        is_quarantined: it failed so often that it gets no more work.
+        is_stopped: the worker or the process that asked has ended meanwhile.
+    """
+
+    answers: tuple[Answer, ...]
+    board: str
+    failed: str = ""
+    asked: str = ""
+    is_quarantined: bool = False
+    is_stopped: bool = False
+
+
+def round_ident(ident: str, number: int) -> str:
+    """Return the id of an ask's answer in one of several rounds, the first of which is 0; the same each time."""
+    return ident if not number else f"{(int(ident, 16) + number) % (1 << 64):016x}"

@@ -1,0 +1,225 @@
+"""The taken path: what one run computes of a control node, written out as a model without control flow.
+
+The branch that was taken stands in the place of an If, the rounds that were made in that of a Loop or a Scan. The
+reference tells which, step by step. Nodes are named by where they stand: `decoder, round 3: MatMul_7`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, helper, numpy_helper
+
+from mtool.stages.samples import Array
+
+CONTROL = ("If", "Loop", "Scan")
+MOST_NODES = 3000
+MOST_ROUNDS = 200
+
+Values = Callable[[onnx.ModelProto, Mapping[str, Array]], Mapping[str, Array]]
+"""Runs a model on its inputs; its outputs by name."""
+
+
+class NotWritten(Exception):
+    """The path can't be written out: it is too long, or of a form that is not."""
+
+
+@dataclass(slots=True)
+class Path:
+    """A path under construction.
+
+    compute: the reference.
+    opsets: of the model.
+    given: the values that the path begins with, by name.
+    constants: of it.
+    nodes: of it, in order.
+    """
+
+    compute: Values
+    opsets: Sequence[onnx.OperatorSetIdProto]
+    given: Mapping[str, Array]
+    constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+    def model(self, outputs: Iterable[str]) -> onnx.ModelProto:
+        """Return the path as a model of these outputs, with the nodes and constants that they need."""
+        results = [*outputs]
+        needed, kept = {*results}, []
+        for node in reversed(self.nodes):
+            if needed & {*node.output}:
+                kept.append(node)
+                needed.update(node.input)
+        inputs = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(data.dtype), data.shape)
+            for name, data in self.given.items()
+            if name in needed
+        ]
+        outs = [onnx.ValueInfoProto(name=name) for name in results]
+        constants = [tensor for name, tensor in self.constants.items() if name in needed]
+        graph = helper.make_graph(kept[::-1], "path", inputs, outs, constants)
+        return helper.make_model(graph, opset_imports=[*self.opsets], ir_version=10)
+
+    def value(self, name: str) -> Array:
+        """Return what a value is in this run."""
+        if name in self.constants:
+            known: Array = numpy_helper.to_array(self.constants[name])
+            return known
+        if name in self.given:
+            return self.given[name]
+        model = self.model([name])
+        return self.compute(model, {put.name: self.given[put.name] for put in model.graph.input})[name]
+
+    def constant(self, name: str, data: Any, dtype: Any) -> str:
+        """Add a constant and return its name."""
+        self.constants[name] = numpy_helper.from_array(np.asarray(data, dtype), name)
+        return name
+
+    def write(self, nodes: Iterable[onnx.NodeProto], names: dict[str, str], where: str) -> None:
+        """Append nodes; what they make is noted in `names`, by which they are named in their graph.
+
+        Raises:
+            NotWritten: the path is too long, or has a form that is not written out.
+        """
+        for node in nodes:
+            title = f"{where}{node.name or next(iter(node.output), node.op_type)}"
+            if node.op_type == "Identity" and not node.domain and node.input[0] in names:
+                names[node.output[0]] = names[node.input[0]]
+            elif node.op_type in CONTROL and not node.domain:
+                {"If": self._branch, "Loop": self._loop, "Scan": self._scan}[node.op_type](node, names, title)
+            else:
+                self.append(node, names, where, title)
+
+    def append(self, node: onnx.NodeProto, names: dict[str, str], where: str, title: str) -> None:
+        """Append one node that has no graphs.
+
+        Raises:
+            NotWritten: it has, or the path is too long.
+        """
+        if len(self.nodes) >= MOST_NODES or any(attr.type == AttributeProto.GRAPH for attr in node.attribute):
+            raise NotWritten(title)
+        made = onnx.NodeProto()
+        made.CopyFrom(node)
+        made.name = title
+        made.input[:] = [name and names.get(name, name) for name in node.input]
+        names.update((name, f"{where}{name}") for name in node.output if name)
+        made.output[:] = [name and names[name] for name in node.output]
+        self.nodes.append(made)
+
+    def _inside(self, graph: onnx.GraphProto, names: Mapping[str, str], where: str) -> dict[str, str]:
+        """Append a body and return the names that its values have."""
+        own = dict(names)
+        for tensor in graph.initializer:
+            if tensor.name not in own or own[tensor.name] == tensor.name:
+                own[tensor.name] = f"{where}{tensor.name}"
+                self.constants[own[tensor.name]] = numpy_helper.from_array(
+                    numpy_helper.to_array(tensor), own[tensor.name]
+                )
+        self.write(graph.node, own, where)
+        return own
+
+    def _branch(self, node: onnx.NodeProto, names: dict[str, str], title: str) -> None:
+        taken = "then_branch" if self.value(names.get(node.input[0], node.input[0])).item() else "else_branch"
+        body = _attribute(node, taken)
+        inside = self._inside(body, names, f"{title}, {taken.partition('_')[0]}: ")
+        names.update((name, inside[out.name]) for name, out in zip(node.output, body.output, strict=False))
+
+    def _loop(self, node: onnx.NodeProto, names: dict[str, str], title: str) -> None:
+        body: onnx.GraphProto = _attribute(node, "body")
+        trips, condition, *carried = [*(name and names.get(name, name) for name in node.input), "", ""][
+            : max(len(node.input), 2)
+        ]
+        limit = int(self.value(trips).item()) if trips else None
+        going = bool(self.value(condition).item()) if condition else True
+        true = self.constant(f"{title}, going", True, bool)
+        rows: list[list[str]] = [[] for _ in body.output[1 + len(carried) :]]
+        number = 0
+        while going and (limit is None or number < limit):
+            where = _round(title, number)
+            place = self.constant(f"{where}number", number, np.int64)
+            own = names | dict(zip((put.name for put in body.input), [place, true, *carried], strict=True))
+            inside = self._inside(body, own, where)
+            on, *results = [inside[out.name] for out in body.output]
+            going = on == true or bool(self.value(on).item())
+            carried, made = results[: len(carried)], results[len(carried) :]
+            for row, value in zip(rows, made, strict=True):
+                row.append(value)
+            number += 1
+        names.update(zip(node.output, carried, strict=False))
+        for output, row in zip(node.output[len(carried) :], rows, strict=False):
+            self._stack(output, row, 0, names, title)
+
+    def _scan(self, node: onnx.NodeProto, names: dict[str, str], title: str) -> None:
+        body: onnx.GraphProto = _attribute(node, "body")
+        count = _attribute(node, "num_scan_inputs")
+        inputs = [names.get(name, name) for name in node.input]
+        carried, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
+        made = len(body.output) - len(carried)
+        axes, turned = (_attribute(node, f"scan_input_{what}") or [0] * count for what in ("axes", "directions"))
+        out_axes, out_turned = (
+            _attribute(node, f"scan_output_{what}") or [0] * made for what in ("axes", "directions")
+        )
+        rounds = self.value(scanned[0]).shape[axes[0]]
+        rows: list[list[str]] = [[] for _ in range(made)]
+        for number in range(rounds):
+            where = _round(title, number)
+            read = []
+            for value, axis, back, put in zip(scanned, axes, turned, body.input[len(carried) :], strict=True):
+                place = self.constant(f"{where}{put.name}/place", rounds - 1 - number if back else number, np.int64)
+                read.append(f"{where}{put.name}")
+                self.nodes.append(helper.make_node("Gather", [value, place], [read[-1]], read[-1], axis=axis))
+            own = names | dict(zip((put.name for put in body.input), [*carried, *read], strict=True))
+            inside = self._inside(body, own, where)
+            results = [inside[out.name] for out in body.output]
+            carried = results[: len(carried)]
+            for row, value in zip(rows, results[len(carried) :], strict=True):
+                row.append(value)
+        names.update(zip(node.output, carried, strict=False))
+        for output, row, axis, back in zip(node.output[len(carried) :], rows, out_axes, out_turned, strict=False):
+            self._stack(output, row[::-1] if back else row, axis, names, title)
+
+    def _stack(self, output: str, rows: Sequence[str], axis: int, names: dict[str, str], title: str) -> None:
+        """Append what makes one output of rows."""
+        if not output:
+            return
+        if not rows:
+            raise NotWritten(title)
+        axes = self.constant(f"{title}/{output}/axis", [axis], np.int64)
+        parts = [f"{row}/row of {output}" for row in rows]
+        modern = next((one.version for one in self.opsets if one.domain in ("", "ai.onnx")), 1) >= 13
+        for number, (row, part) in enumerate(zip(rows, parts, strict=True)):
+            parts[number] = f"{part} {number}"
+            made = helper.make_node("Unsqueeze", [row, axes] if modern else [row], [parts[number]], parts[number])
+            if not modern:
+                made.attribute.append(helper.make_attribute("axes", [axis]))
+            self.nodes.append(made)
+        names[output] = f"{title}/{output}"
+        self.nodes.append(helper.make_node("Concat", parts, [names[output]], names[output], axis=axis))
+
+
+def captured(node: onnx.NodeProto) -> list[str]:
+    """Return what a node and the graphs in it read of the graph around it, in order."""
+    found = dict.fromkeys(filter(None, node.input))
+    for attr in node.attribute:
+        if attr.type == AttributeProto.GRAPH:
+            own: Collection[str] = {
+                *(put.name for put in attr.g.input),
+                *(tensor.name for tensor in attr.g.initializer),
+                *(name for inner in attr.g.node for name in inner.output),
+            }
+            inside = (name for inner in attr.g.node for name in captured(inner))
+            outs = (out.name for out in attr.g.output)
+            found |= dict.fromkeys(name for name in (*inside, *outs) if name not in own)
+    return [*found]
+
+
+def _round(title: str, number: int) -> str:
+    if number >= MOST_ROUNDS:
+        raise NotWritten(title)
+    return f"{title}, round {number}: "
+
+
+def _attribute(node: onnx.NodeProto, name: str) -> Any:
+    found = next((attr for attr in node.attribute if attr.name == name), None)
+    return None if found is None else helper.get_attribute_value(found)

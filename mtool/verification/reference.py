@@ -1,0 +1,348 @@
+"""The reference: the same model on the host, by onnxruntime with every graph optimisation off, or by LiteRT.
+
+Either runs in a process of its own (mtool.verification.oracles.process).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend import is_tflite
+from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.first_values import first_values
+from mtool.compiler.frontend.options import Pairs
+from mtool.compiler.frontend.problems import OWN, REFUSED
+from mtool.compiler.frontend.reading import reread, runnable
+from mtool.compiler.frontend.tensors import graphs
+from mtool.compiler.frontend.tflite import hybrid
+from mtool.compiler.frontend.tflite.model import to_onnx, zeros_of
+from mtool.compiler.frontend.tflite.repair import litert_can_read
+from mtool.compiler.frontend.tflite.schema import read as tflite_file
+from mtool.compiler.frontend.tflite.translation import Network as Translated
+from mtool.stages.options import Options
+from mtool.stages.samples import Array, Sample
+from mtool.verification.oracles import evaluator, litert, ort, process
+from mtool.verification.split_at_tensors import computed_name, cut
+
+
+def name_of(model: Path) -> str:
+    """Return the name of what a model is compared with."""
+    return litert.NAME if is_tflite(model) else ort.NAME
+
+
+def is_installed(model: Path) -> bool:
+    """Whether what a model is compared with is there."""
+    return bool(litert.version() if is_tflite(model) else ort.version())
+
+
+def outputs(
+    model: Path, samples: Sequence[Sample], *, options: Options | None = None, optimised: bool = False
+) -> list[Sample]:
+    """Run the model on each sample with its reference, as `computed_by` tells; the outputs by name, in the same order.
+
+    Raises:
+        BuildError: the reference is not installed.
+        ModelError: the reference refuses the model or an input, or dies of it.
+    """
+    return computed_by(model, samples, options=options, optimised=optimised)[1]
+
+
+def computed_by(
+    model: Path, samples: Sequence[Sample], *, options: Options | None = None, optimised: bool = False
+) -> tuple[str, list[Sample]]:
+    """Run the model on each sample with its reference.
+
+    What LiteRT's reference kernels lack, its default ones compute; what onnxruntime or LiteRT lacks, onnx.reference
+    does, of a TFLite model from its translation to ONNX.
+
+    Args:
+        model: the ONNX or TFLite file.
+        samples: inputs by name.
+        options: of the compilation: its constants are inputs that are the same for every sample; with states, the
+            samples are a sequence, and each is given the state outputs of the one before it; with the rounding
+            "tflite", and where hybrid operators are computed in integers, a TFLite model is run by LiteRT's reference
+            kernels, else by those that it takes by default.
+        optimised: with onnxruntime's graph optimisations, which for a quantised model means integer kernels.
+
+    Returns:
+        What computed them, and the outputs by name, in the same order.
+
+    Raises:
+        BuildError: the reference is not installed.
+        ModelError: the reference refuses the model or an input, or dies of it.
+    """
+    chosen = options or Options()
+    try:
+        if is_tflite(model):
+            exact = _is_exact(model, chosen)
+            found = _litert("outputs", model, samples, chosen, exact=exact)
+            return name_of_kernels(model) if exact else litert.NAME, found
+        initial = _initial_states(model, chosen) if chosen.states else {}
+        arguments = runnable(model), model, samples, chosen.states, initial
+        return ort.NAME, _onnxruntime(*arguments, constants=chosen.constants, optimised=optimised)
+    except ModelError as refused:
+        if not any(words in detail for detail in refused.details for words in _LACKING):
+            raise
+        evaluated = _evaluated(model, samples, chosen)
+        if evaluated is None:
+            raise
+        return f"{evaluator.NAME} ({name_of(model)} lacks an operator)", evaluated
+
+
+_LACKING = ("Didn't find op for builtin opcode", "Encountered unresolved custom op", "NOT_IMPLEMENTED")
+
+
+def name_of_kernels(model: Path) -> str:
+    """Return the name of what computes as LiteRT's reference kernels do."""
+    lacking = process.call(litert.NAME, model, "litert.lacking", model=litert_can_read(model))
+    return f"{litert.NAME}'s default kernels (its reference kernels lack {lacking})" if lacking else litert.NAME
+
+
+def is_exact(name: str) -> bool:
+    """Whether what a reference of this name computes is what LiteRT's reference kernels do with integers."""
+    return name == litert.NAME
+
+
+def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list[Sample] | None:
+    """Return what onnx.reference makes of a model; None: it can't be run there."""
+    if is_tflite(model):
+        budget = Budget(options.limits)
+        made = to_onnx(tflite_file(model, budget), model.name, options, budget)
+        proto: str | bytes = made.proto.SerializeToString()
+        states: Pairs = (*made.states, *options.states)
+        initial = _first_values(made, options)
+    else:
+        proto, states = runnable(model), options.states
+        initial = _initial_states(model, options) if states else {}
+    try:
+        found: list[Sample] = process.call(
+            evaluator.NAME,
+            model,
+            "evaluator.outputs",
+            model=str(Path(proto).absolute()) if isinstance(proto, str) else proto,
+            samples=samples,
+            title=str(model),
+            constants={} if is_tflite(model) else options.constants,
+            states=states,
+            initial=initial,
+        )
+    except ModelError:
+        return None
+    return found
+
+
+def _first_values(made: Translated, options: Options) -> Sample:
+    """Return what the states of a TFLite model's translation begin with."""
+    zeros = {
+        name: np.full(made.tensors[name].shape, point, made.tensors[name].dtype)
+        for name, point in zeros_of(made, options.states).items()
+    }
+    return _given({**zeros, **made.initial}, options)
+
+
+def _is_exact(model: Path, options: Options) -> bool:
+    """Whether a TFLite model is computed as LiteRT's reference kernels do, at least what has float activations."""
+    return options.rounding == "tflite" or is_hybrid(model, options)
+
+
+def is_hybrid(model: Path, options: Options) -> bool:
+    """Whether float activations of a TFLite model are brought to 8 bits, as LiteRT does."""
+    return hybrid.in_integers(options) and has_hybrid(model, options)
+
+
+def has_hybrid(model: Path, options: Options) -> bool:
+    """Whether a TFLite model has operators whose float activations LiteRT brings to 8 bits."""
+    found = tflite_file(model, Budget(options.limits))
+    parts = (found, *found.others)
+    return any(hybrid.is_hybrid(one, part.tensors) for part in parts for one in part.operators)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """An ONNX network, the states that it has, and what they begin with.
+
+    `in_parts`: it has operators of mtool's own, which onnxruntime lacks. They are compared with LiteRT's, and the
+    others, each between two tensors that the device has, are given what LiteRT has there. `steps` are the scales of a
+    TFLite model's tensors.
+    """
+
+    proto: onnx.ModelProto
+    states: Pairs
+    initial: Sample
+    in_parts: bool = False
+    steps: Mapping[str, float] = field(default_factory=dict)
+
+
+def network(model: Path, options: Options) -> Network | None:
+    """Return the ONNX network whose operators a device's are compared with; None: LiteRT's reference kernels are.
+
+    A TFLite model that is rounded as ONNX does is compared with its translation to ONNX: LiteRT's own operators round
+    nearly so, and several that are fused differ by more steps than one.
+    """
+    if not is_tflite(model):
+        return Network(reread(model), options.states, _initial_states(model, options) if options.states else {})
+    if options.rounding == "tflite" or not ort.version():
+        return None
+    budget = Budget(options.limits)
+    made = to_onnx(tflite_file(model, budget), model.name, options, budget)
+    nodes = [node for graph in graphs(made.proto) for node in graph.node]
+    for number, node in enumerate(nodes):  # those of one operator share its name
+        node.name = f"{node.name} {number}"
+    own = [node for node in nodes if node.domain == OWN]
+    apart = all(name in made.tensors for node in own for name in node.output) and not (made.states or options.states)
+    if (own and not apart) or any(node.domain == REFUSED for node in nodes):
+        return None
+    initial = _first_values(made, options)
+    steps = {name: float(tensor.scale.max()) for name, tensor in made.tensors.items() if tensor.is_quantised}
+    return Network(made.proto, (*made.states, *options.states), initial, bool(own), steps)
+
+
+def intermediates(
+    model: Path, compared: Network | None, samples: Sequence[Sample], tensors: Iterable[str], *, options: Options
+) -> list[Sample]:
+    """Run the network of a model, as `network` returns it, on each sample; the given tensors of it by name.
+
+    No optimisations are made. What is not a tensor of the network's own graph is left out. Those of one in parts are
+    LiteRT's, of the model's tensors: `part_results` has what onnxruntime makes of those.
+
+    Raises:
+        BuildError: the reference is not installed.
+        ModelError: the reference refuses the model or an input, or dies of it.
+    """
+    if compared is None or compared.in_parts:
+        own = () if compared is None else compared.proto.graph.node
+        made = [name for node in own if node.domain == OWN for name in node.output]
+        return _litert("intermediates", model, samples, options, tensors=[*tensors, *made])
+    proto = compared.proto
+    own = {value for node in proto.graph.node for value in node.output}
+    present = {output.name for output in proto.graph.output}
+    count = len(proto.graph.output)
+    proto.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in dict.fromkeys(tensors) if name in own - present
+    )
+    whole = proto.SerializeToString()
+    del proto.graph.output[count:]
+    fixed = {} if is_tflite(model) else options.constants
+    states = compared.states, compared.initial
+    return _onnxruntime(whole, model, samples, *states, constants=fixed, optimised=False)
+
+
+def with_states(
+    model: Path, compared: Network, samples: Sequence[Sample], *, options: Options
+) -> tuple[Sequence[Sample], Network]:
+    """Return the samples of a sequence with what states are before each, and the network with these as inputs."""
+    if not compared.states:
+        return samples, compared
+    known = intermediates(model, compared, samples, [output for output, _ in compared.states], options=options)
+    before = [compared.initial, *({put: one[output] for output, put in compared.states} for one in known[:-1])]
+    found = [{**sample, **state} for sample, state in zip(samples, before, strict=True)]
+    return found, replace(compared, states=(), initial={})
+
+
+def part_results(model: Path, compared: Network, sample: Sample, known: Sample, *, options: Options) -> Sample:
+    """Compute tensors of a network in parts, each from the others; those of mtool's own operators are as known."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(compared.proto)
+    makers = cut(proto.graph, known)
+    found = computed(model, proto, {**sample, **known}, options=options)
+    return {**known, **{name: found[computed_name(name)] for name in makers}}
+
+
+def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Options) -> Sample:
+    """Run a network that was made of a model on one sample by onnxruntime, without optimisations.
+
+    Raises:
+        BuildError: onnxruntime is not installed.
+        ModelError: it refuses the network.
+    """
+    fed = {value.name for value in proto.graph.input}
+    feeds = {name: data for name, data in {**options.constants, **sample}.items() if name in fed}
+    (found,) = _onnxruntime(proto.SerializeToString(), model, [feeds], (), {}, constants={}, optimised=False)
+    return found
+
+
+def _onnxruntime(
+    model: str | bytes,
+    path: Path,
+    samples: Sequence[Sample],
+    states: Pairs,
+    initial: Sample,
+    *,
+    constants: Mapping[str, Array],
+    optimised: bool,
+) -> list[Sample]:
+    found: list[Sample] = process.call(
+        ort.NAME,
+        path,
+        "ort.outputs",
+        model=str(path.absolute()) if isinstance(model, str) else model,
+        samples=samples,
+        title=str(path),
+        constants=constants,
+        states=states,
+        initial=initial,
+        optimised=optimised,
+    )
+    return found
+
+
+def _litert(function: str, path: Path, samples: Sequence[Sample], chosen: Options, **named: Any) -> list[Sample]:
+    found: list[Sample] = process.call(
+        litert.NAME,
+        path,
+        f"litert.{function}",
+        model=litert_can_read(path),
+        samples=samples,
+        title=str(path),
+        constants=chosen.constants,
+        states=chosen.states,
+        initial=chosen.state_values,
+        **named,
+    )
+    return found
+
+
+def _initial_states(path: Path, chosen: Options) -> Sample:
+    """Return what the states of an ONNX model begin with: what is given, their initialisers, or zeros."""
+    graph = reread(path).graph
+    wanted = {value for _, value in chosen.states}
+    points = first_values(graph, chosen.states)
+    begun = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in wanted}
+    found = {}
+    for put in graph.input:
+        if put.name in wanted:
+            kind = put.type.tensor_type
+            sizes = [
+                dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{number}"]
+                for number, dim in enumerate(kind.shape.dim)
+            ]
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+            found[put.name] = begun.get(put.name, np.full(sizes, points.get(put.name, 0), dtype))
+    return _given(found, chosen)
+
+
+def _given(first: Sample, chosen: Options) -> Sample:
+    """Return first values: the user's, else the model's."""
+    feeds = {name: value for name, value in chosen.state_values.items() if name in first}
+    return first | {
+        name: np.broadcast_to(value, first[name].shape).astype(first[name].dtype) for name, value in feeds.items()
+    }
+
+
+def spread_of_reference(model: Path, samples: Sequence[Sample], name: str, step: float, options: Options) -> int:
+    """Return by how many steps the reference's output differs from itself, with and without its optimisations.
+
+    The two round in different places. No other implementation can be held to less.
+    """
+    if is_tflite(model):
+        plain, optimised = (_litert("outputs", model, samples, options, exact=exact) for exact in (True, False))
+    else:
+        plain, optimised = (outputs(model, samples, options=options, optimised=fast) for fast in (False, True))
+    pairs = [(np.asarray(a[name], np.float64), b[name]) for a, b in zip(plain, optimised, strict=True)]
+    furthest = max(float(np.abs(one - other).max(initial=0)) for one, other in pairs)
+    return round(furthest / step)

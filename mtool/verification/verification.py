@@ -1,0 +1,256 @@
+"""Compare a model on a board with a golden file, or with its reference on inputs drawn from a seed."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mtool.base import locks
+from mtool.base.errors import MismatchError, UsageError
+from mtool.boards import Board
+from mtool.compiler.frontend import is_tflite
+from mtool.device.session.verify import Report, Tolerance, compare
+from mtool.manifest import Manifest
+from mtool.stages import arrays, dynamic_outputs
+from mtool.stages import samples as sampling
+from mtool.stages.compiling import Model
+from mtool.stages.deployment import DEFAULT, Deployment
+from mtool.stages.formatting import count
+from mtool.stages.inference import run_samples
+from mtool.stages.options import Options
+from mtool.stages.samples import Sample
+from mtool.verification import reference
+from mtool.verification.layer_report import Layers
+from mtool.verification.layers import compare_layers
+from mtool.verification.oracles import ort
+from mtool.verification.tolerance import default_tolerance, of_float16
+
+log = logging.getLogger(__name__)
+
+ByLayers = Callable[[Tolerance, Sequence[Sample]], Layers]
+_FEW = 16  # samples that are all looked into; of more, those that differ, if the first of them can be explained
+
+
+def golden_samples(model: Model, golden: Path) -> tuple[list[Sample], list[Sample]]:
+    """Return the inputs and outputs of a golden file; a TFLite model's are those of the kernels it is compared with.
+
+    Raises:
+        UsageError: an array is missing, or has another shape or type than the model's.
+    """
+    tensors, rounding = model.manifest, model.options.rounding
+    if not is_tflite(model.path):
+        return sampling.golden_of(golden, tensors.inputs, tensors.outputs)
+    is_hybrid = reference.is_hybrid(model.path, model.options)
+    suffix = "_tflite_ref" if rounding == "tflite" or is_hybrid else "_tflite_xnn"
+    return sampling.golden_of(golden, tensors.inputs, tensors.outputs, suffix, floats=is_hybrid)
+
+
+@locks.keep_locks()
+def verify(
+    path: str | Path,
+    *,
+    board: str | Board,
+    golden: Path | None = None,
+    tolerance: Tolerance | None = None,
+    samples: int = 4,
+    seed: int = 0,
+    options: Options | None = None,
+    deployment: Deployment = DEFAULT,
+) -> Report:
+    """Compile, build and run a model, and compare its outputs with a reference.
+
+    Args:
+        path: the ONNX or TFLite model.
+        board: a board or its name.
+        golden: a .npz file of inputs x0.. and outputs y0.., each with a leading axis of samples; default:
+            onnxruntime's outputs, with every graph optimisation off; LiteRT's of a TFLite model. Integer outputs of a
+            TFLite model are y0_tflite_ref with `rounding="tflite"`, else y0_tflite_xnn, if the file has those; all
+            outputs y0_tflite_ref if float activations are brought to 8 bits.
+            Where the model has states, the samples are a sequence, from the states' initial values on; the reference
+            is fed with its own.
+        tolerance: what is allowed; default: that of `default_tolerance`. Where outputs differ by more, every operator
+            is compared, as `verify_layers` does: if each is right by what it is given, but for ties of the
+            reference's float sums, that is what made the outputs differ, and they are within what is allowed.
+        samples: how many to draw, without a golden file.
+        seed: of the drawn samples.
+        options: how to compile and which template to use.
+        deployment: the project folder, and the device that runs it.
+
+    Returns:
+        How each output compares; `Report.check` raises a MismatchError if one is not within the tolerance.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    if golden is not None:
+        arrays.stored(golden)  # before all the work
+    model = deployment.compile(path, board=board, options=options)
+    tensors = model.manifest
+    expected: Sequence[Sample]
+    against = ""
+    if golden is not None:
+        inputs, expected = golden_samples(model, golden)
+    else:
+        inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
+        against, expected = reference.computed_by(model.path, inputs, options=model.options)
+    prepared = deployment.build(model)
+    found = run_samples(prepared, inputs, deployment)
+
+    def layers(allowed: Tolerance, some: Sequence[Sample]) -> Layers:
+        with deployment.open(prepared) as device:
+            return compare_layers(device, model, some, allowed)
+
+    return judge(model, inputs, expected, found, golden=golden, against=against, tolerance=tolerance, layers=layers)
+
+
+def _check_shapes(described: Manifest, expected: Sequence[Sample], found: Sequence[Sample]) -> None:
+    """Compare the shapes of outputs that follow run-time sizes, before they are padded to the same.
+
+    Raises:
+        MismatchError: one differs from the reference's.
+    """
+    for tensor in (tensor for tensor in described.outputs if tensor.dims is not None):
+        for number, (one, other) in enumerate(zip(expected, found, strict=True)):
+            shapes = [list(np.shape(sample[tensor.name])) for sample in (one, other)]
+            if shapes[0] != shapes[1]:
+                raise MismatchError(
+                    "an output has another shape than the reference's",
+                    details=[f"{tensor.name}: sample {number}: expected {shapes[0]}, found {shapes[1]}"],
+                )
+
+
+def judge(
+    model: Model,
+    inputs: Sequence[Sample],
+    expected: Sequence[Sample],
+    found: Sequence[Sample],
+    *,
+    layers: ByLayers,
+    golden: Path | None = None,
+    against: str = "",
+    tolerance: Tolerance | None = None,
+) -> Report:
+    """Compare outputs with a reference's, as `verify` tells.
+
+    Where the size of an output depends on data, only what is there is compared, and how much that is.
+
+    Args:
+        model: whose outputs they are.
+        inputs: samples.
+        expected: the reference's outputs, a sample each.
+        found: the device's, in the same order.
+        layers: compares every operator's result on some of the samples, with a tolerance.
+        golden: the file that the expected outputs are from; None: the reference itself.
+        against: what computed them, as `reference.computed_by` tells; default: what computes all of them.
+        tolerance: what is allowed; default: that of the model.
+    """
+    tensors = model.manifest
+    _check_shapes(tensors, expected, found)
+    is_given = tolerance is not None and (tolerance.atol is not None or tolerance.rtol is not None)
+    if is_given and not any(np.dtype(output.dtype).kind == "f" for output in tensors.outputs):
+        log.warning("atol and rtol are for floats, and all outputs are integers: give the steps, as --lsb N")
+    expected = [dynamic_outputs.padded(tensors.outputs, sample) for sample in expected]
+    found = [dynamic_outputs.masked(tensors.outputs, sample) for sample in found]
+    chosen = model.options
+    name = golden.name if golden is not None else against or reference.name_of(model.path)
+    allowed = tolerance or default_tolerance(model.path, chosen.rounding, chosen.backend_steps)
+    if golden is None and allowed.ties and is_tflite(model.path) and not reference.is_exact(name):
+        allowed = replace(allowed, lsb=max(allowed.lsb, 1))
+    allowed = of_float16(allowed, tensors)
+
+    def compared(within: Tolerance) -> Report:
+        report = compare(tensors.outputs, expected, found, tolerance=within, reference=name)
+        return replace(report, sequence=bool(tensors.states))
+
+    steps = allowed.grid_steps or 0
+    exact = compared(replace(allowed, grid_steps=steps))
+    if exact.ok or not reference.is_installed(model.path):
+        return exact if exact.ok else compared(allowed)
+    if not allowed.ties or is_tflite(model.path):
+        exact = _within_own_spread(model, inputs, compared, allowed)
+    elif golden is not None and not _is_of_the_reference(model, inputs, expected):
+        return compared(allowed)
+    if exact.ok or not allowed.ties:
+        return exact
+    counts = {output.count for output in tensors.outputs}
+    if any(output.name in counts and not output.within for output in exact.outputs):
+        return exact
+    differing = list(inputs)  # of a sequence, each goes on from the one before it
+    if not tensors.states and len(inputs) > _FEW:
+        strict = replace(allowed, grid_steps=steps)
+        pairs = zip(expected, found, strict=True)
+        within = [compare(tensors.outputs, [one], [other], tolerance=strict, reference=name).ok for one, other in pairs]
+        differing = [sample for sample, is_fine in zip(inputs, within, strict=True) if not is_fine] or differing
+    return _explained(model, exact, layers, allowed, differing) or exact
+
+
+def _explained(
+    model: Model, report: Report, layers: ByLayers, allowed: Tolerance, differing: Sequence[Sample]
+) -> Report | None:
+    """Return a report that allows what differs, if each operator's result is right but for ties; else None."""
+    try:
+        first = differing if model.manifest.states else differing[:_FEW]
+        found = layers(allowed, first)
+        if found.explain and len(first) < len(differing):
+            found = layers(allowed, differing)
+    except UsageError as refused:  # a project of an earlier version: nothing tells where its operators write
+        log.info("the operators can't be compared: %s", refused.what)
+        return None
+    if not found.explain:
+        return None
+    cause = count(found.ties, "tie") if found.ties else "rounding what is within its tolerance"
+    effect = f"the effect of {cause} before it"
+    path, options = model.path, model.options
+    if is_tflite(path) and reference.has_hybrid(path, options) and not reference.is_hybrid(path, options):
+        effect = "the effect of the 8 bits that LiteRT brings activations to; each operator is right by itself"
+    outputs = [output if output.within else replace(output, within=True, allowed=effect) for output in report.outputs]
+    return replace(report, outputs=tuple(outputs), ties=found.ties)
+
+
+def _is_of_the_reference(model: Model, inputs: Sequence[Sample], expected: Sequence[Sample]) -> bool:
+    """Tell whether expected outputs are the reference's, as it computes them here or on another processor.
+
+    Its floats are added in another order there, and with its optimisations; what that does to its outputs is allowed.
+    """
+    outputs = model.manifest.outputs
+    own = reference.outputs(model.path, inputs, options=model.options)
+    own = [dynamic_outputs.padded(outputs, sample) for sample in own]
+    if compare(outputs, expected, own, tolerance=Tolerance(grid_steps=0), reference=ort.NAME).ok:
+        return True
+    steps = _steps_of_the_reference(model, inputs)
+    return compare(outputs, expected, own, tolerance=Tolerance(lsb=steps, grid_steps=steps), reference=ort.NAME).ok
+
+
+def _within_own_spread(
+    model: Model, inputs: Sequence[Sample], compared: Callable[[Tolerance], Report], allowed: Tolerance
+) -> Report:
+    """Allow an output on a grid as many steps as the reference differs from itself, at least one.
+
+    Integers are allowed them of a TFLite model that is rounded as ONNX does: LiteRT's default kernels round nearly so.
+    """
+    report = compared(allowed)
+    integers = is_tflite(model.path) and model.options.rounding == "onnx"
+    if report.ok or allowed.grid_steps is not None:
+        return report
+    steps = _steps_of_the_reference(model, inputs)
+    if steps <= 1:
+        return report
+    own = reference.name_of(model.path)
+    log.warning("%s's own outputs differ by %d LSB with its optimisations: so much is allowed", own, steps)
+    lsb = max(steps, allowed.lsb) if integers else allowed.lsb
+    return compared(replace(allowed, grid_steps=steps, lsb=lsb))
+
+
+def _steps_of_the_reference(model: Model, inputs: Sequence[Sample]) -> int:
+    """Return how exactly the reference itself knows the outputs that stand on a grid, in steps."""
+    grids = [
+        (output.name, output.scale[0] if output.dtype.startswith("float") else 1.0)
+        for output in model.manifest.outputs
+        if output.scale and len(output.scale) == 1
+    ]
+    return max(
+        (reference.spread_of_reference(model.path, inputs, name, step, model.options) for name, step in grids),
+        default=0,
+    )
