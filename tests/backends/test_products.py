@@ -172,12 +172,14 @@ def test_methods_that_misbehave(tmp_path: Path, change: dict[str, str], words: s
         ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 3", "expected one that C takes"),
         ("from mtool.compiler.backends import Backend\nclass Npu(Backend): name = 'int'", "expected one that C takes"),
         (
-            "from mtool.compiler.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n  def __init__(self, o): 1
-            / 0", "ZeroDivisionError",
+            "from mtool.compiler.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n"
+            "  def __init__(self, o): 1 / 0",
+            "ZeroDivisionError",
         ),
         (
-            "from mtool.compiler.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n  def __init__(self):
-            pass", "TypeError",
+            "from mtool.compiler.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n"
+            "  def __init__(self): pass",
+            "TypeError",
         ),
         ("import sys; sys.exit(0)", "can't be loaded"),
     ],
