@@ -69,7 +69,7 @@ class _Writer:
         start = self.rng.randrange(len(nodes))
         stop = self.rng.randint(start + 1, len(nodes))
         before, inside, after = nodes[:start], nodes[start:stop], nodes[stop:]
-        read_later = {name for node in after for name in _reads(node)} | {*wanted}
+        read_later = {name for node in after for name in reads(node)} | {*wanted}
         results = [name for node in inside for name in node.output if name in read_later]
         if not results or any(name not in self.types for name in results):
             return nodes
@@ -127,7 +127,7 @@ class _Writer:
         """Compute some of them in a first round and the rest in a second one, as a branch in the loop says."""
         half = self.rng.randint(0, len(nodes))
         first, second = nodes[:half], nodes[half:]
-        later = {name for node in second for name in _reads(node)} | {*results}
+        later = {name for node in second for name in reads(node)} | {*results}
         carried = [name for node in nodes for name in node.output if name in later and name in self.types]
         made = {name for node in first for name in node.output}
         if any(name not in self.types for node in first for name in node.output if name in later):
@@ -166,7 +166,7 @@ class _Writer:
     def _scan(self, nodes: Nodes, results: Sequence[str]) -> Nodes:
         """Read a value by rows that are all the same, along any axis and from either end."""
         made = {name for node in nodes for name in node.output}
-        read = [name for node in nodes for name in _reads(node) if name in self.types and name not in made]
+        read = [name for node in nodes for name in reads(node) if name in self.types and name not in made]
         if not read or not all(0 not in _shape(self.types[name]) for name in (*read, *results)):
             return self._branch(nodes, results)  # onnxruntime dies of a Scan that turns tensors without elements
         value = self.rng.choice(read)
@@ -240,13 +240,13 @@ def _shape(value: onnx.ValueInfoProto) -> list[int]:
     return [dim.dim_value for dim in value.type.tensor_type.shape.dim]
 
 
-def _reads(node: onnx.NodeProto) -> set[str]:
+def reads(node: onnx.NodeProto) -> set[str]:
     """Return what a node reads, and the bodies in it of what is around them."""
     found = {*filter(None, node.input)}
     for attr in node.attribute:
         if attr.type == AttributeProto.GRAPH:
             own = {value.name for value in attr.g.input} | {name for inner in attr.g.node for name in inner.output}
-            inside = {name for inner in attr.g.node for name in _reads(inner)}
+            inside = {name for inner in attr.g.node for name in reads(inner)}
             found |= inside - own
     return found
 

@@ -7,6 +7,7 @@ from onnx import helper, numpy_helper
 
 from scripts.fuzzing import exact
 from scripts.fuzzing.compare import Network, by_onnxruntime
+from scripts.fuzzing.draw_bodies import reads
 
 MOST_TRIES = 80
 
@@ -30,10 +31,11 @@ def _smaller(network: Network) -> Iterator[Network]:
     """Yield networks with less in them, the smallest first."""
     model = network.model
     made = [name for node in model.graph.node for name in node.output if name]
-    types = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
+    typed = network.flat or model
+    types = {value.name: value for value in (*typed.graph.value_info, *typed.graph.output)}
     made = [name for name in made if name in types]
     try:
-        known = by_onnxruntime(exact.with_outputs(model, made), network.inputs)
+        known = by_onnxruntime(exact.with_outputs(model, made, typed), network.inputs)
     except ValueError:
         return
     known = {name: known[name] for name in made}
@@ -56,14 +58,32 @@ def _cut(
     network: Network, outputs: list[str], cut: set[str], types: dict[str, onnx.ValueInfoProto], known: dict[str, object]
 ) -> Network | None:
     """Return the part of a network that makes these outputs, with the tensors in `cut` as inputs."""
-    graph, needed, nodes = network.model.graph, set(outputs) - cut, []
+    model = _part(network.model, outputs, cut, types)
+    if model is None:
+        return None
+    flat = network.flat and _part(network.flat, outputs, cut, types)
+    if flat is not None:  # it has the inputs of the other, which may read more
+        del flat.graph.input[:]
+        flat.graph.input.extend(model.graph.input)
+    given = {value.name: network.inputs.get(value.name, known.get(value.name)) for value in model.graph.input}
+    try:
+        return Network(network.number, model, given, by_onnxruntime(model, given), flat)
+    except ValueError:
+        return None
+
+
+def _part(
+    model: onnx.ModelProto, outputs: list[str], cut: set[str], types: dict[str, onnx.ValueInfoProto]
+) -> onnx.ModelProto | None:
+    """Return the nodes of a model that make these outputs; None: there are none."""
+    graph, needed, nodes = model.graph, set(outputs) - cut, []
     for node in reversed(graph.node):
         if needed & set(node.output):
             nodes.insert(0, node)
-            needed |= {name for name in node.input if name and name not in cut}
+            needed |= reads(node) - cut
     if not nodes:
         return None
-    read = {name for node in nodes for name in node.input}
+    read = {name for node in nodes for name in reads(node)}
     made = {name for node in nodes for name in node.output}
     inputs = [value for value in graph.input if value.name in read] + [types[name] for name in cut if name in read]
     part = helper.make_graph(
@@ -74,12 +94,7 @@ def _cut(
         [tensor for tensor in graph.initializer if tensor.name in read],
         value_info=[types[name] for name in made if name in types and name not in outputs],
     )
-    model = helper.make_model(part, opset_imports=list(network.model.opset_import), ir_version=network.model.ir_version)
-    given = {value.name: network.inputs.get(value.name, known.get(value.name)) for value in inputs}
-    try:
-        return Network(network.number, model, given, by_onnxruntime(model, given))
-    except ValueError:
-        return None
+    return helper.make_model(part, opset_imports=list(model.opset_import), ir_version=model.ir_version)
 
 
 def as_constants(network: Network) -> onnx.ModelProto:
