@@ -9,8 +9,8 @@ import amount
 import numpy as np
 import onnx
 import pytest
-from mtool.compiler.frontend import load
 
+from mtool.compiler.frontend import load
 from scripts.fuzzing import campaign, forks, mutate_onnx, mutate_tflite, oracles, seeds_onnx, seeds_tflite, survivors
 from scripts.fuzzing.campaign import Form, Tally
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from mtool.plugins.onnx_backend.batch import CModel
 from onnx import helper, numpy_helper
 
+from mtool.plugins.onnx_backend.batch import CModel
 from scripts.fuzzing import compare, draw, environments, exact, shrink
 from scripts.fuzzing.compare import Network
 
