@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from mtool.errors import ModelError
-from mtool.oracles import Array, Sample
+from mtool.oracles import Array, Sample, library
 
 Loss = tuple[str, str, float | None, float | None]
 
@@ -32,6 +32,7 @@ def of_layers(*, before: str, after: str, samples: Sequence[Sample], title: str)
     Raises:
         ModelError: onnxruntime refuses a model.
     """
+    library.onnxruntime()
     from onnxruntime.quantization import qdq_loss_debug
 
     tools: Any = qdq_loss_debug

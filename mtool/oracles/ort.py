@@ -12,7 +12,7 @@ import onnx
 
 from mtool import distribution
 from mtool.errors import BuildError, ModelError
-from mtool.oracles import Array, Sample, products
+from mtool.oracles import Array, Sample, library, products
 from mtool.oracles.installed import version_of
 from mtool.oracles.process import HINT
 
@@ -57,7 +57,7 @@ def outputs(
         ModelError: onnxruntime refuses the model or an input.
     """
     try:
-        import onnxruntime
+        onnxruntime = library.onnxruntime()
     except ImportError:
         raise BuildError(
             "onnxruntime is not installed",

@@ -10,7 +10,7 @@ from typing import Any
 
 from mtool import distribution
 from mtool.errors import BuildError, ModelError, UsageError
-from mtool.oracles import Sample
+from mtool.oracles import Sample, library
 
 INSTALL = distribution.install("quantize")
 
@@ -85,6 +85,7 @@ def _reader(tools: Any, samples: Sequence[Sample]) -> Any:
 def _tools() -> Any:
     """Return onnxruntime.quantization, with the module of it that is used."""
     try:
+        library.onnxruntime()
         from onnxruntime import quantization
         from onnxruntime.quantization import shape_inference
     except ImportError:
