@@ -109,7 +109,7 @@ def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping
     filters = shapes[1][2:] if proto.op_type.startswith("Conv") and len(shapes) > 1 else ()
     for steps, size in zip(attrs.get("dilations", ()), attrs.get("kernel_shape", filters), strict=False):
         if steps * size > _MOST // 2:
-            raise Unsupported(f"its window reaches over {steps * size:,} elements; at most {_MOST // 2:,} are supported")
+            raise Unsupported(f"its window reaches over {steps * size:,} elements; at most {_MOST // 2:,} is supported")
     if any(abs(steps) > _MOST // 2 for steps in attrs.get("strides", ())):
         raise Unsupported(f"its strides are {attrs['strides']}; at most {_MOST // 2:,} is supported")
     if proto.op_type == "Split" and attrs.get("num_outputs", len(proto.output)) != len(proto.output):
