@@ -18,7 +18,7 @@ from mtool.device import flash
 from mtool.device.flash import ports, power, uf2
 from mtool.stages.deployment import Deployment
 from mtool.stages.options import known_of
-from tests.flash.jobs import BOARD, job
+from tests.device.flash.jobs import BOARD, job
 
 ROOT = Path(boards.__file__).parents[1]
 OTHER: dict[str, str | int] = {

@@ -15,7 +15,7 @@ from mtool.device import transport
 from mtool.device.rpc.framing import Frame, encode
 from mtool.device.rpc.protocol import REPLY, Message
 from mtool.device.session.monitoring import Heard, Listener
-from tests.session import projects
+from tests.device.session import projects
 
 Captured = pytest.CaptureFixture[str]
 LOG = encode(Frame(Message.MT_LOG, 0, 0, b"arena is full"))
