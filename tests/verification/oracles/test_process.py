@@ -129,7 +129,7 @@ import os, sys
 os.chdir({str(relu.parent)!r})
 import numpy
 from pathlib import Path
-from mtool.commands import reference
+from mtool.verification import reference
 print(reference.outputs(Path('relu.onnx'), [{{'x': numpy.float32([-1, 2])}}])[0]['y'])
 """
     done = subprocess.run([sys.executable, "-P", "-c", program], env=dict(os.environ, PYTHONPATH=str(ROOT)),
@@ -154,7 +154,7 @@ import os, time
 import numpy
 from pathlib import Path
 from mtool.verification.oracles import process
-from mtool.commands import reference
+from mtool.verification import reference
 reference.outputs(Path({str(relu)!r}), [{{'x': numpy.float32([-1, 2])}}])
 print(process._of_process(os.getpid())._running._child.pid, flush=True)
 time.sleep(60)
