@@ -236,7 +236,7 @@ def test_what_the_firmware_has_not_is_named(
 ) -> None:
     imports = tuple(exports.EXPORTS[name].hash for name in names)
     module = replace(unpack((files / "first.mtm").read_bytes()), kind=kind, imports=imports)
-    told = str(loading._explained(DeviceError("the device reports MT_MISSING_IMPORT"), module))
+    told = str(loading.explained(DeviceError("the device reports MT_MISSING_IMPORT"), module))
     assert all(text in told for text in said)
 
 
@@ -260,9 +260,9 @@ def test_what_the_device_would_refuse_is_told_before(
     files: Path, room: Room, place: Place, error: type[Exception], message: str
 ) -> None:
     data = (files / "first.mtm").read_bytes()
-    loading._check(unpack(data), len(data), place, ROOM)
+    loading.check(unpack(data), len(data), place, ROOM)
     with pytest.raises(error, match=message):
-        loading._check(unpack(data), len(data), place, room)
+        loading.check(unpack(data), len(data), place, room)
 
 
 @pytest.mark.parametrize(

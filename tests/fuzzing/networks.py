@@ -46,12 +46,12 @@ class Net:
     constants: dict[str, Array] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
     opset: int = OPSET
-    _count: int = 0
+    count: int = 0
 
     def fresh(self, stem: str) -> str:
         """Return a name that is free."""
-        self._count += 1
-        return f"{stem}{self._count}"
+        self.count += 1
+        return f"{stem}{self.count}"
 
     def input(self, dtype: Any, shape: Sequence[int]) -> Value:
         """Add an input."""

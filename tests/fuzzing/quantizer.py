@@ -26,7 +26,7 @@ class _Quantiser:
     def __init__(self, net: Net, share: float) -> None:
         self.old, self.share, self.rng = net, share, net.rng
         self.new = Net(net.rng, list(net.inputs), [], dict(net.constants), dict(net.values), net.opset)
-        self.new._count = net._count
+        self.new.count = net.count
         self.real: dict[str, str] = {}  # what is read in place of a value
         self.grid: dict[str, tuple[str, str]] = {}  # of a value that is read dequantised
         self.kind = self.rng.choice((np.int8, np.int8, np.uint8))

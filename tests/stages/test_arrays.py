@@ -72,7 +72,7 @@ def test_a_shape_is_looked_at_before_the_data_are_unpacked(tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("peak")
 def test_samples_that_unpack_to_far_more_than_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "_UNPACKED_BYTES", 1 << 26)
+    monkeypatch.setattr(arrays, "UNPACKED_BYTES", 1 << 26)
     path = archive(tmp_path / "x.npz", {"x": ((3 << 21, 1, 4), 3 << 25)})
     for read in (lambda: samples.inputs_of(path, [SMALL]), lambda: samples.read(path)):
         with pytest.raises(UsageError, match=r"'x' is 100,663,296 bytes, packed into [0-9]{3},[0-9]{3}\n"):

@@ -57,8 +57,8 @@ class Opens(list[Device]):
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three processors, for whatever is longer than nothing."""
     monkeypatch.setattr(inference, "LONG_S", 0.0)
-    monkeypatch.setattr(inference, "_TRIED_S", 0.0)
-    monkeypatch.setattr(inference, "_processors", lambda: 3)
+    monkeypatch.setattr(inference, "TRIED_S", 0.0)
+    monkeypatch.setattr(inference, "processors", lambda: 3)
 
 
 def outputs(first: Device, others: list[Device]) -> list[int]:

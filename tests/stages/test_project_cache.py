@@ -86,14 +86,14 @@ def test_another_mtool_compiles_again(runs: Runs, monkeypatch: pytest.MonkeyPatc
 def test_an_edited_source_of_mtool_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "boards.yaml").write_text("one")
     monkeypatch.setattr(cache_key.resources, "path", lambda name: tmp_path / "boards.yaml")
-    before = [*cache_key._program()]
+    before = [*cache_key.program_texts()]
     os.utime(tmp_path / "boards.yaml", ns=(1, 1))
-    assert [*cache_key._program()] != before
+    assert [*cache_key.program_texts()] != before
 
 
 def test_constants_that_are_given_count() -> None:
-    told = [[*cache_key._described(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
-    told.append([*cache_key._described(Options(constants={"w": np.full((3, 1000), 0)}))])
+    told = [[*cache_key.option_texts(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
+    told.append([*cache_key.option_texts(Options(constants={"w": np.full((3, 1000), 0)}))])
     assert told[0] != told[1] and told[0] != told[2]
 
 

@@ -169,7 +169,7 @@ def test_a_home_that_can_not_be_looked_into_is_passed_over(monkeypatch: pytest.M
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(Path, "stat", refused)
-    places = [place for _, place in lock_files._candidates()]
+    places = [place for _, place in lock_files.candidates()]
     assert len(places) == 2 and places[0].name == "locks" and places[1].name == f"mtool-{os.geteuid()}"
 
 

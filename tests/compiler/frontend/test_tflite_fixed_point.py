@@ -63,19 +63,19 @@ def test_exponentials_are_those_of_real_numbers() -> None:
 
 
 def test_constants_are_the_nearest_to_the_real_ones() -> None:
-    for exponent, factor in fixed_point._FACTORS:
+    for exponent, factor in fixed_point.FACTORS:
         assert abs(factor - math.exp(-(2.0**exponent)) * 2**31) < 1
-    assert [exponent for exponent, _ in fixed_point._FACTORS] == [*range(-2, 5)]
-    assert fixed_point._near_zero(-(1 << 28)) == round(math.exp(-1 / 8) * 2**31)
+    assert [exponent for exponent, _ in fixed_point.FACTORS] == [*range(-2, 5)]
+    assert fixed_point.exp_near_zero(-(1 << 28)) == round(math.exp(-1 / 8) * 2**31)
     for argument in range(-(2**29), 0, 2**24):
-        assert abs(fixed_point._near_zero(argument) - math.exp(argument / 2**31) * 2**31) < 4000
+        assert abs(fixed_point.exp_near_zero(argument) - math.exp(argument / 2**31) * 2**31) < 4000
 
 
 @pytest.mark.parametrize("places", [1, 2, 7])
 def test_halves_go_away_from_zero(places: int) -> None:
     for value in range(-600, 600):
         exact = abs(value) / 2**places
-        assert fixed_point._divided(value, places) == int(math.copysign(math.floor(exact + 0.5), value))
+        assert fixed_point.divided(value, places) == int(math.copysign(math.floor(exact + 0.5), value))
 
 
 def tensor(scale: float, point: int) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from one_firmware import build_for, emulated
 
-from mtool.compiler.codegen.weights import _rows
+from mtool.compiler.codegen.weights import number_rows
 from mtool.compiler.ir import DType, Expr
 from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantise, Rescale
 from mtool.compiler.ir.types import Array
@@ -73,7 +73,7 @@ def checks() -> str:
     calls: list[str] = []
 
     def table(kind: str, data: Array) -> str:
-        lines.append(f"static const {kind} t{len(lines)}[] = {{\n{_rows(data)}\n}};")
+        lines.append(f"static const {kind} t{len(lines)}[] = {{\n{number_rows(data)}\n}};")
         return f"t{len(lines) - 1}"
 
     def check(call: str, numbers: Array, limits: str, expected: Array) -> None:

@@ -89,7 +89,7 @@ def test_ties_of_powers_of_two_go_to_even(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_sum_leaves_32_bits(seed: int) -> None:
     scaled = drawn(seed)
-    shifts = scaled._shifts(255)
+    shifts = scaled.shifts(255)
     assert [*shifts] == sorted(shifts, reverse=True) and min(shifts) >= 12 and max(shifts) <= 23
     most = 255 * (abs(scaled.ratios[0]) + abs(scaled.ratios[1])) + abs(scaled.offset) + 1
     assert most * 2 ** max(shifts) < 2**31

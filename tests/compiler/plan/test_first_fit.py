@@ -31,15 +31,15 @@ def test_a_move_gives_what_placing_all_again_gives(seed: int) -> None:
     pairs = first_fit.pairs_of(firsts, lasts)
     assert pairs is not None
     apart = first_fit.apart_of(pieces, pairs)
-    near = first_fit._near(apart)
+    near = first_fit.near_of(apart)
     chance = random.Random(seed)
-    best = first_fit._first_fit(pieces, [*range(len(pieces))], apart)
+    best = first_fit.place_in_order(pieces, [*range(len(pieces))], apart)
     for _ in range(60):
         source, to = chance.randrange(len(pieces)), chance.randrange(len(pieces))
         order = [*best.order]
         order.insert(to, order.pop(source))
-        whole = first_fit._first_fit(pieces, order, apart)
-        moved = first_fit._moved(pieces, apart, near, best, source, to)
+        whole = first_fit.place_in_order(pieces, order, apart)
+        moved = first_fit.moved(pieces, apart, near, best, source, to)
         assert moved == (whole if whole.bytes <= best.bytes else best)
         best = moved
 

@@ -4,7 +4,7 @@ import itertools
 import random
 
 from mtool.compiler.ir import DType, Graph, Node, TensorType
-from mtool.compiler.plan.order import _beam_search
+from mtool.compiler.plan.order import beam_search
 from mtool.compiler.plan.state_storage import read_states_before_writes
 
 
@@ -39,7 +39,7 @@ def test_the_peak_is_the_smallest_that_there_is() -> None:
     for seed in range(40):
         graph = network(seed)
         peaks = [found for order in itertools.permutations(graph.nodes) if (found := peak(graph, order)) is not None]
-        found = peak(graph, _beam_search(graph))
+        found = peak(graph, beam_search(graph))
         assert found is not None
         worse += found > min(peaks)
     assert worse == 0
@@ -48,7 +48,7 @@ def test_the_peak_is_the_smallest_that_there_is() -> None:
 def test_an_order_is_the_same_on_every_run() -> None:
     for seed in range(10):
         graph = network(seed, 30)
-        assert _beam_search(graph) == _beam_search(network(seed, 30))
+        assert beam_search(graph) == beam_search(network(seed, 30))
 
 
 def test_without_states_the_order_stays() -> None:

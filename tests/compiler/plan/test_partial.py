@@ -279,9 +279,9 @@ def test_only_promising_regions_are_made(monkeypatch: pytest.MonkeyPatch) -> Non
         for number in range(8)
     ]
     plan = planned(model(nodes, {"v0": (F, (1, 8, 24, 24))}, ["v8"], weights), DSP, "never")
-    regions = [region for _, region in partial_candidates._regions(plan)]
-    possible = sum(len([*partial_candidates._chunkings(plan.graph, region)]) for region in regions)
-    partial_execution._near(plan, math.inf, partial_execution.Chooser(plan, {}))
+    regions = [region for _, region in partial_candidates.regions_at_peak(plan)]
+    possible = sum(len([*partial_candidates.chunkings(plan.graph, region)]) for region in regions)
+    partial_execution.one_region_more(plan, math.inf, partial_execution.Chooser(plan, {}))
     assert possible > 30
     assert 0 < len(made) < possible / 2, (len(made), possible)
 

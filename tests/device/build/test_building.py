@@ -276,7 +276,7 @@ def test_cmake_is_configured_again_without_losing_what_lies_in_its_folder(tmp_pa
     (build_folder / "CMakeFiles" / "old").mkdir(parents=True)
     (build_folder / "CMakeCache.txt").write_text("of another folder")
     (build_folder / "notes.txt").write_text("mine")
-    cmake._forget_configuration(build_folder)
+    cmake.forget_configuration(build_folder)
     assert [path.name for path in build_folder.iterdir()] == ["notes.txt"]
 
 

@@ -170,7 +170,7 @@ def test_a_firmware_becomes_uf2(tmp_path: Path) -> None:
 def test_a_uf2_file_is_copied_to_the_drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drive = tmp_path / "RPI-RP2"
     drive.mkdir()
-    monkeypatch.setattr(uf2, "_MOUNTS", (str(tmp_path),))
+    monkeypatch.setattr(uf2, "MOUNTS", (str(tmp_path),))
     lines = flash.plan(RUNNERS["uf2"], job("uf2"))
     assert lines == [
         "# /p/build/zephyr/zephyr.uf2 holds: the firmware",

@@ -19,7 +19,7 @@ class Lossy(Transport):
 
     def __init__(self, inner: Transport, *, rate: float, seed: int, harms: Sequence[str] = HARMS) -> None:
         self._inner = inner
-        self._rate = rate
+        self.rate = rate
         self._random = random.Random(seed)
         self._harms = harms
         self.name = inner.name
@@ -37,7 +37,7 @@ class Lossy(Transport):
     def _harm(self, data: bytes) -> bytes:
         out = bytearray()
         for byte in data:
-            if self._random.random() >= self._rate:
+            if self._random.random() >= self.rate:
                 out.append(byte)
                 continue
             self.harmed += 1

@@ -96,11 +96,11 @@ def test_heavy_noise_and_a_small_buffer() -> None:
 
 
 def test_a_dead_line_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(window, "PATIENCE_S", 0.2)
     with process() as transport:
         noisy = Lossy(transport, rate=0, seed=0)
         client = Client(noisy, timeout_s=5)
-        noisy._rate = 1
+        noisy.rate = 1
         start = time.monotonic()
         with pytest.raises(CommunicationError, match="has stopped answering"):
             client.info()
@@ -163,17 +163,17 @@ def test_the_device_logs(client: Client, caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_model_that_hangs(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "_PATIENCE_S", 0.2)
-    monkeypatch.setattr(window, "_RESEND_RUNNING_S", 0.05)
+    monkeypatch.setattr(window, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(window, "RESEND_RUNNING_S", 0.05)
     with pytest.raises(CommunicationError, match="began to run the model and has not come to an end"):
         client.run([bytes([firmware.HANG])], OUTPUT_BYTES, work_s=0.1)
 
 
 def test_a_slow_model_is_asked_sparingly(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it runs, repetitions of the CALL must not fill the device's receive buffer."""
-    monkeypatch.setattr(window, "_PATIENCE_S", 0.3)
-    monkeypatch.setattr(window, "_RESEND_RUNNING_S", 0.001)
-    monkeypatch.setattr(window, "_RESEND_RUNNING_MOST_S", 0.001)
+    monkeypatch.setattr(window, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(window, "RESEND_RUNNING_S", 0.001)
+    monkeypatch.setattr(window, "RESEND_RUNNING_MOST_S", 0.001)
     with process("TEST_WINDOW_BYTES=200") as transport:
         client = Client(transport, timeout_s=5)
         client.write([bytes([firmware.HANG])])

@@ -89,4 +89,4 @@ def test_a_large_tensor_takes_little_more_than_its_bytes(adapter_s: float, monke
     assert line_s / (written - begin) >= 0.95
     assert line_s / (read - written) >= 0.95
     # The deadlines of later transfers follow from the speed that was measured.
-    assert client._window._speed.bytes_per_second == pytest.approx(trials.BAUD / 10, rel=0.1)
+    assert client.window.speed.bytes_per_second == pytest.approx(trials.BAUD / 10, rel=0.1)

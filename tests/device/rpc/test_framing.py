@@ -45,4 +45,4 @@ def test_what_is_no_frame_is_kept_up_to_a_limit() -> None:
     assert len(decoder.tail) == 4096
     for _ in range(20):
         list(decoder.feed(b"y" * 10_000))
-    assert len(decoder._pending) <= 1 << 17
+    assert len(decoder.pending) <= 1 << 17

@@ -26,8 +26,8 @@ kinds = st.one_of(st.sampled_from([*Message, *(kind | REPLY for kind in Message)
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "_PATIENCE_S", 0.02)
-    monkeypatch.setattr(window, "_RESEND_LOSSLESS_S", 0.005)
+    monkeypatch.setattr(window, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(window, "RESEND_LOSSLESS_S", 0.005)
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
@@ -59,7 +59,7 @@ def test_a_device_that_never_ends_a_frame_fills_no_memory(megabytes: int) -> Non
     decoder = Decoder()
     for _ in range(megabytes):
         assert not list(decoder.feed(b"x" * (1 << 20)))
-        assert len(decoder._pending) <= 1 << 17
+        assert len(decoder.pending) <= 1 << 17
     assert list(decoder.feed(b"\0" + encode(Frame(1, 2, 3))))[-1] == Frame(1, 2, 3)
 
 

@@ -50,7 +50,7 @@ def open_port(board: Bridge) -> SerialTransport:
 def test_a_second_host_is_refused(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Client(shared, timeout_s=5)
     Sample.draw(np.random.default_rng(1)).check(first, run=1)
-    monkeypatch.setattr(handshake, "_host", lambda: 77)
+    monkeypatch.setattr(handshake, "host_number", lambda: 77)
     began = time.monotonic()
     with pytest.raises(CommunicationError, match="is in use: another host has a session open") as caught:
         Client(shared, timeout_s=5)
@@ -62,7 +62,7 @@ def test_a_second_host_is_refused(shared: Shared, monkeypatch: pytest.MonkeyPatc
 
 def test_a_host_that_ended_its_session_keeps_nobody_out(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     for run in range(1, 4):
-        monkeypatch.setattr(handshake, "_host", lambda host=run: host)
+        monkeypatch.setattr(handshake, "host_number", lambda host=run: host)
         client = Client(shared, timeout_s=5)
         Sample.draw(np.random.default_rng(run)).check(client, run=run)
         client.close()
@@ -72,7 +72,7 @@ def test_a_host_that_ended_its_session_keeps_nobody_out(shared: Shared, monkeypa
 def test_a_session_can_be_taken_over(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Client(shared, timeout_s=5)
     first.ping(1)
-    monkeypatch.setattr(handshake, "_host", lambda: 77)
+    monkeypatch.setattr(handshake, "host_number", lambda: 77)
     second = Client(shared, timeout_s=5, take_over=True)
     with pytest.raises(CommunicationError, match="another host has opened a session with the firmware"):
         first.ping(1)
@@ -138,12 +138,12 @@ def test_a_board_that_was_unplugged_is_told_and_opened_again(board: Bridge) -> N
 def test_a_device_that_falls_silent_is_told_before_the_transfer(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window, "_IDLE_S", 0.05)
-    monkeypatch.setattr(window, "_ALIVE_S", 0.2)
+    monkeypatch.setattr(window, "IDLE_S", 0.05)
+    monkeypatch.setattr(window, "ALIVE_S", 0.2)
     client = Client(shared, timeout_s=5)
     time.sleep(0.1)
     Sample.draw(np.random.default_rng(1)).check(client, run=1)
-    shared._rate = 1  # not a byte gets through unharmed
+    shared.rate = 1  # not a byte gets through unharmed
     time.sleep(0.1)
     began = time.monotonic()
     with pytest.raises(CommunicationError, match="has stopped answering") as caught:
@@ -164,7 +164,7 @@ def test_a_firmware_at_another_baud_rate_is_found(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_firmware_at_an_unusual_baud_rate_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "_BAUD_S", 0.05)
+    monkeypatch.setattr(handshake, "BAUD_S", 0.05)
     monkeypatch.setenv("TEST_TEXT", "temperature: 21.5 degrees")
     with Bridge([str(firmware.build())], firmware_baud=38400) as board:
         time.sleep(0.1)
@@ -186,7 +186,7 @@ def test_a_log_only_firmware_is_shown_with_its_lines(monkeypatch: pytest.MonkeyP
 
 
 def test_a_board_that_says_nothing_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "_BAUD_S", 0.05)
+    monkeypatch.setattr(handshake, "BAUD_S", 0.05)
     with Bridge(["sleep", "60"]) as board, open_port(board) as port:
         began = time.monotonic()
         with pytest.raises(CommunicationError, match=r"nothing answers: .* sent no byte within 0\.3 s"):

@@ -82,7 +82,7 @@ def writes(count: int, size: int = 10) -> list[Request]:
 def test_sequence_numbers_follow_each_other_and_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(at_once)
     made = opened(line, monkeypatch)
-    made._next = 65534
+    made.next_sequence = 65534
     assert len(made.exchange(writes(4))) == 4
     assert line.sequences == [65534, 65535, 0, 1]
     assert {frame.session for frame in line.seen} == {SESSION}
@@ -107,7 +107,7 @@ def late(count: int) -> Answer:
 def test_no_more_frames_than_the_device_remembers(begin: int, monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(late(5))
     made = opened(line, monkeypatch, frames=5)
-    made._next = begin
+    made.next_sequence = begin
     made.exchange(writes(10))
     assert line.at == [1000.0] * 10  # the sixth would have waited for an answer
     assert made.resent == 0
@@ -132,7 +132,7 @@ def test_no_more_bytes_than_the_device_holds(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("lossless", [True, False])
 def test_pieces_are_as_large_as_fits(lossless: bool, packet: int, bytes_: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made = opened(Line(at_once, lossless=lossless), monkeypatch, packet=packet, bytes_=bytes_)
-    most = made._most_data
+    most = made.max_data_bytes
 
     def on_the_line(data: int) -> int:
         return len(encode(Frame(1, 1, 1, b"\1" * (protocol.WRITE_BYTES + data))))
@@ -158,25 +158,25 @@ def test_a_tensor_is_cut_into_pieces_that_follow_each_other(monkeypatch: pytest.
 def test_pieces_grow_when_all_is_calm_and_shrink_when_not(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(at_once, lossless=False)
     made = opened(line, monkeypatch, packet=1500, bytes_=6000)
-    most = made._most_data
+    most = made.max_data_bytes
     made.exchange(writes(63))
     assert made.data_bytes == 512
     made.exchange(writes(1))
     assert made.data_bytes == 1024
     made.exchange(writes(64))
     assert made.data_bytes == most == min(2048, most)
-    made._lost()
+    made.shrink_frames()
     assert made.data_bytes == most // 2
     made.exchange(writes(63))
-    made._lost()
+    made.shrink_frames()
     made.exchange(writes(1))
     assert made.data_bytes == most // 4
     for _ in range(10):
-        made._lost()
+        made.shrink_frames()
     assert made.data_bytes == 48
     steady = opened(Line(at_once), monkeypatch)
     before = steady.data_bytes
-    steady._lost()
+    steady.shrink_frames()
     assert steady.data_bytes == before
 
 
@@ -193,7 +193,7 @@ def test_what_stays_without_a_reply_is_sent_again(monkeypatch: pytest.MonkeyPatc
     assert waits == pytest.approx([0.5, 0.5, 0.5], abs=0.01)
     line = Line(silent_at(*range(5)), lossless=False)
     made = opened(line, monkeypatch)
-    made._round_trip_s = 0.05
+    made.round_trip_s = 0.05
     made.exchange(writes(1))
     waits = [later - earlier for earlier, later in itertools.pairwise(line.at)]
     assert waits == pytest.approx([0.15, 0.3, 0.5, 0.5, 0.5], abs=0.01)
@@ -332,7 +332,7 @@ def test_a_ping_waits_no_longer_than_it_is_told(monkeypatch: pytest.MonkeyPatch)
     assert 3.0 <= line.clock - began <= 3.6 and line.kinds[-1] == "MT_PING"
     fresh = opened(line, monkeypatch)
     assert len(fresh.exchange(writes(1))) == 1
-    assert fresh._patience_least_s == 5.0
+    assert fresh.least_patience_s == 5.0
 
 
 def test_a_late_frame_of_another_session_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,9 +374,9 @@ def test_the_round_trip_and_the_speed_are_those_of_what_went_well(monkeypatch: p
     made = opened(line, monkeypatch)
     for _ in range(100):
         made.exchange(writes(1))
-    assert made._round_trip_s < 1e-4
+    assert made.round_trip_s < 1e-4
     line = Line(silent_at(0))
     made = opened(line, monkeypatch)
     made.exchange(writes(1))
     made.exchange([protocol.call(3.0)])
-    assert made._round_trip_s == 0.1  # neither a repetition nor the model's work is one
+    assert made.round_trip_s == 0.1  # neither a repetition nor the model's work is one

@@ -154,7 +154,7 @@ def test_a_forked_process_is_refused_and_leaves_the_device_to_the_first(device: 
             except UsageError as error:
                 refused += "belongs to another process" in error.what
         device.close()
-        device._connection.transport.close()  # as the interpreter's exit does
+        device.connection.transport.close()  # as the interpreter's exit does
         os._exit(refused)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
     check(device.run(inputs(3)), expected(inputs(3), run=2))
@@ -238,9 +238,9 @@ def test_a_model_that_fails(device: Device) -> None:
 
 
 def test_a_killed_process(device: Device) -> None:
-    transport = device._connection.transport
+    transport = device.connection.transport
     assert isinstance(transport, ProcessTransport)
-    os.kill(transport._process.pid, signal.SIGKILL)
+    os.kill(transport.pid, signal.SIGKILL)
     with pytest.raises(CommunicationError, match="the process host_driven was killed by signal 9"):
         device.run(inputs())
 

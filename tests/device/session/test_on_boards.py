@@ -65,7 +65,7 @@ def test_run_time_and_stack(built: tuple[Board, Path]) -> None:
 def test_a_killed_emulator_is_told_and_started_again(built: tuple[Board, Path]) -> None:
     with session.open(built[1], timeout_s=30) as device:
         check(device.run(inputs(1)), expected(inputs(1), run=1))
-        os.kill(device._connection.transport._process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        os.kill(device.connection.transport.pid, signal.SIGKILL)  # type: ignore[attr-defined]
         began = time.monotonic()
         with pytest.raises(CommunicationError, match="was killed by signal 9") as caught:
             device.run(inputs(2))

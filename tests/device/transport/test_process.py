@@ -74,7 +74,7 @@ def test_the_end_of_a_program_is_told_with_its_last_words() -> None:
 
 def test_a_killed_program_is_told() -> None:
     with ProcessTransport(["cat"], name="cat") as transport:
-        os.kill(transport._process.pid, signal.SIGKILL)
+        os.kill(transport.pid, signal.SIGKILL)
         with pytest.raises(CommunicationError, match="cat was killed by signal 9"):
             transport.read(timeout_s=10)
         with pytest.raises(CommunicationError, match="cat was killed by signal 9"):
@@ -99,7 +99,7 @@ def test_close_ends_the_program(program: str) -> None:
     transport = python(program)
     if "SIG_IGN" in program:
         transport.read(timeout_s=10)
-    pid = transport._process.pid
+    pid = transport.pid
     assert is_alive(pid)
     transport.close()
     assert not is_alive(pid)
@@ -112,7 +112,7 @@ def test_close_ends_the_program(program: str) -> None:
 
 def test_a_forgotten_transport_ends_its_program() -> None:
     transport = ProcessTransport(["cat"], name="cat")
-    pid = transport._process.pid
+    pid = transport.pid
     del transport
     gc.collect()
     assert not is_alive(pid)
@@ -137,7 +137,7 @@ def test_a_program_does_not_outlive_an_mtool_that_is_killed(program: str, end: s
         "import sys, time",
         "from mtool.device.transport import ProcessTransport",
         f"transport = ProcessTransport(['sh', '-c', {program!r}], name='it')",
-        "print(transport._process.pid, transport.read(timeout_s=10).decode(), flush=True)",
+        "print(transport.pid, transport.read(timeout_s=10).decode(), flush=True)",
         "time.sleep(60)",
     ]
     mtool = subprocess.Popen([sys.executable, "-c", "\n".join(lines)], stdout=subprocess.PIPE, text=True, cwd=ROOT)

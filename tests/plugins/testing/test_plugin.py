@@ -50,15 +50,15 @@ def test_a_project_is_tested(
 
 
 def test_the_exit_code_is_that_of_what_failed() -> None:
-    watch = test._Watch()
+    watch = test.Watch()
     watch.counts["failed"] = 2
     watch.errors = [BuildError("no compiler"), BuildError("no compiler")]
-    assert isinstance(test._error(1, watch), BuildError)
+    assert isinstance(test.error_of(1, watch), BuildError)
     watch.errors = [BuildError("no compiler"), FitError("too large")]
-    assert isinstance(test._error(1, watch), MismatchError)
+    assert isinstance(test.error_of(1, watch), MismatchError)
     watch.errors = [BuildError("no compiler")]
-    assert isinstance(test._error(1, watch), MismatchError), "the other one was no error of mtool's"
-    assert isinstance(test._error(5, watch), UsageError)
+    assert isinstance(test.error_of(1, watch), MismatchError), "the other one was no error of mtool's"
+    assert isinstance(test.error_of(5, watch), UsageError)
 
 
 def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
     limits.record(other)
 
     def check(**values: float) -> None:
-        limits.load(tmp_path, "b")._check(values)
+        limits.load(tmp_path, "b").check_figures(values)
 
     check(instructions=1010, accuracy=0.8911, time_us=99)
     check(instructions=1, accuracy=1.0)
@@ -80,7 +80,7 @@ def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
         check(instructions=1011)
     with pytest.raises(MismatchError, match=r"worse than 0\.9"):
         check(accuracy=0.89)
-    limits.load(tmp_path, "b", records=True)._check({"instructions": 2000})
+    limits.load(tmp_path, "b", records=True).check_figures({"instructions": 2000})
     for text, said in (
         ("x = 1", "stands in no table"),
         ("[b]\ninstructions = -1", "no number of 0 or more"),

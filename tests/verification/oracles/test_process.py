@@ -109,9 +109,9 @@ def test_quantize_says_that_it_died(is_constant: bool, tmp_path: Path, capsys: C
 
 def test_calls_share_one_process(relu: Path) -> None:
     ran(relu)
-    before = process._of_process(os.getpid())._running
+    before = process.of_process(os.getpid()).running
     ran(relu)
-    assert before is not None and process._of_process(os.getpid())._running is before
+    assert before is not None and process.of_process(os.getpid()).running is before
 
 
 def test_a_relative_path_is_that_of_the_caller(relu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_a_warning_of_its_is_one_of_this_process(
     relu: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = {"value": 1, "said": [["mtool.verification.oracles.ort", logging.WARNING, "100 % of it"]]}
-    monkeypatch.setattr(process._Process, "ask", lambda *_: answer)
+    monkeypatch.setattr(process.OracleProcess, "ask", lambda *_: answer)
     with caplog.at_level(logging.WARNING):
         assert process.call("it", relu, "ort.outputs") == 1
     assert caplog.messages == ["100 % of it"]
@@ -156,7 +156,7 @@ from pathlib import Path
 from mtool.verification.oracles import process
 from mtool.verification import reference
 reference.outputs(Path({str(relu)!r}), [{{'x': numpy.float32([-1, 2])}}])
-print(process._of_process(os.getpid())._running._child.pid, flush=True)
+print(process.of_process(os.getpid()).running.child.pid, flush=True)
 time.sleep(60)
 """
     caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT)
