@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import networks
+from tests.modules.test_format import MODULE
 
 from mtool.compiler import passes
 from mtool.compiler.bytecode.image import encode
@@ -18,7 +19,6 @@ from mtool.manifest.modules.format import pack
 from tests import sanitized
 from tests.bytecode import host, small
 from tests.crt.firmware import CRT, SOURCES, STRICT
-from tests.modules.test_format import MODULE
 
 
 @dataclass(frozen=True)
