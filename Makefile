@@ -1,5 +1,8 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
+# onnxruntime sends no reports from scripts that import it themselves.
+export ORT_DISABLE_TELEMETRY = 1
+
 .PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference outputs docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## everything that CI checks
