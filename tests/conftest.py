@@ -6,12 +6,15 @@ the same ones each time; `make test-all` runs every one, and so does naming one 
 The tests of a file run in one process (`--dist loadfile`), those of some folders too (distribution.py), so that what
 they share is made once. Files with a test that is marked `long` begin first: none is left alone at the end.
 
+MTOOL_TESTS_UNTIL is a time (seconds since 1970) after which no test begins: `scripts/test --quick` sets it.
+
 Python looks for objects in circles less often than by itself: compiling a model makes many objects and hardly a circle.
 """
 
 import gc
 import os
 import sys
+import time
 import zlib
 from collections import defaultdict
 from pathlib import Path
@@ -45,7 +48,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _choose(config, items)
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    begins_first = "MTOOL_TESTS_UNTIL" not in os.environ  # where time is short, what takes long comes last
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None) == begins_first)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    if time.time() > float(os.environ.get("MTOOL_TESTS_UNTIL", "inf")):
+        pytest.skip("no time was left; scripts/test runs it")
 
 
 def _values(item: pytest.Item) -> dict[str, Any]:
