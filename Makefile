@@ -86,9 +86,9 @@ model-zoo:      ## every model of a folder against LiteRT or onnxruntime, ARGS=F
 	scripts/setup --dev
 	.venv/bin/python scripts/model_zoo.py $(ARGS)
 
-fuzz:           ## ten minutes of libFuzzer on the device's side of the protocol
+fuzz:           ## ten minutes of libFuzzer on the runtime: server, loader of modules, deltas, bytecode
 	scripts/setup --dev
-	.venv/bin/python scripts/fuzz.py
+	.venv/bin/python scripts/fuzz.py $(ARGS)
 
 fuzz-models:    ## minutes of mutated ONNX and TFLite models; goes on where the last run stopped
 	scripts/setup --dev

@@ -106,6 +106,12 @@ def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping
             raise Unsupported(f"its {key} is {value}; at most {_MOST:,} is supported")
         if key in _COUNTS and any(number < 0 for number in numbers):
             raise Unsupported(f"its {key} is {value}; expected 0 or more")
+    filters = shapes[1][2:] if proto.op_type.startswith("Conv") and len(shapes) > 1 else ()
+    for steps, size in zip(attrs.get("dilations", ()), attrs.get("kernel_shape", filters), strict=False):
+        if steps * size > _MOST // 2:
+            raise Unsupported(f"its window reaches over {steps * size:,} elements; at most {_MOST // 2:,} is supported")
+    if any(abs(steps) > _MOST // 2 for steps in attrs.get("strides", ())):
+        raise Unsupported(f"its strides are {attrs['strides']}; at most {_MOST // 2:,} is supported")
     if proto.op_type == "Split" and attrs.get("num_outputs", len(proto.output)) != len(proto.output):
         raise Unsupported(f"its num_outputs is {attrs['num_outputs']}, and it has {len(proto.output)} outputs")
     if proto.op_type == "GatherND" and not 0 <= attrs.get("batch_dims", 0) < max(1, min(map(len, shapes), default=1)):
