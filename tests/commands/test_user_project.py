@@ -175,6 +175,19 @@ def test_each_kind_on_each_template(board: str, kind: str, tmp_path: Path) -> No
             assert subprocess.run(argv, cwd=folder, check=False).returncode == 0
 
 
+@pytest.mark.parametrize("board", ["mps2_an385", "arduino_mega2560"])
+def test_a_path_is_no_pattern(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CMake's GLOB would read `*` and `?` of the folder, and take the sources of others or none."""
+    other = tmp_path / "aXb c" / "project" / "src"
+    other.mkdir(parents=True)
+    (other / "other.c").write_text("int main(void) { return other; }\n")
+    (tmp_path / "a*b ?").mkdir()
+    monkeypatch.chdir(tmp_path / "a*b ?")
+    assert begin(Path("project"), line(Path("line.onnx")), board=board) == 0
+    monkeypatch.chdir("project")
+    assert app.invoke(["build", "-q"]) == 0
+
+
 def test_no_template_is_a_python_file_that_pip_would_compile() -> None:
     assert not [*resources.path("project_templates").rglob("*.py")]
 

@@ -159,3 +159,20 @@ def test_the_ends_of_a_slice_that_are_attributes_may_lie_beyond_everything() -> 
     attrs = {"starts": [-2, 1], "ends": [far, far], "axes": [0, 1]}
     proto = model([helper.make_node("Slice", ["x"], ["y"], **attrs)], {"x": (F, (2, 3))}, ["y"], opset=9)
     assert import_graph(proto, "test").types["y"].shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attrs"),
+    [
+        ("RandomNormalLike", ["x"], {}),
+        ("RandomUniformLike", ["x"], {}),
+        ("RandomNormal", [], {"shape": [1, 4]}),
+        ("RandomUniform", [], {"shape": [1, 4]}),
+        ("Bernoulli", ["x"], {}),
+        ("Multinomial", ["x"], {"sample_size": 2, "dtype": TensorProto.INT64}),
+    ],
+)
+def test_random_numbers_are_an_input(op: str, inputs: list[str], attrs: dict[str, Any]) -> None:
+    proto = model([helper.make_node(op, inputs, ["y"], **attrs)], {"x": (F, (1, 4))}, ["y"])
+    with pytest.raises(ModelError, match="random: make it an input of the model"):
+        import_graph(declared(proto, (1, 4)), "test")
