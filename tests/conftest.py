@@ -22,6 +22,8 @@ from typing import Any
 
 import pytest
 
+# Before NumPy is imported, here and in what is started: its threads wait for one another in busy loops.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import amount
@@ -31,6 +33,7 @@ import cpu_times
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("COLUMNS", None)  # which xdist sets: tables would be folded
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each start of mtool would compile all that it imports
     compiler_cache.use()
     os.environ["MTOOL_CACHE"] = "off"  # what is made is what is tested
     os.environ["MTOOL_WERROR"] = "1"  # a warning fails a build here, not at a user's
