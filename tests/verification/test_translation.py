@@ -45,6 +45,7 @@ def _steeper(t: Translation) -> None:
     t.store(t.node("Softmax", [t.node("Mul", [t.real(0), t.constant("beta", 2, np.float32)])], axis=-1))
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("quantised", [True, False], ids=["int8", "float"])
 def test_a_mistranslated_operator_is_named(quantised: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its C is what its translation says, bit for bit, so comparing the two would find nothing."""
@@ -70,6 +71,7 @@ def _half_as_much_again(t: Translation) -> None:
     t.store(kernels.unflat(t, t.node("Gemm", [x, w], transB=1), channels))
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("asymmetric", [False, True])
 def test_a_layer_of_float_activations_and_int8_weights_has_a_bound(
     asymmetric: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

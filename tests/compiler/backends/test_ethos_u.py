@@ -98,6 +98,7 @@ def standin(folder: Path, name: str, board: str, config: str) -> Path:
     return driver
 
 
+@pytest.mark.product(2)
 @installed
 @models.needed
 @pytest.mark.parametrize(
