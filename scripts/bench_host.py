@@ -24,7 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mtool import commands
 from mtool.device import session
-from mtool.stages.inference import infer_all
+from mtool.stages.deployment import infer_all
 from mtool.stages.samples import Sample, seeded
 
 ROOT = Path(__file__).parents[1]

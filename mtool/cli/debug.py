@@ -70,9 +70,9 @@ def debug(
     """
     from mtool.commands import debug_plan, debugging
     from mtool.commands.execution import built_with_inputs
-    from mtool.stages import input_patterns
+    from mtool.stages import samples as sampling
 
-    input_patterns.check(fill)
+    sampling.check_fill(fill)
     if dry_run and debug_plan.is_cabled(model, board, options):
         asked, lines = debug_plan.planned(
             model,

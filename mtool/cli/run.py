@@ -94,12 +94,12 @@ def run(
 
 
 def _print(out: Output, ran: "Ran") -> None:
-    from mtool.stages import dynamic_outputs
+    from mtool.stages import samples as sampling
 
     out.text()
     tensors = {output.name: output for output in ran.prepared.manifest.outputs}
     for sample in ran.outputs[:_SHOWN]:
-        for name, value in dynamic_outputs.cut(list(tensors.values()), sample).items():
+        for name, value in sampling.cut(list(tensors.values()), sample).items():
             out.text(f"  {short_name(name):<9} {described(value)}{_there(tensors[name], sample)}")
     if len(ran.outputs) > _SHOWN:
         out.text(f"  and {len(ran.outputs) - _SHOWN} samples more; --output Y.npz writes all")

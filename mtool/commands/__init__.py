@@ -20,12 +20,21 @@ if TYPE_CHECKING:
     from mtool.device.cycles import Clock
     from mtool.quantization.dataset import Pixels
     from mtool.quantization.quantizing import Quantised, Scheme, quantize
-    from mtool.stages.building import HOST_DRIVEN, Prepared, build_model, build_plan, open, prepare
+    from mtool.stages.building import (
+        HOST_DRIVEN,
+        Prepared,
+        build_model,
+        build_plan,
+        open,
+        prepare,
+        write_package,
+        write_project,
+        write_sources,
+    )
     from mtool.stages.compiling import Model, compile, compile_models
     from mtool.stages.deployment import Deployment
     from mtool.stages.fitting import Fit, Fits, check, check_models
     from mtool.stages.options import Options
-    from mtool.stages.writing import write_package, write_project, write_sources
     from mtool.verification.layer_report import Layers
     from mtool.verification.layers import verify_layers
     from mtool.verification.tolerance import default_tolerance
@@ -41,6 +50,9 @@ _EXPORTS = {
         "build_plan",
         "open",
         "prepare",
+        "write_package",
+        "write_project",
+        "write_sources",
     ),
     "mtool.stages.compiling": (
         "Model",
@@ -103,11 +115,6 @@ _EXPORTS = {
     ),
     "mtool.verification.tolerance": ("default_tolerance",),
     "mtool.verification.verification": ("verify",),
-    "mtool.stages.writing": (
-        "write_package",
-        "write_project",
-        "write_sources",
-    ),
 }
 _MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
 

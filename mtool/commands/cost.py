@@ -14,12 +14,11 @@ from mtool.device.build import builds_whole_framework, measure
 from mtool.device.session import Device, Readings, Timing
 from mtool.device.session.bench import Speed, measure_speed
 from mtool.manifest import total_arena_bytes
-from mtool.stages import input_patterns
+from mtool.stages import samples as sampling
 from mtool.stages.building import HOST_DRIVEN, STANDALONE, Prepared
 from mtool.stages.compiling import Model
-from mtool.stages.deployment import DEFAULT, Deployment
+from mtool.stages.deployment import DEFAULT, Deployment, run_samples
 from mtool.stages.formatting import amount, kilobytes
-from mtool.stages.inference import run_samples
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 
@@ -178,12 +177,12 @@ def bench(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
-    input_patterns.check(fill)
+    sampling.check_fill(fill)
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
     model = deployment.compile(path, board=board, options=options)
     prepared = deployment.build(model, kinds=kinds_to_measure(model))
-    inputs = input_patterns.filled(prepared.manifest.inputs, fill)[0]
+    inputs = sampling.filled(prepared.manifest.inputs, fill)[0]
     with deployment.open(prepared) as device:
         cost = cost_of(prepared, device, inputs, readings)
     first = compare_first_run(
@@ -231,7 +230,7 @@ def time_function(
     """
     model = deployment.compile(path, board=board, options=options)
     prepared = deployment.build(model)
-    inputs = input_patterns.filled(prepared.manifest.inputs, "random")[0]
+    inputs = sampling.filled(prepared.manifest.inputs, "random")[0]
     with deployment.open(prepared) as device:
         return device.time(**asdict(readings), function=function, inputs=inputs)
 

@@ -18,15 +18,13 @@ from mtool.commands.first_run import FirstRun, compare_first_run
 from mtool.device.session import Device, Readings
 from mtool.device.session.bench import Speed, measure_speed, run_measured
 from mtool.manifest import Project
-from mtool.stages import arrays, dynamic_outputs, input_patterns
+from mtool.stages import arrays
 from mtool.stages import samples as sampling
-from mtool.stages.building import HOST_DRIVEN, Prepared
+from mtool.stages.building import HOST_DRIVEN, Prepared, write_project
 from mtool.stages.compiling import Model
-from mtool.stages.deployment import DEFAULT, HOST, Deployment
-from mtool.stages.inference import infer_all
+from mtool.stages.deployment import DEFAULT, HOST, Deployment, infer_all
 from mtool.stages.options import Options
 from mtool.stages.samples import Array, Sample
-from mtool.stages.writing import write_project
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +52,7 @@ class Ran:
             return dict(names)
         if any(sample[name].shape != value.shape for sample in self.outputs for name, value in names.items()):
             tensors = self.prepared.manifest.outputs  # of several run-time sizes
-            padded = [dynamic_outputs.padded(tensors, sample) for sample in self.outputs]
+            padded = [sampling.padded(tensors, sample) for sample in self.outputs]
             return {name: np.stack([sample[name] for sample in padded]) for name in names}
         return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
 
@@ -92,7 +90,7 @@ def run(
     """
     if isinstance(inputs, Path):
         arrays.stored(inputs)  # before all the work
-    input_patterns.check(fill)
+    sampling.check_fill(fill)
     if dump is not None:
         dumping.check(dump)
     prepared, drawn, model = built_with_inputs(
@@ -142,7 +140,7 @@ def built_with_inputs(
         target, tensors, name = model.board, model.manifest.inputs, model.manifest.model
     samples: Sequence[Sample]
     if inputs is None:
-        samples = input_patterns.filled(tensors, fill, seed=seed)
+        samples = sampling.filled(tensors, fill, seed=seed)
     else:
         samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
     if model is not None:

@@ -28,9 +28,8 @@ from mtool.stages import checkup, formatting
 from mtool.stages import samples as sampling
 from mtool.stages.building import Prepared, build_model, rendered_plan
 from mtool.stages.compiling import Model, compile
-from mtool.stages.deployment import DEFAULT, Deployment
+from mtool.stages.deployment import DEFAULT, Deployment, Revival
 from mtool.stages.options import Options
-from mtool.stages.reconnect import Revival
 from mtool.verification import reference
 from mtool.verification.layers import compare_layers
 from mtool.verification.verification import judge

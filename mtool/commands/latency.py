@@ -7,7 +7,7 @@ from mtool.compiler.plan.interleaved import longest_stretch
 from mtool.device import session
 from mtool.device.session.profile import step_times
 from mtool.manifest import Manifest
-from mtool.stages import input_patterns
+from mtool.stages import samples as sampling
 from mtool.stages.building import Prepared
 from mtool.stages.deployment import Deployment
 
@@ -61,11 +61,11 @@ def worst_latency(prepared: Prepared, deployment: Deployment, *, repeat: int = 3
 
         def times(described: Manifest) -> list[float]:
             own = device[described.model]
-            inputs = input_patterns.filled(described.inputs, fill)[0]
+            inputs = sampling.filled(described.inputs, fill)[0]
             return step_times(own.client, described, inputs, repeat=repeat, work_s=own.work_s)
 
         stretches = {one.model: longest_stretch(times(one), one.pauses) for one in others}
         first = device[urgent.model]
-        own = first.time(1, repeat, inputs=input_patterns.filled(urgent.inputs, fill)[0]).median
+        own = first.time(1, repeat, inputs=sampling.filled(urgent.inputs, fill)[0]).median
         waits_for = max(stretches, key=lambda name: stretches[name])
         return Latency(urgent.model, first.unit, own, stretches[waits_for], waits_for)

@@ -13,12 +13,10 @@ from mtool.device.session import Readings
 from mtool.device.session.bench import measure_speed
 from mtool.device.session.loaded import interfaces, require_modules
 from mtool.device.session.verify import Report, Tolerance
-from mtool.stages import input_patterns
 from mtool.stages import samples as sampling
 from mtool.stages.building import Prepared
 from mtool.stages.compiling import Model, compile
-from mtool.stages.deployment import Deployment
-from mtool.stages.inference import run_samples
+from mtool.stages.deployment import Deployment, run_samples
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 from mtool.verification import reference
@@ -86,7 +84,7 @@ def bench(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     model, prepared = _both(path, folder, options, deployment)
-    inputs = input_patterns.filled(prepared.manifest.inputs, fill)[0]
+    inputs = sampling.filled(prepared.manifest.inputs, fill)[0]
     with deployment.open(prepared) as device:
         cost = cost_at(prepared, measure_speed(device, inputs, readings))
         own = [one for one in interfaces(device.session).values() if one.name == prepared.manifest.model][-1]

@@ -10,8 +10,7 @@ from mtool.manifest.delta import MOST_BYTES, delta_by_parts
 from mtool.manifest.modules.format import HEAD_BYTES, Description, Kind, Module
 from mtool.stages.compiling import Model
 from mtool.stages.formatting import count, tensor
-from mtool.stages.option_texts import schedule_choices
-from mtool.stages.options import Options
+from mtool.stages.options import Options, schedule_choices
 
 log = logging.getLogger(__name__)
 

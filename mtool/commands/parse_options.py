@@ -21,7 +21,8 @@ from mtool.base.option_values import (
 )
 from mtool.compiler.codegen import conventions
 from mtool.compiler.plan.pool import section_fault
-from mtool.stages.option_texts import (
+from mtool.stages.options import (
+    Options,
     backends,
     constant_values,
     dimensions,
@@ -29,12 +30,11 @@ from mtool.stages.option_texts import (
     largest_sizes,
     limits,
     logs,
-    pools,
     schedule_choices,
     state_pairs,
     template_options,
 )
-from mtool.stages.options import Options
+from mtool.stages.pool_options import pools
 
 if TYPE_CHECKING:
     from mtool.stages.deployment import Deployment

@@ -6,9 +6,8 @@ from mtool.base import locks
 from mtool.boards import Board
 from mtool.commands.first_run import compare_first_run
 from mtool.device.session.profile import Profile
-from mtool.stages import input_patterns
-from mtool.stages.deployment import DEFAULT, Deployment
-from mtool.stages.inference import run_samples
+from mtool.stages import samples as sampling
+from mtool.stages.deployment import DEFAULT, Deployment, run_samples
 from mtool.stages.options import Options
 
 
@@ -35,10 +34,10 @@ def bench_layers(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    input_patterns.check(fill)
+    sampling.check_fill(fill)
     model = deployment.compile(path, board=board, options=options)
     prepared = deployment.build(model)
-    inputs = input_patterns.filled(prepared.manifest.inputs, fill)[0]
+    inputs = sampling.filled(prepared.manifest.inputs, fill)[0]
     with deployment.open(prepared) as device:
         profile = device.profile(inputs, repeat=repeat)
     compare_first_run(model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0])

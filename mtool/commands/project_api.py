@@ -23,8 +23,8 @@ from mtool.device.build import Built
 from mtool.device.flash import Flashed, ports
 from mtool.device.transport import Transport
 from mtool.project.template import Option
+from mtool.stages.building import write_project
 from mtool.stages.compiling import Model
-from mtool.stages.writing import write_project
 
 
 @dataclass(frozen=True, slots=True)

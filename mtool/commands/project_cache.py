@@ -15,7 +15,7 @@ from mtool.base.filetree import FileTree
 from mtool.base.identifiers import model_name
 from mtool.boards import Board
 from mtool.device.build.build import BUILD_FOLDER
-from mtool.stages.cache_key import made_of
+from mtool.stages.compile_cache import made_of
 from mtool.stages.compiling import Model, default_folder
 from mtool.stages.options import Options, known_of
 

@@ -7,26 +7,93 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
 
 from mtool import manifest
-from mtool.base import cache
+from mtool.base import cache, filetree, resources
 from mtool.base.cache import File
 from mtool.base.errors import MtoolError
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import Arenas
 from mtool.boards import Board
+from mtool.compiler import added_operators
 from mtool.compiler.frontend.budget import LIMITS
+from mtool.compiler.frontend.reading import file_hash
 from mtool.compiler.request import Request
+from mtool.compiler.tuned.known import Known
 from mtool.manifest import Firmware, Manifest
-from mtool.stages.cache_key import made_of
+from mtool.version import __version__
+
+_DATA = ("boards.yaml", "crt", "project_templates")
+
+
+def made_of(path: Path, board: Board, options: Request, known: Known) -> str:
+    """Return a SHA-256 over all that decides what a model's C and its project hold.
+
+    Args:
+        path: the model file, which is read.
+        board: all of its entry counts.
+        options: all of them count, a template's files too.
+        known: what tuning has found.
+
+    Raises:
+        UsageError: the model or the template can't be read.
+    """
+    sha = hashlib.sha256()
+    for part in (
+        __version__,
+        np.__version__,
+        onnx.__version__,
+        path.name,
+        file_hash(path),
+        board.model_dump_json(),
+        repr([(memory.reads, memory.pool) for memory in board.memories.values()]),  # which no entry of JSON has
+        *_described(options),
+        repr(known),
+        *_program(),
+    ):
+        data = part.encode("utf-8", "surrogatepass")
+        sha.update(len(data).to_bytes(8, "little") + data)
+    return sha.hexdigest()
+
+
+def _described(options: Request) -> Iterator[str]:
+    for each in fields(options):
+        yield f"{each.name}={_text(getattr(options, each.name))}"
+    template = getattr(options, "template", "")  # which a project's options name
+    if template and Path(template).is_dir():
+        yield filetree.digest_of(Path(template))
+
+
+def _text(value: Any) -> str:
+    """Return a value as text that is the same for the same value alone."""
+    if isinstance(value, np.ndarray):
+        data = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        return f"{value.dtype.str}{value.shape}{data}"
+    if isinstance(value, Mapping):
+        return repr(sorted((key, _text(each)) for key, each in value.items()))
+    return repr(value)
+
+
+def _program() -> Iterator[str]:
+    """Yield what tells mtool's own files and those of operators that are added, by their sizes and times."""
+    package = resources.PACKAGE
+    for root in (package, *map(resources.path, _DATA), *added_operators.sources()):
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.is_file() and path.suffix not in (".pyc", ".pyo"):
+                found = path.stat()
+                yield f"{path} {found.st_size} {found.st_mtime_ns}"
+
 
 _PACKAGE = "mtool"
 _TOLD = "told.json"  # no file of a model, whose names its own begins
 _RESULT = manifest.FILE_NAME
-
 log = logging.getLogger(__name__)
 
 

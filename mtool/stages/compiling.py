@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from mtool import boards, manifest
 from mtool.base import filetree, resources
 from mtool.base.errors import UsageError
+from mtool.base.escaping import short_name
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import Format
 from mtool.boards import Board
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
-from mtool.manifest import Manifest
-from mtool.stages import summary
+from mtool.manifest import Manifest, Protection
+from mtool.stages import formatting
 from mtool.stages.options import Options, check_options, known_of, weights_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,70 @@ if TYPE_CHECKING:
     from mtool.project import About, Module, Runtime
     from mtool.project.portable import Core
 
+
 log = logging.getLogger(__name__)
+_LEAST_GROWTH_BYTES = 1024  # what an operator's constants grow by before it is told; the manifest has all of them
+_NAMED = 3
+
+
+def warn_of_growth(manifest: Manifest) -> None:
+    """Warn of constants that take a tenth more flash than in the model's file: the largest by name, and why.
+
+    What was chosen to, where the board has room (mtool.compiler.plan.flash), is logged for debugging only.
+    """
+    told = [one for one in manifest.grown if one.flash_bytes - one.file_bytes >= _LEAST_GROWTH_BYTES]
+    for one in told:
+        if one.for_speed:
+            log.debug("%s: %s B more of flash: %s", one.operator, f"{one.flash_bytes - one.file_bytes:,}", one.reason)
+    grown = [one for one in told if not one.for_speed]
+    if not grown:
+        return
+    before, after = (sum(getattr(one, kind) for one in grown) for kind in ("file_bytes", "flash_bytes"))
+    for one in grown[:_NAMED]:
+        log.warning(
+            "%s takes %s B in the file and %s B in flash: %s",
+            short_name(one.tensor), f"{one.file_bytes:,}", f"{one.flash_bytes:,}", one.reason,
+        )  # fmt: skip
+    if len(grown) > _NAMED:
+        log.warning(
+            "%d operators' constants, %s B in the file, take %s B in flash: `grown` in mtool.json lists them",
+            len(grown), f"{before:,}", f"{after:,}",
+        )  # fmt: skip
+
+
+def tell(source: Path, described: Manifest, start: float, *, was_before: bool = False) -> None:
+    """Log what was compiled: its tensors, its size, its operators and its arena."""
+    inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
+    outputs = ", ".join(map(formatting.tensor, described.outputs))
+    for limits in (tensor.range for tensor in described.sizes):
+        if limits is not None:
+            outputs += f"   {short_name(limits.dimension)} = {limits.least} to {limits.most} at run time"
+    if described.states:
+        kept = sum(state.bytes for state in described.states)
+        outputs += f"   keeps {formatting.count(len(described.states), 'state')}, {kept:,} B"
+    size = f"{formatting.amount(described.macs)} MACs, {formatting.amount(described.parameters)} parameters"
+    log.info("%s   %s -> %s   %s", short_name(source.stem), inputs, outputs, size)
+    functions = len({operator.function for operator in described.operators})
+    operators = described.operators
+    by_rows = {one.whole for one in operators if one.whole and not one.label.endswith(" rows")}  # keep rows, pad rows
+    count = sum(1 for one in operators if not one.whole) + len(by_rows)
+    some = f" ({len(by_rows)} by rows)" if by_rows else ""
+    note = f"{formatting.count(count, 'operator')}{some} in {formatting.count(functions, 'function')}"
+    arena = formatting.arena(described)
+    cached = ", from the cache" if was_before else ""
+    log.info("  %-9s %4.1f s   %s, %s%s", "compile", time.monotonic() - start, note, arena, cached)
+    if described.protection is not None:
+        log.info("  %-9s          %s", "protect", _areas(described.protection))
+    warn_of_growth(described)
+
+
+def _areas(protection: Protection) -> str:
+    """Return the areas of a fence as text: what each takes, and in which granules."""
+    areas = [
+        f"{one.access}s {one.name} " + (f"{one.bytes:,} B " if one.bytes else "") + f"(granule {one.granule:,} B)"
+        for one in protection.areas
+    ]
+    return f"{protection.unit}: {', '.join(areas)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +111,10 @@ class Model:
         Raises:
             FitError: they are.
         """
-        from mtool.stages import fit_check
+        from mtool.stages.sizes import estimate
 
         options = self.options
-        fit_check.refuse_certain(self.files, self.manifest, self.board, options.template, options.template_options)
+        estimate.refuse_certain(self.files, self.manifest, self.board, options.template, options.template_options)
 
     def render_project(self) -> tuple[FileTree, Manifest]:
         """Return the project folder's files, and the manifest that is its `mtool.json`."""
@@ -222,7 +286,7 @@ def compile(
     request = replace(chosen, weights=weights_of(target, chosen), known=known)
     done = compile_cache.compiled(source, chosen.core_of(target), request)
     (described,) = done.manifests
-    summary.tell(source, described, start, was_before=done.was_before)
+    tell(source, described, start, was_before=done.was_before)
     return Model(source, target, chosen, done.files, described)
 
 
@@ -262,7 +326,7 @@ def compile_models(
     pairs = list(zip(sources, requests, strict=True))
     compiled = compile_cache.compiled_models(pairs, each[0].core_of(target), each[0].arenas)
     for source, described in zip(sources, compiled.manifests, strict=True):
-        summary.tell(source, described, start, was_before=compiled.was_before)
+        tell(source, described, start, was_before=compiled.was_before)
     saved = sum(one.shared_constant_bytes for one in compiled.manifests)
     once = f", {saved:,} B of equal constants stored once" if saved else ""
     arena_bytes = manifest.total_arena_bytes(compiled.manifests)

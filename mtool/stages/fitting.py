@@ -19,12 +19,17 @@ from mtool.device.build import fit as needed
 from mtool.device.build.fit import Need, needs_of
 from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
-from mtool.stages.compiling import Model, check_counts, compiled_together, default_folder
-from mtool.stages.latency_estimate import LikelyTime, LongestOperator, likely_time, longest_operator
+from mtool.stages.compiling import Model, check_counts, compiled_together, default_folder, warn_of_growth
+from mtool.stages.latency_estimate import (
+    LikelyTime,
+    LongestOperator,
+    SoftwareFloat,
+    likely_time,
+    longest_operator,
+    software_float,
+)
 from mtool.stages.options import Options, check_options, weights_of
 from mtool.stages.sizes.estimate import estimate
-from mtool.stages.software_float import SoftwareFloat, software_float
-from mtool.stages.weight_overhead import warn_of_growth
 
 log = logging.getLogger(__name__)
 

@@ -1,27 +1,79 @@
 """How long an inference is likely to take on a board, before anything is built: from the schedules' estimates."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from mtool.base.option_values import IN_RAM
 from mtool.boards import Board, Draw, Reads
 from mtool.compiler.codegen.generation import Emitted
+from mtool.compiler.kernels.target import THUMB1
 from mtool.compiler.plan.control import device_cycles, without_estimate
 from mtool.compiler.plan.interleaved import longest_stretch
 from mtool.compiler.plan.pools import WORD
 from mtool.compiler.plan.ram import BYTES_A_PRODUCT, HELD
 from mtool.device.cycles import Core, cores
-from mtool.manifest import Manifest
-from mtool.stages.software_float import float_operators
+from mtool.manifest import Manifest, Operator
+from mtool.stages.formatting import amount
+
+# Instructions a multiply-accumulate of MLPerf Tiny's models, by the core: of float32, and of the same models in int8
+# (docs/benchmarks.md; float32 of Armv6-M on sim_m0).
+_MEASURED: tuple[tuple[str | tuple[str, ...], float, float], ...] = (
+    (THUMB1, 165, 6.3),
+    ("cortex-m", 74, 2.1),
+    ("rv32", 162, 3.1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwareFloat:
+    """Products of float32 that a core without an FPU computes.
+
+    Attributes:
+        cpu: the core.
+        macs: the multiply-accumulates.
+        float_per_mac: instructions of each.
+        int8_per_mac: the same if the model were quantised.
+    """
+
+    cpu: str
+    macs: int
+    float_per_mac: float
+    int8_per_mac: float
+
+    def line(self) -> str:
+        """Return it in words."""
+        return (
+            f"float32 is computed in software, as {self.cpu} has no FPU: about {self.float_per_mac:.0f} instructions "
+            f"per MAC, {amount(round(self.macs * self.float_per_mac))} an inference; in int8, by mtool quantize, about "
+            f"{self.int8_per_mac:g} and {amount(round(self.macs * self.int8_per_mac))}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def software_float(manifest: Manifest, board: Board) -> SoftwareFloat | None:
+    """Return what a model's products of float32 cost; None: it has none, or the core an FPU or no figures."""
+    macs = sum(operator.macs for operator in float_operators(manifest.operators))
+    if not macs or "fpu" in board.features:
+        return None
+    known = (figures for cores, *figures in _MEASURED if board.cpu.startswith(cores))
+    return next((SoftwareFloat(board.cpu, macs, *figures) for figures in known), None)
+
+
+def float_operators(operators: Iterable[Operator]) -> list[Operator]:
+    """Return the operators that multiply floating-point numbers."""
+    return [one for one in operators if one.macs and any(read.dtype.startswith("float") for read in one.reads)]
+
 
 # Bytes read from flash a product, in spite of a cache that does not hold an operator's constants: the kernels use a
 # weight for one to three pixels at a time. No less than all constants once, of which dense layers are the case.
 _MOST_BYTES_A_PRODUCT = 1.0
 _UNSURE = 2  # times: how far waits may be off where their figures are only likely
-
 # Products: with fewer, what an operator does once for each row and call counts too; but not if most is dense layers.
 _SMALL = 1_000_000
-
 # Waits for code are not counted. They tell where its cache holds less than the loops of a few operators, and these are
 # many or long. The middle of what was measured there, and how far that spreads (docs/cycles.md, "Before a build").
 _LITTLE_CODE = 4096  # bytes

@@ -15,9 +15,8 @@ from mtool.device.flash import Runner, ports
 from mtool.device.session import Device
 from mtool.stages.building import Prepared, build_model
 from mtool.stages.compiling import Model
-from mtool.stages.deployment import Deployment
+from mtool.stages.deployment import LOST, Deployment, Revival
 from mtool.stages.options import Options, weights_of
-from mtool.stages.reconnect import LOST, Revival
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.meter import BoardMeter
 from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of

@@ -13,12 +13,11 @@ from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.device.session.verify import Report, Tolerance, compare
 from mtool.manifest import Manifest
-from mtool.stages import arrays, dynamic_outputs
+from mtool.stages import arrays
 from mtool.stages import samples as sampling
 from mtool.stages.compiling import Model
-from mtool.stages.deployment import DEFAULT, Deployment
+from mtool.stages.deployment import DEFAULT, Deployment, run_samples
 from mtool.stages.formatting import count
-from mtool.stages.inference import run_samples
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 from mtool.verification import reference
@@ -151,8 +150,8 @@ def judge(
     is_given = tolerance is not None and (tolerance.atol is not None or tolerance.rtol is not None)
     if is_given and not any(np.dtype(output.dtype).kind == "f" for output in tensors.outputs):
         log.warning("atol and rtol are for floats, and all outputs are integers: give the steps, as --lsb N")
-    expected = [dynamic_outputs.padded(tensors.outputs, sample) for sample in expected]
-    found = [dynamic_outputs.masked(tensors.outputs, sample) for sample in found]
+    expected = [sampling.padded(tensors.outputs, sample) for sample in expected]
+    found = [sampling.masked(tensors.outputs, sample) for sample in found]
     chosen = model.options
     name = golden.name if golden is not None else against or reference.name_of(model.path)
     allowed = tolerance or default_tolerance(model.path, chosen.rounding, chosen.backend_steps)
@@ -216,7 +215,7 @@ def _is_of_the_reference(model: Model, inputs: Sequence[Sample], expected: Seque
     """
     outputs = model.manifest.outputs
     own = reference.outputs(model.path, inputs, options=model.options)
-    own = [dynamic_outputs.padded(outputs, sample) for sample in own]
+    own = [sampling.padded(outputs, sample) for sample in own]
     if compare(outputs, expected, own, tolerance=Tolerance(grid_steps=0), reference=ort.NAME).ok:
         return True
     steps = _steps_of_the_reference(model, inputs)

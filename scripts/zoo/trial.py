@@ -15,7 +15,7 @@ from mtool.device.session.bench import run_measured
 from mtool.device.session.verify import Report, Tolerance
 from mtool.stages.building import Prepared
 from mtool.stages.compiling import Model
-from mtool.stages.inference import executor_of
+from mtool.stages.deployment import executor_of
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample, seeded
 from mtool.verification import reference

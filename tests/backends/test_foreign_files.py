@@ -17,8 +17,8 @@ from mtool.commands import Model, build_model
 from mtool.compiler.backends import BackendSpec
 from mtool.project import CORES
 from mtool.project.package import FORMATS
+from mtool.stages.building import write_sources
 from mtool.stages.options import Options
-from mtool.stages.writing import write_sources
 
 BACKEND = """
 from mtool.compiler.backends import Backend, Pattern, Product

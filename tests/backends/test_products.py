@@ -14,9 +14,9 @@ from mtool.base.errors import MtoolError, UsageError
 from mtool.cli import app
 from mtool.compiler.backends import BackendError, BackendSpec
 from mtool.compiler.backends.chosen import choose
+from mtool.stages.building import write_project
 from mtool.stages.compiling import Model
 from mtool.stages.options import Options
-from mtool.stages.writing import write_project
 
 BACKEND = """
 import numpy as np

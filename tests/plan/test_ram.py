@@ -10,7 +10,7 @@ from mtool.compiler.plan import Choice
 from mtool.compiler.plan.ram import RESERVED_BYTES
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
-from mtool.stages.cache_key import made_of
+from mtool.stages.compile_cache import made_of
 from mtool.stages.latency_estimate import likely_time
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"

@@ -15,7 +15,7 @@ from mtool import commands, manifest
 from mtool.base.errors import UsageError
 from mtool.commands import Deployment, Options
 from mtool.compiler.backends.spec import parse
-from mtool.stages import cache_key, deployment
+from mtool.stages import compile_cache, deployment
 
 F = np.float32
 
@@ -79,21 +79,21 @@ def test_other_options_compile_again(runs: Runs, options: Options) -> None:
 
 def test_another_mtool_compiles_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.run()
-    monkeypatch.setattr(cache_key, "__version__", "9.9.9")
+    monkeypatch.setattr(compile_cache, "__version__", "9.9.9")
     assert runs.run()[0] == 1
 
 
 def test_an_edited_source_of_mtool_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "boards.yaml").write_text("one")
-    monkeypatch.setattr(cache_key.resources, "path", lambda name: tmp_path / "boards.yaml")
-    before = [*cache_key._program()]
+    monkeypatch.setattr(compile_cache.resources, "path", lambda name: tmp_path / "boards.yaml")
+    before = [*compile_cache._program()]
     os.utime(tmp_path / "boards.yaml", ns=(1, 1))
-    assert [*cache_key._program()] != before
+    assert [*compile_cache._program()] != before
 
 
 def test_constants_that_are_given_count() -> None:
-    told = [[*cache_key._described(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
-    told.append([*cache_key._described(Options(constants={"w": np.full((3, 1000), 0)}))])
+    told = [[*compile_cache._described(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
+    told.append([*compile_cache._described(Options(constants={"w": np.full((3, 1000), 0)}))])
     assert told[0] != told[1] and told[0] != told[2]
 
 

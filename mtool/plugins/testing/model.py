@@ -21,8 +21,7 @@ from mtool.stages import arrays
 from mtool.stages import samples as sampling
 from mtool.stages.building import Prepared, build_model
 from mtool.stages.compiling import Model
-from mtool.stages.inference import executor_of
-from mtool.stages.reconnect import Revival
+from mtool.stages.deployment import Revival, executor_of
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
 from mtool.verification.layers import compare_layers
