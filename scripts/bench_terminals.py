@@ -18,13 +18,11 @@ from mtool.compiler.tuned.record import digest
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.stages.tuned import target_and_setup
 from mtool.tuning.candidates import Space, space_of
-from mtool.tuning.farm.bundle import Bundle
 from mtool.tuning.farm.client import Farm
-from mtool.tuning.farm.making import TrialMaker
-from mtool.tuning.farm.search import RackSearch
+from mtool.tuning.farm.messages import Bundle
+from mtool.tuning.farm.search import RackSearch, TrialMaker
 from mtool.tuning.firmware import Place, Room, shares_of
-from mtool.tuning.progress import Progress
-from mtool.tuning.search import Goal, Wanted
+from mtool.tuning.search import Goal, Progress, Wanted
 from mtool.tuning.trial import Names, Share
 from tests.tuning.dense import network
 from tests.tuning.farm.cluster import Cluster, cluster, wait_for

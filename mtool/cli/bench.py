@@ -75,9 +75,9 @@ def bench(
     if on is not None:
         if function or layers or cycles:
             raise UsageError("--on is for a model that was loaded, whose operators have no C here")
-        from mtool.commands import loaded_model, module_models
+        from mtool.commands import loaded_model
 
-        module_models.board_of(on, board)
+        loaded_model.board_of(on, board)
         cost = loaded_model.bench(model, on, readings=readings, fill=fill, options=options, deployment=deployment)
         out.result(cost.as_json())
         out.text(table((cost.model, cost.board), commands.comparison([cost])))

@@ -68,13 +68,13 @@ def debug(
     The inference is run once to see whether it faults; then QEMU, or the gdb server of the board's probe, runs it again
     with the same inputs, and gdb stops where the operator begins, and at the fault itself.
     """
-    from mtool.commands import debug_plan, debugging
+    from mtool.commands import debugging
     from mtool.commands.execution import built_with_inputs
     from mtool.stages import samples as sampling
 
     sampling.check_fill(fill)
-    if dry_run and debug_plan.is_cabled(model, board, options):
-        asked, lines = debug_plan.planned(
+    if dry_run and debugging.is_cabled(model, board, options):
+        asked, lines = debugging.planned(
             model,
             board,
             options,

@@ -39,9 +39,9 @@ def flash(
     """
     model, chosen = models[0], options[0]
     if chosen.program is not None and not dry_run:
-        from mtool.commands import user_program
+        from mtool.commands import flashing
 
-        flashed = user_program.flash_program(model, board=board, runner=runner, options=chosen, deployment=deployment)
+        flashed = flashing.flash_program(model, board=board, runner=runner, options=chosen, deployment=deployment)
         out.result({"board": board, "folder": str(flashed.prepared.folder), "port": flashed.port or None})
         out.text("flashed: the program runs by itself" + (f", its console is {flashed.port}" if flashed.port else ""))
         return

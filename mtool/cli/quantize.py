@@ -92,7 +92,7 @@ def quantize(
 
 
 def _print(out: Output, done: "Quantised") -> None:
-    from mtool.stages.footprint import side_by_side
+    from mtool.quantization.quantizing import side_by_side
 
     over = formatting.count(done.compared_over, "sample")
     out.text("", f"difference from the float model over {over}")

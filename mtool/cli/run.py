@@ -133,7 +133,7 @@ def _run_program(
     out: Output, model: Path, board: str, options: "commands.Options", deployment: "commands.Deployment"
 ) -> None:
     """Run the user's own program; what it says is the result."""
-    from mtool.commands.user_program import run_program
+    from mtool.commands.flashing import run_program
 
     said = bytearray()
 

@@ -13,11 +13,11 @@ from mtool.cli import parameters
 from mtool.cli.output import Output, table
 
 if TYPE_CHECKING:
-    from mtool.cli.fitted import Fitted
+    from mtool.cli.console import Fitted
     from mtool.compiler.tuned.record import Unit, WholePlan
     from mtool.compiler.tuned.summary import KnownTarget, KnownTask
     from mtool.tuning import Tuned
-    from mtool.tuning.progress import Progress, Row
+    from mtool.tuning.search import Progress, Row
 
 
 def tune(

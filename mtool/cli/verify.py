@@ -19,7 +19,7 @@ from mtool.stages.formatting import samples as samples_of
 
 if TYPE_CHECKING:
     from mtool.device.session.verify import Difference, Report
-    from mtool.verification.layer_report import Layer, Layers
+    from mtool.verification.layers import Layer, Layers
 
 _BAR = 40  # columns of the longest bar of a histogram
 
@@ -81,11 +81,11 @@ def verify(
     if on is None:
         compare = functools.partial(commands.verify_layers if layers else commands.verify, board=board)
     else:
-        from mtool.commands import loaded_model, module_models
+        from mtool.commands import loaded_model
 
         if layers:
             raise UsageError("--layers needs the model's C in the firmware, and --on is for one that was loaded")
-        board = module_models.board_of(on, board)
+        board = loaded_model.board_of(on, board)
         compare = functools.partial(loaded_model.verify, folder=on)
     report = compare(
         model,

@@ -7,7 +7,7 @@ import typer
 
 from mtool.base.errors import UsageError
 from mtool.cli import completion, parameters
-from mtool.cli.grouped import GroupedCommand
+from mtool.cli.app import GroupedCommand
 from mtool.cli.output import Output
 
 _OWN = {"--port": "--port", "-p": "--port", "--probe": "--probe"}

@@ -7,13 +7,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mtool.commands.cost import ALL_KINDS, Cost, bench, comparison, cost_of, time_function
-    from mtool.commands.cycles import clocks, cycle_rows, hertz, mix_rows, part_headings, part_rows, standing_for
+    from mtool.commands.cost import (
+        ALL_KINDS,
+        Cost,
+        bench,
+        bench_layers,
+        clocks,
+        comparison,
+        cost_of,
+        cycle_rows,
+        hertz,
+        mix_rows,
+        part_headings,
+        part_rows,
+        standing_for,
+        time_function,
+    )
     from mtool.commands.execution import Ran, run
     from mtool.commands.flashing import Ready, Smoke, flash_model, flash_plan
     from mtool.commands.modules import Made, make_module, read_module, write_module
     from mtool.commands.partitioning import Parts, partition
-    from mtool.commands.profiling import bench_layers
     from mtool.commands.reporting import Report, report
     from mtool.compiler.plan import Choice
     from mtool.compiler.plan.pool import Pool
@@ -35,14 +48,36 @@ if TYPE_CHECKING:
     from mtool.stages.deployment import Deployment
     from mtool.stages.fitting import Fit, Fits, check, check_models
     from mtool.stages.options import Options
-    from mtool.verification.layer_report import Layers
-    from mtool.verification.layers import verify_layers
-    from mtool.verification.tolerance import default_tolerance
+    from mtool.verification.layers import Layers, default_tolerance, verify_layers
     from mtool.verification.verification import verify
 
 _EXPORTS = {
+    "mtool.commands.cost": (
+        "ALL_KINDS",
+        "Clock",
+        "Cost",
+        "bench",
+        "bench_layers",
+        "clocks",
+        "comparison",
+        "cost_of",
+        "cycle_rows",
+        "hertz",
+        "mix_rows",
+        "part_headings",
+        "part_rows",
+        "standing_for",
+        "time_function",
+    ),
+    "mtool.commands.execution": ("Ran", "run"),
+    "mtool.commands.flashing": ("Ready", "Smoke", "flash_model", "flash_plan"),
+    "mtool.commands.modules": ("Made", "make_module", "read_module", "write_module"),
+    "mtool.commands.partitioning": ("Parts", "partition"),
+    "mtool.commands.reporting": ("Report", "report"),
     "mtool.compiler.plan": ("Choice",),
     "mtool.compiler.plan.pool": ("Pool",),
+    "mtool.quantization.dataset": ("Pixels",),
+    "mtool.quantization.quantizing": ("Quantised", "Scheme", "quantize"),
     "mtool.stages.building": (
         "HOST_DRIVEN",
         "Prepared",
@@ -54,66 +89,11 @@ _EXPORTS = {
         "write_project",
         "write_sources",
     ),
-    "mtool.stages.compiling": (
-        "Model",
-        "compile",
-        "compile_models",
-    ),
-    "mtool.commands.cost": (
-        "ALL_KINDS",
-        "Cost",
-        "bench",
-        "comparison",
-        "cost_of",
-        "time_function",
-    ),
-    "mtool.commands.cycles": (
-        "Clock",
-        "clocks",
-        "hertz",
-        "cycle_rows",
-        "mix_rows",
-        "part_headings",
-        "part_rows",
-        "standing_for",
-    ),
-    "mtool.quantization.dataset": ("Pixels",),
-    "mtool.commands.execution": (
-        "Ran",
-        "run",
-    ),
-    "mtool.stages.fitting": (
-        "Fit",
-        "Fits",
-        "check",
-        "check_models",
-    ),
-    "mtool.commands.flashing": (
-        "Ready",
-        "Smoke",
-        "flash_model",
-        "flash_plan",
-    ),
-    "mtool.verification.layer_report": ("Layers",),
-    "mtool.verification.layers": ("verify_layers",),
+    "mtool.stages.compiling": ("Model", "compile", "compile_models"),
     "mtool.stages.deployment": ("Deployment",),
+    "mtool.stages.fitting": ("Fit", "Fits", "check", "check_models"),
     "mtool.stages.options": ("Options",),
-    "mtool.commands.modules": ("Made", "make_module", "read_module", "write_module"),
-    "mtool.commands.partitioning": (
-        "Parts",
-        "partition",
-    ),
-    "mtool.commands.profiling": ("bench_layers",),
-    "mtool.quantization.quantizing": (
-        "Quantised",
-        "Scheme",
-        "quantize",
-    ),
-    "mtool.commands.reporting": (
-        "Report",
-        "report",
-    ),
-    "mtool.verification.tolerance": ("default_tolerance",),
+    "mtool.verification.layers": ("Layers", "default_tolerance", "verify_layers"),
     "mtool.verification.verification": ("verify",),
 }
 _MODULES = {name: module for module, names in _EXPORTS.items() for name in names}

@@ -8,20 +8,51 @@ from mtool import manifest
 from mtool.base import locks
 from mtool.base.errors import UsageError
 from mtool.commands.cost import MODULE, Cost, cost_at
-from mtool.commands.module_models import loaded_model
+from mtool.device import session
 from mtool.device.session import Readings
 from mtool.device.session.bench import measure_speed
-from mtool.device.session.loaded import interfaces, require_modules
+from mtool.device.session.loaded import interfaces, require_modules, takes_modules
 from mtool.device.session.verify import Report, Tolerance
+from mtool.manifest import Manifest
 from mtool.stages import samples as sampling
 from mtool.stages.building import Prepared
 from mtool.stages.compiling import Model, compile
-from mtool.stages.deployment import Deployment, run_samples
+from mtool.stages.deployment import HOST, Deployment, run_samples
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 from mtool.verification import reference
-from mtool.verification.layer_report import Layers
+from mtool.verification.layers import Layers
 from mtool.verification.verification import golden_samples, judge
+
+# The models of a project's device that came to it as modules.
+
+
+def board_of(folder: Path, board: str) -> str:
+    """Return the board of a project, whose device has a model of a module; `board` is the one that is named.
+
+    Raises:
+        UsageError: it is no project, or that of another board than the one that is named.
+    """
+    described = manifest.load(folder).project
+    if described is not None and board not in (HOST, described.board.name):
+        raise UsageError(f"{folder} is a project for {described.board.name}, not for {board}", hint="leave --board out")
+    return HOST if described is None else described.board.name
+
+
+def loaded_model(folder: Path, name: str, deployment: Deployment) -> Manifest | None:
+    """Return the manifest of the model of a name that came as a module to a project's device; None: it has none.
+
+    Raises:
+        MtoolError: the project is none, or its device does not answer.
+    """
+    described = manifest.load(folder)
+    if described.project is None or not takes_modules(described.project):
+        return None
+    if not name:
+        return None
+    with session.open(folder, port=deployment.port, probe=deployment.probe) as device:
+        numbers = interfaces(device.session)
+        return device[name].manifest if name in {one.name for one in numbers.values()} else None
 
 
 @locks.keep_locks()

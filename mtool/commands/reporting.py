@@ -22,8 +22,7 @@ from mtool.stages import samples as sampling
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.fitting import Fit, check
 from mtool.stages.options import Options
-from mtool.verification.layer_report import Layers
-from mtool.verification.layers import compare_layers
+from mtool.verification.layers import Layers, compare_layers
 from mtool.version import __version__
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")

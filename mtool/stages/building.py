@@ -1,35 +1,28 @@
 """From a model to a built project and a session with it, and the commands that a build runs."""
 
 import logging
+import shlex
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtool import manifest
-from mtool.base import filetree
-from mtool.base.errors import UsageError
+from mtool.base import filetree, locks
+from mtool.base.errors import FitError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import Format
-from mtool.manifest import Manifest
-from mtool.stages.compiling import Model
-
-if TYPE_CHECKING:
-    from mtool.project import About
-import shlex
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from mtool.base import locks
-from mtool.base.errors import FitError
 from mtool.boards import Board
-from mtool.stages.compiling import compile
+from mtool.manifest import Manifest
+from mtool.stages.compiling import Model, compile
 from mtool.stages.options import Options
 
 if TYPE_CHECKING:
     from mtool.device.build import Built
     from mtool.device.build.fit import Need
     from mtool.device.session import Device
+    from mtool.project import About
     from mtool.stages.checkup import Item
 
 

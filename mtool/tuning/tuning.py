@@ -27,15 +27,11 @@ from mtool.device.flash import ports
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.options import Options, check_options
 from mtool.stages.tuned import options_of, target_and_setup
-from mtool.tuning.bench import BoardBench
-from mtool.tuning.builds import other_builds, ram_bytes
-from mtool.tuning.candidates import space_of, with_prior
+from mtool.tuning.candidates import shipped, space_of, with_prior
 from mtool.tuning.farm.security import RackAt
-from mtool.tuning.firmware import Place, Room
-from mtool.tuning.learned import shipped
+from mtool.tuning.firmware import BoardBench, Place, Room
 from mtool.tuning.measuring import REPEATS
-from mtool.tuning.progress import Progress
-from mtool.tuning.search import Goal, Search
+from mtool.tuning.search import Goal, Progress, Search, other_builds, ram_bytes
 from mtool.tuning.whole import Measured, Whole, best_whole
 from mtool.version import __version__
 
@@ -149,9 +145,9 @@ def tune(
     """
     source, chosen = Path(path), options or Options()
     if rack is not None and isinstance(board, str):
-        from mtool.tuning.farm import farm_tuning
+        from mtool.tuning.farm import search
 
-        board = farm_tuning.board_of(board, rack)
+        board = search.board_of(board, rack)
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
@@ -188,9 +184,9 @@ def tune(
     room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
     given = (room, target, setup, output, known, Goal(trials, minutes * 60, others, ram_bytes(target_board)))
     if rack is not None:
-        from mtool.tuning.farm import farm_tuning
+        from mtool.tuning.farm import search
 
-        whole = farm_tuning.tune_on(rack, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
+        whole = search.tune_on(rack, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
     else:
         with _held(place):
             Search(progress, BoardBench(place, unit, repeats), *given).run()

@@ -21,10 +21,8 @@ from mtool.stages.formatting import count
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 from mtool.verification import reference
-from mtool.verification.layer_report import Layers
-from mtool.verification.layers import compare_layers
+from mtool.verification.layers import Layers, compare_layers, default_tolerance, of_float16
 from mtool.verification.oracles import ort
-from mtool.verification.tolerance import default_tolerance, of_float16
 
 log = logging.getLogger(__name__)
 

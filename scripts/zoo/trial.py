@@ -19,8 +19,7 @@ from mtool.stages.deployment import executor_of
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample, seeded
 from mtool.verification import reference
-from mtool.verification.layer_report import Layers
-from mtool.verification.layers import compare_layers
+from mtool.verification.layers import Layers, compare_layers
 from mtool.verification.verification import judge
 from scripts.zoo.results import Found, Row
 

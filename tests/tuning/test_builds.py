@@ -16,11 +16,9 @@ from mtool.compiler.tuned.choosing import parse
 from mtool.compiler.tuned.log import Log
 from mtool.compiler.tuned.record import Target, Unit
 from mtool.compiler.tuned.tasks import tasks_of
-from mtool.tuning.builds import other_builds, other_levels
 from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.firmware import Room
-from mtool.tuning.progress import Progress
-from mtool.tuning.search import Goal, Search
+from mtool.tuning.search import Goal, Progress, Search, other_builds, other_levels
 from tests.tuned.pointwise import network
 from tests.tuned.records import SETUP, TARGET
 from tests.tuning.simulated import BOARD, SimulatedBench, World

@@ -19,9 +19,9 @@ from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import Unit
 from mtool.stages.building import Prepared
 from mtool.tuning.firmware import Place
-from mtool.tuning.progress import Progress
+from mtool.tuning.measuring import WholeRun, run_on
+from mtool.tuning.search import Progress
 from mtool.tuning.whole import best_whole
-from mtool.tuning.whole_run import WholeRun, run_on
 
 BOARD = boards.get("mps2_an386")
 needs_arm = pytest.mark.skipif(

@@ -15,8 +15,7 @@ from mtool.compiler.tuned.log import Log
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.firmware import Room
-from mtool.tuning.progress import Progress
-from mtool.tuning.search import Goal, Search
+from mtool.tuning.search import Goal, Progress, Search
 from tests.tuned.pointwise import network
 from tests.tuned.records import SETUP, TARGET
 from tests.tuning.simulated import BOARD, SimulatedBench, World

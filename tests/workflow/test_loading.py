@@ -16,9 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 import mtool
 from mtool import commands, manifest
 from mtool.base.errors import DeviceError, FitError, UsageError
-from mtool.commands import loaded_model, loading, module_update, modules
-from mtool.commands.bytecode import make_bytecode
+from mtool.commands import loaded_model, loading, modules
 from mtool.commands.execution import run
+from mtool.commands.modules import make_bytecode
 from mtool.commands.parse_options import module_options
 from mtool.device import session
 from mtool.device.rpc.loading import Place, Room
@@ -149,11 +149,11 @@ def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project:
     onnx.save(tuned, tmp_path / "tuned.onnx")
     key = files / "own.key"
     old = modules.make_module(DIGITS, board=BOARD, key=key, options=Options(name="digits"))
-    options, counter = module_update.options_since(old.module, Options(), None)
+    options, counter = modules.options_since(old.module, Options(), None)
     new = modules.make_module(
         tmp_path / "tuned.onnx", board=BOARD, key=key, options=options, counter=counter, since=old.module
     )
-    told = module_update.renewal((old.module, old.data), (new.module, new.data))
+    told = modules.renewal((old.module, old.data), (new.module, new.data))
     assert new.module.name == "digits" and told.has_same_code and told.parts[1] < 8
     modules.write_module(old, tmp_path / "old.mtm")
     modules.write_module(new, tmp_path / "new.mtm")

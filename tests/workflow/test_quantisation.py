@@ -15,7 +15,7 @@ from tflite_models import Op, T, model
 import mtool
 from mtool.base.errors import BuildError, ModelError, UsageError
 from mtool.commands import Pixels, Scheme
-from mtool.quantization import calibration, dataset
+from mtool.quantization import dataset, quantizing
 from mtool.quantization.quantizing import Quantised
 from mtool.verification.oracles import ort
 
@@ -276,7 +276,7 @@ def test_calibration_data_that_can_not_be_right_are_doubted(tmp_path: Path) -> N
     proto = onnx.load(path)
 
     def doubts(values: graphs.Array) -> tuple[str, ...]:
-        return calibration.of_statistics(proto, [{"x": one} for one in values], path)
+        return quantizing.of_statistics(proto, [{"x": one} for one in values], path)
 
     assert doubts(x) == ()
     for wrong in (x * 50, x / 50, x * 0 + 3):

@@ -18,7 +18,7 @@ from mtool.commands.cost import Cost
 from mtool.commands.reporting import Function, Report, memory_map
 from mtool.device.session.profile import OperatorTime, Profile
 from mtool.device.session.verify import Tolerance, compare
-from mtool.verification.layer_report import Layer, Layers
+from mtool.verification.layers import Layer, Layers
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -23,8 +23,7 @@ from mtool.device.session.verify import Tolerance
 from mtool.manifest import Operand, Source
 from mtool.stages import samples
 from mtool.verification import reference
-from mtool.verification.exact import Bounds, ExactValues, Unknown
-from mtool.verification.rounding_ties import SampleTies
+from mtool.verification.rounding_ties import Bounds, ExactValues, SampleTies, Unknown
 from mtool.verification.verification import judge
 
 pytest.importorskip("onnxruntime")

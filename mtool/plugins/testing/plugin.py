@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from mtool.commands.cost import Cost
     from mtool.commands.user_project import OwnProject
     from mtool.device.session import Device
-    from mtool.plugins.testing.limits import Limits
-    from mtool.plugins.testing.model import ModelUnderTest
+    from mtool.plugins.testing.model import Limits, ModelUnderTest
 
 _OF_THE_DEVICE = (
     "mtool.base.proc",
@@ -91,7 +90,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the figures down, if that is asked for and no test failed."""
     limits = session.config.stash.get(LIMITS, None)
     if limits is not None and limits.records and limits.seen and not session.testsfailed:
-        from mtool.plugins.testing.limits import record
+        from mtool.plugins.testing.model import record
 
         record(limits)
 
@@ -164,7 +163,7 @@ def cost(model: "ModelUnderTest", device: "Device") -> "Cost":
 @pytest.fixture(scope="session")
 def limits(pytestconfig: pytest.Config, mtool_project: "OwnProject", mtool_board: str) -> "Limits":
     """Return what limits.toml allows on the board."""
-    from mtool.plugins.testing.limits import load
+    from mtool.plugins.testing.model import load
 
     found = load(mtool_project.folder, mtool_board, records=pytestconfig.getoption("--mtool-record"))
     pytestconfig.stash[LIMITS] = found

@@ -13,13 +13,8 @@ from typing import Protocol
 
 from mtool.base.errors import BoardError, MtoolError
 from mtool.compiler.tuned.record import Unit, reason_of
-from mtool.tuning.farm.bundle import Bundle
-from mtool.tuning.farm.messages import Answer, Ask, Slice, SliceEnd, round_ident
-from mtool.tuning.finals import take_turns
-from mtool.tuning.measuring import Measuring, Outcome
-from mtool.tuning.meter import Meter
-from mtool.tuning.operators import Operators
-from mtool.tuning.whole_run import WholeRun
+from mtool.tuning.farm.messages import Answer, Ask, Bundle, Slice, SliceEnd, round_ident
+from mtool.tuning.measuring import Measuring, Meter, Operators, Outcome, WholeRun, take_turns
 from mtool.version import __version__
 
 log = logging.getLogger(__name__)

@@ -19,19 +19,44 @@ from mtool.base.errors import CommunicationError, MtoolError
 from mtool.compiler.tuned.record import Unit, new_id
 from mtool.stages.compiling import Model
 from mtool.tuning.farm import security
-from mtool.tuning.farm.bundle import Bundle
-from mtool.tuning.farm.events import Built, Ended, Refused
-from mtool.tuning.farm.messages import ANY, BUILD, Answer, Slice, board_of, resource
+from mtool.tuning.farm.messages import ANY, BUILD, Answer, Bundle, Slice, SliceEnd, board_of, resource
 from mtool.tuning.farm.security import DASKS, Tls
+from mtool.tuning.measuring import WholeRun
+
+# What a rack tells who asked.
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A firmware is built, by a compiler."""
+
+    firmware: str
+    toolchain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A firmware can't be built; or the task has failed in another way."""
+
+    firmware: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A slice has ended; without an end it was lost, for a reason: its worker, or the scheduler, is gone."""
+
+    ident: str
+    end: SliceEnd | None
+    reason: str = ""
+    run: WholeRun | None = None
+
 
 log = logging.getLogger(__name__)
-
 PATIENCE_S = 300.0
 """How long to wait for a scheduler, or for a worker with the board, before giving up."""
-
 SILENT_S = 900.0
 """After so long without a word from a slice that has begun, its worker is taken for lost."""
-
 _CONNECT_S = 5.0
 _FIRST_S = 15.0  # for a scheduler that has just been started
 _REFRESH_S = 1.0

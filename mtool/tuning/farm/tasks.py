@@ -12,9 +12,8 @@ from mtool.compiler.tuned.record import Unit
 from mtool.stages.building import build_model
 from mtool.stages.compiling import Model
 from mtool.tuning.farm.board_farm import Rack
-from mtool.tuning.farm.bundle import Bundle, pack
-from mtool.tuning.farm.messages import Answer, Slice, SliceEnd
-from mtool.tuning.whole_run import WholeRun
+from mtool.tuning.farm.messages import Answer, Bundle, Slice, SliceEnd, pack
+from mtool.tuning.measuring import WholeRun
 
 PLUGIN = "mtool-rack"
 

@@ -13,12 +13,11 @@ from mtool.compiler.tuned.log import Log
 from mtool.compiler.tuned.record import Unit
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.tuning.candidates import Space, space_of
-from mtool.tuning.farm.bundle import Bundle
 from mtool.tuning.farm.client import Farm
+from mtool.tuning.farm.messages import Bundle
 from mtool.tuning.farm.search import RackSearch
 from mtool.tuning.firmware import Room
-from mtool.tuning.progress import Progress
-from mtool.tuning.search import Goal
+from mtool.tuning.search import Goal, Progress
 from mtool.tuning.trial import Names, Share
 from tests.tuned.pointwise import network
 from tests.tuned.records import SETUP, TARGET

@@ -18,12 +18,9 @@ from typing import Any
 from mtool.base.errors import CommunicationError, DeviceError, FlashError
 from mtool.compiler.tuned.record import Unit
 from mtool.tuning.farm.board_farm import Held, Rack
-from mtool.tuning.farm.bundle import Bundle
-from mtool.tuning.farm.messages import Slice
+from mtool.tuning.farm.messages import Bundle, Slice
 from mtool.tuning.farm.worker import Service, serve
-from mtool.tuning.measuring import Outcome
-from mtool.tuning.operators import IDLE, Operators
-from mtool.tuning.whole_run import WholeRun
+from mtool.tuning.measuring import IDLE, Operators, Outcome, WholeRun
 
 BOARD = "stand_in"
 IDLE_NS = 500.0
