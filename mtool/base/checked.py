@@ -16,48 +16,37 @@ from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from mtool.base import spelling
 from mtool.base.errors import MtoolError, UsageError
+from mtool.base.option_table import OF_DEPLOYMENT, OPTIONS
 
 # The names that options of commands have in Python. Messages name an option as a command does (`--dim batch=1`).
 #
 # `in_python` writes it as code would (`dims="batch=1"`) in an error that the Python interface raises.
 
 
-_ARGUMENTS = {
-    "arena": "arenas",
-    "pool": "pools",
-    "dim": "dims",
-    "const": "constants",
-    "max": "maxima",
-    "limit": "limits",
-    "state": "states",
-    "schedule": "schedules",
-    "backend": "backends",
-    "option": "template_options",
-    "interface-api": "conventions.interface",
-    "operators-api": "conventions.operators",
-    "executor": "conventions.executor",
+_OF_PYTHON = {  # options of single commands, and of a table's row that has several fields
     "input": "inputs",
-    "flash-command": "Deployment.flash",
-    "port": "Deployment.port",
-    "probe": "Deployment.probe",
-    "power": "Deployment.power",
-    "output-dir": "folder",
-    "name": "name",
-    "io": "io",
     "tls-ca": "Tls.ca",
     "tls-cert": "Tls.certificate",
     "tls-key": "Tls.key",
     "scheduler": "RackAt.scheduler",
     **{
-        same: same.replace("-", "_")
-        for same in (
-            "arena-section", "partial", "optimize", "rounding", "hybrid", "stream", "weights", "tuned", "tolerance",
-            "backend-fallback", "portable", "protect", "single-file", "template", "trust-template", "board", "seed",
-            "samples", "repeat", "number", "fill", "golden", "atol", "rtol", "key", "counter", "since", "labels",
-            "evaluate", "runner", "insecure", "host",
+        name: name
+        for name in (
+            "board", "seed", "samples", "repeat", "number", "fill", "golden", "atol", "rtol", "key", "counter", "since",
+            "labels", "evaluate", "runner", "insecure", "host",
         )
     },
 }  # fmt: skip
+_ARGUMENTS = {
+    **{
+        one.spelled[0].removeprefix("--"): f"Deployment.{one.python_name}"
+        if one.name in OF_DEPLOYMENT and one.name not in ("output_dir", "timeout")
+        else one.python_name
+        for one in OPTIONS.values()
+        if one.name != "timeout"
+    },
+    **_OF_PYTHON,
+}
 _WHOLE = {
     "force": 'edits="force"',
     "keep": 'edits="keep"',
@@ -65,7 +54,8 @@ _WHOLE = {
     "module-key": 'template_options={"module_key": ...}',
     "unsigned-modules": 'template_options={"modules": "unsigned"}',
 }
-_SWITCHES = {"backend-fallback", "portable", "protect", "single-file", "trust-template", "insecure"}
+_SWITCHES = {one.spelled[0].removeprefix("--") for one in OPTIONS.values() if one.kind is bool} | {"insecure"}
+
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*[a-z])\b(?: ('[^']*'|[^\s,;)']*[\w\"}\]]))?")
 _COMMAND = re.compile(r"(?<![\w.])(mtool|pip|dask|west) [a-z-]+.*")
 _WORDS = (

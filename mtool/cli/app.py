@@ -22,10 +22,11 @@ import mtool
 from mtool.base import locks, spelling
 from mtool.base.errors import MtoolError, UsageError, of_os_error
 from mtool.base.escaping import argument
+from mtool.base.option_table import of_group
 from mtool.cli import several
 from mtool.cli.ending import INTERRUPTED, ReaderGone
 from mtool.cli.output import Output
-from mtool.cli.parameters import SEVERAL, Asked, FirmwareOptions, ProjectOptions
+from mtool.cli.parameters import SEVERAL, FirmwareOptions, OptionGroup, ProjectOptions
 
 # A command whose help tells its options in groups: its own first, then those of a subject, by their panels.
 
@@ -310,7 +311,7 @@ def _global_options(
 def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options --json, -v and -q in place of its first parameter, an Output.
 
-    A parameter that is `Asked` for stands for several options.
+    A parameter that is an `OptionGroup` stands for several options.
     """
     first, *own = inspect.signature(command).parameters.values()
     assert first.annotation is Output, f"{command.__name__} must take an Output first"
@@ -357,10 +358,10 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             folder = given.get("output_dir")
             paths = given.get(key) or []
             paths = paths if isinstance(paths, list) else [paths]
-            for name, one in asked.items():
+            for name, one in groups.items():
                 from mtool.commands import parse_options
 
-                raw = {each: given.pop(each) for each in one.parameters}
+                raw = {each: given.pop(each) for each in of_group(one.name)}
                 given[name] = (
                     several.options(raw, paths) if one.of_models else getattr(parse_options, one.reader)(**raw)
                 )
@@ -372,20 +373,20 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             elif len(paths) > 1:
                 several.for_each(command, output, given)
             else:
-                one_of = {name: given[name][0] for name, one in asked.items() if one.of_models}
+                one_of = {name: given[name][0] for name, one in groups.items() if one.of_models}
                 one_of |= {name: several.of_the_only(name, given, default) for name, default in of_one.items()}
                 command(output, **{**given, **({key: paths[0]} if paths else {}), **one_of})
 
         with _boards_known(board_files or ()):
             raise typer.Exit(_end(output, act))
 
-    asked: dict[str, Asked] = {}
+    groups: dict[str, OptionGroup] = {}
     of_one = {one.name: one.default for one in own if is_repeated and one.name in several.OF_ONE_MODEL}
     parameters: list[inspect.Parameter] = []
     for parameter in own:
-        found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, Asked)]
+        found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, OptionGroup)]
         if found:
-            asked[parameter.name] = found[0]
+            groups[parameter.name] = found[0]
             described = found[0].parameters
             parameters += _keywords(several.once_for_each(described) if found[0].of_models else described)
         else:

@@ -10,7 +10,7 @@ import typer
 
 from mtool.base import configuration, files
 from mtool.base.errors import UsageError
-from mtool.cli import completion, parameters
+from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.stages.formatting import kilobytes
 
@@ -137,7 +137,10 @@ def boards(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="[BOARD]", help="Show this one in full.", show_default=False, autocompletion=completion.boards
+            metavar="[BOARD]",
+            help="Show this one in full.",
+            show_default=False,
+            autocompletion=parameters.complete_boards,
         ),
     ] = "",
     attached: Annotated[bool, typer.Option("--attached", help="List what is plugged in instead.")] = False,
@@ -158,7 +161,7 @@ def boards(
             metavar="BOARD",
             help="With --new: begin with what is known of this one; zephyr:NAME reads the Zephyr tree.",
             show_default=False,
-            autocompletion=completion.boards,
+            autocompletion=parameters.complete_boards,
         ),
     ] = "",
     facts: Annotated[

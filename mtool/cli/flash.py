@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from mtool import commands
-from mtool.cli import completion, parameters
+from mtool.cli import parameters
 from mtool.cli.output import Output
 
 
@@ -20,7 +20,7 @@ def flash(
             metavar="TOOL",
             help="The flash tool; default: the board's first.",
             show_default=False,
-            autocompletion=completion.runners,
+            autocompletion=parameters.complete_runners,
         ),
     ] = "",
     *,

@@ -10,8 +10,7 @@ import typer
 from mtool import commands
 from mtool.base.errors import UsageError
 from mtool.base.option_values import Format, ProjectType
-from mtool.cli import completion, parameters
-from mtool.cli.check import claims_table
+from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.stages import formatting
 from mtool.stages.formatting import kilobytes
@@ -44,7 +43,7 @@ def new(
             metavar="BOARD",
             help="Where the tests run; default: the board if it is emulated, else an emulated one with its processor.",
             show_default=False,
-            autocompletion=completion.boards,
+            autocompletion=parameters.complete_boards,
         ),
     ] = "",
     keep: Annotated[bool, typer.Option("--keep", help="Leave files that are there as they are.")] = False,
@@ -310,6 +309,8 @@ def partition(
     Ends with exit code 2 if no backend is given, or one writes no files, 3 if the model can't be compiled, and 5 if a
     backend fails.
     """
+    from mtool.cli.check import claims_table
+
     parts = commands.partition(model, board=board, options=options, folder=output_dir)
     out.result(
         {

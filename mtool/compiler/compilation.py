@@ -38,7 +38,7 @@ from mtool.compiler.planning import (
     target_of,
     with_offers,
 )
-from mtool.compiler.request import DEFAULTS, Request
+from mtool.compiler.request import USUAL, Request
 from mtool.compiler.tuned.known import Known
 from mtool.manifest import Claim, Manifest
 
@@ -64,7 +64,7 @@ def unit_for(board: Board, request: Request) -> Unit | None:
     return needed_unit(board.cpu) if request.protect else None
 
 
-def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Compiled:
+def compile_model(path: Path, board: Board, request: Request = USUAL) -> Compiled:
     """Compile an ONNX or TFLite model for a board, whose core and features choose the schedules.
 
     Raises:
@@ -108,7 +108,7 @@ class Planned:
         return replace(made, claims=self.claims)
 
 
-def planned(path: Path, board: Board, request: Request = DEFAULTS, *, is_alone: bool = True) -> Planned:
+def planned(path: Path, board: Board, request: Request = USUAL, *, is_alone: bool = True) -> Planned:
     """Read a model and make its plan for a board; `is_alone`: no other shares its arena, which may be split.
 
     Raises:
@@ -166,7 +166,7 @@ def _drop_cycles(constants: Mapping[str, Array]) -> None:
         allocator.drop_cycles()
 
 
-def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> tuple[Plan, frozenset[str]]:
+def plan_model(path: Path, board: Board, request: Request = USUAL) -> tuple[Plan, frozenset[str]]:
     """Return the plan of a model for a board, and the nodes that a schedule can be asked for; no C is written.
 
     Raises:
@@ -179,7 +179,7 @@ def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> tuple[P
     return plan_for(graph, board, request, file_hash(path)), names
 
 
-def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS) -> Iterator[tuple[Board, Emitted]]:
+def compile_for(path: Path, boards: Sequence[Board], request: Request = USUAL) -> Iterator[tuple[Board, Emitted]]:
     """Compile a model for several boards, as `compile_model` does for each; what they share is done once.
 
     Yields:

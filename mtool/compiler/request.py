@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mtool.base.errors import UsageError
+from mtool.base.option_table import DEFAULTS
 from mtool.base.option_values import Io, Optimize, Order, Partial, Weights
 from mtool.compiler.backends.spec import BackendSpec
 from mtool.compiler.codegen.conventions import Conventions
@@ -39,21 +40,21 @@ class Request(ModelOptions):
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
 
-    io: Io = "arena"
-    partial: Partial = "auto"
+    io: Io = DEFAULTS["io"]
+    partial: Partial = DEFAULTS["partial"]
     order: Order = "auto"
-    optimize: Optimize = "balanced"
+    optimize: Optimize = DEFAULTS["optimize"]
     conventions: Conventions = field(default_factory=Conventions)
-    stream: str = ""
+    stream: str = DEFAULTS["stream"]
     schedules: Mapping[str, Choice] = field(default_factory=dict)
-    weights: Weights = "auto"
-    arena_section: str = ""
+    weights: Weights = DEFAULTS["weights"]
+    arena_section: str = DEFAULTS["arena_section"]
     pools: tuple[Pool, ...] = ()
-    protect: bool = False
+    protect: bool = DEFAULTS["protect"]
     known: Known = field(default_factory=Known)
     backends: tuple[BackendSpec, ...] = ()
-    tolerance: int = 0
-    backend_fallback: bool = False
+    tolerance: int = DEFAULTS["tolerance"]
+    backend_fallback: bool = DEFAULTS["backend_fallback"]
 
     @property
     def backend_steps(self) -> int:
@@ -137,4 +138,4 @@ class Request(ModelOptions):
         return "never"
 
 
-DEFAULTS = Request()
+USUAL = Request()

@@ -12,6 +12,7 @@ from mtool.base import checked, filetree
 from mtool.base.errors import UsageError
 from mtool.base.filetree import Edits
 from mtool.base.identifiers import model_name
+from mtool.base.option_table import DEFAULTS
 from mtool.base.option_values import Arenas, InterfaceApi, Weights
 from mtool.boards import Board
 from mtool.compiler.backends.spec import BackendSpec, parse
@@ -226,7 +227,7 @@ def _pair(text: str, option: str, example: str) -> tuple[str, str]:
     return name, value
 
 
-_READERS = {
+READERS: Mapping[str, checked.Reader] = {
     "dims": dimensions,
     "constants": constant_values,
     "maxima": largest_sizes,
@@ -264,15 +265,15 @@ class Options(Request):
     single_file: the model's C is one source and one header.
     """
 
-    template: str = ""
+    template: str = DEFAULTS["template"]
     template_options: Mapping[str, str] = field(default_factory=dict)
     edits: Edits = "stop"
-    trust_template: bool = False
+    trust_template: bool = DEFAULTS["trust_template"]
     tuned: tuple[Path, ...] = ()
     program: "Program | None" = None
-    arenas: Arenas = "shared"
-    portable: bool = False
-    single_file: bool = False
+    arenas: Arenas = DEFAULTS["arena"]
+    portable: bool = DEFAULTS["portable"]
+    single_file: bool = DEFAULTS["single_file"]
 
     def __post_init__(self) -> None:
         """Check the values, and read those that are text.
@@ -281,7 +282,7 @@ class Options(Request):
             UsageError: one is of another type, or none of those that there are.
         """
         states = checked.texts_of(self.states)
-        checked.fields(self, _READERS)
+        checked.fields(self, READERS)
         if states:
             own = first_values(states)
             object.__setattr__(self, "state_values", {**own, **self.state_values})
