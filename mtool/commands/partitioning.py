@@ -8,7 +8,7 @@ from mtool.base import filetree
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree
 from mtool.compiler.backends.interface import BackendError, Region
-from mtool.compiler.claims import division
+from mtool.compiler.compilation import division
 from mtool.manifest import Claim
 from mtool.stages.compiling import default_folder
 from mtool.stages.options import Options

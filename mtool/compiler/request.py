@@ -1,9 +1,11 @@
-"""A request to the compile half: all its options in one record."""
+"""A request to the compile half, all its options in one record, and the result."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree
 from mtool.base.option_table import DEFAULTS
 from mtool.base.option_values import Io, Optimize, Order, Partial, Weights
 from mtool.compiler.backends.spec import BackendSpec
@@ -12,6 +14,10 @@ from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.plan.choice import Choice
 from mtool.compiler.plan.pool import Pool
 from mtool.compiler.tuned.known import Known
+from mtool.manifest import Manifest
+
+if TYPE_CHECKING:
+    from mtool.compiler.codegen.generation import Emitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +145,27 @@ class Request(ModelOptions):
 
 
 USUAL = Request()
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """The result of the compile half: the files of all models of a firmware, and each one's manifest.
+
+    Attributes:
+        files: C and constants.
+        manifests: of each model, with the others beside it where there are several.
+        apart_bytes: the bytes of their arenas, if each had its own.
+        emitted: what each model's files are made of; empty where they are of the cache.
+        is_cached: they were compiled before.
+    """
+
+    files: FileTree
+    manifests: tuple[Manifest, ...]
+    apart_bytes: int
+    emitted: "tuple[Emitted, ...]" = ()
+    is_cached: bool = False
+
+    @property
+    def manifest(self) -> Manifest:
+        """That of the first model."""
+        return self.manifests[0]

@@ -7,8 +7,8 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ from mtool.boards import Board
 from mtool.compiler import added_operators
 from mtool.compiler.frontend.budget import LIMITS
 from mtool.compiler.frontend.reading import file_hash
-from mtool.compiler.request import Request
+from mtool.compiler.request import Compilation, Request
 from mtool.compiler.tuned.known import Known
-from mtool.manifest import Firmware, Manifest
+from mtool.manifest import Firmware
 from mtool.version import __version__
 
 _DATA = ("boards.yaml", "crt", "project_templates")
@@ -97,85 +97,47 @@ _RESULT = manifest.FILE_NAME
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What the compile half made of the models of one firmware, now or before.
-
-    `apart_bytes` are those of their arenas, if each had its own.
-    """
-
-    files: FileTree
-    manifests: tuple[Manifest, ...]
-    apart_bytes: int
-    was_before: bool = False
-
-
-def compiled(path: Path, board: Board, request: Request) -> Compiled:
-    """Compile a model, unless that was done before.
-
-    Raises:
-        MtoolError: as mtool.compiler.compilation.compile_model.
-    """
-
-    def compile() -> Compiled:
-        from mtool.compiler.compilation import compile_model
-
-        done = compile_model(path, board, request)
-        return Compiled(done.files, (done.manifest,), done.manifest.arena_bytes)
-
-    return _once(_key(path, board, request), compile)
-
-
-def compiled_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Arenas) -> Compiled:
+def compiled(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Arenas) -> Compilation:
     """Compile models for one firmware, unless that was done before.
 
     Raises:
-        MtoolError: as mtool.compiler.several.compile_models.
+        MtoolError: as mtool.compiler.compilation.compile_models.
     """
-
-    def compile() -> Compiled:
-        from mtool.compiler.several import compile_models
-
-        done = compile_models(sources, board, arenas)
-        return Compiled(done.files, done.manifests, done.apart_bytes)
-
     keys = [_key(path, board, request) for path, request in sources]
-    together = hashlib.sha256("\n".join([arenas, *keys]).encode()).hexdigest()
-    return _once(together if all(keys) else "", compile)
-
-
-def _once(key: str, compile: Callable[[], Compiled]) -> Compiled:
+    key = hashlib.sha256("\n".join([arenas, *keys]).encode()).hexdigest() if all(keys) else ""
     kept = cache.of_user()
-    if kept is None or not key:
-        return compile()
-    found = kept.get(key)
+    found = kept.get(key) if kept is not None and key else None
     before = _read(found) if found else None
     if before is not None:
         return before
+    from mtool.compiler.compilation import compile_models  # which loads the compile half
+
+    if kept is None or not key:
+        return compile_models(sources, board, arenas)
     if found:
         kept.drop(key)
     with _noted() as told:
-        done = compile()
+        done = compile_models(sources, board, arenas)
     noted = {"told": told, "apart_bytes": done.apart_bytes}
     kept.put(
         key,
         {
             **{name: File(done.files[name]) for name in done.files},
-            _RESULT: File(done.manifests[0].to_json()),
+            _RESULT: File(done.manifest.to_json()),
             _TOLD: File(json.dumps(noted).encode()),
         },
     )
     return done
 
 
-def _read(entry: dict[str, File]) -> Compiled | None:
+def _read(entry: dict[str, File]) -> Compilation | None:
     """Return what an entry of the cache says, and repeat what was warned of; None: it is malformed."""
     try:
         noted = json.loads(entry.pop(_TOLD).data)
         told = [(str(name), int(level), str(message)) for name, level, message in noted["told"]]
         described = Firmware.model_validate_json(entry.pop(_RESULT).data).manifests()
         files = FileTree({name: one.data for name, one in entry.items()})
-        found = Compiled(files, described, int(noted["apart_bytes"]), was_before=True)
+        found = Compilation(files, described, int(noted["apart_bytes"]), is_cached=True)
     except (KeyError, TypeError, ValueError, RecursionError, MtoolError) as malformed:
         log.debug("an entry of the cache is malformed: %s", malformed)
         return None

@@ -22,7 +22,6 @@ from mtool.stages import formatting
 from mtool.stages.options import Options, check_options, known_of, weights_of
 
 if TYPE_CHECKING:
-    from mtool.compiler.several import CompiledModels
     from mtool.project import About, Module, Runtime
     from mtool.project.portable import Core
 
@@ -57,7 +56,7 @@ def warn_of_growth(manifest: Manifest) -> None:
         )  # fmt: skip
 
 
-def tell(source: Path, described: Manifest, start: float, *, was_before: bool = False) -> None:
+def tell(source: Path, described: Manifest, start: float, *, is_cached: bool = False) -> None:
     """Log what was compiled: its tensors, its size, its operators and its arena."""
     inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
     outputs = ", ".join(map(formatting.tensor, described.outputs))
@@ -76,7 +75,7 @@ def tell(source: Path, described: Manifest, start: float, *, was_before: bool = 
     some = f" ({len(by_rows)} by rows)" if by_rows else ""
     note = f"{formatting.count(count, 'operator')}{some} in {formatting.count(functions, 'function')}"
     arena = formatting.arena(described)
-    cached = ", from the cache" if was_before else ""
+    cached = ", from the cache" if is_cached else ""
     log.info("  %-9s %4.1f s   %s, %s%s", "compile", time.monotonic() - start, note, arena, cached)
     if described.protection is not None:
         log.info("  %-9s          %s", "protect", _areas(described.protection))
@@ -275,19 +274,7 @@ def compile(
         ModelError: the model is malformed, or something in it can't be compiled.
         BoardError: there is no such board.
     """
-    from mtool.stages import compile_cache
-
-    start = time.monotonic()
-    target = boards.get(board) if isinstance(board, str) else board
-    chosen = options or Options()
-    check_options(target, chosen, folder)
-    source = Path(path)
-    known = known_of(target, chosen)
-    request = replace(chosen, weights=weights_of(target, chosen), known=known)
-    done = compile_cache.compiled(source, chosen.core_of(target), request)
-    (described,) = done.manifests
-    tell(source, described, start, was_before=done.was_before)
-    return Model(source, target, chosen, done.files, described)
+    return compile_models([path], board=board, options=options, folder=folder)[0]
 
 
 def compile_models(
@@ -319,50 +306,34 @@ def compile_models(
     target = boards.get(board) if isinstance(board, str) else board
     each = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
     sources = [Path(path) for path in paths]
-    check_counts(sources, each)
-    if len(sources) == 1:
-        return (compile(sources[0], board=target, options=each[0], folder=folder),)
-    requests = _requests(target, each, folder)
-    pairs = list(zip(sources, requests, strict=True))
-    compiled = compile_cache.compiled_models(pairs, each[0].core_of(target), each[0].arenas)
+    pairs = requests_of(sources, target, each, folder)
+    compiled = compile_cache.compiled(pairs, each[0].core_of(target), each[0].arenas)
     for source, described in zip(sources, compiled.manifests, strict=True):
-        tell(source, described, start, was_before=compiled.was_before)
-    saved = sum(one.shared_constant_bytes for one in compiled.manifests)
-    once = f", {saved:,} B of equal constants stored once" if saved else ""
-    arena_bytes = manifest.total_arena_bytes(compiled.manifests)
-    log.info("  %-9s          arena %s B for all, %s B apart%s", "together", f"{arena_bytes:,}",
-             f"{compiled.apart_bytes:,}", once)  # fmt: skip
+        tell(source, described, start, is_cached=compiled.is_cached)
+    if len(sources) > 1:
+        each = [replace(chosen, name=one.model) for chosen, one in zip(each, compiled.manifests, strict=True)]
+        saved = sum(one.shared_constant_bytes for one in compiled.manifests)
+        once = f", {saved:,} B of equal constants stored once" if saved else ""
+        arena_bytes = manifest.total_arena_bytes(compiled.manifests)
+        log.info("  %-9s          arena %s B for all, %s B apart%s", "together", f"{arena_bytes:,}",
+                 f"{compiled.apart_bytes:,}", once)  # fmt: skip
     return tuple(
-        Model(source, target, replace(chosen, name=described.model), compiled.files, described)
+        Model(source, target, chosen, compiled.files, described)
         for source, chosen, described in zip(sources, each, compiled.manifests, strict=True)
     )
 
 
-def check_counts(sources: Sequence[Path], options: Sequence[Options]) -> None:
-    """Refuse models without options of their own, or none at all.
+def requests_of(
+    sources: Sequence[Path], board: Board, options: Sequence[Options], folder: Path | None = None
+) -> list[tuple[Path, Request]]:
+    """Return the models of a firmware and how each is compiled; what is wrong with that is told before the work.
 
     Raises:
-        UsageError: there are none, or more of the one than of the other.
+        UsageError: there are no models, or options for some of them only; an option is unknown, or options differ that
+            are the firmware's; or the folder can't be written to.
     """
     if not sources or len(options) != len(sources):
         raise UsageError(f"there are {len(sources)} models to compile, and options for {len(options)}")
-
-
-def compiled_together(sources: Sequence[Path], board: Board, options: Sequence[Options]) -> "CompiledModels":
-    """Return several models as the compile half makes them for one firmware, with what each was made of.
-
-    Raises:
-        MtoolError: as `compile_models`.
-    """
-    from mtool.compiler.several import compile_models as compile_several
-
-    requests = _requests(board, options)
-    core = options[0].core_of(board)
-    return compile_several(list(zip(sources, requests, strict=True)), core, options[0].arenas)
-
-
-def _requests(board: Board, options: Sequence[Options], folder: Path | None = None) -> list[Request]:
-    """Return how each of several models is compiled; what is wrong with that is told before the work."""
     for name in ("template", "template_options", "program", "arenas", "portable"):
         first, *others = (getattr(chosen, name) for chosen in options)
         if any(other != first for other in others):
@@ -372,4 +343,4 @@ def _requests(board: Board, options: Sequence[Options], folder: Path | None = No
         check_options(board, chosen, folder)
         known = known_of(board, chosen, tells=not requests)
         requests.append(replace(chosen, weights=weights_of(board, chosen), known=known))
-    return requests
+    return list(zip(sources, requests, strict=True))

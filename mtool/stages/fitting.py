@@ -13,13 +13,13 @@ from mtool.base.errors import MtoolError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.boards import Board
 from mtool.compiler.codegen.generation import Emitted
-from mtool.compiler.compilation import compile_for
+from mtool.compiler.compilation import compile_for, compile_models
 from mtool.device.build import firmware_of, measure
 from mtool.device.build import fit as needed
 from mtool.device.build.fit import Need, needs_of
 from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
-from mtool.stages.compiling import Model, check_counts, compiled_together, default_folder, warn_of_growth
+from mtool.stages.compiling import Model, default_folder, requests_of, warn_of_growth
 from mtool.stages.latency_estimate import (
     LikelyTime,
     LongestOperator,
@@ -204,14 +204,14 @@ def check_models(
         MtoolError: as `check`, or two of the models have the same name.
     """
     sources = [Path(path) for path in paths]
-    check_counts(sources, options)
     if not boards:
         raise UsageError("there are no boards to check the models for")
-    if len(sources) == 1:
+    if len(sources) == len(options) == 1:
         return check(sources[0], boards, options[0], folder=folder, hz=hz)
     manifests, fits = [], []
     for board in boards:
-        compiled = compiled_together(sources, board, options)
+        pairs = requests_of(sources, board, options)
+        compiled = compile_models(pairs, options[0].core_of(board), options[0].arenas)
         manifests.append(compiled.manifests[0])
         model = Model(sources[0], board, options[0], compiled.files, compiled.manifests[0])
         longest = tuple(
