@@ -70,9 +70,9 @@ def debug(
     """
     from mtool.commands import debugging
     from mtool.commands.execution import built_with_inputs
-    from mtool.stages import samples as sampling
+    from mtool.stages.job import Job
 
-    sampling.check_fill(fill)
+    job = Job.of(model, board, options, deployment, fill=fill, seed=seed)
     if dry_run and debugging.is_cabled(model, board, options):
         asked, lines = debugging.planned(
             model,
@@ -88,7 +88,7 @@ def debug(
         _tell(out, asked)
         out.text(*lines, *_commands(asked))
         return
-    prepared, (sample, *_), _ = built_with_inputs(model, board, input, options, deployment, fill=fill, seed=seed)
+    prepared, (sample, *_), _ = built_with_inputs(job, input)
     chosen = debugging.plan(
         prepared,
         sample,

@@ -77,18 +77,18 @@ def verify(
     tolerance = dataclasses.replace(tolerance, atol=atol, rtol=rtol)
     if lsb is not None:
         tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)
-    compare: Callable[..., Report | Layers]
-    if on is None:
-        compare = functools.partial(commands.verify_layers if layers else commands.verify, board=board)
-    else:
-        from mtool.commands import loaded_model
+    compare: Callable[..., Report | Layers] = commands.verify_layers
+    if on is not None:
+        from mtool.stages.job import board_of
 
         if layers:
             raise UsageError("--layers needs the model's C in the firmware, and --on is for one that was loaded")
-        board = loaded_model.board_of(on, board)
-        compare = functools.partial(loaded_model.verify, folder=on)
+        board = board_of(on, board)
+    if not layers:
+        compare = functools.partial(commands.verify, on=on)
     report = compare(
         model,
+        board=board,
         golden=golden,
         tolerance=tolerance,
         samples=samples,

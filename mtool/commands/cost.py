@@ -20,6 +20,7 @@ from mtool.device.build.build import BUILD_FOLDER
 from mtool.device.cycles import Clock, Estimate, Part, cores
 from mtool.device.session import Device, Readings, Timing
 from mtool.device.session.bench import Speed, measure_speed
+from mtool.device.session.loaded import interfaces
 from mtool.device.session.profile import Profile, step_times
 from mtool.manifest import Manifest, total_arena_bytes
 from mtool.stages import samples as sampling
@@ -27,6 +28,7 @@ from mtool.stages.building import HOST_DRIVEN, STANDALONE, Prepared
 from mtool.stages.compiling import Model
 from mtool.stages.deployment import DEFAULT, Deployment, run_samples
 from mtool.stages.formatting import amount, joules, kilobytes, share
+from mtool.stages.job import Job
 from mtool.stages.latency_estimate import likely_energy
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
@@ -265,6 +267,7 @@ def bench(
     cycles: bool = False,
     clocks: Sequence[counting.Clock] = (),
     fill: str = "random",
+    on: Path | None = None,
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
 
@@ -281,28 +284,44 @@ def bench(
         deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
         clocks: the boards whose flash is looked at for that.
-        fill: what the inputs are filled with: "zeros", "ones", "random", or a file (workflow.filling).
+        fill: what the inputs are filled with: "zeros", "ones", "random", or a file .
+        on: the project whose firmware has the model as a module: that is measured, and the flash and the RAM are the
+            module's own.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
-    sampling.check_fill(fill)
+    job = Job.of(path, board, options, deployment, fill=fill, on=on)
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
-    model = deployment.compile(path, board=board, options=options)
-    prepared = deployment.build(model, kinds=kinds_to_measure(model))
-    inputs = sampling.filled(prepared.manifest.inputs, fill)[0]
+    model = job.compile()
+    prepared = job.build(model, kinds_to_measure(model))
+    inputs = job.filled(prepared.manifest)
     with deployment.open(prepared) as device:
         cost = cost_of(prepared, device, inputs, readings)
-    first = compare_first_run(
-        model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
-    )
+        if on is not None:
+            own = [one for one in interfaces(device.session).values() if one.name == prepared.manifest.model][-1]
+            return replace(
+                cost,
+                flash_code_bytes=own.code_bytes,
+                flash_const_bytes=own.constant_bytes,
+                arena_bound_bytes=model.manifest.arena_bound_bytes,
+                ram_static_bytes=0,
+                firmware=MODULE,
+            )
+    first = _compare_first(job, model, prepared, inputs)
     cost = replace(cost, first_run=first)
-    return (
-        replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks, model=prepared.manifest.model))
-        if cycles
-        else cost
+    if not cycles:
+        return cost
+    return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks, model=prepared.manifest.model))
+
+
+def _compare_first(job: Job, model: Model, prepared: Prepared, inputs: Sample) -> FirstRun | None:
+    """Compare the outputs of a build that is new in a session of its own: the first inference counts."""
+    deployment = job.deployment
+    return compare_first_run(
+        model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
     )
 
 
@@ -338,9 +357,9 @@ def time_function(
         UsageError: the model has no such operator.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    model = deployment.compile(path, board=board, options=options)
-    prepared = deployment.build(model)
-    inputs = sampling.filled(prepared.manifest.inputs, "random")[0]
+    job = Job.of(path, board, options, deployment)
+    prepared = job.build(job.compile())
+    inputs = job.filled(prepared.manifest)
     with deployment.open(prepared) as device:
         return device.time(**asdict(readings), function=function, inputs=inputs)
 
@@ -484,18 +503,18 @@ def bench_layers(
         repeat: inferences, over which each operator's median is taken.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
-        fill: what the inputs are filled with: "zeros", "ones", "random", or a file (workflow.filling).
+        fill: what the inputs are filled with: "zeros", "ones", "random", or a file.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    sampling.check_fill(fill)
-    model = deployment.compile(path, board=board, options=options)
-    prepared = deployment.build(model)
-    inputs = sampling.filled(prepared.manifest.inputs, fill)[0]
+    job = Job.of(path, board, options, deployment, fill=fill)
+    model = job.compile()
+    prepared = job.build(model)
+    inputs = job.filled(prepared.manifest)
     with deployment.open(prepared) as device:
         profile = device.profile(inputs, repeat=repeat)
-    compare_first_run(model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0])
+    _compare_first(job, model, prepared, inputs)
     return profile
 
 

@@ -18,7 +18,6 @@ from mtool.base.escaping import file_name
 from mtool.base.filetree import FileTree
 from mtool.base.identifiers import model_name
 from mtool.boards import Board
-from mtool.commands import loaded_model
 from mtool.commands.cost import Cost, FirstRun, compare_first_run, cost_at
 from mtool.compiler.ir.source import Move, undone
 from mtool.device.build.build import BUILD_FOLDER
@@ -32,6 +31,7 @@ from mtool.stages.building import HOST_DRIVEN, Prepared, write_project
 from mtool.stages.compile_cache import made_of
 from mtool.stages.compiling import Model, default_folder
 from mtool.stages.deployment import DEFAULT, HOST, Deployment, infer_all
+from mtool.stages.job import Job, loaded_model, project_in
 from mtool.stages.options import Options, known_of
 from mtool.stages.samples import Array, Sample
 
@@ -252,7 +252,7 @@ def run(
         seed: of the drawn sample.
         kinds: the firmware kinds to build: "host_driven" runs; "standalone" too, if the cost is to be told without
             the RPC server.
-        fill: without `inputs`, what they are filled with: "zeros", "ones", "random", or a file (workflow.filling).
+        fill: without `inputs`, what they are filled with: "zeros", "ones", "random", or a file.
         dump: a folder for every tensor of every sample; None: none is written.
 
     Raises:
@@ -260,12 +260,10 @@ def run(
     """
     if isinstance(inputs, Path):
         arrays.stored(inputs)  # before all the work
-    sampling.check_fill(fill)
+    job = Job.of(path, board, options, deployment, fill=fill, seed=seed)
     if dump is not None:
         check_dump(dump)
-    prepared, drawn, model = built_with_inputs(
-        Path(path), board, inputs, options or Options(), deployment, fill=fill, seed=seed, kinds=kinds
-    )
+    prepared, drawn, model = built_with_inputs(job, inputs, kinds)
     start = time.monotonic()
     with deployment.open(prepared) as device:
         outputs, speed = _inferences(prepared, device, drawn, deployment)
@@ -279,28 +277,21 @@ def run(
 
 
 def built_with_inputs(
-    path: Path,
-    board: str | Board,
-    inputs: Path | Sequence[Sample] | None,
-    options: Options,
-    deployment: Deployment,
-    *,
-    fill: str = "random",
-    seed: int = 0,
-    kinds: Sequence[str] = (HOST_DRIVEN,),
+    job: Job, inputs: Path | Sequence[Sample] | None, kinds: Sequence[str] = (HOST_DRIVEN,)
 ) -> tuple[Prepared, Sequence[Sample], Model | None]:
     """Return a built project, the samples to run it on, and the model; None: the project is all that there is.
 
-    The arguments are those of `run`. Samples are read before anything is built.
+    `inputs` and `kinds` are as of `run`. Samples are read before anything is built.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
+    path, board, options, deployment = job.path, job.board, job.options, job.deployment
     known = loaded = None
     model: Model | None = None
     if path.is_dir():
         described = project_of(path, board, options, deployment)
-        loaded = loaded_model.loaded_model(path, options.name, deployment)
+        loaded = loaded_model(path, options.name, deployment)
         chosen = loaded or chosen_model(path, options.name)
         target, folder, tensors, name = described.board, path, chosen.inputs, "" if loaded else chosen.model
     else:
@@ -310,7 +301,7 @@ def built_with_inputs(
         target, tensors, name = model.board, model.manifest.inputs, model.manifest.model
     samples: Sequence[Sample]
     if inputs is None:
-        samples = sampling.filled(tensors, fill, seed=seed)
+        samples = sampling.filled(tensors, job.fill, seed=job.seed)
     else:
         samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
     if model is not None:
@@ -338,9 +329,7 @@ def project_of(folder: Path, board: str | Board, options: Options | None, deploy
             details=[f"{folder / manifest.FILE_NAME} is not there"],
             hint=manifest.own_hint(folder) or "give a model, .onnx or .tflite, or a folder that mtool build made",
         )
-    described = manifest.load(folder).project
-    if described is None:
-        raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
+    described = project_in(folder)
     named = board if isinstance(board, str) else board.name
     if named not in ("", described.board.name):
         raise UsageError(f"{folder} is a project for {described.board.name}, not for {named}", hint="leave --board out")

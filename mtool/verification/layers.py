@@ -18,13 +18,12 @@ from mtool.device.session import Device
 from mtool.device.session.layers import intermediates
 from mtool.device.session.verify import Difference, Tolerance, compare
 from mtool.manifest import Manifest, Operand, Operator, Tensor
-from mtool.stages import arrays
 from mtool.stages import samples as sampling
-from mtool.stages.building import build_model
 from mtool.stages.compiling import Model
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.formatting import count
 from mtool.stages.formatting import samples as samples_of
+from mtool.stages.job import Job
 from mtool.stages.options import Options
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
@@ -299,16 +298,10 @@ def verify_layers(
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    if golden is not None:
-        arrays.stored(golden)  # before all the work
-    model = deployment.compile(path, board=board, options=options)
-    tensors = model.manifest
-    inputs: Sequence[Sample]
-    if golden is not None:
-        inputs, _ = sampling.golden_of(golden, tensors.inputs, tensors.outputs)
-    else:
-        inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
-    with deployment.open(build_model(model, deployment.folder)) as device:
+    job = Job.of(path, board, options, deployment, golden=golden, samples=samples, seed=seed)
+    model = job.compile()
+    inputs = job.inputs(model.manifest)
+    with deployment.open(job.build(model)) as device:
         return compare_layers(device, model, inputs, tolerance)
 
 

@@ -13,11 +13,11 @@ from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.device.session.verify import Report, Tolerance, compare
 from mtool.manifest import Manifest
-from mtool.stages import arrays
 from mtool.stages import samples as sampling
 from mtool.stages.compiling import Model
 from mtool.stages.deployment import DEFAULT, Deployment, run_samples
 from mtool.stages.formatting import count
+from mtool.stages.job import Job
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 from mtool.verification import reference
@@ -55,6 +55,7 @@ def verify(
     seed: int = 0,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
+    on: Path | None = None,
 ) -> Report:
     """Compile, build and run a model, and compare its outputs with a reference.
 
@@ -74,6 +75,8 @@ def verify(
         seed: of the drawn samples.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
+        on: the project whose firmware has the model as a module, which runs; nothing is built or flashed then. The name
+            in the options is that of the model on the device.
 
     Returns:
         How each output compares; `Report.check` raises a MismatchError if one is not within the tolerance.
@@ -81,21 +84,21 @@ def verify(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    if golden is not None:
-        arrays.stored(golden)  # before all the work
-    model = deployment.compile(path, board=board, options=options)
-    tensors = model.manifest
+    job = Job.of(path, board, options, deployment, golden=golden, samples=samples, seed=seed, on=on)
+    model = job.compile()
     expected: Sequence[Sample]
     against = ""
     if golden is not None:
         inputs, expected = golden_samples(model, golden)
     else:
-        inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
+        inputs = job.inputs(model.manifest)
         against, expected = reference.computed_by(model.path, inputs, options=model.options)
-    prepared = deployment.build(model)
+    prepared = job.build(model)
     found = run_samples(prepared, inputs, deployment)
 
     def layers(allowed: Tolerance, some: Sequence[Sample]) -> Layers:
+        if on is not None:
+            raise UsageError("a module tells nothing of what its operators read and write")
         with deployment.open(prepared) as device:
             return compare_layers(device, model, some, allowed)
 
