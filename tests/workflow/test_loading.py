@@ -106,7 +106,7 @@ def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Pat
     cost = commands.bench(files / "first.onnx", board="host", on=project, options=named)
     assert cost.firmware == "module" and cost.flash_const_bytes >= 4 * SIZE * SIZE > 4 * cost.flash_code_bytes
     with pytest.raises(UsageError, match="was made of another file"):
-        commands.verify(files / "second.onnx", board="host", on=project, options=named, deployment=DEFAULT)
+        commands.verify(files / "second.onnx", board="host", on=project, options=named)
 
 
 def test_a_load_that_the_emulator_did_not_survive_goes_on(files: Path, project: Path) -> None:
