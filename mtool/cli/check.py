@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mtool.boards import Board
     from mtool.cli.console import Fitted
-    from mtool.commands import Fit, Fits
+    from mtool.commands import Fit, FitReport
     from mtool.device.build.fit import Need
     from mtool.manifest import Claim, Manifest, Operator
     from mtool.stages.latency_estimate import LongestOperator
@@ -253,7 +253,7 @@ def _looks(operator: "Operator") -> tuple[str, str, str, int]:
     return operator.label, operator.shape, operator.by, operator.macs
 
 
-def _verdict(report: "Fits", *, named: bool) -> str:
+def _verdict(report: "FitReport", *, named: bool) -> str:
     """Return in a line how it ends: which boards the model fits."""
     model = ", ".join(short_name(one.model_file) for one in report.manifest.models)
     fitting = [fit.board for fit in report.fits if fit.fits]

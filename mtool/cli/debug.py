@@ -13,7 +13,7 @@ from mtool.cli import parameters
 from mtool.cli.output import Output
 
 if TYPE_CHECKING:
-    from mtool.commands.debugging import Plan
+    from mtool.commands.debugging import DebugPlan
 
 
 def debug(
@@ -113,11 +113,11 @@ def debug(
         raise BuildError(f"{Path(chosen.gdb[0]).name} ended with exit code {code}")
 
 
-def _commands(chosen: "Plan") -> list[str]:
+def _commands(chosen: "DebugPlan") -> list[str]:
     return [shlex.join(argv) for argv in (chosen.server, chosen.gdb) if argv]
 
 
-def _tell(out: Output, chosen: "Plan") -> None:
+def _tell(out: Output, chosen: "DebugPlan") -> None:
     out.note(f"stop at {chosen.stop.describe()}")
     stop = chosen.stop.operator
     out.result(

@@ -74,5 +74,5 @@ def flash(
     out.text(f"ready: mtool run, verify, bench --board {ready.prepared.board.name}")
 
 
-def _smoke(found: "commands.Smoke") -> dict[str, Any]:
+def _smoke(found: "commands.SmokeRun") -> dict[str, Any]:
     return {"time": found.time, "unit": found.unit, "compared_with": found.compared_with or None}

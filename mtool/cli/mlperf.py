@@ -13,7 +13,7 @@ from mtool.stages import formatting
 
 if TYPE_CHECKING:
     from mtool.boards import Board
-    from mtool.stages.latency_estimate import LikelyTime
+    from mtool.stages.latency_estimate import LatencyEstimate
 
 
 def mlperf(
@@ -149,7 +149,7 @@ def _seconds_of(board: "Board") -> str:
     return "its seconds are counted cycles at the board's clock"
 
 
-def _estimate(time: "LikelyTime") -> str:
+def _estimate(time: "LatencyEstimate") -> str:
     """Return the line of an inference's time at the board's clock."""
     error = f" ± {time.error:.0%}" if time.error else ""
     return f"about {time.milliseconds:.3g} ms{error} an inference at {formatting.frequency(time.hz)}, estimated"

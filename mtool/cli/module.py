@@ -14,7 +14,7 @@ from mtool.cli.output import Output, table
 
 if TYPE_CHECKING:
     from mtool.commands.loading import Progress
-    from mtool.commands.modules import Renewal
+    from mtool.commands.modules import ModuleUpdate
     from mtool.manifest.modules.format import Module
 
 _NATIVE = "native: code and constants that run wherever they lie"
@@ -92,7 +92,7 @@ def module(
     target = output or Path(f"{made.module.name}.mtm")
     modules.write_module(made, target)
     trust = "signed" if made.module.is_signed else "not signed"
-    renewal = None if old is None else modules.renewal(old, (made.module, made.data))
+    renewal = None if old is None else modules.update_between(old, (made.module, made.data))
     _tell(out, made.module, made.data, trust, path=target, linked=made.linked, renewal=renewal)
     if key is None:
         out.text("", "not signed: firmware takes it only if it was built to take such; sign it by --key FILE")
@@ -126,7 +126,7 @@ def _tell(
     *,
     path: Path,
     linked: tuple[str, ...] = (),
-    renewal: "Renewal | None" = None,
+    renewal: "ModuleUpdate | None" = None,
 ) -> None:
     from mtool.compiler.bytecode.call import kernels_of
     from mtool.manifest.modules import machine

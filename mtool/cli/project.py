@@ -17,7 +17,7 @@ from mtool.stages.formatting import kilobytes
 
 if TYPE_CHECKING:
     from mtool.manifest import Manifest
-    from mtool.stages.building import Sizes
+    from mtool.stages.building import FirmwareSizes
 
 
 # `mtool new`: a project of your own.
@@ -218,7 +218,7 @@ def build(
         out.text(f"{kind:<12} {path}", *_lines(sizes[kind], prepared.manifest))
 
 
-def _lines(sizes: "Sizes", manifest: "Manifest") -> list[str]:
+def _lines(sizes: "FirmwareSizes", manifest: "Manifest") -> list[str]:
     """Return what a firmware takes: of each memory of its board, else of flash and RAM."""
     from mtool.device.build.fit import line
 

@@ -13,7 +13,7 @@ from mtool.cli.output import Output, table
 from mtool.stages import formatting
 
 if TYPE_CHECKING:
-    from mtool.commands import Quantised
+    from mtool.commands import QuantizationResult
 
 _WORST = 5  # layers that are printed
 
@@ -91,7 +91,7 @@ def quantize(
     _print(out, quantised)
 
 
-def _print(out: Output, done: "Quantised") -> None:
+def _print(out: Output, done: "QuantizationResult") -> None:
     from mtool.quantization.quantizing import side_by_side
 
     over = formatting.count(done.compared_over, "sample")

@@ -16,7 +16,7 @@ from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
 
 if TYPE_CHECKING:
-    from mtool.commands import Ran
+    from mtool.commands import RunResult
     from mtool.manifest import Tensor
     from mtool.stages.samples import Array, Sample
 
@@ -93,7 +93,7 @@ def run(
     _print(out, ran)
 
 
-def _print(out: Output, ran: "Ran") -> None:
+def _print(out: Output, ran: "RunResult") -> None:
     from mtool.stages import samples as sampling
 
     out.text()

@@ -10,7 +10,7 @@ from mtool.cli.output import Output
 
 if TYPE_CHECKING:
     from mtool.commands import Deployment, Options
-    from mtool.commands.user_project import OwnProject
+    from mtool.commands.user_project import UserProject
 
 _OF = "@"  # NAME@ before the value of an option, which then is that model's alone
 _BY_NAMES = {key: key for key in ("dim", "const", "limit", "state", "schedule")} | {"maxima": "max"}
@@ -211,7 +211,7 @@ def filled(
     argument: str,
     needs_board: bool,
     is_given: Callable[[str], bool],
-) -> "tuple[dict[str, Any], OwnProject | None]":
+) -> "tuple[dict[str, Any], UserProject | None]":
     """Return a command's values with those of the project that it is run in, and the project.
 
     Where a model is given on the command line, the project has no part in it, and is None.

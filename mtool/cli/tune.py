@@ -79,7 +79,7 @@ def tune(
     if not scheduler and (tls_ca or tls_cert or tls_key):
         raise UsageError("--tls-ca, --tls-cert and --tls-key are for a rack", hint="give --scheduler HOST:PORT too")
     from mtool.tuning import tune as measure
-    from mtool.tuning.farm.security import RackAt, Tls
+    from mtool.tuning.farm.security import FarmAddress, Tls
 
     with _Display(out).shown() as display:
         try:
@@ -94,7 +94,7 @@ def tune(
                 options=options,
                 deployment=deployment,
                 listener=display.update,
-                rack=RackAt(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
+                rack=FarmAddress(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
                 pareto=pareto,
                 builds=builds,
             )

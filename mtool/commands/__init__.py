@@ -23,19 +23,19 @@ if TYPE_CHECKING:
         standing_for,
         time_function,
     )
-    from mtool.commands.execution import Ran, run
-    from mtool.commands.flashing import Ready, Smoke, flash_model, flash_plan
-    from mtool.commands.modules import Made, make_module, read_module, write_module
-    from mtool.commands.partitioning import Parts, partition
-    from mtool.commands.reporting import Report, report
+    from mtool.commands.execution import RunResult, run
+    from mtool.commands.flashing import FlashResult, SmokeRun, flash_model, flash_plan
+    from mtool.commands.modules import ModuleFile, make_module, read_module, write_module
+    from mtool.commands.partitioning import PartitionResult, partition
+    from mtool.commands.reporting import ModelReport, report
     from mtool.compiler.plan import Choice
     from mtool.compiler.plan.pool import Pool
     from mtool.device.cycles import Clock
     from mtool.quantization.dataset import Pixels
-    from mtool.quantization.quantizing import Quantised, Scheme, quantize
+    from mtool.quantization.quantizing import QuantizationResult, Scheme, quantize
     from mtool.stages.building import (
         HOST_DRIVEN,
-        Prepared,
+        BuiltProject,
         build_model,
         build_plan,
         open,
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
         write_project,
         write_sources,
     )
-    from mtool.stages.compiling import Model, compile, compile_models
+    from mtool.stages.compiling import CompiledModel, compile, compile_models
     from mtool.stages.deployment import Deployment
-    from mtool.stages.fitting import Fit, Fits, check, check_models
+    from mtool.stages.fitting import Fit, FitReport, check, check_models
     from mtool.stages.options import Options
-    from mtool.verification.layers import Layers, default_tolerance, verify_layers
+    from mtool.verification.layers import LayerReport, default_tolerance, verify_layers
     from mtool.verification.verification import verify
 
 _EXPORTS = {
@@ -69,18 +69,18 @@ _EXPORTS = {
         "standing_for",
         "time_function",
     ),
-    "mtool.commands.execution": ("Ran", "run"),
-    "mtool.commands.flashing": ("Ready", "Smoke", "flash_model", "flash_plan"),
-    "mtool.commands.modules": ("Made", "make_module", "read_module", "write_module"),
-    "mtool.commands.partitioning": ("Parts", "partition"),
-    "mtool.commands.reporting": ("Report", "report"),
+    "mtool.commands.execution": ("RunResult", "run"),
+    "mtool.commands.flashing": ("FlashResult", "SmokeRun", "flash_model", "flash_plan"),
+    "mtool.commands.modules": ("ModuleFile", "make_module", "read_module", "write_module"),
+    "mtool.commands.partitioning": ("PartitionResult", "partition"),
+    "mtool.commands.reporting": ("ModelReport", "report"),
     "mtool.compiler.plan": ("Choice",),
     "mtool.compiler.plan.pool": ("Pool",),
     "mtool.quantization.dataset": ("Pixels",),
-    "mtool.quantization.quantizing": ("Quantised", "Scheme", "quantize"),
+    "mtool.quantization.quantizing": ("QuantizationResult", "Scheme", "quantize"),
     "mtool.stages.building": (
         "HOST_DRIVEN",
-        "Prepared",
+        "BuiltProject",
         "build_model",
         "build_plan",
         "open",
@@ -89,11 +89,11 @@ _EXPORTS = {
         "write_project",
         "write_sources",
     ),
-    "mtool.stages.compiling": ("Model", "compile", "compile_models"),
+    "mtool.stages.compiling": ("CompiledModel", "compile", "compile_models"),
     "mtool.stages.deployment": ("Deployment",),
-    "mtool.stages.fitting": ("Fit", "Fits", "check", "check_models"),
+    "mtool.stages.fitting": ("Fit", "FitReport", "check", "check_models"),
     "mtool.stages.options": ("Options",),
-    "mtool.verification.layers": ("Layers", "default_tolerance", "verify_layers"),
+    "mtool.verification.layers": ("LayerReport", "default_tolerance", "verify_layers"),
     "mtool.verification.verification": ("verify",),
 }
 _MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
@@ -101,26 +101,26 @@ _MODULES = {name: module for module, names in _EXPORTS.items() for name in names
 __all__ = [
     "ALL_KINDS",
     "HOST_DRIVEN",
+    "BuiltProject",
     "Choice",
     "Clock",
+    "CompiledModel",
     "Cost",
     "Deployment",
     "Fit",
-    "Fits",
-    "Layers",
-    "Made",
-    "Model",
+    "FitReport",
+    "FlashResult",
+    "LayerReport",
+    "ModelReport",
+    "ModuleFile",
     "Options",
-    "Parts",
+    "PartitionResult",
     "Pixels",
     "Pool",
-    "Prepared",
-    "Quantised",
-    "Ran",
-    "Ready",
-    "Report",
+    "QuantizationResult",
+    "RunResult",
     "Scheme",
-    "Smoke",
+    "SmokeRun",
     "bench",
     "bench_layers",
     "build_model",

@@ -24,18 +24,18 @@ from mtool.device.session.loaded import interfaces
 from mtool.device.session.profile import Profile, step_times
 from mtool.manifest import Manifest, total_arena_bytes
 from mtool.stages import samples as sampling
-from mtool.stages.building import HOST_DRIVEN, STANDALONE, Prepared
-from mtool.stages.compiling import Model
+from mtool.stages.building import HOST_DRIVEN, STANDALONE, BuiltProject
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import DEFAULT, Deployment, run_samples
 from mtool.stages.formatting import amount, joules, kilobytes, share
 from mtool.stages.job import Job
-from mtool.stages.latency_estimate import likely_energy
+from mtool.stages.latency_estimate import estimate_energy
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 
 if TYPE_CHECKING:
     from mtool.device.session.verify import Report, Tolerance
-    from mtool.verification.layers import Layers
+    from mtool.verification.layers import LayerReport
 
 
 # The first run of a new build is compared with the reference, if that is installed: it costs next to nothing.
@@ -66,7 +66,7 @@ class FirstRun:
         return f"the outputs differ from {self.report.reference}'s ({'; '.join(parts)}): mtool verify tells more"
 
 
-def is_first(model: Model, prepared: Prepared) -> bool:
+def is_first(model: CompiledModel, prepared: BuiltProject) -> bool:
     """Tell whether a build has yet to be compared, and can be: with a reference, and in a few seconds."""
     with contextlib.suppress(OSError):
         if HOST_DRIVEN not in prepared.built.rebuilt and _stamp(prepared).read_text() == _identity(prepared):
@@ -77,7 +77,7 @@ def is_first(model: Model, prepared: Prepared) -> bool:
 
 
 def compare_first_run(
-    model: Model, prepared: Prepared, deployment: Deployment, sample: Sample, run: Callable[[], Sample]
+    model: CompiledModel, prepared: BuiltProject, deployment: Deployment, sample: Sample, run: Callable[[], Sample]
 ) -> FirstRun | None:
     """Compare the outputs of one sample with the reference's if the build is new, and tell a difference in a line.
 
@@ -98,7 +98,7 @@ def compare_first_run(
     from mtool.verification.oracles.process import DiedError
     from mtool.verification.verification import judge
 
-    def layers(allowed: "Tolerance", some: Sequence[Sample]) -> "Layers":
+    def layers(allowed: "Tolerance", some: Sequence[Sample]) -> "LayerReport":
         with deployment.open(prepared) as device:
             return compare_layers(device, model, some, allowed)
 
@@ -123,12 +123,12 @@ def _most(difference: Any) -> str:
     return "not finite" if difference.max_abs is None else f"by {difference.max_abs:.3g} at most"
 
 
-def _stamp(prepared: Prepared) -> Path:
+def _stamp(prepared: BuiltProject) -> Path:
     own = f"{prepared.manifest.model}-" if prepared.manifest.firmware else ""
     return prepared.folder / BUILD_FOLDER / f"{own}{_STAMP}"
 
 
-def _identity(prepared: Prepared) -> str:
+def _identity(prepared: BuiltProject) -> str:
     """Return the hash over every file that goes into the firmware."""
     project = prepared.manifest.project
     return project.build_hash if project is not None else ""
@@ -317,7 +317,7 @@ def bench(
     return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks, model=prepared.manifest.model))
 
 
-def _compare_first(job: Job, model: Model, prepared: Prepared, inputs: Sample) -> FirstRun | None:
+def _compare_first(job: Job, model: CompiledModel, prepared: BuiltProject, inputs: Sample) -> FirstRun | None:
     """Compare the outputs of a build that is new in a session of its own: the first inference counts."""
     deployment = job.deployment
     return compare_first_run(
@@ -325,7 +325,7 @@ def _compare_first(job: Job, model: Model, prepared: Prepared, inputs: Sample) -
     )
 
 
-def kinds_to_measure(model: Model) -> tuple[str, ...]:
+def kinds_to_measure(model: CompiledModel) -> tuple[str, ...]:
     """Return the kinds of firmware that a measurement builds: the one that runs, and the one without the RPC server.
 
     Where each kind builds a whole framework, which takes minutes, the one that runs has to do.
@@ -336,7 +336,7 @@ def kinds_to_measure(model: Model) -> tuple[str, ...]:
     return (HOST_DRIVEN,) if builds_whole_framework(project.load(template).builder) else ALL_KINDS
 
 
-def cost_of(prepared: Prepared, device: Device, inputs: Sample, readings: Readings) -> Cost:
+def cost_of(prepared: BuiltProject, device: Device, inputs: Sample, readings: Readings) -> Cost:
     """Measure what an inference costs on a device that is open."""
     return cost_at(prepared, measure_speed(device, inputs, readings))
 
@@ -364,7 +364,7 @@ def time_function(
         return device.time(**asdict(readings), function=function, inputs=inputs)
 
 
-def cost_at(prepared: Prepared, speed: Speed) -> Cost:
+def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
     """Return what an inference of this speed costs; of the standalone firmware if it was built, else of the other."""
     manifest = prepared.manifest
     firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
@@ -460,7 +460,7 @@ class Latency:
         return f"worst latency of {self.model}: {self.worst:,.0f} {self.unit} ({waits})"
 
 
-def worst_latency(prepared: Prepared, deployment: Deployment, *, repeat: int = 3, fill: str = "random") -> Latency:
+def worst_latency(prepared: BuiltProject, deployment: Deployment, *, repeat: int = 3, fill: str = "random") -> Latency:
     """Measure the operators of a built firmware's models on its device, and tell the first model's worst latency.
 
     Raises:
@@ -633,7 +633,7 @@ def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[
         rows.append([f"{names[cpu]}, estimated", f"{cycles:,} cycles ({each}{ratio})"])
     for clock in at:
         milliseconds = estimate.milliseconds(clock)
-        energy = likely_energy(milliseconds, 0, clock.draws, clock.hz)
+        energy = estimate_energy(milliseconds, 0, clock.draws, clock.hz)
         volts = f" at {clock.draws.volts:g} V" if clock.draws else ""
         told = f", {joules(energy.microjoules)} ± {energy.error:.0%}{volts}" if energy else ""
         rows.append([clock.name, f"{milliseconds:,.2f} ms at {clock.hz / _HZ:g} MHz, {_waits(estimate, clock)}{told}"])

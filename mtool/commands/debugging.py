@@ -24,7 +24,7 @@ from mtool.device.session import Device
 from mtool.device.transport import ProcessTransport, Recorder
 from mtool.device.transport.emulator import Channel, command, free_port
 from mtool.manifest import Manifest, Operator
-from mtool.stages.building import HOST_DRIVEN, Prepared, rendered_plan
+from mtool.stages.building import HOST_DRIVEN, BuiltProject, rendered_plan
 from mtool.stages.compiling import compile
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.options import Options
@@ -58,7 +58,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DebugPlan:
     """What is run: the program that serves gdb (none: gdb starts the firmware itself, or a server is there) and gdb."""
 
     stop: Stop
@@ -138,7 +138,7 @@ def firmware_of(folder: Path) -> Path:
 
 
 def plan(
-    prepared: Prepared,
+    prepared: BuiltProject,
     sample: Sample,
     *,
     operator: str = "",
@@ -147,7 +147,7 @@ def plan(
     commands: Sequence[str] = (),
     batch: bool = False,
     deployment: Deployment = DEFAULT,
-) -> Plan:
+) -> DebugPlan:
     """Run an inference, and return what stops the next one at an operator.
 
     Args:
@@ -201,12 +201,12 @@ def plan(
     stop = stop_at(described, wanted, fault)
     remote = "" if project.transport == "process" and not on_board else address
     argv = gdb_argv(program, firmware, stop, remote, commands, batch=batch)
-    return Plan(stop, tuple(argv), serving, sent, drives=on_board)
+    return DebugPlan(stop, tuple(argv), serving, sent, drives=on_board)
 
 
 def debug(
-    chosen: Plan,
-    prepared: Prepared,
+    chosen: DebugPlan,
+    prepared: BuiltProject,
     sample: Sample,
     folder: Path,
     deployment: Deployment = DEFAULT,
@@ -311,7 +311,7 @@ def planned(
     server: str = "",
     commands: Sequence[str] = (),
     batch: bool = False,
-) -> tuple[Plan, list[str]]:
+) -> tuple[DebugPlan, list[str]]:
     """Return what would be run on a board, and the commands before it; nothing is written, run or asked of a board.
 
     The arguments are those of `debugging.plan`. Whether an inference faults is not known, so that gdb stops at the
@@ -345,4 +345,4 @@ def planned(
     stop = stop_at(described, wanted, None)
     program = gdb_of(on.board.toolchain, gdb, needed=False)
     argv = gdb_argv(program, firmware, stop, address, commands, batch=batch)
-    return Plan(stop, tuple(argv), tuple(serving), drives=True), before
+    return DebugPlan(stop, tuple(argv), tuple(serving), drives=True), before

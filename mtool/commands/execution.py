@@ -27,9 +27,9 @@ from mtool.device.session.layers import intermediates
 from mtool.manifest import Project
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
-from mtool.stages.building import HOST_DRIVEN, Prepared, write_project
+from mtool.stages.building import HOST_DRIVEN, BuiltProject, write_project
 from mtool.stages.compile_cache import made_of
-from mtool.stages.compiling import Model, default_folder
+from mtool.stages.compiling import CompiledModel, default_folder
 from mtool.stages.deployment import DEFAULT, HOST, Deployment, infer_all
 from mtool.stages.job import Job, loaded_model, project_in
 from mtool.stages.options import Options, known_of
@@ -45,7 +45,9 @@ _STAMP = "compiled.key"
 log = logging.getLogger(__name__)
 
 
-def load_cached(path: Path, board: str | Board, options: Options, folder: Path | None) -> tuple[Model, Path] | None:
+def load_cached(
+    path: Path, board: str | Board, options: Options, folder: Path | None
+) -> tuple[CompiledModel, Path] | None:
     """Return the compiled model that a project folder holds, and the folder; None: it is not fresh, or not there.
 
     Args:
@@ -71,13 +73,13 @@ def load_cached(path: Path, board: str | Board, options: Options, folder: Path |
         made = FileTree({name: (below / name).read_bytes() for name in _names(below, described.model)})
         filetree.tell_left(project)
         known_of(target, options)  # for its note, which a compilation gives
-        return Model(path, target, options, made, described.model_copy(update={"project": None})), project
+        return CompiledModel(path, target, options, made, described.model_copy(update={"project": None})), project
     except (MtoolError, OSError, UnicodeError) as stale:  # whoever compiles it anew tells what is wrong
         log.debug("%s is not fresh: %s", path.name, stale)
         return None
 
 
-def store_cached(model: Model, folder: Path) -> None:
+def store_cached(model: CompiledModel, folder: Path) -> None:
     """Note what a project was made of and consists of."""
     with contextlib.suppress(MtoolError, OSError):  # it is compiled again then
         found = f"{_made_of(model.path, model.board, model.options)} {_consists_of(folder)}"
@@ -200,13 +202,13 @@ def _npy(array: Array) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RunResult:
     """The result of a run: the outputs of each sample, and the cost of an inference.
 
     `first_run` tells how the first sample compares with the reference, where the build is new.
     """
 
-    prepared: Prepared
+    prepared: BuiltProject
     inputs: tuple[Sample, ...]
     outputs: tuple[Sample, ...]
     cost: Cost
@@ -239,7 +241,7 @@ def run(
     kinds: Sequence[str] = (HOST_DRIVEN,),
     fill: str = "random",
     dump: Path | None = None,
-) -> Ran:
+) -> RunResult:
     """Compile, build and run a model; does again only what is stale.
 
     Args:
@@ -273,12 +275,12 @@ def run(
         with deployment.open(prepared) as device:
             write_dump(device, drawn, dump)
     first = compare_first_run(model, prepared, deployment, drawn[0], lambda: outputs[0]) if model is not None else None
-    return Ran(prepared, tuple(drawn), tuple(outputs), cost, first)
+    return RunResult(prepared, tuple(drawn), tuple(outputs), cost, first)
 
 
 def built_with_inputs(
     job: Job, inputs: Path | Sequence[Sample] | None, kinds: Sequence[str] = (HOST_DRIVEN,)
-) -> tuple[Prepared, Sequence[Sample], Model | None]:
+) -> tuple[BuiltProject, Sequence[Sample], CompiledModel | None]:
     """Return a built project, the samples to run it on, and the model; None: the project is all that there is.
 
     `inputs` and `kinds` are as of `run`. Samples are read before anything is built.
@@ -288,7 +290,7 @@ def built_with_inputs(
     """
     path, board, options, deployment = job.path, job.board, job.options, job.deployment
     known = loaded = None
-    model: Model | None = None
+    model: CompiledModel | None = None
     if path.is_dir():
         described = project_of(path, board, options, deployment)
         loaded = loaded_model(path, options.name, deployment)
@@ -359,7 +361,7 @@ def chosen_model(folder: Path, name: str) -> manifest.Manifest:
 
 
 def _inferences(
-    prepared: Prepared, device: Device, samples: Sequence[Sample], deployment: Deployment
+    prepared: BuiltProject, device: Device, samples: Sequence[Sample], deployment: Deployment
 ) -> tuple[list[Sample], Speed]:
     """Run each sample, and measure the last inference; one of an executor on this side tells no time."""
     if prepared.manifest.executor == "graph-host":

@@ -30,7 +30,7 @@ from mtool.manifest.modules.format import (
     unpack,
 )
 from mtool.manifest.modules.machine import Architecture
-from mtool.stages.compiling import Model, compile
+from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.formatting import count, tensor
 from mtool.stages.options import Options, schedule_choices
 from mtool.version import __version__
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Renewal:
+class ModuleUpdate:
     """What a module changes of an earlier one.
 
     Attributes:
@@ -85,7 +85,7 @@ def options_since(old: Module, options: Options, counter: int | None) -> tuple[O
     return replace(options, name=options.name or old.name), old.counter if counter is None else counter
 
 
-def with_schedules_of(old: Module, model: Model, compile: Callable[[Options], Model]) -> Model:
+def with_schedules_of(old: Module, model: CompiledModel, compile: Callable[[Options], CompiledModel]) -> CompiledModel:
     """Return a model compiled with the schedules of an earlier module, where others were chosen for these weights.
 
     Schedules that the user names stay. Those that can't compute the new weights are told, and the model stays as it is.
@@ -144,16 +144,16 @@ def check_interface(old: Description, new: Description) -> None:
                 )
 
 
-def renewal(old: tuple[Module, bytes], new: tuple[Module, bytes]) -> Renewal:
+def update_between(old: tuple[Module, bytes], new: tuple[Module, bytes]) -> ModuleUpdate:
     """Return what a module changes of an earlier one; both with the bytes of their files."""
     (before, old_data), (after, data) = old, new
     has_same_code = before.image[: before.code_bytes] == after.image[: after.code_bytes]
     if max(len(old_data), len(data)) > MOST_BYTES:
-        return Renewal(0, (0, 0, 0), has_same_code)
+        return ModuleUpdate(0, (0, 0, 0), has_same_code)
     about = len(data) - HEAD_BYTES - len(after.image)
     made, parts = delta_by_parts(old_data[HEAD_BYTES:], data[HEAD_BYTES:], (about, about + after.code_bytes))
     names, code, constants = parts
-    return Renewal(len(made), (names, code, constants), has_same_code)
+    return ModuleUpdate(len(made), (names, code, constants), has_same_code)
 
 
 def _called(one: Tensor) -> tuple[str, str, tuple[int, ...]]:
@@ -171,7 +171,7 @@ _OPT = "opt"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ModuleFile:
     """A module, and what it was made of.
 
     Attributes:
@@ -195,7 +195,7 @@ def make_module(
     key: Path | None = None,
     counter: int = 0,
     since: Module | None = None,
-) -> Made:
+) -> ModuleFile:
     """Compile a model to a native module for firmware on a board; nothing is written.
 
     Args:
@@ -249,7 +249,7 @@ def make_module(
     )
     log.info("  %-9s %4.1f s   %s B", "module", time.monotonic() - start, f"{len(image.data):,}")
     data = sealed(module, signer)
-    return Made(unpack(data), data, image.imports, image.linked)
+    return ModuleFile(unpack(data), data, image.imports, image.linked)
 
 
 def sealed(module: Module, signer: "PrivateKey | None") -> bytes:
@@ -258,7 +258,7 @@ def sealed(module: Module, signer: "PrivateKey | None") -> bytes:
     return data if signer is None else signed(data, signer.public.key_id, signer.sign)
 
 
-def write_module(made: Made, output: Path) -> None:
+def write_module(made: ModuleFile, output: Path) -> None:
     """Write a module's file.
 
     Raises:
@@ -370,7 +370,7 @@ def _own_sources(call: str) -> FileTree:
     return FileTree({**own.files, **{name: headers[name] for name in runtime_headers([own], headers)}})
 
 
-def _level(model: Model) -> str:
+def _level(model: CompiledModel) -> str:
     """Return the optimisation level of the board's project."""
     from mtool import project
 
@@ -380,13 +380,13 @@ def _level(model: Model) -> str:
     return str(values.get(_OPT, "-O2"))
 
 
-def _levels(model: Model) -> dict[str, str]:
+def _levels(model: CompiledModel) -> dict[str, str]:
     from mtool.project.levels import levels_of
 
     return levels_of(model.files, model.manifest.model)
 
 
-def _arena_alignment(model: Model) -> int:
+def _arena_alignment(model: CompiledModel) -> int:
     """Return the alignment that the model's header asks of its arena."""
     header = model.files.text(f"{model.manifest.model}.h")
     found = next(line.split()[-1] for line in header.splitlines() if "_ARENA_ALIGNMENT" in line and "#define" in line)
@@ -406,7 +406,7 @@ def make_bytecode(
     key: Path | None = None,
     counter: int = 0,
     since: Module | None = None,
-) -> Made:
+) -> ModuleFile:
     """Compile a model to a bytecode module, for firmware on any board that has the kernels; nothing is written.
 
     Args:
@@ -457,7 +457,7 @@ def make_bytecode(
         check_interface(since.description, module.description)
     log.info("  %-9s %4.1f s   %s B", "bytecode", time.monotonic() - start, f"{len(image.data):,}")
     data = sealed(module, signer)
-    return Made(unpack(data), data, (), ())
+    return ModuleFile(unpack(data), data, (), ())
 
 
 def _check_options(options: Options) -> None:

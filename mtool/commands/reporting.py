@@ -22,7 +22,7 @@ from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.fitting import Fit, check
 from mtool.stages.job import Job
 from mtool.stages.options import Options
-from mtool.verification.layers import Layers, compare_layers
+from mtool.verification.layers import LayerReport, compare_layers
 from mtool.version import __version__
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -59,7 +59,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ModelReport:
     """A model on a board. `layers` is None where there is nothing to compare with; `missing` says why."""
 
     manifest: Manifest
@@ -69,7 +69,7 @@ class Report:
     memory: tuple[Block, ...]
     functions: tuple[Function, ...]
     other_code_bytes: int
-    layers: Layers | None
+    layers: LayerReport | None
     missing: str
     fits: tuple[Fit, ...]
 
@@ -137,7 +137,7 @@ def report(
     repeat: int = 3,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
-) -> Report:
+) -> ModelReport:
     """Compile, build, run, profile and compare a model on a board, and tell which boards it fits.
 
     Args:
@@ -167,7 +167,7 @@ def report(
             missing = absent.what
     sizes = measure(prepared.built.firmware[cost.firmware], manifest).functions
     functions = _functions(manifest, sizes)
-    return Report(
+    return ModelReport(
         manifest=manifest,
         board=prepared.board,
         cost=cost,

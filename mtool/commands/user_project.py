@@ -35,7 +35,7 @@ _OF_THE_BOARD = ("template", "option", "schedule")  # options that say nothing o
 
 
 @dataclass(frozen=True, slots=True)
-class OwnProject:
+class UserProject:
     """A project of a user's own.
 
     Attributes:
@@ -118,7 +118,7 @@ class OwnProject:
             )
 
 
-def find(folder: Path | None = None) -> OwnProject | None:
+def find(folder: Path | None = None) -> UserProject | None:
     """Return the project that a folder (default: the working folder) lies in, or None.
 
     Raises:
@@ -137,7 +137,7 @@ def find(folder: Path | None = None) -> OwnProject | None:
     if kind not in get_args(ProjectType):
         raise UsageError(f"{read.file}: type can't be {kind!r}", details=[f"one of {', '.join(get_args(ProjectType))}"])
     root = read.file.parent
-    return OwnProject(
+    return UserProject(
         folder=root,
         model=root / said["model"],
         board=said["board"],
@@ -149,7 +149,7 @@ def find(folder: Path | None = None) -> OwnProject | None:
     )
 
 
-def require(folder: Path | None = None) -> OwnProject:
+def require(folder: Path | None = None) -> UserProject:
     """Return the project that a folder (default: the working folder) lies in.
 
     Raises:

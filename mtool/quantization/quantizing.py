@@ -34,7 +34,7 @@ from mtool.quantization import dataset
 from mtool.quantization.dataset import Data, Pixels
 from mtool.stages import formatting
 from mtool.stages.building import STANDALONE, build_model
-from mtool.stages.compiling import Model, compile
+from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.fitting import fit_of
 from mtool.stages.formatting import count
 from mtool.stages.options import Options
@@ -333,7 +333,7 @@ class Footprint:
         return asdict(self)
 
 
-def footprint_of(model: Model, weight_bytes: int) -> Footprint:
+def footprint_of(model: CompiledModel, weight_bytes: int) -> Footprint:
     """Build a compiled model's standalone firmware in a folder that goes again, and measure it."""
     described, board = model.manifest, model.board
     fits = fit_of(model).fits if board.memories else None
@@ -419,7 +419,7 @@ class Scheme:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantised:
+class QuantizationResult:
     """A quantised model: its file, what it was calibrated and compared with, what it loses and what it saves.
 
     The worst of `layers` come first. `before` and `after` are of the board. `doubts` are reasons why the data may not
@@ -449,7 +449,7 @@ def quantize(
     labels: str | Path | None = None,
     pixels: Pixels | None = None,
     options: Options | None = None,
-) -> Quantised:
+) -> QuantizationResult:
     """Quantise a float model to 8-bit integers, and tell what that loses and saves.
 
     Doubts about the data are logged as warnings.
@@ -519,7 +519,7 @@ def quantize(
             _bytes_of_weights(onnx.load(str(made))),
         )
         files.write(target, made.read_bytes(), follow=True)
-    return Quantised(
+    return QuantizationResult(
         path=target,
         board=compiled.board.name,
         calibrated_with=len(calibrating.samples),

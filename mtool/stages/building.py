@@ -15,7 +15,7 @@ from mtool.base.filetree import FileTree
 from mtool.base.option_values import Format
 from mtool.boards import Board
 from mtool.manifest import Manifest
-from mtool.stages.compiling import Model, compile
+from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.options import Options
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def write_project(model: Model, folder: Path | None = None) -> Path:
+def write_project(model: CompiledModel, folder: Path | None = None) -> Path:
     """Write a compiled model's project folder and return it; files that are right already are left alone.
 
     Raises:
@@ -101,12 +101,12 @@ def _lost(old: Manifest, new: Manifest) -> Iterator[str]:
 
 
 def write_sources(
-    model: Model,
+    model: CompiledModel,
     folder: Path | None = None,
     *,
     form: Format = "c",
     about: "About | None" = None,
-    more: Sequence[Model] = (),
+    more: Sequence[CompiledModel] = (),
 ) -> Path:
     """Write a compiled model's C and what it includes, without a project, and return the folder.
 
@@ -125,8 +125,8 @@ def write_sources(
     return write_package(model, model.package(form, about=about, more=more), folder, form=form)
 
 
-def write_package(model: Model, files: FileTree, folder: Path | None = None, *, form: Format) -> Path:
-    """Write the files of a model's package, as `Model.package` returned them, and return the folder.
+def write_package(model: CompiledModel, files: FileTree, folder: Path | None = None, *, form: Format) -> Path:
+    """Write the files of a model's package, as `CompiledModel.package` returned them, and return the folder.
 
     Raises:
         UsageError: the folder holds something else.
@@ -143,7 +143,7 @@ STANDALONE = "standalone"
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class BuiltProject:
     """A project that is built: its folder, what `mtool.json` in it says, and what the build made."""
 
     folder: Path
@@ -151,7 +151,7 @@ class Prepared:
     manifest: Manifest
     built: "Built"
 
-    def sizes(self, kind: str) -> "Sizes":
+    def sizes(self, kind: str) -> "FirmwareSizes":
         """Return what a kind of its firmware takes of the board.
 
         Raises:
@@ -161,7 +161,7 @@ class Prepared:
         from mtool.device.build.fit import needs_of
 
         size = measure(self.built.firmware[kind], self.manifest)
-        return Sizes(
+        return FirmwareSizes(
             size.flash_code_bytes + size.flash_const_bytes,
             size.ram_static_bytes + size.arena_bytes + size.stack_bytes,
             sum(one.constant_bytes_in_ram for one in self.manifest.models),
@@ -170,7 +170,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class FirmwareSizes:
     """What a firmware takes: all its flash and RAM, the weights in RAM among them, and the same by memory.
 
     On the host, where an operating system places things, these are the model's own, and no memory is listed.
@@ -183,7 +183,9 @@ class Sizes:
 
 
 @locks.keep_locks()
-def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
+def build_model(
+    model: CompiledModel, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)
+) -> BuiltProject:
     """Write a compiled model's project and build its firmware of the given kinds, unless that is up to date.
 
     Raises:
@@ -195,7 +197,9 @@ def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str
     return build_project(model.board, write_project(model, folder), kinds=kinds, model=model.manifest.model)
 
 
-def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = "") -> Prepared:
+def build_project(
+    board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = ""
+) -> BuiltProject:
     """Build the firmware of the given kinds of a project that is written, unless that is up to date.
 
     `model` is the name of the one whose manifest is wanted; empty: the first.
@@ -214,10 +218,10 @@ def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DR
     if model:
         chosen = manifest.named(described.models, model)
         described = chosen.model_copy(update={"project": described.project, "firmware": described.firmware})
-    return Prepared(built.folder, board, described, built)
+    return BuiltProject(built.folder, board, described, built)
 
 
-def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> list[str]:
+def build_plan(model: CompiledModel, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> list[str]:
     """Return the commands of a first build, as a shell would take them; nothing is written or run.
 
     Lines that start with # tell what mtool itself does.
@@ -226,7 +230,7 @@ def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str]
 
 
 def rendered_plan(
-    model: Model,
+    model: CompiledModel,
     tree: FileTree,
     described: Manifest,
     folder: Path | None = None,
@@ -271,7 +275,7 @@ def prepare(
     folder: Path | None = None,
     options: Options | None = None,
     kinds: Sequence[str] = (HOST_DRIVEN,),
-) -> Prepared:
+) -> BuiltProject:
     """Compile a model, write its project and build the firmware; does again only what is stale.
 
     Args:
@@ -287,7 +291,7 @@ def prepare(
     return build_model(compile(path, board=board, options=options, folder=folder), folder, kinds=kinds)
 
 
-def open(what: "str | Path | Model | Prepared") -> "Device":
+def open(what: "str | Path | CompiledModel | BuiltProject") -> "Device":
     """Start a session with a project's firmware; use it in a `with` statement.
 
     Args:
@@ -298,6 +302,6 @@ def open(what: "str | Path | Model | Prepared") -> "Device":
     """
     from mtool.device import session
 
-    if isinstance(what, Model):
+    if isinstance(what, CompiledModel):
         return session.open(build_model(what).folder)
-    return session.open(what.folder if isinstance(what, Prepared) else Path(what))
+    return session.open(what.folder if isinstance(what, BuiltProject) else Path(what))

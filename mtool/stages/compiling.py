@@ -31,7 +31,7 @@ _LEAST_GROWTH_BYTES = 1024  # what an operator's constants grow by before it is 
 _NAMED = 3
 
 
-def warn_of_growth(manifest: Manifest) -> None:
+def warn_of_weight_overhead(manifest: Manifest) -> None:
     """Warn of constants that take a tenth more flash than in the model's file: the largest by name, and why.
 
     What was chosen to, where the board has room (mtool.compiler.plan.flash), is logged for debugging only.
@@ -56,7 +56,7 @@ def warn_of_growth(manifest: Manifest) -> None:
         )  # fmt: skip
 
 
-def tell(source: Path, described: Manifest, start: float, *, is_cached: bool = False) -> None:
+def log_summary(source: Path, described: Manifest, start: float, *, is_cached: bool = False) -> None:
     """Log what was compiled: its tensors, its size, its operators and its arena."""
     inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
     outputs = ", ".join(map(formatting.tensor, described.outputs))
@@ -79,7 +79,7 @@ def tell(source: Path, described: Manifest, start: float, *, is_cached: bool = F
     log.info("  %-9s %4.1f s   %s, %s%s", "compile", time.monotonic() - start, note, arena, cached)
     if described.protection is not None:
         log.info("  %-9s          %s", "protect", _areas(described.protection))
-    warn_of_growth(described)
+    warn_of_weight_overhead(described)
 
 
 def _areas(protection: Protection) -> str:
@@ -92,7 +92,7 @@ def _areas(protection: Protection) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class CompiledModel:
     """A compiled model: its C files and manifest, for one board.
 
     Of several models of one firmware each has the files of all of them.
@@ -159,7 +159,7 @@ class Model:
         alone = {name: headers[name] for name in headers if name not in beside}
         return self._single(self.files, project.Runtime(alone))
 
-    def package(self, form: Format, *, about: "About | None" = None, more: Sequence["Model"] = ()) -> FileTree:
+    def package(self, form: Format, *, about: "About | None" = None, more: Sequence["CompiledModel"] = ()) -> FileTree:
         """Return what is written of the model as a package; "c" is `sources`.
 
         A model that was compiled for this computer is compiled for each core that the package is for.
@@ -209,7 +209,7 @@ class Model:
                 f"--emit {form} without --board is for many cores, and a backend compiles for one",
                 hint="name the board whose core it is for: --board BOARD",
             )
-        variants: dict[Core, Model] = {}
+        variants: dict[Core, CompiledModel] = {}
         refused: dict[Core, str] = {}
         for core in cores:
             model = self._for(core.board)
@@ -230,7 +230,7 @@ class Model:
         )
         return project.delivered(packed, form)
 
-    def _for(self, board: str) -> "Model":
+    def _for(self, board: str) -> "CompiledModel":
         """Return the model, compiled for another board."""
         return compile(self.path, board=board, options=replace(self.options, weights="text", known=Known()))
 
@@ -259,7 +259,7 @@ def default_folder(model: str, board: Board) -> Path:
 
 def compile(
     path: str | Path, *, board: str | Board, options: Options | None = None, folder: Path | None = None
-) -> Model:
+) -> CompiledModel:
     """Compile an ONNX or TFLite model to C for a board; nothing is written.
 
     Args:
@@ -283,7 +283,7 @@ def compile_models(
     board: str | Board,
     options: "Options | Sequence[Options] | None" = None,
     folder: Path | None = None,
-) -> tuple[Model, ...]:
+) -> tuple[CompiledModel, ...]:
     """Compile models for one firmware, which has them all; nothing is written.
 
     Args:
@@ -309,7 +309,7 @@ def compile_models(
     pairs = requests_of(sources, target, each, folder)
     compiled = compile_cache.compiled(pairs, each[0].core_of(target), each[0].arenas)
     for source, described in zip(sources, compiled.manifests, strict=True):
-        tell(source, described, start, is_cached=compiled.is_cached)
+        log_summary(source, described, start, is_cached=compiled.is_cached)
     if len(sources) > 1:
         each = [replace(chosen, name=one.model) for chosen, one in zip(each, compiled.manifests, strict=True)]
         saved = sum(one.shared_constant_bytes for one in compiled.manifests)
@@ -318,7 +318,7 @@ def compile_models(
         log.info("  %-9s          arena %s B for all, %s B apart%s", "together", f"{arena_bytes:,}",
                  f"{compiled.apart_bytes:,}", once)  # fmt: skip
     return tuple(
-        Model(source, target, chosen, compiled.files, described)
+        CompiledModel(source, target, chosen, compiled.files, described)
         for source, chosen, described in zip(sources, each, compiled.manifests, strict=True)
     )
 

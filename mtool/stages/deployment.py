@@ -18,8 +18,8 @@ from mtool.device import session
 from mtool.device.flash import ports, power
 from mtool.device.flash.power import Power
 from mtool.device.session import Device
-from mtool.stages.building import HOST_DRIVEN, Prepared, build_project, write_project
-from mtool.stages.compiling import Model, compile, compile_models
+from mtool.stages.building import HOST_DRIVEN, BuiltProject, build_project, write_project
+from mtool.stages.compiling import CompiledModel, compile, compile_models
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 
@@ -47,7 +47,7 @@ class Deployment:
     flash: str = ""
     power: str = ""
     timeout_s: float | None = None
-    models: tuple[Model, ...] = ()
+    models: tuple[CompiledModel, ...] = ()
 
     def __post_init__(self) -> None:
         """Read the commands, so that one with a quote too few is told before the work, not when a board hangs.
@@ -120,7 +120,7 @@ class Deployment:
             files.check_folder(Path("build"))
         return replace(self, models=compile_models(paths, board=target, options=options, folder=self.folder))
 
-    def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
+    def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> CompiledModel:
         """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
 
         Raises:
@@ -136,7 +136,7 @@ class Deployment:
             files.check_folder(Path("build"))  # where the project goes
         return compile(path, board=target, options=options, folder=self.folder)
 
-    def build(self, model: Model, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
+    def build(self, model: CompiledModel, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> BuiltProject:
         """Write a compiled model's project and build it; a board at a port that runs another is told before the build.
 
         Raises:
@@ -150,7 +150,7 @@ class Deployment:
 
     def build_folder(
         self, board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = ""
-    ) -> Prepared:
+    ) -> BuiltProject:
         """Build a project that is written, as `build` does; `model` is the one that is meant, empty: the first."""
         from mtool.device import build as building
 
@@ -158,7 +158,7 @@ class Deployment:
             session.check(folder, port=self.port, probe=self.probe)
         return build_project(board, folder, kinds=kinds, model=model)
 
-    def open(self, prepared: Prepared) -> Device:
+    def open(self, prepared: BuiltProject) -> Device:
         """Open a session with the device, which runs the firmware of a built project: as it runs its model."""
         name, timeout_s = prepared.manifest.model, self.timeout_s
         return session.open(prepared.folder, port=self.port, probe=self.probe, model=name, work_s=timeout_s)
@@ -176,13 +176,15 @@ LONG_S = 2.0
 _TRIED_S = 0.2  # after so long it is known how long a sample takes
 
 
-def run_samples(prepared: Prepared, inputs: Sequence[Sample], deployment: Deployment = DEFAULT) -> list[Sample]:
+def run_samples(prepared: BuiltProject, inputs: Sequence[Sample], deployment: Deployment = DEFAULT) -> list[Sample]:
     """Run a built project on each sample and return the outputs in the same order."""
     with deployment.open(prepared) as device:
         return infer_all(device, prepared, inputs, deployment)
 
 
-def infer_all(device: Device, prepared: Prepared, samples: Sequence[Sample], deployment: Deployment) -> list[Sample]:
+def infer_all(
+    device: Device, prepared: BuiltProject, samples: Sequence[Sample], deployment: Deployment
+) -> list[Sample]:
     """Run samples and return the outputs in the same order.
 
     Where that takes longer than `LONG_S`, the device is a process or an emulator, and nothing goes from one sample to
@@ -277,7 +279,7 @@ def executor_of(device: Device, folder: Path) -> Callable[[Sample], Sample]:
     return device.graph_executor(folder).run if device.manifest.executor == "graph-host" else device.run
 
 
-# Revival: what brings an attached board back that does not answer, that can't be flashed, or whose port has gone.
+# Reconnection: what brings an attached board back that does not answer, that can't be flashed, or whose port has gone.
 
 
 T = TypeVar("T")
@@ -289,7 +291,7 @@ _POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Revival:
+class Reconnection:
     """Brings a board back.
 
     Attributes:
@@ -305,7 +307,7 @@ class Revival:
     returns_s: float = _RETURNS_S
 
     @classmethod
-    def of(cls, board: Board, command: str, port: str, probe: str) -> "Revival":
+    def of(cls, board: Board, command: str, port: str, probe: str) -> "Reconnection":
         """Return what brings a board back; `command` is the one that is given for its power, if any.
 
         Raises:

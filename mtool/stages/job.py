@@ -12,8 +12,8 @@ from mtool.device.session.loaded import interfaces, require_modules, takes_modul
 from mtool.manifest import Manifest, Project
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
-from mtool.stages.building import HOST_DRIVEN, Prepared
-from mtool.stages.compiling import Model, compile
+from mtool.stages.building import HOST_DRIVEN, BuiltProject
+from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.deployment import DEFAULT, HOST, Deployment
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
@@ -63,7 +63,7 @@ class Job:
         """Return the job of a command's arguments."""
         return cls(Path(path), board, options or Options(), deployment, **more)  # type: ignore[arg-type]
 
-    def compile(self) -> Model:
+    def compile(self) -> CompiledModel:
         """Compile the model.
 
         Raises:
@@ -75,7 +75,7 @@ class Job:
         require_modules(project)
         return compile(self.path, board=project.board, options=self.options)
 
-    def build(self, model: Model, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
+    def build(self, model: CompiledModel, kinds: Sequence[str] = (HOST_DRIVEN,)) -> BuiltProject:
         """Build the project of the compiled model; of a module it is the one whose firmware has it.
 
         Raises:

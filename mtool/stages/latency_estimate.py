@@ -81,7 +81,7 @@ _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE = 1.35, 0.35
 
 
 @dataclass(frozen=True, slots=True)
-class LikelyTime:
+class LatencyEstimate:
     """Milliseconds of an inference.
 
     Attributes:
@@ -100,26 +100,26 @@ class LikelyTime:
     error: float
     flash_is_known: bool
     flash_is_sure: bool = True
-    energy: "LikelyEnergy | None" = None
+    energy: "EnergyEstimate | None" = None
     hz: int = 0
     device_milliseconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class LikelyEnergy:
+class EnergyEstimate:
     """Microjoules of an inference: the middle of what is likely, and how far they may be off, as a share of them."""
 
     microjoules: float
     error: float
 
 
-def likely_energy(milliseconds: float, error: float, draws: Draw | None, hz: int) -> LikelyEnergy | None:
+def estimate_energy(milliseconds: float, error: float, draws: Draw | None, hz: int) -> EnergyEstimate | None:
     """Return what a time takes of a chip that draws its power at a clock; None: that is not known at this clock."""
     if draws is None or hz != draws.mhz * 1_000_000:
         return None
     low, high = draws.milliwatts
     middle = (low + high) / 2
-    return LikelyEnergy(milliseconds * middle, (1 + error) * high / middle - 1)
+    return EnergyEstimate(milliseconds * middle, (1 + error) * high / middle - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ class LongestOperator:
     model: str
     operator: str
     share: float
-    time: LikelyTime | None
-    stretch: LikelyTime | None = None
+    time: LatencyEstimate | None
+    stretch: LatencyEstimate | None = None
     stretch_share: float = 1.0
     stretch_instructions: float = 0.0
     unknown: tuple[str, ...] = ()
@@ -151,16 +151,16 @@ def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequen
     """Return the longest operator of a model.
 
     Args:
-        emitted: as of `likely_time`.
-        board: as of `likely_time`.
-        hz: as of `likely_time`.
+        emitted: as of `estimate_latency`.
+        board: as of `estimate_latency`.
+        hz: as of `estimate_latency`.
         pauses: the operators before which a more urgent model may run.
     """
     plan = emitted.plan
     unknown = without_estimate(plan)
     if unknown:
         return LongestOperator(plan.graph.name, "", 0.0, None, unknown=unknown)
-    time = likely_time(emitted, board, hz)
+    time = estimate_latency(emitted, board, hz)
     each = 1.0  # cycles of an instruction
     if time is not None:
         each = (time.milliseconds - time.device_milliseconds) * time.hz / 1e3 / emitted.cost
@@ -171,14 +171,14 @@ def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequen
     instructions = longest_stretch(costs, pauses)
     stretch = instructions / whole if whole else 0.0
 
-    def part(of: float) -> LikelyTime | None:
+    def part(of: float) -> LatencyEstimate | None:
         return None if time is None else replace(time, milliseconds=of * time.milliseconds, device_milliseconds=0.0)
 
     title = "" if longest is None else plan.steps[longest].node.title
     return LongestOperator(plan.graph.name, title, share, part(share), part(stretch), stretch, instructions)
 
 
-def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | None:
+def estimate_latency(emitted: Emitted, board: Board, hz: int = 0) -> LatencyEstimate | None:
     """Return how long an inference is likely to take.
 
     Args:
@@ -207,12 +207,12 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
     known = answers_at_once or (weights is not None and weights.reads is not None)
     by_devices = sum(map(device_cycles, emitted.plan.steps)) / clock * 1e3
     milliseconds = factor * (low + high) / 2 / clock * 1e3 + by_devices
-    energy = likely_energy(milliseconds, error, board.draws, clock) if known and not by_devices else None
+    energy = estimate_energy(milliseconds, error, board.draws, clock) if known and not by_devices else None
     sure = weights is None or weights.reads is None or weights.reads.is_sure
-    return LikelyTime(milliseconds, error, known, sure, energy, clock, by_devices)
+    return LatencyEstimate(milliseconds, error, known, sure, energy, clock, by_devices)
 
 
-def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> LikelyTime | None:
+def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> LatencyEstimate | None:
     """Return how long what an emulated board ran takes at the board's clock.
 
     Args:
@@ -221,18 +221,18 @@ def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> Likel
         manifest: of the model that ran.
 
     Returns:
-        None: it isn't known, as of `likely_time`.
+        None: it isn't known, as of `estimate_latency`.
     """
     if board.timer is None or not board.clock_hz:
         return None
     if board.timer.unit == "ns":
-        return LikelyTime(nanoseconds / 1e6, 0.0, flash_is_known=True, hz=board.clock_hz)
+        return LatencyEstimate(nanoseconds / 1e6, 0.0, flash_is_known=True, hz=board.clock_hz)
     figures = next((core.per_instruction for core in cores() if core.cpu == board.cpu), ())
     if not figures or float_operators(manifest.operators):
         return None
     low, high = figures
     milliseconds = nanoseconds * (low + high) / 2 / board.clock_hz * 1e3
-    return LikelyTime(milliseconds, (high - low) / (high + low), flash_is_known=True, hz=board.clock_hz)
+    return LatencyEstimate(milliseconds, (high - low) / (high + low), flash_is_known=True, hz=board.clock_hz)
 
 
 def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tuple[float, float]:

@@ -17,9 +17,9 @@ from mtool.device.cycles import Estimate
 from mtool.device.flash import Runner, ports
 from mtool.device.session import Device
 from mtool.stages import samples as sampling
-from mtool.stages.building import Prepared, build_model
-from mtool.stages.compiling import Model
-from mtool.stages.deployment import LOST, Deployment, Revival
+from mtool.stages.building import BuiltProject, build_model
+from mtool.stages.compiling import CompiledModel
+from mtool.stages.deployment import LOST, Deployment, Reconnection
 from mtool.stages.options import Options, weights_of
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.measuring import BoardMeter, Measuring, Outcome
@@ -36,7 +36,7 @@ _MOST_TASKS = 200  # whose inputs a session can number
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TrialSite:
     """Where trials are built and run.
 
     Attributes:
@@ -59,7 +59,7 @@ class Place:
         named = self.deployment.port not in ("", ports.EMULATOR) or self.deployment.probe
         return bool(named) or not (self.board.emulator is not None or self.board.cpu == "host")
 
-    def build(self, trial: Trial) -> Prepared:
+    def build(self, trial: Trial) -> BuiltProject:
         """Build the firmware of a trial.
 
         Raises:
@@ -68,30 +68,30 @@ class Place:
         """
         return self.built(self.written(trial))
 
-    def built(self, model: Model) -> Prepared:
+    def built(self, model: CompiledModel) -> BuiltProject:
         """Build what `written` returned; it raises what `build` does."""
         return build_model(model, self.folder)
 
-    def written(self, trial: Trial) -> Model:
+    def written(self, trial: Trial) -> CompiledModel:
         """Return a trial as C."""
         said = [text for names in trial.tasks for text in (names.share.space.task.record.key, *_texts(names.share))]
         said_hash = hashlib.sha256("\n".join(said).encode()).hexdigest()
         options = dataclasses.replace(self.options, edits="force")
         weights = weights_of(self.board, options)
         files, manifest = codegen.generate(trial.plan, NAME, said_hash, weights_as=weights)
-        return Model(Path(NAME), self.board, options, files, manifest)
+        return CompiledModel(Path(NAME), self.board, options, files, manifest)
 
     @property
-    def revival(self) -> Revival:
+    def revival(self) -> Reconnection:
         """What brings an attached board back.
 
         Raises:
             UsageError: mtool.toml is malformed.
         """
         found = ports.wanted(self.deployment.port, self.deployment.probe)
-        return Revival.of(self.board, self.deployment.power, found.port, found.probe)
+        return Reconnection.of(self.board, self.deployment.power, found.port, found.probe)
 
-    def open(self, prepared: Prepared) -> Device:
+    def open(self, prepared: BuiltProject) -> Device:
         """Flash the firmware, or start its emulator, and return a session with it; an attached board is brought back.
 
         Raises:
@@ -115,11 +115,11 @@ class Place:
             self.board, template=template, deployment=self.deployment, has_build_folder=self.has_build_folder
         )
 
-    def meter(self, prepared: Prepared, seed: int) -> BoardMeter:
+    def meter(self, prepared: BuiltProject, seed: int) -> BoardMeter:
         """Bring a firmware onto the board, and return what measures there; it raises what `open` does."""
         return BoardMeter(lambda: self.open(prepared), seed, revive=lambda hangs: self.revive(prepared, hangs=hangs))
 
-    def revive(self, prepared: Prepared, *, hangs: bool) -> Device | None:
+    def revive(self, prepared: BuiltProject, *, hangs: bool) -> Device | None:
         """Bring an attached board back, and return a session with the firmware that is in its flash; None: it can't be.
 
         A firmware that has reported a fault resets itself on some boards; one that hangs needs the power cycled.
@@ -137,7 +137,7 @@ class Place:
             found = self._reopened(prepared)
         return found
 
-    def _reopened(self, prepared: Prepared) -> Device | None:
+    def _reopened(self, prepared: BuiltProject) -> Device | None:
         port, probe = self.deployment.port, self.deployment.probe
         try:
             return session.open(prepared.folder, port=port, probe=probe, timeout_s=_ANSWERS_S)
@@ -145,7 +145,7 @@ class Place:
             return None
 
 
-def _template(prepared: Prepared) -> str:
+def _template(prepared: BuiltProject) -> str:
     assert prepared.manifest.project is not None
     return prepared.manifest.project.template
 
@@ -155,7 +155,7 @@ def _texts(share: Share) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class TrialLimits:
     """What the candidates of one firmware may take.
 
     Attributes:
@@ -171,7 +171,7 @@ class Room:
     most: int
 
     @classmethod
-    def of(cls, board: Board, most: int, options: Mapping[str, str]) -> "Room":
+    def of(cls, board: Board, most: int, options: Mapping[str, str]) -> "TrialLimits":
         """Return the room of a board, less what the runtime takes with the options of its template."""
         code, weights, arena = (board.memory_for(role) for role in ("code", "weights", "arena"))
         if code is None or weights is None or arena is None:
@@ -193,7 +193,7 @@ class Room:
         return self.takes(0, constants) and arena_bytes(space, candidate) <= self.arena_bytes
 
 
-def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: Room) -> tuple[tuple[Share, ...], int]:
+def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: TrialLimits) -> tuple[tuple[Share, ...], int]:
     """Return as many candidates as fit a firmware, those of one task together, and how many of `wanted` these are."""
     taken: dict[str, list[Candidate]] = {}
     spaces: dict[str, Space] = {}
@@ -214,7 +214,7 @@ def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: Room) -> tuple[tu
     return tuple(Share(spaces[key], tuple(candidates)) for key, candidates in taken.items()), count
 
 
-def made(place: Place, shares: Sequence[Share]) -> Trial:
+def made(place: TrialSite, shares: Sequence[Share]) -> Trial:
     """Return the trial of some candidates on a board."""
     return trial_of(shares, target_of(place.board))
 
@@ -240,7 +240,7 @@ class BoardSession:
 
     names: tuple[Names, ...]
     measuring: Measuring
-    prepared: Prepared
+    prepared: BuiltProject
     unit: Unit
     _meter: BoardMeter = field(repr=False)
 
@@ -272,7 +272,7 @@ class BoardBench:
         seed: of the inputs.
     """
 
-    place: Place
+    place: TrialSite
     unit: Unit
     repeats: int
     seed: int = 0
@@ -291,7 +291,7 @@ class BoardBench:
         return BoardSession(trial.tasks, Measuring(meter, self.repeats), prepared, self.unit, meter)
 
 
-def estimated(prepared: Prepared) -> dict[str, float]:
+def estimated(prepared: BuiltProject) -> dict[str, float]:
     """Return the cycles of one call of each operator of a built project, by its name, estimated on the board's core.
 
     Raises:
@@ -304,7 +304,7 @@ def estimated(prepared: Prepared) -> dict[str, float]:
     return _by_operator(prepared, found)
 
 
-def _by_operator(prepared: Prepared, found: Estimate) -> dict[str, float]:
+def _by_operator(prepared: BuiltProject, found: Estimate) -> dict[str, float]:
     """Return cycles by operator; those that share a function, where only the function is told, have an equal part."""
     operators, cpu = prepared.manifest.operators, prepared.board.cpu
     told = {part.name: float(part.cycles[cpu]) for part in found.operators}

@@ -17,7 +17,7 @@ from mtool.compiler.tuned.record import Measurement, Status, Unit, reason_of
 from mtool.device.rpc import protocol
 from mtool.device.session import Device
 from mtool.stages import samples as sampling
-from mtool.stages.building import Prepared
+from mtool.stages.building import BuiltProject
 from mtool.stages.samples import Sample
 
 if TYPE_CHECKING:
@@ -399,25 +399,25 @@ class WholeRun:
     times: tuple[float, ...]
 
 
-Runs = Callable[[Prepared, Unit], WholeRun]
+Runs = Callable[[BuiltProject, Unit], WholeRun]
 """Brings a built model onto a board and runs it there; the unit is that of the times."""
 
 
-def run_on(open_device: Callable[[Prepared], Device]) -> Runs:
+def run_on(open_device: Callable[[BuiltProject], Device]) -> Runs:
     """Return what runs a model on a device: once more, where it fails, as a board may be disturbed or unplugged.
 
     Args:
         open_device: brings the firmware onto the device, and opens a session.
     """
 
-    def run(prepared: Prepared, unit: Unit) -> WholeRun:
+    def run(prepared: BuiltProject, unit: Unit) -> WholeRun:
         try:
             return once(prepared, unit)
         except (CommunicationError, DeviceError) as failed:
             log.warning("the whole model is run once more: %s", failed.what)
             return once(prepared, unit)
 
-    def once(prepared: Prepared, unit: Unit) -> WholeRun:
+    def once(prepared: BuiltProject, unit: Unit) -> WholeRun:
         sample = sampling.seeded(prepared.manifest.inputs, count=1, seed=0)
         with open_device(prepared) as device:
             outputs = tuple(device.run(one) for one in sample)

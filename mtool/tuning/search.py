@@ -31,7 +31,7 @@ from mtool.compiler.tuned.record import (
     reason_of,
 )
 from mtool.tuning.candidates import Candidate, Space
-from mtool.tuning.firmware import Room, shares_of
+from mtool.tuning.firmware import TrialLimits, shares_of
 from mtool.tuning.measuring import Measuring, Outcome, finalists, spread, take_turns
 from mtool.tuning.trial import Names, Share
 from mtool.version import __version__
@@ -215,7 +215,7 @@ def _in(candidate: Candidate, build: Build) -> Candidate:
 
 
 log = logging.getLogger(__name__)
-Wanted = tuple[Space, Candidate]
+WantedCandidate = tuple[Space, Candidate]
 _HALVED = 0.1  # of the estimate
 _CHEAPER = -0.3  # than the cost model's choice a candidate may be taken to be
 _MOST_DEARER = 50.0  # times; what is dearer comes last anyhow
@@ -280,7 +280,7 @@ class Search:
         self,
         progress: Progress,
         bench: Bench,
-        room: Room,
+        room: TrialLimits,
         target: Target,
         setup: Setup,
         path: Path,
@@ -320,7 +320,7 @@ class Search:
         """The task that takes longest, by the estimate."""
         return self.progress.rows[self._heaviest_key].space if self._heaviest_key else None
 
-    def _unknown(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+    def _unknown(self, wanted: Sequence[WantedCandidate]) -> list[WantedCandidate]:
         """Return what has to be measured; what the log knows is part of the progress."""
         left = []
         for space, one in wanted:
@@ -335,7 +335,7 @@ class Search:
     def _add_builds(self) -> None:
         """Let the fastest candidates be measured in other builds too, before what is left."""
         self._part = 1.0
-        added: list[Wanted] = []
+        added: list[WantedCandidate] = []
         rows, goal = [*self.progress.rows.values()], self.goal
         for row, candidates in built_otherwise(rows, goal.builds, goal.ram_bytes):
             row.space = replace(row.space, candidates=(*row.space.candidates, *candidates))
@@ -346,7 +346,7 @@ class Search:
         """Return a task's space as it is now, with the candidates that have come to it."""
         return self.progress.rows[space.task.record.key].space
 
-    def _next_batch(self) -> list[Wanted]:
+    def _next_batch(self) -> list[WantedCandidate]:
         """Take the next candidates that fit one firmware from what is left; none, if the search is over."""
         while self._left and not self._is_over():
             self._left = self._without_misfits(self._left)
@@ -368,7 +368,7 @@ class Search:
     def _is_late(self, part: float = 1.0) -> bool:
         return self.goal.seconds > 0 and self._clock() >= self._start + self.goal.seconds * part
 
-    def _ordered(self) -> list[Wanted]:
+    def _ordered(self) -> list[WantedCandidate]:
         """Return all candidates: first the cost model's choices, then what may gain most.
 
         That is a part of what the task takes of the model, half of it for each `_HALVED` by which the cost model
@@ -376,7 +376,7 @@ class Search:
         """
         everything = [(row.space, one) for row in self.progress.rows.values() for one in row.space.candidates]
 
-        def key(wanted: Wanted) -> tuple[bool, float]:
+        def key(wanted: WantedCandidate) -> tuple[bool, float]:
             space, candidate = wanted
             default = max(space.expected(space.default), 1.0)
             dearer = min(max(space.expected(candidate) / default - 1, _CHEAPER), _MOST_DEARER)
@@ -384,7 +384,7 @@ class Search:
 
         return sorted(everything, key=key)
 
-    def _without_misfits(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+    def _without_misfits(self, wanted: Sequence[WantedCandidate]) -> list[WantedCandidate]:
         """Return the candidates that fit a firmware alone; the others are recorded as too large."""
         fitting = []
         for space, candidate in wanted:
@@ -396,12 +396,14 @@ class Search:
                 )
         return fitting
 
-    def _batch(self, batch: Sequence[Wanted]) -> None:
+    def _batch(self, batch: Sequence[WantedCandidate]) -> None:
         """Measure candidates, in as few firmwares as can be built."""
         for session, part in self._sessions(batch, f"build of {len(batch)} candidates"):
             self._run(session, {(space.task.record.key, one.text) for space, one in part})
 
-    def _sessions(self, batch: Sequence[Wanted], phase: str) -> Iterator[tuple[Session, Sequence[Wanted]]]:
+    def _sessions(
+        self, batch: Sequence[WantedCandidate], phase: str
+    ) -> Iterator[tuple[Session, Sequence[WantedCandidate]]]:
         """Yield sessions with firmwares of some candidates: one of all, or of halves, where that can't be built.
 
         A candidate that can't be built, or does not fit, even alone is recorded so.

@@ -28,8 +28,8 @@ from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.options import Options, check_options
 from mtool.stages.tuned import options_of, target_and_setup
 from mtool.tuning.candidates import shipped, space_of, with_prior
-from mtool.tuning.farm.security import RackAt
-from mtool.tuning.firmware import BoardBench, Place, Room
+from mtool.tuning.farm.security import FarmAddress
+from mtool.tuning.firmware import BoardBench, TrialLimits, TrialSite
 from mtool.tuning.measuring import REPEATS
 from mtool.tuning.search import Goal, Progress, Search, other_builds, ram_bytes
 from mtool.tuning.whole import Measured, Whole, best_whole
@@ -115,7 +115,7 @@ def tune(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     listener: Callable[[Progress], None] | None = None,
-    rack: RackAt | None = None,
+    rack: FarmAddress | None = None,
     pareto: bool = False,
     builds: bool = True,
 ) -> Tuned:
@@ -179,9 +179,9 @@ def tune(
     progress = Progress.of((space for space in spaces if others or len(space.candidates) > 1), unit, listener)
     progress.seconds = minutes * 60
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.folder_name}"
-    place = Place(target_board, _of_project(chosen), folder, deployment)
+    place = TrialSite(target_board, _of_project(chosen), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
-    room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
+    room = TrialLimits.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
     given = (room, target, setup, output, known, Goal(trials, minutes * 60, others, ram_bytes(target_board)))
     if rack is not None:
         from mtool.tuning.farm import search
@@ -250,7 +250,7 @@ def _of_project(options: Options) -> Options:
 
 
 @contextmanager
-def _held(place: Place) -> Iterator[None]:
+def _held(place: TrialSite) -> Iterator[None]:
     """Hold the board's lock for the whole search, if it is attached."""
     devices: tuple[str, ...] = ()
     if place.is_attached:

@@ -27,7 +27,7 @@ from mtool.device.session import Device
 from mtool.device.session.verify import Tolerance
 from mtool.manifest import Operand, Operator
 from mtool.stages.building import build_model
-from mtool.stages.compiling import Model, compile
+from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
 
@@ -259,7 +259,7 @@ class Comparison(Protocol):
 
 
 Found = TypeVar("Found", bound=Comparison)
-Compare = Callable[[Device, Model, Sequence[Sample], Tolerance | None], Found]
+Compare = Callable[[Device, CompiledModel, Sequence[Sample], Tolerance | None], Found]
 """Runs a model operator by operator: mtool.verification.layers.compare_layers."""
 
 
@@ -273,7 +273,7 @@ class Seen:
 
 
 def look_inside(
-    model: Model, network: reference.Network, operator: Operator, seen: Sequence[Seen], compare: Compare[Found],
+    model: CompiledModel, network: reference.Network, operator: Operator, seen: Sequence[Seen], compare: Compare[Found],
     tolerance: Tolerance,
 ) -> list[Found]:  # fmt: skip
     """Return the comparison of the operators of the path that was taken, for each sample.
@@ -308,7 +308,7 @@ def _is_of(node: onnx.NodeProto, operator: Operator, *, numbered: bool) -> bool:
 
 
 def _of_sample(
-    model: Model, network: reference.Network, node: onnx.NodeProto, seen: Seen, compare: Compare[Found],
+    model: CompiledModel, network: reference.Network, node: onnx.NodeProto, seen: Seen, compare: Compare[Found],
     tolerance: Tolerance, title: str,
 ) -> Found:  # fmt: skip
     assert seen.operand.source is not None
@@ -349,7 +349,7 @@ def _is_same(one: Array, other: Array) -> bool:
 
 
 def _path(
-    model: Model, network: reference.Network, node: onnx.NodeProto, wanted: str, sample: Sample
+    model: CompiledModel, network: reference.Network, node: onnx.NodeProto, wanted: str, sample: Sample
 ) -> onnx.ModelProto:
     """Return the path that a node takes, from what is in front of it to a tensor that it makes."""
     graph = network.proto.graph
@@ -400,7 +400,7 @@ def _leaves(name: str, makers: Mapping[str, onnx.NodeProto], constants: Mapping[
     return found
 
 
-def _known(model: Model, network: reference.Network, names: Sequence[str], sample: Sample) -> dict[str, Array]:
+def _known(model: CompiledModel, network: reference.Network, names: Sequence[str], sample: Sample) -> dict[str, Array]:
     """Return the reference's values of tensors, inputs among them."""
     given = {**model.options.constants, **sample}
     missing = [name for name in names if name not in given]

@@ -19,7 +19,7 @@ from mtool.device.session.layers import intermediates
 from mtool.device.session.verify import Difference, Tolerance, compare
 from mtool.manifest import Manifest, Operand, Operator, Tensor
 from mtool.stages import samples as sampling
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.formatting import count
 from mtool.stages.formatting import samples as samples_of
@@ -36,7 +36,7 @@ from mtool.verification.translation import Mistranslation, checked
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerComparison:
     """The comparison of an operator's result over all samples.
 
     `difference` is None where the model has no such tensor. `ties` counts elements that are rounded the other way
@@ -49,7 +49,7 @@ class Layer:
     tensor: str
     difference: Difference | None
     ties: int
-    inside: tuple["Layers", ...] = ()
+    inside: tuple["LayerReport", ...] = ()
 
     def describe(self) -> str:
         """Return the operator as a person would name it."""
@@ -59,7 +59,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class LayerReport:
     """The comparison of all operators over `samples` samples; `sequence`: the state went on from each to the next.
 
     `has_rounding`: the model rounds to integers, so that what differs within its tolerance may be steps apart later.
@@ -69,7 +69,7 @@ class Layers:
 
     samples: int
     reference: str
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerComparison, ...]
     sequence: bool = False
     has_rounding: bool = False
     complete: bool = True
@@ -89,7 +89,7 @@ class Layers:
         return right and self.has_rounding and (self.ties > 0 or inexact)
 
     @property
-    def diverging(self) -> tuple[Layer, ...]:
+    def diverging(self) -> tuple[LayerComparison, ...]:
         """Return the layers that differ by more than is allowed, in the order of execution."""
         return tuple(layer for layer in self.layers if layer.difference and not layer.difference.within)
 
@@ -173,7 +173,7 @@ class Layers:
 
 
 @dataclass(slots=True)
-class Found:
+class OperatorResults:
     """An operator's results: those of the present sample, which may be several parts, and a row for each before.
 
     `operand` is as it is at the present sample's run-time sizes, `operands` are those of the rows.
@@ -200,14 +200,14 @@ class Found:
         self.expected, self.actual = [], []
 
 
-def layer_of(found: Found, allowed: Tolerance, against: str) -> Layer:
+def layer_of(found: OperatorResults, allowed: Tolerance, against: str) -> LayerComparison:
     """Return the comparison of an operator's results with the reference's."""
     operand = found.operand
     if not found.operator.backend:
         allowed = replace(allowed, of_backends=0)
     tensor = operand.source.tensor if operand.source else operand.value
     if not found.samples:
-        return Layer(found.operator, tensor, None, 0)
+        return LayerComparison(found.operator, tensor, None, 0)
     described = Tensor(
         name=tensor, c_name="", dtype=operand.dtype, shape=operand.shape, bytes=operand.bytes, arena_offset=None
     )
@@ -215,7 +215,7 @@ def layer_of(found: Found, allowed: Tolerance, against: str) -> Layer:
         [{tensor: array} for array in _of_one_shape(arrays)] for arrays in zip(*found.samples, strict=True)
     )
     report = compare([described], expected, actual, tolerance=allowed, reference=against)
-    return Layer(found.operator, tensor, report.outputs[0], found.ties)
+    return LayerComparison(found.operator, tensor, report.outputs[0], found.ties)
 
 
 def _of_one_shape(arrays: Sequence[Array]) -> list[Array]:
@@ -278,7 +278,7 @@ def verify_layers(
     seed: int = 0,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
-) -> Layers:
+) -> LayerReport:
     """Compile, build and run a model operator by operator, and compare each result with the model's own tensor.
 
     Where a result differs, the device goes on with the reference's values, so that the next operator is judged by
@@ -306,8 +306,8 @@ def verify_layers(
 
 
 def compare_layers(
-    device: Device, model: Model, inputs: Sequence[Sample], tolerance: Tolerance | None = None
-) -> Layers:
+    device: Device, model: CompiledModel, inputs: Sequence[Sample], tolerance: Tolerance | None = None
+) -> LayerReport:
     """Run a model operator by operator on a device that is open, as `verify_layers` tells.
 
     Of a model with run-time sizes each sample is compared at its own.
@@ -320,7 +320,7 @@ def compare_layers(
     has_rounding, mistranslated = False, dict[Mistranslation, None]()
     allowed: Tolerance | None = tolerance
     network: reference.Network | None = None
-    found: dict[str, Found] = {}
+    found: dict[str, OperatorResults] = {}
     seen: set[str] = set()
     sequences = _sequences(model, inputs)
     for number, (at_sizes, samples) in enumerate(sequences):
@@ -349,17 +349,17 @@ def compare_layers(
     own = [index for index, output in enumerate(tensors.outputs) if output.name not in counts]
     last = [_last_write(tensors, index) for index in own]
     compared = all(operand is not None and operand.value in seen for operand in last)
-    return Layers(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, tuple(mistranslated))
+    return LayerReport(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, tuple(mistranslated))
 
 
-def _sequences(model: Model, inputs: Sequence[Sample]) -> list[tuple[Model, Sequence[Sample]]]:
+def _sequences(model: CompiledModel, inputs: Sequence[Sample]) -> list[tuple[CompiledModel, Sequence[Sample]]]:
     """Return sequences of samples, each from the states' beginning on, and the model to compare it with.
 
     A TFLite model is translated to a network of fixed sizes: it is another one for other run-time sizes.
     """
     if not is_tflite(model.path):
         return [(model, inputs)]
-    found: list[tuple[Model, Sequence[Sample]]] = []
+    found: list[tuple[CompiledModel, Sequence[Sample]]] = []
     for sizes, samples in sampling.by_size(model.manifest.inputs, inputs):
         maxima = {name: most for name, most in model.options.maxima.items() if name not in sizes}
         options = replace(model.options, dims={**model.options.dims, **sizes}, maxima=maxima)
@@ -368,9 +368,14 @@ def _sequences(model: Model, inputs: Sequence[Sample]) -> list[tuple[Model, Sequ
 
 
 def _compare_sequence(
-    device: Device, model: Model, network: reference.Network | None, ties: RoundingTies, inputs: Sequence[Sample],
-    found: dict[str, Found], seen: set[str],
-) -> None:  # fmt: skip
+    device: Device,
+    model: CompiledModel,
+    network: reference.Network | None,
+    ties: RoundingTies,
+    inputs: Sequence[Sample],
+    found: dict[str, OperatorResults],
+    seen: set[str],
+) -> None:
     """Run samples operator by operator, and add each result to `found`; `seen` are the values that are compared."""
     operators = model.manifest.operators
     wanted = [operand.source.tensor for op in operators for operand in op.writes if operand.source]
@@ -391,7 +396,7 @@ def _compare_sequence(
             wished = _expected(operand, right)
             if wished is None and operator.whole:
                 continue  # padding that is written between rows
-            row = found.setdefault(operator.whole or operand.value, Found(operator, operand))
+            row = found.setdefault(operator.whole or operand.value, OperatorResults(operator, operand))
             if wished is not None:
                 seen.add(operand.value)
                 accepted, tied = tied_here.accept(operand, wished, array)
@@ -404,8 +409,13 @@ def _compare_sequence(
 
 
 def _explained(
-    model: Model, network: reference.Network, inputs: Sequence[Sample], row: Found, layer: Layer, allowed: Tolerance
-) -> Layer:
+    model: CompiledModel,
+    network: reference.Network,
+    inputs: Sequence[Sample],
+    row: OperatorResults,
+    layer: LayerComparison,
+    allowed: Tolerance,
+) -> LayerComparison:
     """Return a layer with what its control node computed; if that is right but for ties, so is the layer."""
     if layer.operator.schedule != CALLS or layer.difference is None or layer.difference.within:
         return layer

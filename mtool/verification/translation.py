@@ -12,7 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from mtool.base.errors import ModelError
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
 from mtool.verification.reference import computed_name, cut, operator_of
@@ -101,7 +101,7 @@ class Mistranslation:
     words: str
 
 
-def mistranslations(model: Model, network: reference.Network, sample: Sample) -> tuple[Mistranslation, ...]:
+def mistranslations(model: CompiledModel, network: reference.Network, sample: Sample) -> tuple[Mistranslation, ...]:
     """Compare the translation of each operator with LiteRT, on one sample, states being at their beginning.
 
     Raises:
@@ -156,7 +156,9 @@ def _difference(wanted: Array, found: Array, relative: float, step: float, bound
     return f"by {furthest} LSB, allowed: {steps}" if furthest > steps and furthest * step > NOTHING else ""
 
 
-def checked(model: Model, network: reference.Network | None, samples: Sequence[Sample]) -> tuple[Mistranslation, ...]:
+def checked(
+    model: CompiledModel, network: reference.Network | None, samples: Sequence[Sample]
+) -> tuple[Mistranslation, ...]:
     """Return the mistranslations of a TFLite model's network; one that can't be cut in parts is not excused either."""
     if network is None or not samples:
         return ()

@@ -14,23 +14,23 @@ from mtool.compiler.frontend import is_tflite
 from mtool.device.session.verify import Report, Tolerance, compare
 from mtool.manifest import Manifest
 from mtool.stages import samples as sampling
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import DEFAULT, Deployment, run_samples
 from mtool.stages.formatting import count
 from mtool.stages.job import Job
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 from mtool.verification import reference
-from mtool.verification.layers import Layers, compare_layers, default_tolerance, of_float16
+from mtool.verification.layers import LayerReport, compare_layers, default_tolerance, of_float16
 from mtool.verification.oracles import ort
 
 log = logging.getLogger(__name__)
 
-ByLayers = Callable[[Tolerance, Sequence[Sample]], Layers]
+ByLayers = Callable[[Tolerance, Sequence[Sample]], LayerReport]
 _FEW = 16  # samples that are all looked into; of more, those that differ, if the first of them can be explained
 
 
-def golden_samples(model: Model, golden: Path) -> tuple[list[Sample], list[Sample]]:
+def golden_samples(model: CompiledModel, golden: Path) -> tuple[list[Sample], list[Sample]]:
     """Return the inputs and outputs of a golden file; a TFLite model's are those of the kernels it is compared with.
 
     Raises:
@@ -96,7 +96,7 @@ def verify(
     prepared = job.build(model)
     found = run_samples(prepared, inputs, deployment)
 
-    def layers(allowed: Tolerance, some: Sequence[Sample]) -> Layers:
+    def layers(allowed: Tolerance, some: Sequence[Sample]) -> LayerReport:
         if on is not None:
             raise UsageError("a module tells nothing of what its operators read and write")
         with deployment.open(prepared) as device:
@@ -122,7 +122,7 @@ def _check_shapes(described: Manifest, expected: Sequence[Sample], found: Sequen
 
 
 def judge(
-    model: Model,
+    model: CompiledModel,
     inputs: Sequence[Sample],
     expected: Sequence[Sample],
     found: Sequence[Sample],
@@ -187,7 +187,7 @@ def judge(
 
 
 def _explained(
-    model: Model, report: Report, layers: ByLayers, allowed: Tolerance, differing: Sequence[Sample]
+    model: CompiledModel, report: Report, layers: ByLayers, allowed: Tolerance, differing: Sequence[Sample]
 ) -> Report | None:
     """Return a report that allows what differs, if each operator's result is right but for ties; else None."""
     try:
@@ -209,7 +209,7 @@ def _explained(
     return replace(report, outputs=tuple(outputs), ties=found.ties)
 
 
-def _is_of_the_reference(model: Model, inputs: Sequence[Sample], expected: Sequence[Sample]) -> bool:
+def _is_of_the_reference(model: CompiledModel, inputs: Sequence[Sample], expected: Sequence[Sample]) -> bool:
     """Tell whether expected outputs are the reference's, as it computes them here or on another processor.
 
     Its floats are added in another order there, and with its optimisations; what that does to its outputs is allowed.
@@ -224,7 +224,7 @@ def _is_of_the_reference(model: Model, inputs: Sequence[Sample], expected: Seque
 
 
 def _within_own_spread(
-    model: Model, inputs: Sequence[Sample], compared: Callable[[Tolerance], Report], allowed: Tolerance
+    model: CompiledModel, inputs: Sequence[Sample], compared: Callable[[Tolerance], Report], allowed: Tolerance
 ) -> Report:
     """Allow an output on a grid as many steps as the reference differs from itself, at least one.
 
@@ -243,7 +243,7 @@ def _within_own_spread(
     return compared(replace(allowed, grid_steps=steps, lsb=lsb))
 
 
-def _steps_of_the_reference(model: Model, inputs: Sequence[Sample]) -> int:
+def _steps_of_the_reference(model: CompiledModel, inputs: Sequence[Sample]) -> int:
     """Return how exactly the reference itself knows the outputs that stand on a grid, in steps."""
     grids = [
         (output.name, output.scale[0] if output.dtype.startswith("float") else 1.0)

@@ -15,7 +15,7 @@ from mtool.cli import app
 from mtool.compiler.backends import BackendError, BackendSpec
 from mtool.compiler.backends.chosen import choose
 from mtool.stages.building import write_project
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.options import Options
 
 BACKEND = """
@@ -32,7 +32,7 @@ class Npu(Backend):
 DOES_NOTHING = 'Product(body="    (void)0;"{})'
 
 
-def compiled(tmp_path: Path, body: str, **options: Any) -> Model:
+def compiled(tmp_path: Path, body: str, **options: Any) -> CompiledModel:
     (tmp_path / "npu.py").write_text(BACKEND.format(compile=body))
     onnx.save(networks.integers(5), tmp_path / "net.onnx")
     spec = BackendSpec(str(tmp_path / "npu.py"))

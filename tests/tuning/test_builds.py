@@ -17,7 +17,7 @@ from mtool.compiler.tuned.log import Log
 from mtool.compiler.tuned.record import Target, Unit
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.tuning.candidates import Space, space_of
-from mtool.tuning.firmware import Room
+from mtool.tuning.firmware import TrialLimits
 from mtool.tuning.search import Goal, Progress, Search, other_builds, other_levels
 from tests.tuned.pointwise import network
 from tests.tuned.records import SETUP, TARGET
@@ -54,7 +54,7 @@ def search(spaces: list[Space], path: Path, goal: Goal) -> tuple[Progress, World
     progress = Progress.of(spaces, "instructions")
     known = tuning_log.read([path]) if path.exists() else Log()
     setup = SETUP.model_copy(update={"unit": "instructions"})
-    room = Room(1 << 22, None, 1 << 22, MOST)
+    room = TrialLimits(1 << 22, None, 1 << 22, MOST)
     Search(progress, SimulatedBench(world, "instructions"), room, TARGET, setup, path, known, goal, world.clock).run()
     return progress, world
 

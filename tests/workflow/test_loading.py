@@ -152,7 +152,7 @@ def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project:
     new = modules.make_module(
         tmp_path / "tuned.onnx", board=BOARD, key=key, options=options, counter=counter, since=old.module
     )
-    told = modules.renewal((old.module, old.data), (new.module, new.data))
+    told = modules.update_between((old.module, old.data), (new.module, new.data))
     assert new.module.name == "digits" and told.has_same_code and told.parts[1] < 8
     modules.write_module(old, tmp_path / "old.mtm")
     modules.write_module(new, tmp_path / "new.mtm")

@@ -34,7 +34,7 @@ class Runs:
         write(self.path, 2)
         compile = deployment.compile
 
-        def counted(*arguments: object, **named: object) -> commands.Model:
+        def counted(*arguments: object, **named: object) -> commands.CompiledModel:
             self.compiled += 1
             return compile(*arguments, **named)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ import mtool
 from mtool.base.errors import BuildError, ModelError, UsageError
 from mtool.commands import Pixels, Scheme
 from mtool.quantization import dataset, quantizing
-from mtool.quantization.quantizing import Quantised
+from mtool.quantization.quantizing import QuantizationResult
 from mtool.verification.oracles import ort
 
 pytestmark = pytest.mark.long
@@ -79,7 +79,7 @@ def operators(path: Path) -> list[str]:
     return [node.op_type for node in onnx.load(path).graph.node]
 
 
-def check_it_runs(done: Quantised, board: str = "host") -> None:
+def check_it_runs(done: QuantizationResult, board: str = "host") -> None:
     report = mtool.verify(done.path, board=board)
     report.check()
     assert [output.differing for output in report.outputs] == [0] * len(report.outputs)

@@ -12,21 +12,21 @@ from mtool.commands.modules import description_of
 from mtool.compiler.plan.choice import Choice
 from mtool.manifest import Tensor
 from mtool.manifest.modules.format import Kind, Module, pack, unpack
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from tests.modules.test_format import MODULE
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
 
-def compiled(options: Options) -> Model:
+def compiled(options: Options) -> CompiledModel:
     return mtool.compile(DIGITS, board="host", options=options)
 
 
-def module_of(model: Model) -> Module:
+def module_of(model: CompiledModel) -> Module:
     return replace(MODULE, description=description_of(model.manifest))
 
 
-def schedules(model: Model) -> dict[str, str]:
+def schedules(model: CompiledModel) -> dict[str, str]:
     return {one.name: one.schedule for one in model.manifest.operators}
 
 
@@ -82,8 +82,8 @@ def test_what_is_told_of_the_delta_is_what_is_sent() -> None:
     old = MODULE
     code, constants = old.image[: old.code_bytes], old.image[old.code_bytes :]
     new = replace(old, image=code + bytes(byte ^ 1 for byte in constants))
-    found = modules.renewal((old, pack(old)), (unpack(pack(new)), pack(new)))
+    found = modules.update_between((old, pack(old)), (unpack(pack(new)), pack(new)))
     assert found.has_same_code and sum(found.parts) == found.delta_bytes
     other = replace(old, image=bytes(byte ^ 1 for byte in code) + constants)
-    found = modules.renewal((old, pack(old)), (other, pack(other)))
+    found = modules.update_between((old, pack(old)), (other, pack(other)))
     assert not found.has_same_code and "for the code," in found.describe()

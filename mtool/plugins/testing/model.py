@@ -15,16 +15,16 @@ from mtool.base.errors import MismatchError, UsageError, of_os_error
 from mtool.boards import Board
 from mtool.commands.cost import ALL_KINDS, Cost, cost_of
 from mtool.commands.flashing import find_device, open_flashed, runner_of, template_of
-from mtool.commands.user_project import OwnProject
+from mtool.commands.user_project import UserProject
 from mtool.device import session
 from mtool.device.flash import ports
 from mtool.device.session import Device, Readings
 from mtool.manifest import Manifest
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
-from mtool.stages.building import Prepared, build_model
-from mtool.stages.compiling import Model
-from mtool.stages.deployment import Revival, executor_of
+from mtool.stages.building import BuiltProject, build_model
+from mtool.stages.compiling import CompiledModel
+from mtool.stages.deployment import Reconnection, executor_of
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
 from mtool.verification.layers import compare_layers
@@ -44,10 +44,10 @@ class ModelUnderTest:
         prepared: its firmware.
     """
 
-    project: OwnProject
+    project: UserProject
     board: str
-    compiled: Model
-    prepared: Prepared
+    compiled: CompiledModel
+    prepared: BuiltProject
 
     @property
     def manifest(self) -> Manifest:
@@ -118,7 +118,7 @@ class ModelUnderTest:
         return cost_of(self.prepared, device, self.samples(1)[0], Readings())
 
 
-def build(project: OwnProject, board: str, *, port: str = "", probe: str = "") -> ModelUnderTest:
+def build(project: UserProject, board: str, *, port: str = "", probe: str = "") -> ModelUnderTest:
     """Compile a project's model and build it for a board.
 
     Raises:
@@ -159,7 +159,7 @@ def open_device(model: ModelUnderTest, *, port: str = "", probe: str = "", recor
         with locks.locked(*names):
             return open_flashed(model.prepared, runner, deployment, record=record)
 
-    revival = Revival.of(board, "", found.port if found else "", found.probe if found else "")
+    revival = Reconnection.of(board, "", found.port if found else "", found.probe if found else "")
     return revival.until_back(attempt) if revival.power is not None else attempt()
 
 

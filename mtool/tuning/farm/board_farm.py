@@ -26,7 +26,7 @@ HANG_S = 600.0
 _POLL_S = 0.5
 
 
-class Opened(Protocol):
+class OpenBoard(Protocol):
     """A board that runs a firmware."""
 
     @property
@@ -43,7 +43,7 @@ class Opened(Protocol):
 class Opener(Protocol):
     """Brings firmware onto one board, or in a test stands for that."""
 
-    def open(self, bundle: Bundle, asked: Slice) -> Opened:
+    def open(self, bundle: Bundle, asked: Slice) -> OpenBoard:
         """Flash the firmware and open a session with it.
 
         Raises:
@@ -94,7 +94,7 @@ class Held:
         return not (self.is_quarantined or self.is_hung)
 
 
-class Rack:
+class WorkerBoards:
     """The boards of one worker.
 
     Args:
@@ -272,7 +272,7 @@ class _Heard:
 
 
 def _measure(
-    held: Held, opened: Opened, asked: Slice, answer: Callable[[str, Outcome], None], is_stopped: Callable[[], bool]
+    held: Held, opened: OpenBoard, asked: Slice, answer: Callable[[str, Outcome], None], is_stopped: Callable[[], bool]
 ) -> None:
     meter = opened.meter
     measuring = Measuring(_Heard(meter, held, meter.unit, meter.granularity), asked.repeats)

@@ -17,7 +17,7 @@ from typing import Any
 
 from mtool.base.errors import CommunicationError, MtoolError
 from mtool.compiler.tuned.record import Unit, new_id
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.tuning.farm import security
 from mtool.tuning.farm.messages import ANY, BUILD, Answer, Bundle, Slice, SliceEnd, board_of, resource
 from mtool.tuning.farm.security import DASKS, Tls
@@ -66,7 +66,7 @@ _LOST = object()
 
 @dataclass(slots=True)
 class _Firmware:
-    payload: Bundle | Model
+    payload: Bundle | CompiledModel
     future: Any = None
     epoch: int = 0
     is_built: bool = False
@@ -142,7 +142,7 @@ class Farm:
         """Put an event of one's own among those that `wait` returns; may be called by another thread."""
         self._events.put((-1, event))
 
-    def add(self, ident: str, payload: Bundle | Model) -> None:
+    def add(self, ident: str, payload: Bundle | CompiledModel) -> None:
         """Send a firmware, or a project for a worker to build; `Built` or `Refused` follows."""
         self._firmwares[ident] = _Firmware(payload)
         self._send(ident)

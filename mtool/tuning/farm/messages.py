@@ -11,7 +11,7 @@ from mtool.base import files
 from mtool.base.errors import UsageError
 from mtool.compiler.tuned.record import Unit
 from mtool.device.build import Built
-from mtool.stages.building import HOST_DRIVEN, Prepared
+from mtool.stages.building import HOST_DRIVEN, BuiltProject
 from mtool.tuning.measuring import Operators, Outcome
 from mtool.version import __version__
 
@@ -147,7 +147,7 @@ class Bundle:
         return sum(map(len, self.files.values()))
 
 
-def pack(prepared: Prepared) -> Bundle:
+def pack(prepared: BuiltProject) -> Bundle:
     """Return the bundle of a project that is built."""
     firmware = prepared.built.firmware[HOST_DRIVEN]
     beside = (firmware.with_suffix(suffix) for suffix in _SUFFIXES)
@@ -156,7 +156,7 @@ def pack(prepared: Prepared) -> Bundle:
     return Bundle(packed, prepared.built.toolchain)
 
 
-def unpack(bundle: Bundle, folder: Path) -> Prepared:
+def unpack(bundle: Bundle, folder: Path) -> BuiltProject:
     """Write a bundle into a folder and return the project that it is.
 
     Raises:
@@ -174,4 +174,4 @@ def unpack(bundle: Bundle, folder: Path) -> Prepared:
     firmware = manifest.firmware_of(folder, read.project, HOST_DRIVEN)
     firmware.chmod(0o700)  # a process, where the board is this computer
     built = Built(read, folder, {HOST_DRIVEN: firmware}, bundle.toolchain, 0.0, ())
-    return Prepared(folder, read.project.board, read, built)
+    return BuiltProject(folder, read.project.board, read, built)

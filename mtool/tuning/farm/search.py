@@ -17,16 +17,16 @@ from typing import Any, Protocol
 from mtool import boards
 from mtool.base.errors import BoardError, BuildError, FitError, UsageError
 from mtool.compiler.tuned.record import Unit, new_id
-from mtool.stages.building import Prepared
-from mtool.stages.compiling import Model
+from mtool.stages.building import BuiltProject
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.options import Options
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.farm.client import Built, Ended, Farm, Refused
 from mtool.tuning.farm.messages import Answer, Ask, Bundle, Mode, Slice, pack, round_ident
-from mtool.tuning.farm.security import RackAt
-from mtool.tuning.firmware import BoardBench, Place, made, shares_of
+from mtool.tuning.farm.security import FarmAddress
+from mtool.tuning.firmware import BoardBench, TrialSite, made, shares_of
 from mtool.tuning.measuring import ROUNDS, Operators, Outcome, WholeRun, finalists
-from mtool.tuning.search import Progress, Search, Wanted
+from mtool.tuning.search import Progress, Search, WantedCandidate
 from mtool.tuning.trial import Names, Share
 from mtool.tuning.whole import Whole, best_whole
 
@@ -38,7 +38,7 @@ class Firmware:
     """A firmware: what it was made for, and how many slices of it are not done."""
 
     ident: str
-    batch: Sequence[Wanted]
+    batch: Sequence[WantedCandidate]
     mode: Mode
     names: tuple[Names, ...] = ()
     open_slices: int = 0
@@ -81,7 +81,7 @@ class UnderWay:
     waiting: deque[Part] = field(default_factory=deque)
     running: dict[str, Running] = field(default_factory=dict)
     open: dict[str, OpenMeasurement] = field(default_factory=dict)
-    again: deque[Sequence[Wanted]] = field(default_factory=deque)  # halves of what could not be built
+    again: deque[Sequence[WantedCandidate]] = field(default_factory=deque)  # halves of what could not be built
     suspects: dict[str, list[str]] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
 
@@ -92,7 +92,7 @@ class UnderWay:
 class Maker(Protocol):
     """Makes firmware, or what a worker makes it of; or in a test stands for that."""
 
-    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | Model]:
+    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | CompiledModel]:
         """Return the operators of a trial, and its firmware, or what a worker builds that of.
 
         Raises:
@@ -105,9 +105,9 @@ class Maker(Protocol):
 class TrialMaker:
     """Makes the firmware of trials for a board."""
 
-    place: Place
+    place: TrialSite
 
-    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | Model]:
+    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | CompiledModel]:
         """Return the operators of a trial, and its firmware, or what a worker builds that of.
 
         Raises:
@@ -130,7 +130,7 @@ _POLL_S = 1.0
 _EMPTY_S = 20.0  # without a single board left, after some were quarantined
 
 
-class RackSearch(Search):
+class FarmSearch(Search):
     """A search over the candidates of a model's tasks on the boards of a rack.
 
     Args:
@@ -171,14 +171,14 @@ class RackSearch(Search):
         on_the_way += sum(len(batch) for batch in self._state.again)
         return max(super()._trials_left() - on_the_way, 0)
 
-    def _final_batches(self) -> Iterator[list[Wanted]]:
+    def _final_batches(self) -> Iterator[list[WantedCandidate]]:
         wanted = [(row.space, one) for row in self.progress.rows.values() for one in finalists(row.space, row.measured)]
         while wanted:
             _, count = shares_of(wanted, self.room)
             yield wanted[:count]
             wanted = wanted[count:]
 
-    def _drive(self, makers: ThreadPoolExecutor, source: Callable[[], list[Wanted]], mode: Mode) -> None:
+    def _drive(self, makers: ThreadPoolExecutor, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
         """Keep the boards busy with what the source gives, until it gives nothing and all has been told."""
         self._state = state = UnderWay()
         while not self._is_late():
@@ -190,7 +190,7 @@ class RackSearch(Search):
             for event in self.farm.wait(_POLL_S):
                 self._take(event)
 
-    def _fill(self, makers: ThreadPoolExecutor, source: Callable[[], list[Wanted]], mode: Mode) -> None:
+    def _fill(self, makers: ThreadPoolExecutor, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
         """Ask for as many slices as there are free boards, and make firmware for those that come next."""
         state, farm = self._state, self.farm
         while state.waiting and farm.free > 0:
@@ -468,7 +468,7 @@ class WholeRuns:
         self.farm = farm
         self._where = ("", "")
 
-    def __call__(self, prepared: Prepared, unit: Unit) -> WholeRun:
+    def __call__(self, prepared: BuiltProject, unit: Unit) -> WholeRun:
         """Run a built model.
 
         Raises:
@@ -496,7 +496,7 @@ class WholeRuns:
 _TRIES_of_farm_tuning = 3
 
 
-def board_of(name: str, rack: RackAt) -> str:
+def board_of(name: str, rack: FarmAddress) -> str:
     """Return a board's name as it is; for a core ("cortex-m4") the name of those boards with it that are most.
 
     Raises:
@@ -515,8 +515,8 @@ def board_of(name: str, rack: RackAt) -> str:
 
 
 def tune_on(
-    rack: RackAt,
-    place: Place,
+    rack: FarmAddress,
+    place: TrialSite,
     source: Path,
     options: Options,
     progress: Progress,
@@ -547,7 +547,7 @@ def tune_on(
             hint="give them to: mtool worker",
         )
     with Farm(rack.scheduler, place.board.name, rack.tls) as farm:
-        RackSearch(farm, TrialMaker(place), repeats, progress, BoardBench(place, unit, repeats), *given).run()
+        FarmSearch(farm, TrialMaker(place), repeats, progress, BoardBench(place, unit, repeats), *given).run()
         for _ in range(_TRIES_of_farm_tuning if progress.rows else 0):
             try:
                 return best_whole(source, options, place, progress, unit, WholeRuns(farm), pareto=pareto)

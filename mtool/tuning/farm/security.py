@@ -29,7 +29,7 @@ DASKS = Tls()
 
 
 @dataclass(frozen=True, slots=True)
-class RackAt:
+class FarmAddress:
     """Where the rack is: the address of its scheduler, and certificates."""
 
     scheduler: str

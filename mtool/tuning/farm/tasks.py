@@ -10,20 +10,20 @@ from distributed import Worker, WorkerPlugin, get_worker
 
 from mtool.compiler.tuned.record import Unit
 from mtool.stages.building import build_model
-from mtool.stages.compiling import Model
-from mtool.tuning.farm.board_farm import Rack
+from mtool.stages.compiling import CompiledModel
+from mtool.tuning.farm.board_farm import WorkerBoards
 from mtool.tuning.farm.messages import Answer, Bundle, Slice, SliceEnd, pack
 from mtool.tuning.measuring import WholeRun
 
 PLUGIN = "mtool-rack"
 
 
-class RackPlugin(WorkerPlugin):  # type: ignore[misc]
+class BoardsPlugin(WorkerPlugin):  # type: ignore[misc]
     """Holds the rack of a worker where its tasks find it, and the folders in which it compiles."""
 
     name = PLUGIN
 
-    def __init__(self, rack: Rack, resources: Callable[[], dict[str, float]]) -> None:
+    def __init__(self, rack: WorkerBoards, resources: Callable[[], dict[str, float]]) -> None:
         self.rack, self.resources = rack, resources
         self.folder = tempfile.TemporaryDirectory(prefix="mtool-build-")
 
@@ -49,7 +49,7 @@ def hold(bundle: Bundle) -> Bundle:
     return bundle
 
 
-def build(model: Model) -> Bundle:
+def build(model: CompiledModel) -> Bundle:
     """Build a project.
 
     Raises:
@@ -83,9 +83,9 @@ def run(bundle: Bundle, board: str, label: str, unit: Unit) -> tuple[WholeRun | 
     return _plugin().rack.run(bundle, board, label, unit, _watch())
 
 
-def _plugin() -> RackPlugin:
+def _plugin() -> BoardsPlugin:
     found = get_worker().plugins[PLUGIN]
-    assert isinstance(found, RackPlugin)
+    assert isinstance(found, BoardsPlugin)
     return found
 
 

@@ -18,14 +18,14 @@ from mtool.base.errors import BoardError, UsageError
 from mtool.boards import Board
 from mtool.compiler.tuned.record import Unit
 from mtool.device.flash import ports
-from mtool.stages.building import Prepared
+from mtool.stages.building import BuiltProject
 from mtool.stages.deployment import Deployment
 from mtool.stages.options import Options
 from mtool.tuning.farm import security
-from mtool.tuning.farm.board_farm import HANG_S, Held, Opened, Rack
+from mtool.tuning.farm.board_farm import HANG_S, Held, OpenBoard, WorkerBoards
 from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, Bundle, Slice, resource, unpack
 from mtool.tuning.farm.security import DASKS, Tls
-from mtool.tuning.firmware import Place, estimated
+from mtool.tuning.firmware import TrialSite, estimated
 from mtool.tuning.measuring import BoardMeter, Outcome, WholeRun, run_on
 
 # A real board of a rack, or its emulator: a bundle is unpacked, flashed, and driven through a session.
@@ -39,7 +39,7 @@ class OpenedBoard:
     """A board that runs a firmware."""
 
     meter: BoardMeter
-    prepared: Prepared
+    prepared: BuiltProject
     folder: "tempfile.TemporaryDirectory[str]"
 
     def in_unit(self, asked: Slice, outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -70,7 +70,7 @@ class BoardOpener:
     board: Board
     deployment: Deployment
 
-    def open(self, bundle: Bundle, asked: Slice) -> Opened:
+    def open(self, bundle: Bundle, asked: Slice) -> OpenBoard:
         """Flash the firmware of a trial and open a session with it.
 
         Raises:
@@ -94,9 +94,9 @@ class BoardOpener:
         with tempfile.TemporaryDirectory(prefix="mtool-rack-") as folder:
             return run_on(self._place(folder).open)(unpack(bundle, Path(folder)), unit)
 
-    def _place(self, folder: str) -> Place:
+    def _place(self, folder: str) -> TrialSite:
         deployment = replace(self.deployment, folder=Path(folder))
-        return Place(self.board, Options(), Path(folder), deployment, has_build_folder=False)
+        return TrialSite(self.board, Options(), Path(folder), deployment, has_build_folder=False)
 
 
 def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple[str, ...]]:
@@ -113,7 +113,7 @@ def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held,
         BoardError: nothing was named, and not exactly one is attached.
     """
     name = deployment.probe or deployment.port
-    place = Place(board, Options(), Path(), deployment, has_build_folder=False)
+    place = TrialSite(board, Options(), Path(), deployment, has_build_folder=False)
     devices: tuple[str, ...] = ()
     if place.is_attached:
         try:
@@ -136,7 +136,7 @@ def check_tool(board: Board, deployment: Deployment) -> None:
     Raises:
         FlashError: nothing can, or the tool is missing.
     """
-    place = Place(board, Options(), Path(), deployment, has_build_folder=False)
+    place = TrialSite(board, Options(), Path(), deployment, has_build_folder=False)
     if place.is_attached:
         place.runner(next(iter(board.templates), "")).probe_version()
 
@@ -160,7 +160,7 @@ class Service:
     """
 
     address: str
-    rack: Rack
+    rack: WorkerBoards
     builds: int = 0
     tls: Tls = DASKS
     name: str = ""
@@ -207,7 +207,7 @@ def work(
     for board, how in held:
         check_tool(boards.get(board), how)
     with locks.locked(*devices):
-        serve(Service(scheduler, Rack([one for one, _ in found], hang_s), builds, tls, name, host, insecure))
+        serve(Service(scheduler, WorkerBoards([one for one, _ in found], hang_s), builds, tls, name, host, insecure))
 
 
 def serve(service: Service) -> None:
@@ -262,7 +262,7 @@ async def _serve(service: Service) -> None:
 def _worker(service: Service, address: str, certificates: Any, folder: str) -> Any:
     from distributed import Worker
 
-    from mtool.tuning.farm.tasks import RackPlugin
+    from mtool.tuning.farm.tasks import BoardsPlugin
 
     class WithoutPages(Worker):  # type: ignore[misc]
         """A worker that has no HTTP server: Dask's has no certificates, and shows all that the worker does."""
@@ -280,7 +280,7 @@ def _worker(service: Service, address: str, certificates: Any, folder: str) -> A
         host=f"[{host}]" if ":" in host else host,
         memory_limit=0,  # all that it keeps is firmware: it is not to pause because others fill the memory
         local_directory=folder,
-        plugins=(RackPlugin(service.rack, lambda: resources(service)),),
+        plugins=(BoardsPlugin(service.rack, lambda: resources(service)),),
     )
 
 

@@ -11,7 +11,7 @@ from mtool.base.errors import BoardError, UsageError
 from mtool.cli import app
 from mtool.cli.worker import aligned
 from mtool.tuning.farm import security
-from mtool.tuning.farm.board_farm import Held, Rack
+from mtool.tuning.farm.board_farm import Held, WorkerBoards
 from mtool.tuning.farm.messages import Bundle, Slice, unpack
 from mtool.tuning.farm.search import BoardLost, WholeRuns
 from mtool.tuning.farm.security import Tls
@@ -109,7 +109,7 @@ def asked(board: str = BOARD, version: str | None = None) -> Slice:
     return made if version is None else Slice("s", "t", board, (), (), "ns", 3, version=version)
 
 
-def measured(rack: Rack, one: Slice) -> Any:
+def measured(rack: WorkerBoards, one: Slice) -> Any:
     return rack.measure(Firmware({}, flash_s=0.0).bundle("cc"), one, lambda answer: None, lambda: False)
 
 
@@ -150,7 +150,7 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
             raise NotImplementedError
 
     told: list[int] = []
-    rack = Rack([Held(BOARD, "sleeper", Sleeper())], 0.2)
+    rack = WorkerBoards([Held(BOARD, "sleeper", Sleeper())], 0.2)
     rack.on_change = lambda: told.append(rack.counts()[BOARD])  # type: ignore[method-assign]
     end = measured(rack, asked())
     assert "it has said nothing" in end.failed and rack.counts() == {BOARD: 0}
