@@ -28,7 +28,7 @@ _OF_PYTHON = {  # options of single commands, and of a table's row that has seve
     "tls-ca": "Tls.ca",
     "tls-cert": "Tls.certificate",
     "tls-key": "Tls.key",
-    "scheduler": "RackAt.scheduler",
+    "scheduler": "FarmAddress.scheduler",
     **{
         name: name
         for name in (

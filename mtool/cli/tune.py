@@ -77,7 +77,9 @@ def tune(
     if model is None:
         raise UsageError("the model's path is missing", hint="give a model to tune, or --show FILE")
     if not scheduler and (tls_ca or tls_cert or tls_key):
-        raise UsageError("--tls-ca, --tls-cert and --tls-key are for a rack", hint="give --scheduler HOST:PORT too")
+        raise UsageError(
+            "--tls-ca, --tls-cert and --tls-key are for a board farm", hint="give --scheduler HOST:PORT too"
+        )
     from mtool.tuning import tune as measure
     from mtool.tuning.farm.security import FarmAddress, Tls
 
@@ -94,7 +96,7 @@ def tune(
                 options=options,
                 deployment=deployment,
                 listener=display.update,
-                rack=FarmAddress(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
+                farm=FarmAddress(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
                 pareto=pareto,
                 builds=builds,
             )

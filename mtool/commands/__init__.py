@@ -1,4 +1,4 @@
-"""The workflows of a user: quantise, compile, build, run, verify, bench. The command line's twin.
+"""The workflows of a user: quantize, compile, build, run, verify, bench. The command line's twin.
 
 Each name is loaded when it is first used, so that a command imports what it needs and no more.
 """

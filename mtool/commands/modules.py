@@ -140,7 +140,7 @@ def check_interface(old: Description, new: Description) -> None:
         for one, other in zip(before, after, strict=True):
             if (one.scale, one.zero_point) != (other.scale, other.zero_point):
                 log.warning(
-                    "%s is quantised in another way than before, which who fills or reads it has to know", one.name
+                    "%s is quantized in another way than before, which who fills or reads it has to know", one.name
                 )
 
 

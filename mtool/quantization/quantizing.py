@@ -1,4 +1,4 @@
-"""Post-training quantisation: a float model and data in, a QDQ model of 8-bit integers out, and what that changes.
+"""Post-training quantization: a float model and data in, a QDQ model of 8-bit integers out, and what that changes.
 
 onnxruntime does the work (mtool.verification.oracles.quantizer), in a process of its own: it may die of a model.
 """
@@ -43,17 +43,17 @@ from mtool.verification import reference
 from mtool.verification.oracles import ort, process
 from mtool.verification.oracles.quantizer import INSTALL, flat, sqnr_db
 
-# Make the inputs and outputs of a QDQ model integers: the caller quantises, and its buffers are a quarter as large.
+# Make the inputs and outputs of a QDQ model integers: the caller quantizes, and its buffers are a quarter as large.
 
 
 _MOVEMENT = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")  # the same values, elsewhere
 
 
 def make_integer_io(path: Path) -> None:
-    """Change a QDQ model's file: inputs that are quantised first, and outputs that are dequantised last.
+    """Change a QDQ model's file: inputs that are quantized first, and outputs that are dequantized last.
 
     The scales and zero points stay in the model, in the DequantizeLinear after an input and the QuantizeLinear
-    before an output. An input or output that is not quantised stays as it is.
+    before an output. An input or output that is not quantized stays as it is.
 
     Raises:
         UsageError: the model has control flow.
@@ -69,20 +69,20 @@ def make_integer_io(path: Path) -> None:
 
 
 def _input(graph: onnx.GraphProto, value: onnx.ValueInfoProto) -> None:
-    quantise = _only_reader(graph, value.name)
-    first = quantise
-    while quantise is not None and quantise.op_type in _MOVEMENT and len(quantise.output) == 1:
-        quantise = _only_reader(graph, quantise.output[0])
-    if first is None or quantise is None or quantise.op_type != "QuantizeLinear" or len(quantise.input) < 3:
+    quantize = _only_reader(graph, value.name)
+    first = quantize
+    while quantize is not None and quantize.op_type in _MOVEMENT and len(quantize.output) == 1:
+        quantize = _only_reader(graph, quantize.output[0])
+    if first is None or quantize is None or quantize.op_type != "QuantizeLinear" or len(quantize.input) < 3:
         return
-    value.type.tensor_type.elem_type = _kind(graph, quantise.input[2])
-    if first is quantise:
-        graph.node.remove(quantise)
-        _rename(graph, quantise.output[0], value.name)
+    value.type.tensor_type.elem_type = _kind(graph, quantize.input[2])
+    if first is quantize:
+        graph.node.remove(quantize)
+        _rename(graph, quantize.output[0], value.name)
         return
-    dequantised = f"{value.name}_dequantised"
-    _rename(graph, value.name, dequantised)
-    scale = helper.make_node("DequantizeLinear", [value.name, *quantise.input[1:3]], [dequantised], name=dequantised)
+    dequantized = f"{value.name}_dequantised"
+    _rename(graph, value.name, dequantized)
+    scale = helper.make_node("DequantizeLinear", [value.name, *quantize.input[1:3]], [dequantized], name=dequantized)
     graph.node.insert(0, scale)
 
 
@@ -114,7 +114,7 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
                     names[index] = new
 
 
-# The loss by quantisation: distance of outputs and layers from the float model's, and classes that stay right.
+# The loss by quantization: distance of outputs and layers from the float model's, and classes that stay right.
 
 
 LAYER_SAMPLES = 16  # samples that layers are compared over: every activation of each is held in memory
@@ -159,7 +159,7 @@ class LayerLoss:
 
 
 def of_outputs(before: Sequence[Sample], after: Sequence[Sample]) -> tuple[OutputLoss, ...]:
-    """Compare each output of the float model with the quantised one's, a dictionary a sample."""
+    """Compare each output of the float model with the quantized one's, a dictionary a sample."""
     return tuple(
         _output_of_loss(name, flat([sample[name] for sample in before]), flat([sample[name] for sample in after]))
         for name in before[0]
@@ -184,7 +184,7 @@ def of_layers(before: Path, after: Path, samples: Sequence[Sample], source: Path
     """Compare activations and weights layer by layer; the worst come first.
 
     Args:
-        before: the float model that was quantised, in a folder where others may be written.
+        before: the float model that was quantized, in a folder where others may be written.
         after: the QDQ model that came of it.
         samples: inputs; the first `LAYER_SAMPLES` are used.
         source: the user's file, for messages.
@@ -392,7 +392,7 @@ _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMu
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """The scheme of a quantisation. Weights are int8 and symmetric.
+    """The scheme of a quantization. Weights are int8 and symmetric.
 
     method: how an activation's range is found: "minmax" takes all of it, "entropy" and "percentile" cut rare values.
     activations: their type.
@@ -420,7 +420,7 @@ class Scheme:
 
 @dataclass(frozen=True, slots=True)
 class QuantizationResult:
-    """A quantised model: its file, what it was calibrated and compared with, what it loses and what it saves.
+    """A quantized model: its file, what it was calibrated and compared with, what it loses and what it saves.
 
     The worst of `layers` come first. `before` and `after` are of the board. `doubts` are reasons why the data may not
     be what they should be, in words.
@@ -450,7 +450,7 @@ def quantize(
     pixels: Pixels | None = None,
     options: Options | None = None,
 ) -> QuantizationResult:
-    """Quantise a float model to 8-bit integers, and tell what that loses and saves.
+    """Quantize a float model to 8-bit integers, and tell what that loses and saves.
 
     Doubts about the data are logged as warnings.
 
@@ -460,16 +460,16 @@ def quantize(
             (`mtool.quantization.dataset.read`), or samples (dictionaries from input name to array).
         output: the file to write; default: <model>_int8.onnx in the working folder.
         board: a board or its name, for what is saved.
-        scheme: how to quantise.
+        scheme: how to quantize.
         evaluate: other data to compare the two models over; default: `data`.
         labels: the class of each sample that is compared, as a .npy or text file; default: those in the data.
         pixels: how the pixels of images become values.
         options: symbolic dimensions, and inputs that are made constants.
 
     Raises:
-        UsageError: the data does not suit the model, or the model is quantised already; or `output` is not given, and
+        UsageError: the data does not suit the model, or the model is quantized already; or `output` is not given, and
             a file that mtool did not write stands where the model would go.
-        ModelError: the model can't be compiled or quantised.
+        ModelError: the model can't be compiled or quantized.
         BuildError: onnxruntime is not installed.
     """
     source, chosen, how = Path(path), options or Options(), scheme or Scheme()
@@ -477,7 +477,7 @@ def quantize(
     files_read = [each for each in (data, evaluate, labels) if isinstance(each, (str, Path))]
     _check_target(target, source, [Path(each) for each in files_read], is_named=output is not None)
     if not ort.version():
-        raise BuildError("onnxruntime is not installed", details=["it is what quantises"], hint=INSTALL)
+        raise BuildError("onnxruntime is not installed", details=["it is what quantizes"], hint=INSTALL)
     target_board = boards.get(board) if isinstance(board, str) else board
     for each in (data, evaluate):
         if isinstance(each, (str, Path)):
@@ -496,8 +496,8 @@ def quantize(
         with _without_golden():
             _prepare(model, prepared, source)
             _check_excluded(prepared, how.exclude)
-            _quantise(prepared, made, calibrating.samples, how, source)
-            log.info("  %-9s %4.1f s   %s", "quantise", time.monotonic() - start, _described(how, calibrating))
+            _quantize(prepared, made, calibrating.samples, how, source)
+            log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - start, _described(how, calibrating))
             doubts += of_statistics(model, calibrating.samples, source)
             layers = of_layers(prepared, made, comparing.samples, source)
             before = reference.outputs(prepared, comparing.samples)
@@ -545,7 +545,7 @@ def _bytes_of_weights(model: onnx.ModelProto) -> int:
 
 def _check_target(target: Path, source: Path, files_read: Sequence[Path], *, is_named: bool) -> None:
     if target.suffix != ".onnx":
-        raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.stem or 'model'}.onnx")
+        raise UsageError(f"{target}: the quantized model is an .onnx file", hint=f"-o {target.stem or 'model'}.onnx")
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(f"{target} is the model itself", hint="give another file with -o")
     files.check_writable(target, files_read)
@@ -562,13 +562,13 @@ def _is_own(path: Path) -> bool:
 
 
 def _float_model(source: Path, options: Options) -> onnx.ModelProto:
-    """Read a model as the quantiser wants it: fixed shapes, a name for each node, a new opset."""
+    """Read a model as the quantizer wants it: fixed shapes, a name for each node, a new opset."""
     model = _translated(source, options) if is_tflite(source) else read_bound(source, options)
     _put_weights_in_floats(model)
     there = sorted({node.op_type for node in model.graph.node} & set(_QUANTISED))
     if there:
         raise UsageError(
-            f"{source.name} is quantised already", details=[f"it has: {', '.join(there)}"], hint="give its float model"
+            f"{source.name} is quantized already", details=[f"it has: {', '.join(there)}"], hint="give its float model"
         )
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), OPSET)
     if opset < OPSET - 4:
@@ -607,7 +607,7 @@ def _translated(source: Path, options: Options) -> onnx.ModelProto:
 
 
 def _put_weights_in_floats(model: onnx.ModelProto) -> None:
-    """Replace weights alone that are integers (TFLite's dynamic range quantisation) by what they stand for."""
+    """Replace weights alone that are integers (TFLite's dynamic range quantization) by what they stand for."""
     graph = model.graph
     there = {tensor.name: tensor for tensor in graph.initializer}
     for node in [*graph.node]:
@@ -643,7 +643,7 @@ def _without_golden() -> Iterator[None]:
 
 
 def _prepare(model: onnx.ModelProto, prepared: Path, source: Path) -> None:
-    """Write the model that is quantised: optimised, every tensor with its shape."""
+    """Write the model that is quantized: optimised, every tensor with its shape."""
     bound = prepared.with_name("bound.onnx")
     onnx.save(model, str(bound))
     process.call(ort.NAME, source, "quantizer.prepare", model=str(bound), prepared=str(prepared), title=source.name)
@@ -661,14 +661,14 @@ def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
         )
 
 
-def _quantise(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme, source: Path) -> None:
-    """Write the quantised model."""
+def _quantize(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme, source: Path) -> None:
+    """Write the quantized model."""
     process.call(
         ort.NAME,
         source,
-        "quantizer.quantise",
+        "quantizer.quantize",
         prepared=str(prepared),
-        quantised=str(made),
+        quantized=str(made),
         samples=samples,
         method=how.method,
         activations=how.activations,
@@ -680,7 +680,7 @@ def _quantise(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme
     model = onnx.load(str(made))
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         ops = sorted({node.op_type for node in model.graph.node})
-        raise UsageError("the model has nothing that can be quantised", details=[f"its operators: {', '.join(ops)}"])
+        raise UsageError("the model has nothing that can be quantized", details=[f"its operators: {', '.join(ops)}"])
     used = {node.domain or "" for node in model.graph.node}
     imports = [entry for entry in model.opset_import if entry.domain in used]
     del model.opset_import[:]

@@ -33,7 +33,7 @@ class SoftwareFloat:
         cpu: the core.
         macs: the multiply-accumulates.
         float_per_mac: instructions of each.
-        int8_per_mac: the same if the model were quantised.
+        int8_per_mac: the same if the model were quantized.
     """
 
     cpu: str

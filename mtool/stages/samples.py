@@ -66,7 +66,7 @@ def golden_of(
 
 
 def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
-    """Draw samples: quantised inputs over their whole range, floats from the standard normal distribution.
+    """Draw samples: quantized inputs over their whole range, floats from the standard normal distribution.
 
     Of run-time sizes the first sample has the largest, the second the smallest, each further one some between them.
     Integers that may be indices are less than all of them.

@@ -115,7 +115,7 @@ def tune(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     listener: Callable[[Progress], None] | None = None,
-    rack: FarmAddress | None = None,
+    farm: FarmAddress | None = None,
     pareto: bool = False,
     builds: bool = True,
 ) -> Tuned:
@@ -135,7 +135,7 @@ def tune(
             stay as they are.
         deployment: the folder for the trials' projects, and the device that runs them.
         listener: called after each change of the progress.
-        rack: the scheduler of the boards that measure; `board` may be a core ("cortex-m4") then. None: one board, here.
+        farm: the board farm that measures; `board` may be a core ("cortex-m4") then. None: one board, here.
         pareto: measure plans for less arena and less flash too, from which one can be chosen.
         builds: try other builds of the fastest too: other levels of the compiler, weights in RAM.
 
@@ -144,14 +144,14 @@ def tune(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     source, chosen = Path(path), options or Options()
-    if rack is not None and isinstance(board, str):
+    if farm is not None and isinstance(board, str):
         from mtool.tuning.farm import search
 
-        board = search.board_of(board, rack)
+        board = search.board_of(board, farm)
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
-    if rack is None:
+    if farm is None:
         deployment.check_device(target_board, chosen)
     if output.exists() and not output.is_file():
         raise UsageError(f"{output} is no plain file", hint="give the name of a file: -o tuning.jsonl")
@@ -183,10 +183,10 @@ def tune(
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
     room = TrialLimits.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
     given = (room, target, setup, output, known, Goal(trials, minutes * 60, others, ram_bytes(target_board)))
-    if rack is not None:
+    if farm is not None:
         from mtool.tuning.farm import search
 
-        whole = search.tune_on(rack, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
+        whole = search.tune_on(farm, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
     else:
         with _held(place):
             Search(progress, BoardBench(place, unit, repeats), *given).run()

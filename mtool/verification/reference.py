@@ -106,7 +106,7 @@ def computed_by(
             samples are a sequence, and each is given the state outputs of the one before it; with the rounding
             "tflite", and where hybrid operators are computed in integers, a TFLite model is run by LiteRT's reference
             kernels, else by those that it takes by default.
-        optimised: with onnxruntime's graph optimisations, which for a quantised model means integer kernels.
+        optimised: with onnxruntime's graph optimisations, which for a quantized model means integer kernels.
 
     Returns:
         What computed them, and the outputs by name, in the same order.

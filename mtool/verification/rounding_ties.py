@@ -1,6 +1,6 @@
-"""Rounding ties: elements of a quantised reference that the error of its own float sums decides.
+"""Rounding ties: elements of a quantized reference that the error of its own float sums decides.
 
-The reference computes a quantised operator in float: it dequantises, sums, and rounds to the output's grid. A sum that
+The reference computes a quantized operator in float: it dequantizes, sums, and rounds to the output's grid. A sum that
 falls in the middle between two steps comes out a little above or below it there, by the order in which the floats were
 added, and is rounded up or down by that. No implementation can be held to one of the two. An element is a tie if both
 the reference's integer and the device's are what the exact value may be rounded to within float32's own error
@@ -21,9 +21,9 @@ from mtool.compiler.ir.source import moved
 from mtool.manifest import Operand, Operator
 from mtool.stages.samples import Array, Sample
 
-# The exact values of a quantised model's tensors, and the integers that float32 arithmetic may round them to.
+# The exact values of a quantized model's tensors, and the integers that float32 arithmetic may round them to.
 #
-# The reference computes a quantised operator in float32: it dequantises, sums, divides by the scale and rounds. Here
+# The reference computes a quantized operator in float32: it dequantizes, sums, divides by the scale and rounds. Here
 # onnx's own reference computes the same nodes from the integers that went in, in float64, next to which float32 is
 # inexact, and in float32. How far the two are apart is float32's own error in this operator on these data;
 # onnxruntime's, which adds in another order, is counted too, as far as it is of that size. An integer whose exact
@@ -31,11 +31,11 @@ from mtool.stages.samples import Array, Sample
 # which an implementation adds, and none can be held to one of them.
 #
 # A tie's neighbours go on as an interval through what follows in the same operator: a sum, a concat, a second
-# quantisation.
+# quantization.
 
 
 _UNIT = 2.0**-24  # roundoff of float32
-_ROUNDINGS = 4  # of a requantisation in float32: scales multiplied, divided, the sum made a float, their product
+_ROUNDINGS = 4  # of a requantization in float32: scales multiplied, divided, the sum made a float, their product
 _PLAUSIBLE = 8.0  # times the error of onnx's reference in float32: onnxruntime's, if it is one of rounding at all
 _WITH_BIAS = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1}  # along which axis of the result
 _DEQUANTISED = ["DequantizeLinear", "DequantizeLinear"]
@@ -165,9 +165,9 @@ class ExactValues:
         self, node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Mapping[str, Array]
     ) -> Sequence[Bounds]:
         if node.op_type == "QuantizeLinear":
-            return [_quantised(node, inputs, known)]
+            return [_quantized(node, inputs, known)]
         if node.op_type == "DequantizeLinear":
-            return _each(inputs, _dequantisation(node, inputs))
+            return _each(inputs, _dequantization(node, inputs))
         if node.op_type == "Cast" and _attribute(node, "to") in _FLOATS:
             return _each(inputs, lambda arrays, wide: [np.asarray(arrays[0]).astype(wide)])
         return _each(inputs, lambda arrays, _: self._run(node, arrays))
@@ -205,7 +205,7 @@ def _each(inputs: Sequence[Bounds | None], compute: Compute) -> list[Bounds]:
     ]
 
 
-def _quantised(node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Mapping[str, Array]) -> Bounds:
+def _quantized(node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Mapping[str, Array]) -> Bounds:
     x, scale, zero, dtype = _grid(node, inputs)
     error = _float_error(x, known.get(node.input[0])) / scale
     with np.errstate(invalid="ignore"):
@@ -219,7 +219,7 @@ def _quantised(node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Map
     return Bounds(value, low, high, value) if (low < high).any() else Bounds(value, value, value, value)
 
 
-def _dequantisation(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> Compute:
+def _dequantization(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> Compute:
     _, scale, zero, _ = _grid(node, inputs)
 
     def compute(arrays: list[Array | None], wide: type) -> list[Array]:
@@ -244,7 +244,7 @@ def _furthest(exact: Array, single: Array) -> float:
 
 
 def _grid(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> tuple[Bounds, Array, Array, np.dtype[Any]]:
-    """Return what a node (de)quantises, its scale and zero point as they stand beside that, and the integers' type."""
+    """Return what a node (de)quantizes, its scale and zero point as they stand beside that, and the integers' type."""
     x, scale = inputs[0], inputs[1]
     zero = inputs[2].value if len(inputs) > 2 and inputs[2] is not None else None
     if x is None or scale is None or _attribute(node, "block_size"):

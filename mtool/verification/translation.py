@@ -27,7 +27,7 @@ MOVES = ("Transpose", "Reshape")  # between a tensor of the file and what is mul
 
 
 class HybridBounds:
-    """The bounds of a network's products of float activations and dequantised weights.
+    """The bounds of a network's products of float activations and dequantized weights.
 
     `operators` are their names, without the number of each node, as mtool.verification.translation has them.
     """
@@ -127,7 +127,7 @@ def mistranslations(model: CompiledModel, network: reference.Network, sample: Sa
 
 
 def _hybrid(graph: onnx.GraphProto) -> set[str]:
-    """Return the operators that dequantise weights."""
+    """Return the operators that dequantize weights."""
     held = {tensor.name for tensor in graph.initializer}
     return {operator_of(node) for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in held}
 

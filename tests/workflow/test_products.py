@@ -154,7 +154,7 @@ def test_the_model_of_the_instruction() -> None:
 
 
 def dynamic() -> onnx.ModelProto:
-    """Return what dynamic quantisation makes of a product, with sums that saturate."""
+    """Return what dynamic quantization makes of a product, with sums that saturate."""
     nodes = [
         helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
         helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"]),
@@ -210,7 +210,7 @@ def test_only_models_with_such_products_are_looked_at(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.usefixtures("here")
-def test_the_spread_of_a_quantised_model_is_not_that_of_saturation(
+def test_the_spread_of_a_quantized_model_is_not_that_of_saturation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With optimisations, onnxruntime makes integer kernels of QDQ form; it is asked for exact ones by an option."""

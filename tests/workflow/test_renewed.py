@@ -64,7 +64,7 @@ def test_another_interface_is_refused_and_another_grid_told(caplog: pytest.LogCa
         modules.check_interface(old, old.model_copy(update={"outputs": ()}))
     assert not caplog.text
     modules.check_interface(old, old.model_copy(update={"inputs": (turned(scale=(0.3,), zero_point=(1,)),)}))
-    assert "quantised in another way" in caplog.text
+    assert "quantized in another way" in caplog.text
 
 
 def test_name_counter_and_kind_stay() -> None:

@@ -1,4 +1,4 @@
-"""The side of a rack that asks: a connection to the scheduler, over which firmware and slices go out and answers come.
+"""The connection of a search to a board farm's scheduler: firmware and slices go out, answers come back.
 
 What is asked survives a scheduler that is started again: the connection is made anew, and what was under way is told
 as lost, for who asked to ask again. It is decided here which worker does what, so that what was lost on one goes to
@@ -23,7 +23,7 @@ from mtool.tuning.farm.messages import ANY, BUILD, Answer, Bundle, Slice, SliceE
 from mtool.tuning.farm.security import DASKS, Tls
 from mtool.tuning.measuring import WholeRun
 
-# What a rack tells who asked.
+# Events of a board farm.
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class _Worker:
 
 
 class Farm:
-    """A connection to a rack, used by one thread.
+    """A connection to a board farm, used by one thread.
 
     Args:
         address: the scheduler's.

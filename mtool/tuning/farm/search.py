@@ -1,4 +1,4 @@
-"""The search on a rack: several firmwares are in flight, each is cut into slices, and a slice goes to one board.
+"""The search on a board farm: several firmwares are in flight, each is cut into slices, and a slice goes to one board.
 
 Each measurement has its id when it is asked for. It is written to the log as soon as it is told, once, however often it
 is told; what a lost slice has not told yet is asked of another board.
@@ -30,7 +30,7 @@ from mtool.tuning.search import Progress, Search, WantedCandidate
 from mtool.tuning.trial import Names, Share
 from mtool.tuning.whole import Whole, best_whole
 
-# What a search on a rack has under way: firmware that is made, slices, measurements that are asked for.
+# What a search on a board farm has under way: firmware that is made, slices, measurements that are asked for.
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class UnderWay:
     told: set[str] = field(default_factory=set)
 
 
-# What makes the firmware of trials for a rack.
+# What makes the firmware of trials for a board farm.
 
 
 class Maker(Protocol):
@@ -131,10 +131,10 @@ _EMPTY_S = 20.0  # without a single board left, after some were quarantined
 
 
 class FarmSearch(Search):
-    """A search over the candidates of a model's tasks on the boards of a rack.
+    """A search over the candidates of a model's tasks on the boards of a board farm.
 
     Args:
-        farm: the connection to the rack.
+        farm: the connection to the board farm.
         maker: makes the firmware.
         repeats: readings of each candidate.
         given: what `Search` takes.
@@ -347,7 +347,7 @@ class FarmSearch(Search):
             return
         if part.tries + 1 >= _TRIES:
             raise BoardError(
-                f"no board of the rack has measured {len(rest)} candidates",
+                f"no board of the farm has measured {len(rest)} candidates",
                 details=[f"{_TRIES} were asked", f"the last: {end.failed if end and end.failed else event.reason}"],
                 hint="what was measured is in the log: look at the workers, and give the same command again",
             )
@@ -404,7 +404,7 @@ class FarmSearch(Search):
         if now - self._empty_since > (_EMPTY_S if self.quarantined else self.farm.patience_s):
             others = ", ".join(sorted(name for name, count in self.farm.offered.items() if count))
             raise BoardError(
-                f"no {self.farm.board} is left in the rack",
+                f"no {self.farm.board} is left in the board farm",
                 details=[
                     *(f"quarantined: {board}: {reason}" for board, reason in self.quarantined.items()),
                     f"the workers have: {others or 'no boards'}",
@@ -447,7 +447,7 @@ def _without_share(names: Names) -> Operators:
     )  # fmt: skip
 
 
-# Runs of the whole model on a rack: all plans on one board, since two boards differ by more than two plans do.
+# Runs of the whole model on a board farm: all plans on one board, since two boards differ by more than two plans do.
 
 
 _TRIES_of_whole = 4  # of a run, where no board was chosen yet or the failure may pass
@@ -458,10 +458,10 @@ class BoardLost(Exception):
 
 
 class WholeRuns:
-    """Runs models on the board of a rack that has run the first of them.
+    """Runs models on the board of a board farm that has run the first of them.
 
     Args:
-        farm: the connection to the rack.
+        farm: the connection to the board farm.
     """
 
     def __init__(self, farm: Farm) -> None:
@@ -487,35 +487,35 @@ class WholeRuns:
             log.info("a run of the whole model is asked again: %s", reason)
             if self._where[1] and (end is None or end.is_quarantined or not end.board):
                 raise BoardLost(reason)
-        raise BoardError(f"no {self.farm.board} of the rack runs the whole model", details=[reason])
+        raise BoardError(f"no {self.farm.board} of the farm runs the whole model", details=[reason])
 
 
-# Tune on a rack: the search and the whole plan, with the boards of a Dask cluster.
+# Tune on a board farm: the search and the whole plan, with the boards of a Dask cluster.
 
 
 _TRIES_of_farm_tuning = 3
 
 
-def board_of(name: str, rack: FarmAddress) -> str:
+def board_of(name: str, address: FarmAddress) -> str:
     """Return a board's name as it is; for a core ("cortex-m4") the name of those boards with it that are most.
 
     Raises:
-        BoardError: it is neither, or no board of the rack has the core.
+        BoardError: it is neither, or no board of the farm has the core.
         CommunicationError: the scheduler can't be reached.
     """
     known = boards.load_all()
     if name in known or name not in {board.cpu for board in known.values()}:
         return name
-    with Farm(rack.scheduler, name, rack.tls) as farm:
+    with Farm(address.scheduler, name, address.tls) as farm:
         able = {one: count for one, count in farm.offered.items() if count and one in known and known[one].cpu == name}
         there = ", ".join(sorted(one for one, count in farm.offered.items() if count))
     if not able:
-        raise BoardError(f"no board of the rack has a {name}", details=[f"the workers have: {there or 'no boards'}"])
+        raise BoardError(f"no board of the farm has a {name}", details=[f"the workers have: {there or 'no boards'}"])
     return max(able, key=lambda one: (able[one], one))
 
 
 def tune_on(
-    rack: FarmAddress,
+    address: FarmAddress,
     place: TrialSite,
     source: Path,
     options: Options,
@@ -525,10 +525,10 @@ def tune_on(
     *given: Any,
     pareto: bool = False,
 ) -> Whole | None:
-    """Search on a rack, and return the whole plan that was found; None, if no operator has a choice.
+    """Search on a board farm, and return the whole plan that was found; None, if no operator has a choice.
 
     Args:
-        rack: where it is.
+        address: the board farm's.
         place: where firmware is built here.
         source: the model.
         options: of its compilation.
@@ -543,10 +543,10 @@ def tune_on(
     """
     if place.deployment.port or place.deployment.probe:
         raise UsageError(
-            "--port and --probe are of a board on this computer, --scheduler is of a rack's",
+            "--port and --probe are of a board on this computer, --scheduler is of a board farm's",
             hint="give them to: mtool worker",
         )
-    with Farm(rack.scheduler, place.board.name, rack.tls) as farm:
+    with Farm(address.scheduler, place.board.name, address.tls) as farm:
         FarmSearch(farm, TrialMaker(place), repeats, progress, BoardBench(place, unit, repeats), *given).run()
         for _ in range(_TRIES_of_farm_tuning if progress.rows else 0):
             try:
@@ -554,5 +554,5 @@ def tune_on(
             except BoardLost as lost:
                 log.warning("the whole model is measured on another board: %s", lost)
         if progress.rows:
-            raise BoardError(f"no {place.board.name} of the rack has run the whole model to the end")
+            raise BoardError(f"no {place.board.name} of the farm has run the whole model to the end")
     return None

@@ -11,20 +11,20 @@ from distributed import Worker, WorkerPlugin, get_worker
 from mtool.compiler.tuned.record import Unit
 from mtool.stages.building import build_model
 from mtool.stages.compiling import CompiledModel
-from mtool.tuning.farm.board_farm import WorkerBoards
 from mtool.tuning.farm.messages import Answer, Bundle, Slice, SliceEnd, pack
+from mtool.tuning.farm.worker_boards import WorkerBoards
 from mtool.tuning.measuring import WholeRun
 
-PLUGIN = "mtool-rack"
+PLUGIN = "mtool-farm"
 
 
 class BoardsPlugin(WorkerPlugin):  # type: ignore[misc]
-    """Holds the rack of a worker where its tasks find it, and the folders in which it compiles."""
+    """Holds the boards of a worker where its tasks find it, and the folders in which it compiles."""
 
     name = PLUGIN
 
-    def __init__(self, rack: WorkerBoards, resources: Callable[[], dict[str, float]]) -> None:
-        self.rack, self.resources = rack, resources
+    def __init__(self, boards: WorkerBoards, resources: Callable[[], dict[str, float]]) -> None:
+        self.boards, self.resources = boards, resources
         self.folder = tempfile.TemporaryDirectory(prefix="mtool-build-")
 
     def setup(self, worker: Worker) -> None:
@@ -33,7 +33,7 @@ class BoardsPlugin(WorkerPlugin):  # type: ignore[misc]
         def declare() -> None:
             worker.loop.add_callback(lambda: worker.set_resources(**self.resources()))
 
-        self.rack.on_change = declare
+        self.boards.on_change = declare
 
     def build_folder(self) -> Path:
         """Return the folder in which this thread compiles: what its last build made is used again."""
@@ -75,12 +75,12 @@ def measure(bundle: Bundle, asked: Slice) -> SliceEnd:
             worker.log_event(asked.topic, answer.as_message())
 
     worker.log_event(asked.topic, asked.ident)  # it has begun
-    return _plugin().rack.measure(bundle, asked, report, is_stopped)
+    return _plugin().boards.measure(bundle, asked, report, is_stopped)
 
 
 def run(bundle: Bundle, board: str, label: str, unit: Unit) -> tuple[WholeRun | None, SliceEnd]:
     """Run a whole model on a board of this worker."""
-    return _plugin().rack.run(bundle, board, label, unit, _watch())
+    return _plugin().boards.run(bundle, board, label, unit, _watch())
 
 
 def _plugin() -> BoardsPlugin:

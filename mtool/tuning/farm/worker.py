@@ -22,13 +22,13 @@ from mtool.stages.building import BuiltProject
 from mtool.stages.deployment import Deployment
 from mtool.stages.options import Options
 from mtool.tuning.farm import security
-from mtool.tuning.farm.board_farm import HANG_S, Held, OpenBoard, WorkerBoards
 from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, Bundle, Slice, resource, unpack
 from mtool.tuning.farm.security import DASKS, Tls
+from mtool.tuning.farm.worker_boards import HANG_S, Held, OpenBoard, WorkerBoards
 from mtool.tuning.firmware import TrialSite, estimated
 from mtool.tuning.measuring import BoardMeter, Outcome, WholeRun, run_on
 
-# A real board of a rack, or its emulator: a bundle is unpacked, flashed, and driven through a session.
+# A real board of a board farm, or its emulator: a bundle is unpacked, flashed, and driven through a session.
 
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class BoardOpener:
         Raises:
             MtoolError: the board can't be flashed, or does not answer.
         """
-        folder = tempfile.TemporaryDirectory(prefix="mtool-rack-")
+        folder = tempfile.TemporaryDirectory(prefix="mtool-farm-")
         try:
             prepared = unpack(bundle, Path(folder.name))
             place = self._place(folder.name)
@@ -91,7 +91,7 @@ class BoardOpener:
         Raises:
             MtoolError: the board can't be flashed, or does not answer.
         """
-        with tempfile.TemporaryDirectory(prefix="mtool-rack-") as folder:
+        with tempfile.TemporaryDirectory(prefix="mtool-farm-") as folder:
             return run_on(self._place(folder).open)(unpack(bundle, Path(folder)), unit)
 
     def _place(self, folder: str) -> TrialSite:
@@ -100,7 +100,7 @@ class BoardOpener:
 
 
 def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple[str, ...]]:
-    """Return a board for a rack, and its devices, which are to be locked while the rack has it.
+    """Return a board for a board farm, and its devices, which are to be locked while the farm has it.
 
     One that was named and is not there now is told: it is asked when it is there.
 
@@ -151,7 +151,7 @@ class Service:
 
     Attributes:
         address: the scheduler's.
-        rack: its boards.
+        boards: the ones that it has.
         builds: how many firmwares it compiles at once.
         tls: its certificates.
         name: of the worker in the cluster; "": the computer's, and the number of this process.
@@ -160,7 +160,7 @@ class Service:
     """
 
     address: str
-    rack: WorkerBoards
+    boards: WorkerBoards
     builds: int = 0
     tls: Tls = DASKS
     name: str = ""
@@ -224,7 +224,7 @@ def serve(service: Service) -> None:
 def resources(service: Service) -> dict[str, float]:
     """Return what a worker declares to the scheduler."""
     found: dict[str, float] = {ANY: PLENTY, **({BUILD: service.builds} if service.builds else {})}
-    return found | {resource(board): count for board, count in service.rack.counts().items()}
+    return found | {resource(board): count for board, count in service.boards.counts().items()}
 
 
 async def _serve(service: Service) -> None:
@@ -273,14 +273,14 @@ def _worker(service: Service, address: str, certificates: Any, folder: str) -> A
     host = security.listening_host(address, service.host, service.insecure)
     return WithoutPages(
         address,
-        nthreads=len(service.rack.boards) + service.builds + 1,
+        nthreads=len(service.boards.boards) + service.builds + 1,
         name=service.name or f"{platform.node()}-{os.getpid()}",
         resources=resources(service),
         security=certificates,
         host=f"[{host}]" if ":" in host else host,
         memory_limit=0,  # all that it keeps is firmware: it is not to pause because others fill the memory
         local_directory=folder,
-        plugins=(BoardsPlugin(service.rack, lambda: resources(service)),),
+        plugins=(BoardsPlugin(service.boards, lambda: resources(service)),),
     )
 
 
@@ -292,5 +292,5 @@ async def _wait(event: Any, seconds: float) -> None:
 
 
 def _told(service: Service) -> str:
-    boards = [f"{count} {board}" for board, count in service.rack.counts().items()]
+    boards = [f"{count} {board}" for board, count in service.boards.counts().items()]
     return ", ".join([*boards, *([f"{service.builds} at a time to compile"] if service.builds else [])]) or "nothing"

@@ -58,7 +58,7 @@ class _Operand:
     scale: int | None = None
 
 
-_DYNAMIC = None  # a float input, which the operator quantises to uint8 by itself
+_DYNAMIC = None  # a float input, which the operator quantizes to uint8 by itself
 _Pair = tuple[_Operand | None, _Operand]
 _PRODUCTS: dict[str, tuple[_Pair, ...]] = {
     "MatMulInteger": ((_Operand(0, 2), _Operand(1, 3)),),
@@ -277,7 +277,7 @@ def outputs(
         constants: inputs that are the same for every sample.
         states: pairs of an output and the input of the next sample that it feeds.
         initial: what the states begin with.
-        optimised: with its graph optimisations, which for a quantised model means integer kernels.
+        optimised: with its graph optimisations, which for a quantized model means integer kernels.
 
     Raises:
         BuildError: onnxruntime is not installed.

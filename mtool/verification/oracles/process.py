@@ -225,7 +225,7 @@ FUNCTIONS = (
     "litert.outputs",
     "ort.outputs",
     "quantizer.prepare",
-    "quantizer.quantise",
+    "quantizer.quantize",
 )
 """The functions that can be called."""
 

@@ -1,4 +1,4 @@
-"""Quantisation by onnxruntime: it optimises the model, watches the activations over samples, and writes the QDQ model.
+"""Quantization by onnxruntime: it optimises the model, watches the activations over samples, and writes the QDQ model.
 
 https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
 """
@@ -24,7 +24,7 @@ _INTEGERS = {"int8": "QInt8", "uint8": "QUInt8"}
 
 
 def prepare(*, model: str, prepared: str, title: str) -> None:
-    """Write the model that is quantised: optimised, every tensor with its shape.
+    """Write the model that is quantized: optimised, every tensor with its shape.
 
     Args:
         model: the file of a model with fixed shapes. It is a file, as data of a model in memory would be taken out.
@@ -40,10 +40,10 @@ def prepare(*, model: str, prepared: str, title: str) -> None:
         _tools().shape_inference.quant_pre_process(model, prepared, skip_symbolic_shape=True)
 
 
-def quantise(
+def quantize(
     *,
     prepared: str,
-    quantised: str,
+    quantized: str,
     samples: Sequence[Sample],
     method: str,
     activations: str,
@@ -64,7 +64,7 @@ def quantise(
     with _as_model_errors(title):
         tools.quantize_static(
             prepared,
-            quantised,
+            quantized,
             _reader(tools, samples),
             quant_format=tools.QuantFormat.QDQ,
             per_channel=per_channel,
@@ -94,7 +94,7 @@ def _tools() -> Any:
         from onnxruntime import quantization
         from onnxruntime.quantization import shape_inference
     except ImportError:
-        raise BuildError("onnxruntime is not installed", details=["it is what quantises"], hint=INSTALL) from None
+        raise BuildError("onnxruntime is not installed", details=["it is what quantizes"], hint=INSTALL) from None
     assert shape_inference
     return quantization
 
@@ -110,21 +110,21 @@ def _as_model_errors(title: str) -> Iterator[None]:
         ) from None
     except Exception as refused:  # onnxruntime's own classes of errors share no base but this
         details = str(refused).strip().splitlines()[:3] or [type(refused).__name__]
-        raise ModelError(f"onnxruntime can't quantise {title}", details=details) from None
+        raise ModelError(f"onnxruntime can't quantize {title}", details=details) from None
 
 
-# The distance of a quantised model's layers from the float model's, as onnxruntime runs both.
+# The distance of a quantized model's layers from the float model's, as onnxruntime runs both.
 
 
 Loss = tuple[str, str, float | None, float | None]
-_ENDS = ("Relu", "Clip")  # onnxruntime quantises only after them
+_ENDS = ("Relu", "Clip")  # onnxruntime quantizes only after them
 
 
 def of_layers(*, before: str, after: str, samples: Sequence[Sample], title: str) -> list[Loss]:
     """Compare activations and weights layer by layer.
 
     Args:
-        before: the file of the float model that was quantised. Models with further outputs are written beside it.
+        before: the file of the float model that was quantized. Models with further outputs are written beside it.
         after: that of the QDQ model that came of it.
         samples: inputs.
         title: what the model's file is called in messages.

@@ -17,9 +17,9 @@ from typing import Any
 
 from mtool.base.errors import CommunicationError, DeviceError, FlashError
 from mtool.compiler.tuned.record import Unit
-from mtool.tuning.farm.board_farm import Held, WorkerBoards
 from mtool.tuning.farm.messages import Bundle, Slice
 from mtool.tuning.farm.worker import Service, serve
+from mtool.tuning.farm.worker_boards import Held, WorkerBoards
 from mtool.tuning.measuring import IDLE, Operators, Outcome, WholeRun
 
 BOARD = "stand_in"

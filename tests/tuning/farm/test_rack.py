@@ -11,10 +11,10 @@ from mtool.base.errors import BoardError, UsageError
 from mtool.cli import app
 from mtool.cli.worker import aligned
 from mtool.tuning.farm import security
-from mtool.tuning.farm.board_farm import Held, WorkerBoards
 from mtool.tuning.farm.messages import Bundle, Slice, unpack
 from mtool.tuning.farm.search import BoardLost, WholeRuns
 from mtool.tuning.farm.security import Tls
+from mtool.tuning.farm.worker_boards import Held, WorkerBoards
 from tests.tuning.farm.stand_in import BOARD, Firmware, rack_of
 
 

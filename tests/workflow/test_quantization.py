@@ -323,7 +323,7 @@ def test_what_can_not_be_done_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     model = network(tmp_path / "net.onnx")
     done = mtool.quantize(model, samples)
     before = done.path.read_bytes()
-    with pytest.raises(UsageError, match="is quantised already"):
+    with pytest.raises(UsageError, match="is quantized already"):
         mtool.quantize(done.path, samples, output="twice.onnx")
     with pytest.raises(UsageError, match="is the model itself"):
         mtool.quantize(model, samples, output=model)
@@ -334,11 +334,11 @@ def test_what_can_not_be_done_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match="holds no samples"):
         (tmp_path / "empty").mkdir()
         mtool.quantize(model, tmp_path / "empty")
-    with pytest.raises(ModelError, match="can't quantise"):
+    with pytest.raises(ModelError, match="can't quantize"):
         mtool.quantize(model, [{"x": np.zeros((1, 1, 3, 3), np.float32)}])
     nodes = [helper.make_node("Sin", ["x"], ["y"], name="s")]
     onnx.save(graphs.model(nodes, {"x": (np.float32, (1, 4))}, ["y"]), tmp_path / "sin.onnx")
-    with pytest.raises(UsageError, match="nothing that can be quantised"):
+    with pytest.raises(UsageError, match="nothing that can be quantized"):
         mtool.quantize(tmp_path / "sin.onnx", [{"x": np.zeros((1, 4), np.float32)}])
     (tmp_path / "labels.txt").write_text("1 2")
     np.save(tmp_path / "x.npy", bright(3)[0])

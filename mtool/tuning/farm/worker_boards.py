@@ -1,4 +1,4 @@
-"""A rack: the boards of one worker. Each has a thread of its own, so that one that hangs holds up no other.
+"""The boards of one worker. Each has a thread of its own, so that one that hangs holds up no other.
 
 A board that fails three times in a row gets no more work. What a candidate does wrong is no failure of its board.
 """
@@ -60,7 +60,7 @@ class Opener(Protocol):
 
 @dataclass(slots=True)
 class Held:
-    """A board of the rack.
+    """A board of the board farm.
 
     Attributes:
         board: its name in boards.yaml.
@@ -133,7 +133,7 @@ class WorkerBoards:
         if asked.version != __version__:
             raise BoardError(
                 f"a worker has mtool {__version__}, and was asked by mtool {asked.version}",
-                hint="install the same version on all computers of the rack",
+                hint="install the same version on all computers of the board farm",
             )
         answers: list[Answer] = []
         held = self._take(asked.board, "", is_stopped)
