@@ -211,7 +211,7 @@ def build(
                 }
                 for kind, one in sizes.items()
             },
-            **_fences(prepared.manifest),
+            **_protection(prepared.manifest),
         }
     )
     for kind, path in firmware.items():
@@ -228,10 +228,10 @@ def _lines(sizes: "FirmwareSizes", manifest: "Manifest") -> list[str]:
     return [f"  the models' own: flash {flash}, RAM {ram}"]
 
 
-def _fences(manifest: "Manifest") -> dict[str, Any]:
-    """Return the areas of each model's fence, if the models have one."""
-    fences = {one.model: one.protection for one in manifest.models if one.protection is not None}
-    return {"protection": {name: fence.model_dump() for name, fence in fences.items()}} if fences else {}
+def _protection(manifest: "Manifest") -> dict[str, Any]:
+    """Return the areas of each model's memory protection, if the models have it."""
+    found = {one.model: one.protection.model_dump() for one in manifest.models if one.protection is not None}
+    return {"protection": found} if found else {}
 
 
 # `mtool compile`: a model's C files, without a project.

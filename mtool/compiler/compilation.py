@@ -168,10 +168,10 @@ _LARGE_BYTES = 16 << 20  # of constants, from which on their memory is worth a s
 
 
 def unit_for(board: Board, request: Request) -> Unit | None:
-    """Return the memory protection that is to be the fence around a model; None: it is to have none.
+    """Return the memory protection unit of a model that asks for protection; None: it does not.
 
     Raises:
-        UsageError: it is to have one, and the board's core has no such unit.
+        UsageError: it does, and the board's core has no such unit.
     """
     return needed_unit(board.cpu) if request.protect else None
 
@@ -507,10 +507,10 @@ def _check_steps(models: Sequence[PlannedModel]) -> None:
 
 
 def _check_apart(models: Sequence[PlannedModel]) -> None:
-    """Refuse models that lie among each other's tensors, each inside a fence."""
+    """Refuse models that lie among each other's tensors, each with memory protection."""
     if any(one.request.protect for one in models):
         raise UsageError(
-            "--arena interleaved puts a model among the tensors of another that has paused, which no fence can part",
+            "--arena interleaved puts a model among the tensors of another that has paused, which no memory protection can part",
             hint="--arena own",
         )
 

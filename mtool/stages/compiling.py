@@ -83,7 +83,7 @@ def log_summary(source: Path, described: Manifest, start: float, *, is_cached: b
 
 
 def _areas(protection: Protection) -> str:
-    """Return the areas of a fence as text: what each takes, and in which granules."""
+    """Return the protected areas as text: what each takes, and in which granules."""
     areas = [
         f"{one.access}s {one.name} " + (f"{one.bytes:,} B " if one.bytes else "") + f"(granule {one.granule:,} B)"
         for one in protection.areas
