@@ -96,7 +96,7 @@ _EXPORTS = {
     "mtool.verification.layers": ("LayerReport", "default_tolerance", "verify_layers"),
     "mtool.verification.verification": ("verify",),
 }
-_MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
+MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = [
     "ALL_KINDS",
@@ -160,9 +160,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in MODULES:
         raise AttributeError(f"module 'mtool.commands' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    return getattr(importlib.import_module(MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

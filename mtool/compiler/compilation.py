@@ -510,7 +510,7 @@ def _check_apart(models: Sequence[PlannedModel]) -> None:
     """Refuse models that lie among each other's tensors, each with memory protection."""
     if any(one.request.protect for one in models):
         raise UsageError(
-            "--arena interleaved puts a model among the tensors of another that has paused, which no memory protection can part",
+            "--arena interleaved puts a model among a paused one's tensors, which memory protection can not part",
             hint="--arena own",
         )
 

@@ -173,7 +173,7 @@ DEFAULT = Deployment()
 log = logging.getLogger(__name__)
 LONG_S = 2.0
 """Seconds that samples have to take yet, until more devices are started for them."""
-_TRIED_S = 0.2  # after so long it is known how long a sample takes
+TRIED_S = 0.2  # after so long it is known how long a sample takes
 
 
 def run_samples(prepared: BuiltProject, inputs: Sequence[Sample], deployment: Deployment = DEFAULT) -> list[Sample]:
@@ -206,12 +206,12 @@ def infer_all(
     for sample in samples:
         outputs.append(infer(sample))
         passed = time.monotonic() - start
-        if can_part and passed > _TRIED_S and passed / len(outputs) * (len(samples) - len(outputs)) > LONG_S:
+        if can_part and passed > TRIED_S and passed / len(outputs) * (len(samples) - len(outputs)) > LONG_S:
             break
     rest = samples[len(outputs) :]
     if rest:
         shared = _Shared(rest)
-        others = [_Other(lambda: deployment.open(prepared), shared) for _ in range(min(_processors(), len(rest)) - 1)]
+        others = [_Other(lambda: deployment.open(prepared), shared) for _ in range(min(processors(), len(rest)) - 1)]
         log.info("  %d samples are left for %d devices at a time", len(rest), len(others) + 1)
         try:
             shared.serve(infer)
@@ -269,7 +269,7 @@ class _Other(threading.Thread):
             self._shared.serve(device.run)
 
 
-def _processors() -> int:
+def processors() -> int:
     """Return on how many processors this process may run."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -287,7 +287,7 @@ LOST = (CommunicationError, BoardError, FlashError)
 """What a board that is gone for a while makes of an attempt to open it."""
 _TRIES = 3
 _RETURNS_S = 30.0  # a board that was unplugged may take so long to come back
-_POLL_S = 0.1
+POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +332,7 @@ class Reconnection:
         log.warning("%s has gone: waiting %.0f s for it", self.port or self.probe, self.returns_s)
         deadline = time.monotonic() + self.returns_s
         while not self._is_there() and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
 
     def _is_there(self) -> bool:
         """Say whether the board is plugged in, as far as can be told."""

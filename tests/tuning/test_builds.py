@@ -19,8 +19,8 @@ from mtool.compiler.tuned.tasks import tasks_of
 from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.firmware import TrialLimits
 from mtool.tuning.search import Goal, Progress, Search, other_builds, other_levels
-from tests.tuned.pointwise import network
-from tests.tuned.records import SETUP, TARGET
+from tests.compiler.tuned.pointwise import network
+from tests.compiler.tuned.records import SETUP, TARGET
 from tests.tuning.simulated import BOARD, SimulatedBench, World
 
 MOST = 60

@@ -19,8 +19,8 @@ from mtool.tuning.farm.search import FarmSearch
 from mtool.tuning.firmware import TrialLimits
 from mtool.tuning.search import Goal, Progress
 from mtool.tuning.trial import Names, Share
-from tests.tuned.pointwise import network
-from tests.tuned.records import SETUP, TARGET
+from tests.compiler.tuned.pointwise import network
+from tests.compiler.tuned.records import SETUP, TARGET
 from tests.tuning.farm.stand_in import Firmware
 from tests.tuning.simulated import BOARD
 
