@@ -12,7 +12,6 @@ from mtool import boards
 from mtool.base import files, locks
 from mtool.base.errors import MtoolError, UsageError
 from mtool.boards import Board
-from mtool.compiler.plan.interleaved import longest_stretch
 from mtool.device import cycles as counting
 from mtool.device import session
 from mtool.device.build import builds_whole_framework, measure
@@ -29,7 +28,6 @@ from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import DEFAULT, Deployment, run_samples
 from mtool.stages.formatting import amount, joules, kilobytes, share
 from mtool.stages.job import Job
-from mtool.stages.latency_estimate import estimate_energy
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 
@@ -466,6 +464,8 @@ def worst_latency(prepared: BuiltProject, deployment: Deployment, *, repeat: int
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
+    from mtool.compiler.plan.interleaved import longest_stretch
+
     urgent, *others = prepared.manifest.models
     where, limit_s = (deployment.port, deployment.probe), deployment.timeout_s
     with session.open(prepared.folder, port=where[0], probe=where[1], work_s=limit_s) as device:
@@ -625,6 +625,8 @@ def _frequency(clock: str, text: str) -> int:
 
 def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[str]]:
     """Return rows of a label and a figure: cycles of each core, and milliseconds at each clock."""
+    from mtool.stages.latency_estimate import estimate_energy  # which loads the compile half
+
     names = {core.cpu: core.name for core in cores()}
     rows = []
     for cpu, cycles in estimate.cycles.items():
