@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         bench_layers,
         clocks,
         comparison,
-        cost_of,
         cycle_rows,
         hertz,
         mix_rows,
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
         time_function,
     )
     from mtool.commands.execution import RunResult, run
-    from mtool.commands.flashing import FlashResult, SmokeRun, flash_model, flash_plan
-    from mtool.commands.modules import ModuleFile, make_module, read_module, write_module
-    from mtool.commands.partitioning import PartitionResult, partition
-    from mtool.commands.reporting import ModelReport, report
+    from mtool.commands.flashing import SmokeRun, flash_model, flash_plan
+    from mtool.commands.modules import make_module, read_module
+    from mtool.commands.partitioning import partition
+    from mtool.commands.reporting import report
     from mtool.compiler.plan import Choice
     from mtool.compiler.plan.pool import Pool
     from mtool.device.cycles import Clock
@@ -53,50 +52,29 @@ if TYPE_CHECKING:
 
 _EXPORTS = {
     "mtool.commands.cost": (
-        "ALL_KINDS",
-        "Clock",
-        "Cost",
-        "bench",
-        "bench_layers",
-        "clocks",
-        "comparison",
-        "cost_of",
-        "cycle_rows",
-        "hertz",
-        "mix_rows",
-        "part_headings",
-        "part_rows",
-        "standing_for",
-        "time_function",
+        "ALL_KINDS Clock Cost bench bench_layers clocks comparison cycle_rows "
+        "hertz mix_rows part_headings part_rows standing_for time_function"
     ),
-    "mtool.commands.execution": ("RunResult", "run"),
-    "mtool.commands.flashing": ("FlashResult", "SmokeRun", "flash_model", "flash_plan"),
-    "mtool.commands.modules": ("ModuleFile", "make_module", "read_module", "write_module"),
-    "mtool.commands.partitioning": ("PartitionResult", "partition"),
-    "mtool.commands.reporting": ("ModelReport", "report"),
-    "mtool.compiler.plan": ("Choice",),
-    "mtool.compiler.plan.pool": ("Pool",),
-    "mtool.quantization.dataset": ("Pixels",),
-    "mtool.quantization.quantizing": ("QuantizationResult", "Scheme", "quantize"),
+    "mtool.commands.execution": "RunResult run",
+    "mtool.commands.flashing": "SmokeRun flash_model flash_plan",
+    "mtool.commands.modules": "make_module read_module",
+    "mtool.commands.partitioning": "partition",
+    "mtool.commands.reporting": "report",
+    "mtool.compiler.plan": "Choice",
+    "mtool.compiler.plan.pool": "Pool",
+    "mtool.quantization.dataset": "Pixels",
+    "mtool.quantization.quantizing": "QuantizationResult Scheme quantize",
     "mtool.stages.building": (
-        "HOST_DRIVEN",
-        "BuiltProject",
-        "build_model",
-        "build_plan",
-        "open",
-        "prepare",
-        "write_package",
-        "write_project",
-        "write_sources",
+        "BuiltProject HOST_DRIVEN build_model build_plan open prepare write_package write_project write_sources"
     ),
-    "mtool.stages.compiling": ("CompiledModel", "compile", "compile_models"),
-    "mtool.stages.deployment": ("Deployment",),
-    "mtool.stages.fitting": ("Fit", "FitReport", "check", "check_models"),
-    "mtool.stages.options": ("Options",),
-    "mtool.verification.layers": ("LayerReport", "default_tolerance", "verify_layers"),
-    "mtool.verification.verification": ("verify",),
+    "mtool.stages.compiling": "CompiledModel compile compile_models",
+    "mtool.stages.deployment": "Deployment",
+    "mtool.stages.fitting": "Fit FitReport check check_models",
+    "mtool.stages.options": "Options",
+    "mtool.verification.layers": "LayerReport default_tolerance verify_layers",
+    "mtool.verification.verification": "verify",
 }
-MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
+MODULES = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 __all__ = [
     "ALL_KINDS",
@@ -109,12 +87,8 @@ __all__ = [
     "Deployment",
     "Fit",
     "FitReport",
-    "FlashResult",
     "LayerReport",
-    "ModelReport",
-    "ModuleFile",
     "Options",
-    "PartitionResult",
     "Pixels",
     "Pool",
     "QuantizationResult",
@@ -131,7 +105,6 @@ __all__ = [
     "comparison",
     "compile",
     "compile_models",
-    "cost_of",
     "cycle_rows",
     "default_tolerance",
     "flash_model",
@@ -152,7 +125,6 @@ __all__ = [
     "time_function",
     "verify",
     "verify_layers",
-    "write_module",
     "write_package",
     "write_project",
     "write_sources",
