@@ -447,10 +447,10 @@ def _end(output: Output, action: Callable[[], None]) -> int:
             raise
         except OSError as failed:
             output.trace()
-            return _told(output, of_os_error(failed))
+            return _report_error(output, of_os_error(failed))
         except MemoryError:
             output.trace()
-            return _told(output, UsageError("there is not enough memory", hint="free some, or raise ulimit -v"))
+            return _report_error(output, UsageError("there is not enough memory", hint="free some, or raise ulimit -v"))
         except Exception as bug:
             output.trace()
             hint = "" if output.verbosity >= 2 else "run it again with -vv for the traceback, and report it"
@@ -458,6 +458,6 @@ def _end(output: Output, action: Callable[[], None]) -> int:
             return MtoolError.exit_code
 
 
-def _told(output: Output, error: MtoolError) -> int:
+def _report_error(output: Output, error: MtoolError) -> int:
     output.error(error)
     return error.exit_code

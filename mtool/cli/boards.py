@@ -48,19 +48,19 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
             f"{name} is a board that mtool has already",
             hint=f"give yours another name: --new my_{name}; what mtool knows of it: mtool boards {name}",
         )
-    told = _told(facts)
+    given = _parsed_facts(facts)
     start = _start(origin)
-    missing = making.lacking(told, start)
+    missing = making.lacking(given, start)
     if missing and sys.stdin.isatty() and not out.as_json:
-        told |= _asked(told, start)
-        missing = making.lacking(told, start)
+        given |= _prompted(given, start)
+        missing = making.lacking(given, start)
     if missing:
         raise UsageError(
             f"a new board needs {' and '.join(missing)}",
             details=[f"--set {key}=...   {making.FACTS[key]}" for key in missing],
             hint="or begin with another: --from BOARD, --from zephyr:NAME",
         )
-    entry = making.entry_of(told, start, boards.load_all())
+    entry = making.entry_of(given, start, boards.load_all())
     text = making.text_of(name, entry)
     board = boards.board_of(path, name, entry)
     files.write(path, text.encode(), follow=True)
@@ -71,7 +71,7 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
     out.text("", f"see it with: {use}" + ("" if found else f'; or say in mtool.toml: boards = "{path}"'))
 
 
-def _told(facts: Sequence[str]) -> dict[str, str]:
+def _parsed_facts(facts: Sequence[str]) -> dict[str, str]:
     from mtool import boards
     from mtool.boards import making
 
@@ -101,7 +101,7 @@ def _start(origin: str) -> dict[str, Any]:
     return entry
 
 
-def _asked(told: dict[str, str], start: dict[str, Any]) -> dict[str, str]:
+def _prompted(told: dict[str, str], start: dict[str, Any]) -> dict[str, str]:
     """Ask for the facts that are missing."""
     from mtool import boards
     from mtool.boards import making

@@ -540,7 +540,7 @@ def clocks(names: Sequence[str], target: Board) -> list[Clock]:
     able = [core.cpu for core in cores() if target.cpu in core.runs]
     found = []
     for name in names:
-        board, hz = _asked(name)
+        board, hz = _board_and_clock(name)
         if board is None:
             found.append(Clock(f"{hz / _HZ:g} MHz", able[0] if able else target.cpu, hz))
             continue
@@ -581,11 +581,11 @@ def hertz(clock: str) -> int:
         BoardError: there is no such board.
         UsageError: it is no frequency, or the board's clock is not known.
     """
-    board, hz = _asked(clock)
+    board, hz = _board_and_clock(clock)
     return hz if board is None else _known(clock, board, hz)
 
 
-def _asked(clock: str) -> tuple[Board | None, int]:
+def _board_and_clock(clock: str) -> tuple[Board | None, int]:
     """Return the board and the frequency that are named; None: no board; 0: no frequency.
 
     Raises:

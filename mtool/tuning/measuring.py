@@ -255,9 +255,9 @@ class Measuring:
                 self._begun = None
             return outcome
         except NoAnswerError as failed:
-            outcome = Outcome("timeout", reason=_told(failed))
+            outcome = Outcome("timeout", reason=_reason(failed))
         except (DeviceError, CommunicationError) as failed:
-            outcome = Outcome("fault", reason=_told(failed))
+            outcome = Outcome("fault", reason=_reason(failed))
         self._restart()
         return outcome
 
@@ -302,7 +302,7 @@ class Measuring:
         return max(1, min(math.ceil(least / max(once, self.meter.granularity)), _MOST_RUNS))
 
 
-def _told(failed: DeviceError | CommunicationError) -> str:
+def _reason(failed: DeviceError | CommunicationError) -> str:
     return reason_of("; ".join([failed.what, *failed.details]))
 
 

@@ -247,7 +247,9 @@ async def _serve(service: Service) -> None:
                 await _wait(ended.wait(), pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
-            log.info("%s works for %s with %s; it listens on %s", worker.name, address, _told(service), worker.address)
+            log.info(
+                "%s works for %s with %s; it listens on %s", worker.name, address, _offer_text(service), worker.address
+            )
             pause_s, is_told = 0.2, False
             finished = asyncio.ensure_future(worker.finished())
             stop = asyncio.ensure_future(ended.wait())
@@ -291,6 +293,6 @@ async def _wait(event: Any, seconds: float) -> None:
         return
 
 
-def _told(service: Service) -> str:
+def _offer_text(service: Service) -> str:
     boards = [f"{count} {board}" for board, count in service.boards.counts().items()]
     return ", ".join([*boards, *([f"{service.builds} at a time to compile"] if service.builds else [])]) or "nothing"
