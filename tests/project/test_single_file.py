@@ -19,7 +19,7 @@ from mtool.cli import app
 from mtool.compiler.backends import BackendSpec
 from mtool.compiler.codegen import conventions
 from mtool.compiler.plan.choice import Choice
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-pedantic"]
 CHOICES = {
@@ -41,7 +41,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def written(model: Model, folder: Path) -> list[str]:
+def written(model: CompiledModel, folder: Path) -> list[str]:
     files = model.sources()
     folder.mkdir()
     for name in files:

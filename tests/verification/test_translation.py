@@ -17,15 +17,15 @@ pytest.importorskip("ai_edge_litert")
 R = np.random.default_rng(5)
 
 
-def network(quantised: bool) -> bytes:
+def network(quantized: bool) -> bytes:
     """A dense layer, a softmax over its results, and a dense layer of that."""
-    kind = np.int8 if quantised else np.float32
+    kind = np.int8 if quantized else np.float32
 
     def tensor(name: str, size: int, scale: float, zero: int) -> T:
-        return T(name, [1, size], kind, scale, zero) if quantised else T(name, [1, size])
+        return T(name, [1, size], kind, scale, zero) if quantized else T(name, [1, size])
 
     def weights(name: str, shape: list[int]) -> T:
-        if quantised:
+        if quantized:
             return T(name, shape, np.int8, 0.02, 0, 0, R.integers(-127, 128, shape))
         return T(name, shape, data=R.standard_normal(shape).astype(np.float32))
 
@@ -46,11 +46,11 @@ def _steeper(t: Translation) -> None:
 
 
 @pytest.mark.product(2)
-@pytest.mark.parametrize("quantised", [True, False], ids=["int8", "float"])
-def test_a_mistranslated_operator_is_named(quantised: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("quantized", [True, False], ids=["int8", "float"])
+def test_a_mistranslated_operator_is_named(quantized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its C is what its translation says, bit for bit, so comparing the two would find nothing."""
     path = tmp_path / "m.tflite"
-    path.write_bytes(network(quantised))
+    path.write_bytes(network(quantized))
     deployment = mtool.Deployment(tmp_path / "project")
     right = mtool.verify_layers(path, board="host", deployment=deployment)
     assert not right.mistranslated

@@ -31,7 +31,7 @@ ALLOWED = {
     "manifest/modules/keys.py": {"mkdir", "unlink", "open to write"},  # new files alone, with modes of their own
     "device/transport/compiled.py": {"mkdir"},  # where small programs of its own are compiled to, in the cache folder
     "tuning/farm/bundle.py": {"mkdir", "chmod"},  # of a folder that a worker made for one firmware
-    "verification/control_flow_check.py": {"write_bytes"},  # a model, in a temporary folder
+    "verification/control_flow.py": {"write_bytes"},  # a model, in a temporary folder
     "commands/debugging.py": {"write_bytes"},  # what a replay sends, in a temporary folder
     "boards/zephyr/configuring.py": {"write_text", "mkdir"},  # an empty application, in a temporary folder
 }

@@ -28,8 +28,8 @@ from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Quant
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.request import Request
+from mtool.stages.building import write_sources
 from mtool.stages.options import Options
-from mtool.stages.writing import write_sources
 from mtool.verification.oracles import litert
 
 HOST = Target("host", frozenset())

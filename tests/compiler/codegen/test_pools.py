@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 def library(
     path: Path, options: mtool.Options, folder: Path, board: str | boards.Board = "host"
-) -> tuple[ctypes.CDLL, mtool.commands.Model]:
+) -> tuple[ctypes.CDLL, mtool.commands.CompiledModel]:
     made = mtool.compile(path, board=board, options=options)
     folder.mkdir()
     for name in made.files:

@@ -1,4 +1,4 @@
-"""A rack: the boards of one worker. Each has a thread of its own, so that one that hangs holds up no other.
+"""The boards of one worker. Each has a thread of its own, so that one that hangs holds up no other.
 
 A board that fails three times in a row gets no more work. What a candidate does wrong is no failure of its board.
 """
@@ -13,13 +13,8 @@ from typing import Protocol
 
 from mtool.base.errors import BoardError, MtoolError
 from mtool.compiler.tuned.record import Unit, reason_of
-from mtool.tuning.farm.bundle import Bundle
-from mtool.tuning.farm.messages import Answer, Ask, Slice, SliceEnd, round_ident
-from mtool.tuning.finals import take_turns
-from mtool.tuning.measuring import Measuring, Outcome
-from mtool.tuning.meter import Meter
-from mtool.tuning.operators import Operators
-from mtool.tuning.whole_run import WholeRun
+from mtool.tuning.farm.messages import Answer, Ask, Bundle, Slice, SliceEnd, round_ident
+from mtool.tuning.measuring import Measuring, Meter, Operators, Outcome, WholeRun, take_turns
 from mtool.version import __version__
 
 log = logging.getLogger(__name__)
@@ -31,7 +26,7 @@ HANG_S = 600.0
 _POLL_S = 0.5
 
 
-class Opened(Protocol):
+class OpenBoard(Protocol):
     """A board that runs a firmware."""
 
     @property
@@ -48,7 +43,7 @@ class Opened(Protocol):
 class Opener(Protocol):
     """Brings firmware onto one board, or in a test stands for that."""
 
-    def open(self, bundle: Bundle, asked: Slice) -> Opened:
+    def open(self, bundle: Bundle, asked: Slice) -> OpenBoard:
         """Flash the firmware and open a session with it.
 
         Raises:
@@ -65,7 +60,7 @@ class Opener(Protocol):
 
 @dataclass(slots=True)
 class Held:
-    """A board of the rack.
+    """A board of the board farm.
 
     Attributes:
         board: its name in boards.yaml.
@@ -99,7 +94,7 @@ class Held:
         return not (self.is_quarantined or self.is_hung)
 
 
-class Rack:
+class WorkerBoards:
     """The boards of one worker.
 
     Args:
@@ -138,7 +133,7 @@ class Rack:
         if asked.version != __version__:
             raise BoardError(
                 f"a worker has mtool {__version__}, and was asked by mtool {asked.version}",
-                hint="install the same version on all computers of the rack",
+                hint="install the same version on all computers of the board farm",
             )
         answers: list[Answer] = []
         held = self._take(asked.board, "", is_stopped)
@@ -277,7 +272,7 @@ class _Heard:
 
 
 def _measure(
-    held: Held, opened: Opened, asked: Slice, answer: Callable[[str, Outcome], None], is_stopped: Callable[[], bool]
+    held: Held, opened: OpenBoard, asked: Slice, answer: Callable[[str, Outcome], None], is_stopped: Callable[[], bool]
 ) -> None:
     meter = opened.meter
     measuring = Measuring(_Heard(meter, held, meter.unit, meter.granularity), asked.repeats)
