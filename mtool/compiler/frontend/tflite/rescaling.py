@@ -7,8 +7,8 @@ import onnx
 from onnx import helper
 
 from mtool.compiler.frontend.problems import OWN, Unsupported
-from mtool.compiler.frontend.tflite.description import Tensor
 from mtool.compiler.frontend.tflite.fixed_point import limits, multipliers
+from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import Translation
 from mtool.compiler.ir.types import Array
 
