@@ -61,7 +61,7 @@ def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Gr
     """Return what the partitioner is given; operators are recognised in a graph that rounds as ONNX does."""
     from mtool.compiler.backends.chosen import choose
     from mtool.compiler.backends.interface import BoardMemory, Context
-    from mtool.compiler.backends.view import aligned
+    from mtool.compiler.backends.partition import aligned
 
     chosen = choose(request.backends)
     view = graph

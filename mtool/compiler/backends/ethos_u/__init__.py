@@ -12,10 +12,9 @@ from mtool.base.errors import UsageError
 from mtool.compiler.backends.ethos_u import vela
 from mtool.compiler.backends.ethos_u.call import FOLDER, product_of
 from mtool.compiler.backends.ethos_u.claiming import PATTERNS
-from mtool.compiler.backends.ethos_u.precompiled import COMPILED, precompiled
+from mtool.compiler.backends.ethos_u.vela import COMPILED, precompiled
 from mtool.compiler.backends.ethos_u.writing import padded_name, tflite_of
-from mtool.compiler.backends.interface import Backend, Context, OperationsRefused, Product, Region
-from mtool.compiler.backends.operation import Operation
+from mtool.compiler.backends.interface import Backend, Context, Operation, OperationsRefused, Product, Region
 
 
 class EthosU(Backend):

@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 
 from mtool.base.errors import UsageError
-from mtool.compiler.backends.interface import Backend, BackendError, Buffer, Context, Product, Region
-from mtool.compiler.backends.json import call, claiming, device
-from mtool.compiler.backends.json.command import words_of
-from mtool.compiler.backends.json.external_compiler import PLACES, compile_region
-from mtool.compiler.backends.json.schema import files_of
-from mtool.compiler.backends.operation import Operation
+from mtool.compiler.backends.interface import Backend, BackendError, Buffer, Context, Operation, Product, Region
+from mtool.compiler.backends.json import call, device
+from mtool.compiler.backends.json.external_compiler import PLACES, compile_region, files_of, words_of
 
 MODES = ("int8", "float16")
 _COPY = 16.0  # instructions for each byte that goes to a device and back
@@ -65,16 +62,16 @@ class Json(Backend):
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: integers of the device differ from those of the rest of the network."""
         roundings = () if context.tolerance else (context.rounding,)
-        return claiming.refusal(self.device, operation, self.half, roundings)
+        return device.refusal(self.device, operation, self.half, roundings)
 
     def cost(self, region: Region) -> float | None:
         """Return what a region costs that only moves elements: the copies at its border; others are worth theirs."""
-        is_moved = all(one.kind in claiming.MOVES for one in region.operations)
+        is_moved = all(one.kind in device.MOVES for one in region.operations)
         return _COPY * region.border_bytes if is_moved else None
 
     def claims(self, region: Region) -> str:
         """Return what of a region is more than the device has."""
-        return claiming.too_much(self.device.limits, region, self.half)
+        return device.too_much(self.device.limits, region, self.half)
 
     def files(self, region: Region) -> Mapping[str, bytes]:
         """Return the files that the external compiler reads."""

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mtool.base.errors import UsageError
-from mtool.compiler.backends.interface import Region
-from mtool.compiler.backends.json.claiming import bytes_of, dtype_of
-from mtool.compiler.backends.json.command import filled
-from mtool.compiler.backends.operation import Operand
+from mtool.compiler.backends.interface import Operand, Region
+from mtool.compiler.backends.json.device import bytes_of, dtype_of
+from mtool.compiler.backends.json.external_compiler import filled
 from mtool.compiler.ir import DType
 
 SIMULATOR_PLACES = frozenset({"binary", "inputs", "outputs", "region"})

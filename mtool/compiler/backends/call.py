@@ -1,55 +1,65 @@
-"""Regions taken out of a graph: their nodes as a graph of their own, and a call in place of them."""
+"""A region's call: its C, constants, files and memory, from the backend's product to the node that stands for it."""
 
 import heapq
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from typing import Any
 
-from mtool.compiler.backends.buffers import cache_care, placed
-from mtool.compiler.backends.interface import BackendError, Product, Region
+from mtool.compiler.backends.interface import Product, Region
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
-from mtool.compiler.kernels.external.node import HOOKS, External
+from mtool.compiler.kernels.external.node import HOOKS, External, Lent
 from mtool.compiler.operators.external import KIND
+
+TENSOR = re.compile(r"(input|output)(\d+)")
+
+
+def bytes_named(name: str, product: Product, region: Region) -> int | None:
+    """Return the bytes of what a name stands for besides working memory; None: nothing."""
+    if name == "scratch":
+        return product.scratch_bytes or None
+    found = TENSOR.fullmatch(name)
+    if found is None:
+        return None
+    side = region.inputs if found[1] == "input" else region.outputs
+    number = int(found[2])
+    return side[number].type.bytes if str(number) == found[2] and number < len(side) else None
+
+
+def placed(product: Product, region: Region) -> tuple[Lent, ...]:
+    """Return where the buffers lie, one behind the other in each memory."""
+    ends: dict[str, int] = {}
+    found = []
+    for name, one in product.buffers.items():
+        alignment = max(int(one.alignment), 8)  # of any element
+        size = _multiple(int(one.bytes) or bytes_named(name, product, region) or 0, alignment)  # whole lines of a cache
+        offset = _multiple(ends.get(one.memory, 0), alignment)
+        ends[one.memory] = offset + size
+        found.append(Lent(name, one.memory, offset, size, alignment))
+    return tuple(found)
+
+
+def _multiple(number: int, of: int) -> int:
+    return -(-number // of) * of
+
+
+def cache_care(product: Product) -> dict[str, Any]:
+    """Return what the cache is cleaned of before the body and forgets behind it, and the functions for that."""
+    if not product.caches:
+        return {}
+    uses = {name: "reads" if name.startswith("input") else "writes" for name in product.buffers if TENSOR.match(name)}
+    uses |= product.device
+    cached = [name for name in uses if name not in product.buffers or product.buffers[name].cached]
+    return {
+        "cleaned": tuple(cached),
+        "invalidated": tuple(name for name in cached if uses[name] != "reads"),
+        "clean": product.caches["clean"],
+        "invalidate": product.caches["invalidate"],
+    }
+
 
 Compiled = tuple[str, Region, Product]
 """The name of a backend, a region of it, and what it made of that."""
-
-
-def body_of(graph: Graph, region: Region) -> Graph:
-    """Return the nodes of a region as a graph, whose inputs and outputs are the region's.
-
-    Raises:
-        BackendError: the graph computes the region of other values than cross its border.
-    """
-    inputs = tuple(one.value for one in region.inputs)
-    outputs = tuple(one.value for one in region.outputs)
-    needed, nodes = {*outputs}, []
-    for node in reversed(graph.nodes):
-        if needed & {*node.outputs} and not {*node.outputs} <= {*inputs}:
-            nodes.append(node)
-            needed.update(value for value in node.inputs if value and value not in inputs)
-    made = {value for node in nodes for value in node.outputs}
-    missing = sorted(needed - made - graph.constants.keys())
-    if missing:
-        raise BackendError(
-            f"{region.name} also needs {missing[0]}",
-            details=[f"its inputs are {', '.join(inputs)}"],
-        )
-    values = needed | made | {*inputs}
-    return replace(
-        graph,
-        name=region.name,
-        inputs=inputs,
-        outputs=outputs,
-        output_names=outputs,
-        nodes=tuple(reversed(nodes)),
-        types={value: kind for value, kind in graph.types.items() if value in values},
-        constants={value: data for value, data in graph.constants.items() if value in values},
-        quant={value: quant for value, quant in graph.quant.items() if value in values},
-        sources={value: source for value, source in graph.sources.items() if value in values},
-        counts={},
-        states=(),
-    )
 
 
 def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
