@@ -65,7 +65,7 @@ def test_a_mistranslated_operator_is_named(quantised: bool, tmp_path: Path, monk
 
 
 def _half_as_much_again(t: Translation) -> None:
-    x, channels = products.flat_rows(t)
+    x, channels = products.flat_rows(products.Real(t))
     w = t.node("Mul", [products.weights(t, 1, lambda data: data, 0), t.constant("more", 1.5, np.float32)])
     t.store(products.unflat(t, t.node("Gemm", [x, w], transB=1), channels))
 

@@ -1,6 +1,6 @@
 """The table of TFLite's operators: how each is translated, in which arithmetics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from mtool.compiler.frontend.tflite import (
     signal,
 )
 from mtool.compiler.frontend.tflite.elementwise import by_table, composed, interpolated, linear, single
+from mtool.compiler.frontend.tflite.products import Exact, Hybrid, Real
+from mtool.compiler.frontend.tflite.rescaling import checked
 from mtool.compiler.frontend.tflite.rewriting import COPY, ROW
 from mtool.compiler.frontend.tflite.schema import Operator, Tensor
 from mtool.compiler.frontend.tflite.translation import Plain, Translate, Translation
@@ -72,6 +74,14 @@ def _of_floats(real: Translate, function: elementwise.Function) -> Builtin:
     return Builtin(real, by_table(single(function)), interpolated(function), is_coarse=True)
 
 
+def _products(
+    translate: Callable[[type[Real]], Translate], operands: tuple[int, ...], hybrid: type[Hybrid] | None = None
+) -> Builtin:
+    """Sums of products, whose translator asks an arithmetic for their parts."""
+    exact = checked(translate(Exact), *operands)
+    return Builtin(translate(Real), exact, hybrid=None if hybrid is None else translate(hybrid))
+
+
 def _recurrent(real: Translate) -> Builtin:
     return Builtin(real, is_integer=True)
 
@@ -98,14 +108,11 @@ _PLAIN: Mapping[str, Plain] = {
 BUILTINS: dict[str, Builtin] = {
     **{kind: Builtin(plain) for kind, plain in _PLAIN.items()},
     # Sums of products.
-    "CONV_2D": Builtin(products.conv, products.exact_conv(False), hybrid=products.hybrid_conv),
+    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D"), _products(products.conv, (0,), Hybrid)),
     "CONV_3D": Builtin(products.conv_3d),
-    "DEPTHWISE_CONV_2D": Builtin(products.depthwise, products.exact_conv(True), hybrid=products.hybrid_depthwise),
-    "TRANSPOSE_CONV": Builtin(products.transpose_conv, products.exact_transpose_conv),
-    "FULLY_CONNECTED": Builtin(
-        products.fully_connected, products.exact_fully_connected, hybrid=products.hybrid_fully_connected
-    ),
-    "BATCH_MATMUL": Builtin(products.batch_matmul, products.exact_batch_matmul),
+    "TRANSPOSE_CONV": Builtin(products.transpose_conv, checked(products.exact_transpose_conv, 2)),
+    "FULLY_CONNECTED": _products(products.fully_connected, (0,), Hybrid),
+    "BATCH_MATMUL": _products(products.batch_matmul, (0, 1)),
     # Images.
     "AVERAGE_POOL_2D": Builtin(images.average_pool, images.exact_average_pool),
     "MAX_POOL_2D": Builtin(images.max_pool, images.exact_max_pool),

@@ -9,7 +9,7 @@ from onnx import helper
 from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.fixed_point import limits, multipliers
 from mtool.compiler.frontend.tflite.schema import Tensor
-from mtool.compiler.frontend.tflite.translation import Translation
+from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
 
 INT32 = np.dtype(np.int32)
@@ -28,6 +28,16 @@ def eight_bits(t: Translation, *operands: int, wide: bool = False) -> None:
     for tensor in tensors:
         if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
             raise Unsupported(f"{tensor.name!r} is {tensor.dtype}: --rounding tflite is for 8 bits with one scale")
+
+
+def checked(translate: Translate, *operands: int) -> Translate:
+    """A translator of 8-bit integers, or of int16 around 0, that checks these inputs and the output first."""
+
+    def with_check(t: Translation) -> None:
+        eight_bits(t, *operands, wide=True)
+        translate(t)
+
+    return with_check
 
 
 def rescale(
@@ -102,6 +112,11 @@ def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, poin
     """Return the integers of a tensor, less its zero point or another, as float32; `scale` times that."""
     points = tensor.zero_point if point is None else np.asarray([point])
     return t.dequantise(name, tensor.dtype, np.asarray([scale], np.float32), points)
+
+
+def plain(t: Translation, name: str, dtype: "np.dtype[Any]") -> str:
+    """Return integers as whole numbers of float32."""
+    return t.dequantise(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
 
 
 def centred(t: Translation, index: int) -> str:
