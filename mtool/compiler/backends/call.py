@@ -3,13 +3,69 @@
 import heapq
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from mtool.compiler.backends.interface import Product, Region
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.external.node import HOOKS, External, Lent
 from mtool.compiler.operators.external import KIND
+
+
+@dataclass
+class CallBuilder:
+    """What a backend makes of a region, as it grows: statements, constants, files and working memory.
+
+    alignment: of the working memory and of each piece of it, in bytes.
+    """
+
+    region: Region
+    alignment: int = 4
+    lines: list[str] = field(default_factory=list)
+    prepare: list[str] = field(default_factory=list)
+    finish: list[str] = field(default_factory=list)
+    headers: list[str] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+    layouts: dict[str, str] = field(default_factory=dict)
+    scratch_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Name the tensors that cross the border, by their values."""
+        region = self.region
+        self.names = {one.value: f"input{number}" for number, one in enumerate(region.inputs)}
+        self.names |= {one.value: f"output{number}" for number, one in enumerate(region.outputs)}
+
+    def constant(self, name: str, data: Array, layout: str) -> None:
+        """Add an array in flash."""
+        self.constants[name], self.layouts[name] = data, layout
+
+    def reserve(self, count: int) -> int:
+        """Return where some more bytes of working memory begin."""
+        offset = _multiple(self.scratch_bytes, self.alignment)
+        self.scratch_bytes = offset + count
+        return offset
+
+    def product(self, **more: Any) -> Product:
+        """Return it all, with more that is known of it."""
+        return Product(
+            body=_indented(self.lines),
+            prepare=_indented(self.prepare),
+            finish=_indented(self.finish),
+            headers=tuple(self.headers),
+            files=self.files,
+            constants=self.constants,
+            layouts=self.layouts,
+            scratch_bytes=self.scratch_bytes,
+            **{"alignment": self.alignment, **more},
+        )
+
+
+def _indented(lines: Sequence[str]) -> str:
+    return "\n".join(f"    {line}" for line in lines)
+
 
 TENSOR = re.compile(r"(input|output)(\d+)")
 

@@ -5,10 +5,10 @@ Source of LSTM and SVDF: tflite-micro's kernels/cmsis_nn/unidirectional_sequence
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from mtool.compiler.backends.call import CallBuilder
 from mtool.compiler.backends.cmsis_nn.conditions import (
     bias_of,
     function_of,
@@ -36,27 +36,52 @@ Dims = tuple[int, int, int, int]
 Field = int | tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Call:
-    """A call: its statements, the functions that it calls, the constants and the buffer that it needs."""
+class Call(CallBuilder):
+    """A call of functions of the library."""
 
-    lines: Sequence[str]
-    functions: Sequence[str]
-    constants: Mapping[str, Array] = field(default_factory=dict)
-    layouts: Mapping[str, str] = field(default_factory=dict)
-    buffer_bytes: int = 0
+    def __init__(self, library: Library, region: Region) -> None:
+        super().__init__(region, 16, headers=[f"{FOLDER}/arm_nnfunctions.h"])
+        self.library = library
 
-    def product(self, library: Library) -> Product:
-        """Return it as what a backend makes of a region."""
-        return Product(
-            body="\n".join(f"    {line}" for line in self.lines),
-            headers=(f"{FOLDER}/arm_nnfunctions.h",),
-            files=library.files(self.functions),
-            constants=self.constants,
-            layouts=self.layouts,
-            scratch_bytes=self.buffer_bytes,
-            alignment=16 if self.buffer_bytes else 4,
-        )
+    def finished(self, function: str) -> Product:
+        """Return it with the files that the function needs."""
+        self.files = self.library.files([function])
+        return self.product(alignment=16 if self.scratch_bytes else 4)
+
+    def take(self, count: int) -> str:
+        """Return the address of some bytes of working memory in C."""
+        offset = self.reserve(-(-count // self.alignment) * self.alignment)
+        return f"scratch + {offset}" if offset else "scratch"
+
+    def array(self, name: str, kind: str, count: int) -> str:
+        """Name some bytes as an array of a type."""
+        self.lines.append(f"{kind} *{name} = ({kind} *)({self.take(count)});")
+        return name
+
+    def result(self, operand: Operand, name: str) -> str:
+        """Return a result in C, under a name of its own where nothing outside reads it."""
+        found = self.names.get(operand.value)
+        return found or self.array(name, f"{operand.dtype.label}_t", operand.type.bytes)
+
+    def kept(self, old: Operand, new: Operand, name: str) -> str:
+        """Return a state, which is copied from what it was to what it becomes, and changed there."""
+        place = self.result(new, name)
+        self.lines.append(f"memmove({place}, {self.names[old.value]}, {old.type.bytes});")
+        return place
+
+    def buffer_bytes(self, function: str, *arguments: Sequence[int] | int) -> int:
+        """Return the working memory of a function on a core; a sequence is a struct of int32_t.
+
+        Whether an Arm core without Helium has the DSP extension is for the flags of its build to say: both will do.
+        """
+        name = f"{function}_get_buffer_size"
+        names = [f"{name}_mve"] if has_helium(self.region.context) else [name, f"{name}_dsp"]
+        return max(self.library.asked(one, *arguments) for one in names)
+
+    def buffer(self, size: int) -> None:
+        """Add the context that has the working memory."""
+        self.scratch_bytes = size
+        self.lines.append(f"const cmsis_nn_context context = {{{'scratch' if size else 'NULL'}, {size}}};")
 
 
 def image(shape: Sequence[int]) -> Dims:
@@ -67,24 +92,9 @@ def image(shape: Sequence[int]) -> Dims:
     return batch, height, width, channels
 
 
-def buffer_bytes(library: Library, context: Context, function: str, *arguments: Sequence[int] | int) -> int:
-    """Return the working memory of a function on a core; a sequence is a struct of int32_t.
-
-    Whether an Arm core without Helium has the DSP extension is for the flags of its build to say: both will do.
-    """
-    name = f"{function}_get_buffer_size"
-    names = [f"{name}_mve"] if has_helium(context) else [name, f"{name}_dsp"]
-    return max(library.asked(one, *arguments) for one in names)
-
-
 def has_helium(context: Context) -> bool:
     """Whether CMSIS-NN's loops are those of Helium on a core, be it with floats or without."""
     return "mve" in context.target.features
-
-
-def buffer(size: int) -> list[str]:
-    """Return the lines of the context that has the working memory."""
-    return [f"const cmsis_nn_context context = {{{'scratch' if size else 'NULL'}, {size}}};"]
 
 
 def dims(**named: Dims) -> list[str]:
@@ -111,43 +121,9 @@ def listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-_ALIGNMENT = 16
-
-
-class Memory:
-    """The working memory of a call, which grows, and the lines that name what lies in it."""
-
-    def __init__(self, region: Region) -> None:
-        self.names = {one.value: f"input{number}" for number, one in enumerate(region.inputs)}
-        self.names |= {one.value: f"output{number}" for number, one in enumerate(region.outputs)}
-        self.lines: list[str] = []
-        self.size = 0
-
-    def take(self, count: int) -> str:
-        """Return the address of so many bytes in C."""
-        offset, self.size = self.size, self.size + math.ceil(count / _ALIGNMENT) * _ALIGNMENT
-        return f"scratch + {offset}" if offset else "scratch"
-
-    def array(self, name: str, kind: str, count: int) -> str:
-        """Name so many bytes as an array of a type."""
-        self.lines.append(f"{kind} *{name} = ({kind} *)({self.take(count)});")
-        return name
-
-    def of(self, operand: Operand, name: str) -> str:
-        """Return a result in C, under a name of its own where nothing outside reads it."""
-        found = self.names.get(operand.value)
-        return found or self.array(name, f"{operand.dtype.label}_t", operand.type.bytes)
-
-    def kept(self, old: Operand, new: Operand, name: str) -> str:
-        """Return a state, which is copied from what it was to what it becomes, and changed there."""
-        place = self.of(new, name)
-        self.lines.append(f"memmove({place}, {self.names[old.value]}, {old.type.bytes});")
-        return place
-
-
-def convolution(operation: Operation, library: Library, region: Region) -> Call:
+def convolution(call: Call, operation: Operation) -> str:
     """Conv of int8 or int16: arm_convolve_wrapper_s8 and its like, or arm_depthwise_conv_wrapper_s8."""
-    attrs, context = operation.attrs, region.context
+    attrs = operation.attrs
     assert isinstance(attrs, Convolution)
     x, weights, output = operation.operand(0), operation.operand(1), operation.output
     data = weights.data
@@ -173,51 +149,34 @@ def convolution(operation: Operation, library: Library, region: Region) -> Call:
     packed = data.transpose(2, 3, 0, 1)[..., 0] if apart else data.transpose(0, 2, 3, 1)
     kind = "dw_conv" if apart else "conv"
     function = function_of(operation)
-    size = buffer_bytes(library, context, function, flat(params), source, kernel, result)
-    narrow = wide and not apart and _has_narrow_sums(region)
+    nodes = call.region.body.nodes if call.region.body is not None else ()
+    # Sums of int16 have 32 bits where their bias has: they are scaled by multipliers of 31 bits then.
+    narrow = wide and not apart and any(node.op == "Rescale" for node in nodes)
     bias, offsets = "bias", bias_of(operation, channels)
-    lines = [
-        *buffer(size),
+    call.buffer(call.buffer_bytes(function, flat(params), source, kernel, result))
+    call.lines += [
         *struct(f"cmsis_nn_{kind}_params params", params),
         "const cmsis_nn_per_channel_quant_params by = {",
         "    (int32_t *)(uintptr_t)multipliers, (int32_t *)(uintptr_t)shifts",
         "};",
         *dims(input_dims=source, filter_dims=kernel, bias_dims=(1, 1, 1, channels), output_dims=result),
     ]
-    if wide and not apart and library.declares("cmsis_nn_bias_data"):
-        lines.append(f"const cmsis_nn_bias_data offsets = {{bias, {'true' if narrow else 'false'}}};")
+    if wide and not apart and call.library.declares("cmsis_nn_bias_data"):
+        call.lines.append(f"const cmsis_nn_bias_data offsets = {{bias, {'true' if narrow else 'false'}}};")
         bias = "&offsets"
-    lines += [
+    call.lines += [
         f"{function}(&context, &params, &by, &input_dims, input0, &filter_dims, weights, &bias_dims, {bias},",
         "    &output_dims, output0);",
     ]
     layout = "height, width, channel" if apart else "output channel, height, width, input channel"
-    return Call(
-        lines,
-        [function],
-        {
-            "weights": np.ascontiguousarray(packed),
-            "bias": offsets.astype(np.int64) if wide and not narrow else offsets,
-            "multipliers": by,
-            "shifts": shifts,
-        },
-        {
-            "weights": layout,
-            "bias": "one an output channel",
-            "multipliers": "one an output channel, 31 bits behind the point",
-            "shifts": "one an output channel, to the left",
-        },
-        size,
-    )
+    call.constant("weights", np.ascontiguousarray(packed), layout)
+    call.constant("bias", offsets.astype(np.int64) if wide and not narrow else offsets, "one an output channel")
+    call.constant("multipliers", by, "one an output channel, 31 bits behind the point")
+    call.constant("shifts", shifts, "one an output channel, to the left")
+    return function
 
 
-def _has_narrow_sums(region: Region) -> bool:
-    """Whether sums of int16 have 32 bits, since their bias has: they are scaled by multipliers of 31 bits then."""
-    nodes = region.body.nodes if region.body is not None else ()
-    return any(node.op == "Rescale" for node in nodes)
-
-
-def pool(operation: Operation, library: Library, region: Region) -> Call:
+def pool(call: Call, operation: Operation) -> str:
     """Pool of int8 or int16: arm_avgpool_s8, arm_max_pool_s8 and their like."""
     attrs = operation.attrs
     assert isinstance(attrs, Pool)
@@ -226,27 +185,27 @@ def pool(operation: Operation, library: Library, region: Region) -> Call:
     strides, kernel = pair(attrs.strides, 1), pair(attrs.kernel, 1)
     function, size = function_of(operation), 0
     if attrs.kind == "average":
-        size = buffer_bytes(library, region.context, function, result[2], source[3])
+        size = call.buffer_bytes(function, result[2], source[3])
     params: dict[str, Field] = {
         "stride": (strides[1], strides[0]),
         "padding": (left, top),
         "activation": limits(operation),
     }
-    lines = [
-        *buffer(size),
+    call.buffer(size)
+    call.lines += [
         *struct("cmsis_nn_pool_params params", params),
         *dims(input_dims=source, filter_dims=(1, *kernel, 1), output_dims=result),
         f"{function}(&context, &params, &input_dims, input0, &filter_dims, &output_dims, output0);",
     ]
-    return Call(lines, [function], buffer_bytes=size)
+    return function
 
 
-def product(operation: Operation, library: Library, region: Region) -> Call:
+def product(call: Call, operation: Operation) -> str:
     """Gemm and MatMul."""
-    return (_dense if operation.operand(1).is_constant else _batched)(operation, region)
+    return (_dense if operation.operand(1).is_constant else _batched)(call, operation)
 
 
-def _dense(operation: Operation, region: Region) -> Call:
+def _dense(call: Call, operation: Operation) -> str:
     """By constants: arm_fully_connected_s8, arm_fully_connected_per_channel_s8 or arm_fully_connected_s16."""
     x, output = operation.operand(0), operation.output
     packed = rows_of(operation)
@@ -260,28 +219,29 @@ def _dense(operation: Operation, region: Region) -> Call:
         "output_offset": zero_of(output),
         "activation": limits(operation),
     }
-    constants = {"weights": packed, "bias": bias.astype(np.int64) if wide else bias}
-    layouts = {"weights": "output, input", "bias": "one an output"}
+    call.constant("weights", packed, "output, input")
+    call.constant("bias", bias.astype(np.int64) if wide else bias, "one an output")
     where = "{NULL, 0}"
-    if has_helium(region.context) and not wide:
-        constants["sums"] = (packed.astype(np.int64).sum(1) * offset + bias).astype(np.int32)
-        layouts["sums"] = "the bias, and the sum of each row times the input's offset"
+    if has_helium(call.region.context) and not wide:
+        sums = (packed.astype(np.int64).sum(1) * offset + bias).astype(np.int32)
+        call.constant("sums", sums, "the bias, and the sum of each row times the input's offset")
         where = f"{{(void *)(uintptr_t)sums, {4 * count}}}"
     scales = product_scales(operation)
-    lines = [f"const cmsis_nn_context context = {where};", *struct("cmsis_nn_fc_params params", params)]
+    call.lines += [f"const cmsis_nn_context context = {where};", *struct("cmsis_nn_fc_params params", params)]
     if several:
-        constants["multipliers"], constants["shifts"] = multipliers(scales)
-        layouts |= {"multipliers": "one an output, 31 bits behind the point", "shifts": "one an output, to the left"}
-        lines += [
+        by, shifts = multipliers(scales)
+        call.constant("multipliers", by, "one an output, 31 bits behind the point")
+        call.constant("shifts", shifts, "one an output, to the left")
+        call.lines += [
             "const cmsis_nn_per_channel_quant_params by = {",
             "    (int32_t *)(uintptr_t)multipliers, (int32_t *)(uintptr_t)shifts",
             "};",
         ]
     else:
         multiplier, shift = fixed_multiplier(scales[0])
-        lines += struct("cmsis_nn_per_tensor_quant_params by", {"multiplier": multiplier, "shift": shift})
+        call.lines += struct("cmsis_nn_per_tensor_quant_params by", {"multiplier": multiplier, "shift": shift})
     function = function_of(operation)
-    lines += [
+    call.lines += [
         *dims(
             input_dims=(batch, 1, 1, columns),
             filter_dims=(columns, 1, 1, count),
@@ -291,10 +251,10 @@ def _dense(operation: Operation, region: Region) -> Call:
         f"{function}(&context, &params, &by, &input_dims, input0, &filter_dims, weights, &bias_dims, bias,",
         "    &output_dims, output0);",
     ]
-    return Call(lines, [function], constants, layouts)
+    return function
 
 
-def _batched(operation: Operation, region: Region) -> Call:
+def _batched(call: Call, operation: Operation) -> str:
     """Of two variables: arm_batch_matmul_s8, which reads the second transposed."""
     one, other, output = operation.operand(0), operation.operand(1), operation.output
     *batch, rows, columns = one.shape
@@ -302,11 +262,11 @@ def _batched(operation: Operation, region: Region) -> Call:
     multiplier, shift = fixed_multiplier(product_scales(operation)[0])
     low, high = limits(operation)
     offsets = -zero_of(one), -zero_of(other), zero_of(output)
-    sums = -(-4 * count // 16) * 16 if has_helium(region.context) else 0
+    sums = -(-4 * count // 16) * 16 if has_helium(call.region.context) else 0
     left: Dims = (1, parts, rows, columns)
     source = "input1" if one.value != other.value else "input0"
-    lines = [
-        f"const cmsis_nn_context context = {{{'scratch' if sums else 'NULL'}, {sums}}};",
+    call.buffer(sums)
+    call.lines += [
         "const cmsis_nn_bmm_params params = {",
         f"    false, true, {{{', '.join(map(str, offsets))}, {{{low}, {high}}}}}",
         "};",
@@ -323,36 +283,36 @@ def _batched(operation: Operation, region: Region) -> Call:
         "}",
         "arm_batch_matmul_s8(&context, &params, &by, &left_dims, input0, &right_dims, turned, &output_dims, output0);",
     ]
-    return Call(lines, ["arm_batch_matmul_s8"], buffer_bytes=sums + other.type.count)
+    call.scratch_bytes = sums + other.type.count
+    return "arm_batch_matmul_s8"
 
 
 _SHIFTS = {False: 20, True: 15}
 """By how many bits the operands of a sum are shifted to the left; of int16."""
 
 
-def softmax(operation: Operation, library: Library, region: Region) -> Call:
+def softmax(call: Call, operation: Operation) -> str:
     """Softmax over the last dimension: arm_softmax_s8, or arm_softmax_s16 with tables."""
     x = operation.operand(0)
     columns = x.shape[-1]
     rows = math.prod(x.shape) // columns
     if is_wide(operation):
         multiplier, shift = fixed_multiplier(scale_of(x) / (10.0 / 65535.0))
-        lines = [
+        call.lines += [
             "const cmsis_nn_softmax_lut_s16 tables = {exponentials, reciprocals};",
             f"arm_softmax_s16(input0, {rows}, {columns}, {multiplier}, {shift}, &tables, output0);",
         ]
-        tables = {"exponentials": exponentials().astype(np.int16), "reciprocals": reciprocals().astype(np.int16)}
-        layouts = {"exponentials": "of -10 to 0", "reciprocals": "1 / (1 + x), of 0 to 1"}
-        return Call(lines, ["arm_softmax_s16"], tables, layouts)
+        call.constant("exponentials", exponentials().astype(np.int16), "of -10 to 0")
+        call.constant("reciprocals", reciprocals().astype(np.int16), "1 / (1 + x), of 0 to 1")
+        return "arm_softmax_s16"
     scale = min(scale_of(x) * (1 << 26), 2.0**31 - 1)
     multiplier, shift = fixed_multiplier(scale)
     least = -math.floor(((1 << 5) - 1) * (1 << 26) / (1 << shift))
-    return Call(
-        [f"arm_softmax_s8(input0, {rows}, {columns}, {multiplier}, {shift}, {least}, output0);"], ["arm_softmax_s8"]
-    )
+    call.lines.append(f"arm_softmax_s8(input0, {rows}, {columns}, {multiplier}, {shift}, {least}, output0);")
+    return "arm_softmax_s8"
 
 
-def add(operation: Operation, library: Library, region: Region) -> Call:
+def add(call: Call, operation: Operation) -> str:
     """Add of two tensors of one shape: arm_elementwise_add_s8, arm_elementwise_add_s16."""
     one, other, output = operation.operand(0), operation.operand(1), operation.output
     wide = is_wide(operation)
@@ -365,14 +325,14 @@ def add(operation: Operation, library: Library, region: Region) -> Call:
     result = fixed_multiplier(unit / float(np.float32(1 << left) * np.float32(scale_of(output))))
     behind = [zero_of(output), *result, *limits(operation), output.type.count]
     function = function_of(operation)
-    lines = [
+    call.lines += [
         f"{function}({_operands(operation)}, {listed(numbers)}, {left},",
         f"    output0, {listed(behind)});",
     ]
-    return Call(lines, [function])
+    return function
 
 
-def multiply(operation: Operation, library: Library, region: Region) -> Call:
+def multiply(call: Call, operation: Operation) -> str:
     """Mul of two tensors of one shape: arm_elementwise_mul_s8, arm_elementwise_mul_s16."""
     one, other, output = operation.operand(0), operation.operand(1), operation.output
     factor = np.float32(scale_of(one)) * np.float32(scale_of(other))
@@ -380,7 +340,8 @@ def multiply(operation: Operation, library: Library, region: Region) -> Call:
     offsets = [-zero_of(one), -zero_of(other)]
     behind = [zero_of(output), *by, *limits(operation), output.type.count]
     function = function_of(operation)
-    return Call([f"{function}({_operands(operation)}, {listed(offsets)}, output0, {listed(behind)});"], [function])
+    call.lines.append(f"{function}({_operands(operation)}, {listed(offsets)}, output0, {listed(behind)});")
+    return function
 
 
 def _operands(operation: Operation) -> str:
@@ -390,40 +351,39 @@ def _operands(operation: Operation) -> str:
 _UNIT = np.float32(2.0**-12)  # a step of a gate's sum
 
 
-def lstm(operation: Operation, library: Library, region: Region) -> Call:
+def lstm(call: Call, operation: Operation) -> str:
     """IntegerLstm: arm_lstm_unidirectional_s8."""
     attrs = operation.attrs
     assert isinstance(attrs, IntegerLstm)
     x, hidden, cell = (operation.operand(number) for number in range(3))
     *rows, new_hidden, new_cell = operation.outputs
-    (images, width), memory = hidden.shape, Memory(region)
-    temporary = [memory.take(2 * images * width) for _ in range(2)]
-    states = [memory.kept(cell, new_cell, "cell"), memory.kept(hidden, new_hidden, "hidden")]
+    images, width = hidden.shape
+    temporary = [call.take(2 * images * width) for _ in range(2)]
+    states = [call.kept(cell, new_cell, "cell"), call.kept(hidden, new_hidden, "hidden")]
     # of one step the state alone is read
-    made = memory.of(rows[0], "rows") if rows else memory.array("rows", "int8_t", images * width)
-    gates, constants, layouts = [], dict[str, Array](), dict[str, str]()
+    made = call.result(rows[0], "rows") if rows else call.array("rows", "int8_t", images * width)
+    gates = []
     for number, gate in enumerate(("input", "forget", "cell", "output")):
         weights, recurrent, bias = (operation.operand(3 + 3 * number + part) for part in range(3))
-        constants[f"{gate}_weights"], layouts[f"{gate}_weights"] = _data(weights), "output, input"
-        constants[f"{gate}_bias"] = _offsets(weights, x) + _data(bias)
-        layouts[f"{gate}_bias"] = "one an output, less the weights times the input's zero point"
-        constants[f"{gate}_recurrent"], layouts[f"{gate}_recurrent"] = _data(recurrent), "output, input"
-        constants[f"{gate}_offsets"] = _offsets(recurrent, hidden)
-        layouts[f"{gate}_offsets"] = "the recurrent weights times the state's zero point, less than 0"
+        offsets = _offsets(weights, x) + _data(bias)
+        call.constant(f"{gate}_weights", _data(weights), "output, input")
+        call.constant(f"{gate}_bias", offsets, "one an output, less the weights times the input's zero point")
+        call.constant(f"{gate}_recurrent", _data(recurrent), "output, input")
+        layout = "the recurrent weights times the state's zero point, less than 0"
+        call.constant(f"{gate}_offsets", _offsets(recurrent, hidden), layout)
         by = [*_gate_multiplier(weights, x), f"{gate}_weights", f"{gate}_bias"]
         by += [*_gate_multiplier(recurrent, hidden), f"{gate}_recurrent", f"{gate}_offsets", "NULL"]
         by.append("ARM_TANH" if gate == "cell" else "ARM_SIGMOID")
         gates.append(f"    .{gate}_gate = {{{', '.join(map(str, by))}}},")
     params = struct("cmsis_nn_lstm_params params", _lstm_fields(operation, attrs))
-    lines = [
-        *memory.lines,
+    call.lines += [
         *params[:-1],
         *gates,
         params[-1],
         f"cmsis_nn_lstm_context buffers = {{{', '.join((*temporary, *states))}}};",
-        f"arm_lstm_unidirectional_s8({memory.names[x.value]}, {made}, &params, &buffers);",
+        f"arm_lstm_unidirectional_s8({call.names[x.value]}, {made}, &params, &buffers);",
     ]
-    return Call(lines, ["arm_lstm_unidirectional_s8"], constants, layouts, memory.size)
+    return "arm_lstm_unidirectional_s8"
 
 
 def _lstm_fields(operation: Operation, attrs: IntegerLstm) -> dict[str, Field]:
@@ -450,29 +410,26 @@ def _lstm_fields(operation: Operation, attrs: IntegerLstm) -> dict[str, Field]:
     }
 
 
-def svdf(operation: Operation, library: Library, region: Region) -> Call:
+def svdf(call: Call, operation: Operation) -> str:
     """IntegerSvdf: arm_svdf_s8, or arm_svdf_state_s16_s8 with a state of int16."""
     attrs = operation.attrs
     assert isinstance(attrs, IntegerSvdf)
     x, state, features, time = (operation.operand(number) for number in range(4))
     result, last = operation.outputs
     (images, numbers), (filters, steps) = x.shape, time.shape
-    units, wide, memory = filters // attrs.rank, state.dtype.label == "int16", Memory(region)
+    units, wide = filters // attrs.rank, state.dtype.label == "int16"
     single = [np.float32(scale_of(one)) for one in (x, features, state, time, result)]
-    sums, totals = memory.take(4 * images * filters), memory.take(4 * images * units)
-    kept, made = memory.kept(state, last, "kept"), memory.of(result, "made")
+    sums, totals = call.take(4 * images * filters), call.take(4 * images * units)
+    kept, made = call.kept(state, last, "kept"), call.result(result, "made")
     bias = operation.inputs[4] if len(operation.inputs) > 4 else None
-    constants = {
-        "features": _data(features),
-        "time": _data(time),
-        "bias": np.zeros(units, np.int32) if bias is None else _data(bias),
-    }
-    layouts = {"features": "filter, number", "time": "filter, call", "bias": "one a unit"}
-    lines, contexts = [*memory.lines], "&of_filters, &of_units"
+    call.constant("features", _data(features), "filter, number")
+    call.constant("time", _data(time), "filter, call")
+    call.constant("bias", np.zeros(units, np.int32) if bias is None else _data(bias), "one a unit")
+    contexts = "&of_filters, &of_units"
     if not wide:
-        constants["sums"] = _offsets(features, x)
-        layouts["sums"] = "the weights of each filter times the input's zero point, less than 0"
-        lines.append(f"const cmsis_nn_context context = {{(void *)(uintptr_t)sums, {4 * filters}}};")
+        layout = "the weights of each filter times the input's zero point, less than 0"
+        call.constant("sums", _offsets(features, x), layout)
+        call.lines.append(f"const cmsis_nn_context context = {{(void *)(uintptr_t)sums, {4 * filters}}};")
         contexts = f"&context, {contexts}"
     function = function_of(operation)
     params: dict[str, Field] = {
@@ -482,7 +439,7 @@ def svdf(operation: Operation, library: Library, region: Region) -> Call:
         "input_activation": state.dtype.limits,
         "output_activation": result.dtype.limits,
     }
-    lines += [
+    call.lines += [
         f"const cmsis_nn_context of_filters = {{{sums}, {4 * images * filters}}};",
         f"const cmsis_nn_context of_units = {{{totals}, {4 * images * units}}};",
         *struct("cmsis_nn_svdf_params params", params),
@@ -496,10 +453,10 @@ def svdf(operation: Operation, library: Library, region: Region) -> Call:
             bias_dims=(units, 1, 1, 1),
             output_dims=(images, units, 1, 1),
         ),
-        f"{function}({contexts}, &params, &before, &behind, &input_dims, {memory.names[x.value]}, &state_dims,",
+        f"{function}({contexts}, &params, &before, &behind, &input_dims, {call.names[x.value]}, &state_dims,",
         f"    {kept}, &feature_dims, features, &time_dims, time, &bias_dims, bias, &output_dims, {made});",
     ]
-    return Call(lines, [function], constants, layouts, memory.size)
+    return function
 
 
 def _by(name: str, scale: float) -> list[str]:

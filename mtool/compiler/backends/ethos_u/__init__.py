@@ -5,7 +5,6 @@ be one step off, and `--tolerance 1` has to allow that.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from mtool.base.errors import UsageError
@@ -63,8 +62,7 @@ class EthosU(Backend):
     def compile(self, region: Region, folder: Path) -> Product:
         """Return the region as Vela compiles it, or has compiled it."""
         if region.operations[0].kind == COMPILED:
-            product = product_of(region, precompiled(region.operations[0]))
-            return replace(product, files={**product.files, **self._driver()})
+            return product_of(region, precompiled(region.operations[0]), self._driver())
         path = folder / f"{region.name}.tflite"
         path.write_bytes(tflite_of(region))
         names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in region.operations]
@@ -73,8 +71,7 @@ class EthosU(Backend):
         except vela.Refused as failed:
             reasons = {one.name: why for one in region.operations if (why := _why(one, failed.reasons))}
             raise OperationsRefused(failed.what, reasons, details=failed.details, hint=failed.hint) from failed
-        product = product_of(region, made)
-        return replace(product, files={**product.files, **self._driver()})
+        return product_of(region, made, self._driver())
 
     def _vela_options(self) -> list[str]:
         names = {"config": "accelerator-config", "system": "system-config", "memory": "memory-mode"}

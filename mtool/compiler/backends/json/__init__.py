@@ -5,7 +5,7 @@ lies in flash, and a simulator on this computer or a driver on the board that ru
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,9 @@ class Json(Backend):
                 f"the backend {self.name} has no compiler",
                 hint="give compiler=CMD, or write its files alone: mtool partition",
             )
-        is_simulated = self.run == "simulator" or (not self.run and self._is_here(region) and bool(self.simulator))
+        is_simulated = self.run == "simulator" or (
+            not self.run and region.context.target.cpu == "host" and bool(self.simulator)
+        )
         if not is_simulated and self.driver is None:
             raise BackendError(
                 f"the backend {self.name} has no driver for {region.context.board}",
@@ -93,36 +95,19 @@ class Json(Backend):
             )
         made = compile_region(self.name, self.compiler, region, folder, mode=self.mode, timeout_s=self.timeout_s)
         alignment = max(made.alignment, self.device.alignment)
-        hooks: Mapping[str, str] = {}
+        own = 0 if is_simulated else max(made.scratch_bytes, self.device.scratch_bytes)
+        of = call.Call(self.name, region, self.half, own, 4 if is_simulated else alignment)
+        of.constant("binary", np.frombuffer(made.binary, np.uint8), f"what {self.name}'s compiler made")
+        more: dict[str, Any] = {"alignment": alignment, "cycles": made.cycles, "can_fail": True}
         if is_simulated:
-            found = call.by_simulator(
-                self.name, self.simulator, region, len(made.binary), half=self.half, timeout_s=self.timeout_s
-            )
-        else:
-            assert self.driver is not None
-            hooks = {str(when): name for when, name in self.device.hooks.items()}
-            own = max(made.scratch_bytes, self.device.scratch_bytes)
-            caches = {str(what): name for what, name in self.device.caches.items()}
-            functions = call.Functions(hooks, caches, self.device.resource)
-            found = call.by_driver(
-                self.name, self.driver, region, functions, half=self.half, scratch_bytes=own, alignment=alignment
-            )
-        return Product(
-            body=_indented(found.lines),
-            prepare=_indented(found.prepare),
-            finish=_indented(found.finish),
-            headers=found.headers,
-            files=found.files,
-            constants={"binary": np.frombuffer(made.binary, np.uint8)},
-            layouts={"binary": f"what {self.name}'s compiler made"},
-            scratch_bytes=found.scratch_bytes,
-            alignment=alignment,
-            cycles=made.cycles,
-            can_fail=True,
-            hooks=hooks,
-            resource=self.device.resource and not is_simulated,
-            **({} if is_simulated else self._memories(region, found.scratch_bytes, alignment)),
-        )
+            call.by_simulator(of, self.simulator, len(made.binary), self.timeout_s)
+            return of.product(**more)
+        assert self.driver is not None
+        hooks = {str(when): name for when, name in self.device.hooks.items()}
+        caches = {str(what): name for what, name in self.device.caches.items()}
+        call.by_driver(of, self.driver, call.Functions(hooks, caches, self.device.resource), own)
+        memories = self._memories(region, of.scratch_bytes, alignment)
+        return of.product(hooks=hooks, resource=self.device.resource, **more, **memories)
 
     def _memories(self, region: Region, scratch_bytes: int, alignment: int) -> dict[str, Any]:
         """Return where what the driver is given lies, and what the device does there."""
@@ -137,9 +122,6 @@ class Json(Backend):
             caches = {str(what): name for what, name in self.device.caches.items()}
             found |= {"caches": caches, "device": uses | {"binary": "reads"}, "tensor_alignment": alignment}
         return found
-
-    def _is_here(self, region: Region) -> bool:
-        return region.context.target.cpu == "host"
 
     def _one_of(self, key: str, values: tuple[str, ...], default: str) -> str:
         value = self.values.get(key, default)
@@ -162,7 +144,3 @@ class Json(Backend):
         if "driver" in self.values:
             return call.driver_of(Path(self.values["driver"]), name)
         return call.driver_of(path.parent / self.device.driver, name) if self.device.driver else None
-
-
-def _indented(lines: Sequence[str]) -> str:
-    return "\n".join(f"    {line}" for line in lines)
