@@ -138,19 +138,19 @@ def checked(product: Product, backend: str, region: Region) -> Product:
         problem = problem or _of_clashes(product, region)
     except Exception as failed:  # of a mapping that is not mtool's
         problem = f"{type(failed).__name__}: {failed}"
+    operations = region.operations[:5]
+    of = f"for {region.name}, of {', '.join(origin for one in operations for origin in one.origins)}"
     if problem:
-        names = ", ".join(origin for one in region.operations[:5] for origin in one.origins)
         raise BackendError(
             f"the backend {backend} returned something malformed",
-            details=[problem, f"for {region.name}, of {names}"],
+            details=[problem, of],
             hint="mtool.compiler.backends.Product says what it has to be",
         )
     lack = lack_of_memory(product, region)
     if lack:
-        names = ", ".join(origin for one in region.operations[:5] for origin in one.origins)
         raise BackendError(
             f"the backend {backend} asks for memory that {region.context.board} does not have",
-            details=[lack, f"for {region.name}, of {names}"],
+            details=[lack, of],
         )
     return product
 

@@ -24,6 +24,7 @@ from mtool.compiler.frontend.tflite.rescaling import (
     clamped,
     divided,
     eight_bits,
+    kept_of,
     requantised,
     rescale,
     rescale_to,
@@ -326,11 +327,8 @@ def exact_quantize(t: Translation) -> None:
         return
     if out.dtype.name not in INTEGERS or out.scale.size != 1:
         raise Unsupported(f"its output is {out.dtype} with {out.scale.size} scales")
-    bounds, point = np.iinfo(out.dtype), out.zero
     scaled = t.node("Div", [t.stored(0), t.constant("scale", out.scale[0], np.float32)])
-    to = helper.np_dtype_to_tensor_dtype(out.dtype)
-    low, high = int(bounds.min), int(bounds.max)
-    t.put(t.node("RoundedSteps", [scaled], domain=OWN, zero_point=point, low=low, high=high, to=to))
+    t.put(t.node("RoundedSteps", [scaled], domain=OWN, zero_point=out.zero, **kept_of(out)))
 
 
 def exact_extreme(kind: str) -> Callable[[Translation], None]:

@@ -11,7 +11,7 @@ from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.elementwise import INTEGERS
 from mtool.compiler.frontend.tflite.fixed_point import limits
 from mtool.compiler.frontend.tflite.products import padding, pair
-from mtool.compiler.frontend.tflite.rescaling import clamped, eight_bits, unscaled, widened
+from mtool.compiler.frontend.tflite.rescaling import clamped, eight_bits, kept_of, plain, unscaled, widened
 from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translation
 from mtool.compiler.ir.types import Array
 
@@ -46,11 +46,16 @@ def max_pool(t: Translation) -> None:
     kernel, strides, pads = window(t)
     attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
     if t.same_grid(0) and not t.op.option("FusedActivationFunction") and t.result().dtype.name != "int16":
-        image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
-        t.put(t.node("Transpose", [t.node("MaxPool", [image], **attrs)], perm=NHWC_OF_NCHW))
+        _put_moved(t, "MaxPool", **attrs)
         return
     made = t.node("MaxPool", [t.image(0)], **attrs)
     t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
+
+
+def _put_moved(t: Translation, kind: str, *more: str, **attrs: Any) -> None:
+    """Make what an operator makes of the image, as it is stored, the output."""
+    image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
+    t.put(t.node("Transpose", [t.node(kind, [image, *more], **attrs)], perm=NHWC_OF_NCHW))
 
 
 def resize(mode: str) -> Callable[[Translation], None]:
@@ -58,24 +63,28 @@ def resize(mode: str) -> Callable[[Translation], None]:
 
     def translate(t: Translation) -> None:
         batch, _, _, channels = t.shape(0, 4)
-        size = t.numbers(1, "the size")
-        if len(size) != 2 or min(size) < 1:
-            raise Unsupported(f"its size is {size}")
-        corners, centres = t.op.option("AlignCorners"), t.op.option("HalfPixelCenters")
-        if corners and centres:
-            raise Unsupported("it has both align_corners and half_pixel_centers, which exclude each other")
+        size, corners, centres = _resized(t)
         how = "align_corners" if corners else "half_pixel" if centres else "asymmetric"
         attrs: dict[str, str] = {"coordinate_transformation_mode": how, "mode": mode}
         if mode == "nearest":
             attrs["nearest_mode"] = "round_prefer_ceil" if corners or centres else "floor"
         sizes = t.whole("sizes", (batch, channels, *size))
         if mode == "nearest" and t.tensor(0).dtype == t.result().dtype:  # moved as stored, as LiteRT does
-            image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
-            t.put(t.node("Transpose", [t.node("Resize", [image, "", "", sizes], **attrs)], perm=NHWC_OF_NCHW))
+            _put_moved(t, "Resize", "", "", sizes, **attrs)
         else:
             t.store_image(t.node("Resize", [t.image(0), "", "", sizes], **attrs))
 
     return translate
+
+
+def _resized(t: Translation) -> tuple[list[int], bool, bool]:
+    """Return height and width of a resized image, and whether its corners or its pixels' centres are aligned."""
+    size, corners, centres = t.numbers(1, "the size"), t.op.option("AlignCorners"), t.op.option("HalfPixelCenters")
+    if len(size) != 2 or min(size) < 1:
+        raise Unsupported(f"its size is {size}")
+    if corners and centres:
+        raise Unsupported("it has both align_corners and half_pixel_centers, which exclude each other")
+    return size, corners, centres
 
 
 def blocks(kind: str, **fixed: str) -> Callable[[Translation], None]:
@@ -85,9 +94,7 @@ def blocks(kind: str, **fixed: str) -> Callable[[Translation], None]:
         t.shape(0, 4)
         if not t.same_grid(0):
             raise Unsupported("its input and output stand on different grids")
-        image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
-        made = t.node(kind, [image], blocksize=t.op.option("BlockSize"), **fixed)
-        t.put(t.node("Transpose", [made], perm=NHWC_OF_NCHW))
+        _put_moved(t, kind, blocksize=t.op.option("BlockSize"), **fixed)
 
     return translate
 
@@ -148,7 +155,7 @@ def exact_average_pool(t: Translation) -> None:
         image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0), point=0)], perm=NCHW_OF_NHWC)
         t.afford(channels * count)
         ones = t.constant("ones", np.ones((channels, 1, *kernel), np.int8))
-        filters = t.dequantise(ones, np.dtype(np.int8), np.ones(1, np.float32), np.zeros(1, np.int64))
+        filters = plain(t, ones, np.dtype(np.int8))
         sums = t.node("Conv", [image, filters], group=channels, **attrs)
         divisor = t.constant("count", _inside(t, kernel, strides, pads) if any(pads) else count, np.int32)
     else:
@@ -156,9 +163,8 @@ def exact_average_pool(t: Translation) -> None:
         sums = t.node("AveragePool", [image], **attrs)
         divisor = t.constant("count", count, np.int32)
     sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
-    low, high = limits(t.result(), t.op.option("FusedActivationFunction"))
-    to = helper.np_dtype_to_tensor_dtype(t.result().dtype)
-    t.put(t.node("RoundedMean", [sums, divisor], domain=OWN, low=low, high=max(low, high), to=to))
+    activation = t.op.option("FusedActivationFunction")
+    t.put(t.node("RoundedMean", [sums, divisor], domain=OWN, **kept_of(t.result(), activation)))
 
 
 def exact_max_pool(t: Translation) -> None:
@@ -197,14 +203,11 @@ FRACTION_BITS = 10  # bits behind the point of a position between two pixels
 def exact_resize_bilinear(t: Translation) -> None:
     """RESIZE_BILINEAR: of the integers, in fixed point, int16 in 64 bits; of uint8 in float32."""
     _, height, width, _ = t.shape(0, 4)
-    size = t.numbers(1, "the size")
-    x = t.tensor(0)
-    if len(size) != 2 or min(size) < 1 or min(height, width) < 1:
-        raise Unsupported(f"its size is {size}")
+    x, (size, _, _) = t.tensor(0), _resized(t)
+    if min(height, width) < 1:
+        raise Unsupported(f"its input is {list(x.shape)}")
     if x.dtype.name not in INTEGERS or not t.same_grid(0):
         raise Unsupported(f"its input is {x.dtype}, or its output stands on another grid")
-    if t.op.option("AlignCorners") and t.op.option("HalfPixelCenters"):
-        raise Unsupported("it has both align_corners and half_pixel_centers, which exclude each other")
     neighbours = _neighbours_by_floats if x.dtype == np.uint8 else _neighbours
     rows, columns = (neighbours(t, n, count) for n, count in ((height, size[0]), (width, size[1])))
     dtype = {"uint8": np.float32, "int8": np.int32, "int16": np.int64}[x.dtype.name]
@@ -219,8 +222,7 @@ def exact_resize_bilinear(t: Translation) -> None:
     total = terms[0]
     for term in terms[1:]:
         total = t.node("Add", [total, term])
-    bounds = np.iinfo(x.dtype)
-    low, high, to = int(bounds.min), int(bounds.max), helper.np_dtype_to_tensor_dtype(x.dtype)
+    to = helper.np_dtype_to_tensor_dtype(x.dtype)
     if x.dtype == np.uint8:
         whole = widened(t, t.node("Add", [total, t.constant("half", 0.5, np.float32)]))
         t.put(t.node("Cast", [whole], to=to))
@@ -233,7 +235,7 @@ def exact_resize_bilinear(t: Translation) -> None:
         t.put(t.node("Cast", [t.node("Div", [moved, t.constant("one", one, np.int64)])], to=to))
         return
     count = t.constant("count", one, np.int32)
-    t.put(t.node("RoundedMean", [total, count], domain=OWN, low=low, high=high, to=to))
+    t.put(t.node("RoundedMean", [total, count], domain=OWN, **kept_of(x)))
 
 
 def _neighbours(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:

@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.fixed_point import multipliers
 from mtool.compiler.frontend.tflite.products import weights
-from mtool.compiler.frontend.tflite.rescaling import centred_of, clamped, divided, rescale_to, unscaled, widened
+from mtool.compiler.frontend.tflite.rescaling import centred_of, clamped, divided, plain, rescale_to, unscaled, widened
 from mtool.compiler.frontend.tflite.schema import VARIABLE, Tensor
 from mtool.compiler.frontend.tflite.translation import Translation
 from mtool.compiler.ir.types import Array
@@ -434,9 +434,9 @@ class _IntegerCell:
         data = np.concatenate([_weights(t, index) for index in operands])
         scales = [np.float32(t.tensor(index).scale[0] * kind.scale[0]) / UNIT for index in operands]
         rows = [t.shape(index)[0] for index in operands]
-        inputs = [unscaled(t, value, kind), _plain(t, "weights", data)]
+        inputs = [unscaled(t, value, kind), plain(t, t.constant("weights", data), data.dtype)]
         if biases:
-            inputs.append(_plain(t, "bias", np.concatenate([_bias(t, index) for index in biases])))
+            inputs.append(plain(t, t.constant("bias", np.concatenate([_bias(t, index) for index in biases])), INT32))
         sums = t.node("Gemm", inputs, transB=1)
         by, shift = multipliers(np.repeat(np.asarray(scales, np.float64), rows))
         return rescale_to(t, sums, by, shift, to, axis=1)
@@ -450,9 +450,9 @@ class _IntegerCell:
         made = rescale_to(t, product, by, shift, INT8, -self.inner.zero)
         data = _weights(t, at.projection)
         centred = t.dequantise(made, INT8, np.ones(1, np.float32), np.asarray([-self.inner.zero]))
-        inputs = [centred, _plain(t, "weights", data)]
+        inputs = [centred, plain(t, t.constant("weights", data), data.dtype)]
         if t.has(at.projection + 1):
-            inputs.append(_plain(t, "bias", _bias(t, at.projection + 1)))
+            inputs.append(plain(t, t.constant("bias", _bias(t, at.projection + 1)), INT32))
         sums = t.node("Gemm", inputs, transB=1)
         scale = np.float32(t.tensor(at.projection).scale[0] * self.inner.scale[0]) / self.state.scale[0]
         by, shift = multipliers(np.asarray([scale], np.float64))
@@ -489,11 +489,6 @@ def _bias(t: Translation, index: int) -> Array:
     if data.dtype != np.int32:
         raise Unsupported(f"its bias is {data.dtype}")
     return data
-
-
-def _plain(t: Translation, stem: str, data: Array) -> str:
-    """Return integers as real numbers, with a scale of 1."""
-    return t.dequantise(t.constant(stem, data), data.dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
 
 
 def _steps(limit: float, tensor: Tensor, dtype: DType) -> int:
@@ -619,7 +614,7 @@ def _integer_features(t: Translation, state: State) -> str:
     data = t.known(1, "weights")
     if x.dtype != np.int8 or data.dtype != np.int8 or w.scale.size != 1 or w.zero_point.any() or kept.scale.size != 1:
         raise Unsupported(f"its input is {x.dtype}, its weights are {data.dtype} with {w.scale.size} scales")
-    weights = t.dequantise(t.constant("weights", data), data.dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
+    weights = plain(t, t.constant("weights", data), data.dtype)
     sums = t.node("Gemm", [unscaled(t, t.stored(0), x), weights], transB=1)
     factor = float(x.scale[0] * w.scale[0] / kept.scale[0])  # of float32
     if not kept.zero:

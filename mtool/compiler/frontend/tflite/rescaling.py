@@ -86,6 +86,12 @@ def rescale_to(
     )
 
 
+def kept_of(out: Tensor, activation: int = 0) -> dict[str, Any]:
+    """Return the limits and the type of an output behind a fused activation, as attributes."""
+    low, high = limits(out, activation)
+    return {"low": low, "high": max(low, high), "to": helper.np_dtype_to_tensor_dtype(out.dtype)}
+
+
 def rescale_long(t: Translation, value: str, scales: Array, out: Tensor, *, axis: int = 0, activation: int = 0) -> str:
     """Append a RescaleLong of sums of 64 bits to the grid of `out`, by multipliers of 15 bits."""
     by, shift = multipliers(scales)
@@ -93,19 +99,15 @@ def rescale_long(t: Translation, value: str, scales: Array, out: Tensor, *, axis
     shifts = shift.astype(np.int64) + 16
     if (shifts < 1).any():
         raise Unsupported("its sums are scaled up too far")
-    low, high = limits(out, activation)
     names = t.constant("multiplier", reduced, np.int32), t.constant("shift", shifts, np.int8)
-    to = helper.np_dtype_to_tensor_dtype(out.dtype)
-    high, point = max(low, high), out.zero
-    return t.node("RescaleLong", [value, *names], domain=OWN, axis=axis, zero_point=point, low=low, high=high, to=to)
+    kept = kept_of(out, activation)
+    return t.node("RescaleLong", [value, *names], domain=OWN, axis=axis, zero_point=out.zero, **kept)
 
 
 def rescale_real(t: Translation, value: str, scales: Array, out: Tensor, *, axis: int, activation: int = 0) -> str:
     """Append a RescaleReal of sums to the grid of `out`, by numbers of float64."""
-    low, high = limits(out, activation)
-    names, to = [value, t.constant("scale", scales, np.float64)], helper.np_dtype_to_tensor_dtype(out.dtype)
-    high, point = max(low, high), out.zero
-    return t.node("RescaleReal", names, domain=OWN, axis=axis, zero_point=point, low=low, high=high, to=to)
+    names, kept = [value, t.constant("scale", scales, np.float64)], kept_of(out, activation)
+    return t.node("RescaleReal", names, domain=OWN, axis=axis, zero_point=out.zero, **kept)
 
 
 def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, point: int | None = None) -> str:

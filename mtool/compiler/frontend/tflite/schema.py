@@ -423,7 +423,7 @@ class _Reader:
             if kind is not None and table is not None:
                 view = kind()
                 view.Init(table.Bytes, table.Pos)
-                options |= _fields(view)
+                options |= {name: getattr(view, name)() for name in _field_names(kind)}
                 if kind is tflite.BucketizeOptions:
                     self._fitting(view.BoundariesLength())
                     options["Boundaries"] = tuple(map(float, _list(view.BoundariesAsNumpy())))
@@ -443,11 +443,6 @@ def _builtin(code: Any) -> int:
     position = code._tab.Offset(10)
     (number,) = struct.unpack_from("<i", code._tab.Bytes, position + code._tab.Pos) if position else (0,)
     return max(int(number), int(code.DeprecatedBuiltinCode()))
-
-
-def _fields(view: Any) -> dict[str, Any]:
-    """Return the scalar fields of an options table."""
-    return {name: getattr(view, name)() for name in _field_names(view.__class__)}
 
 
 @functools.cache

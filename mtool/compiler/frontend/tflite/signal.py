@@ -391,11 +391,6 @@ def _operands(t: Translation) -> list[tuple[str, str]]:
     return [t.complex[number] for number in t.op.inputs]
 
 
-def _absolute(real: str, imaginary: str, t: Translation) -> str:
-    squares = [t.node("Mul", [part, part]) for part in (real, imaginary)]
-    return t.node("Sqrt", [t.node("Add", squares)])
-
-
 def _product(t: Translation) -> None:
     (a, b), (c, d) = _operands(t)
     products = [t.node("Mul", pair) for pair in ((a, c), (b, d), (a, d), (b, c))]
@@ -415,7 +410,9 @@ def _real(make: Callable[[str, str, Translation], str]) -> Callable[[Translation
 
 
 _OF_COMPLEX: dict[str, Callable[[Translation], None]] = {
-    "COMPLEX_ABS": _real(_absolute),
+    "COMPLEX_ABS": _real(
+        lambda real, imaginary, t: t.node("Sqrt", [t.node("Add", [t.node("Mul", [x, x]) for x in (real, imaginary)])])
+    ),
     "REAL": _real(lambda real, _imaginary, _t: real),
     "IMAG": _real(lambda _real, imaginary, _t: imaginary),
     "CAST": _real(lambda real, _imaginary, _t: real),

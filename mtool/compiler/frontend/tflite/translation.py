@@ -412,15 +412,13 @@ class Translation:
         if tensor.is_quantised:
             value = self.quantise(value, tensor)
         elif tensor.dtype == np.float32 and self.op.kind != "DEQUANTIZE":
-            self._check_no_grid_is_left(tensor)
+            first = self.tensors[self.op.inputs[0]] if self.has(0) else tensor
+            if first.is_quantised and first.data is None:
+                what = f"its output {tensor.name!r} is {tensor.dtype}"
+                raise Unsupported(f"{what}, its input {first.name!r} is quantised")
         elif tensor.dtype == np.float16:
             value = self.node("Cast", [value], to=onnx.TensorProto.FLOAT16)
         self.put(value, index)
-
-    def _check_no_grid_is_left(self, tensor: Tensor) -> None:
-        first = self.tensors[self.op.inputs[0]] if self.has(0) else tensor
-        if first.is_quantised and first.data is None:
-            raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype}, its input {first.name!r} is quantised")
 
     def store_image(self, value: str) -> None:
         """Make an NCHW image of real numbers the output."""
