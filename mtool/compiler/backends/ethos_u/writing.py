@@ -71,23 +71,22 @@ def written(
     kinds = list(dict.fromkeys((one.code, one.version) for one in operators))
     codes = [_code(b, code, version) for code, version in kinds]
     calls = [_operator(b, one, kinds.index((one.code, one.version))) for one in operators]
-    graph_name = b.CreateString(name)
-    lists = [_offsets(b, made), _numbers(b, inputs), _numbers(b, outputs), _offsets(b, calls)]
-    tflite.SubGraphStart(b)
-    tflite.SubGraphAddTensors(b, lists[0])
-    tflite.SubGraphAddInputs(b, lists[1])
-    tflite.SubGraphAddOutputs(b, lists[2])
-    tflite.SubGraphAddOperators(b, lists[3])
-    tflite.SubGraphAddName(b, graph_name)
-    graphs = _offsets(b, [tflite.SubGraphEnd(b)])
+    graph = {"Name": b.CreateString(name), "Tensors": _offsets(b, made), "Inputs": _numbers(b, inputs)}
+    graph |= {"Outputs": _numbers(b, outputs), "Operators": _offsets(b, calls)}
+    order = ("Tensors", "Inputs", "Outputs", "Operators", "Name")
+    graphs = _offsets(b, [_table(b, "SubGraph", **{field: graph[field] for field in order})])
     code_list, buffer_list = _offsets(b, codes), _offsets(b, buffers)
-    tflite.ModelStart(b)
-    tflite.ModelAddVersion(b, _VERSION)
-    tflite.ModelAddOperatorCodes(b, code_list)
-    tflite.ModelAddSubgraphs(b, graphs)
-    tflite.ModelAddBuffers(b, buffer_list)
-    b.Finish(tflite.ModelEnd(b), b"TFL3")
+    root = _table(b, "Model", Version=_VERSION, OperatorCodes=code_list, Subgraphs=graphs, Buffers=buffer_list)
+    b.Finish(root, b"TFL3")
     return bytes(b.Output())
+
+
+def _table(b: flatbuffers.Builder, kind: str, **fields: float) -> int:
+    """Append a table of the schema with its fields in this order."""
+    getattr(tflite, f"{kind}Start")(b)
+    for name, value in fields.items():
+        getattr(tflite, f"{kind}Add{name}")(b, value)
+    return int(getattr(tflite, f"{kind}End")(b))
 
 
 def _offsets(b: flatbuffers.Builder, offsets: Sequence[int]) -> int:
@@ -102,65 +101,40 @@ def _numbers(b: flatbuffers.Builder, numbers: Sequence[int]) -> int:
 
 
 def _buffer(b: flatbuffers.Builder, data: Array | None) -> int:
-    content = 0
-    if data is not None:
-        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        b.StartVector(1, raw.size, _CONSTANT_ALIGNMENT)
-        b.head -= raw.size
-        b.Bytes[b.head : b.head + raw.size] = raw.tobytes()
-        content = b.EndVector()
-    tflite.BufferStart(b)
-    if data is not None:
-        tflite.BufferAddData(b, content)
-    return int(tflite.BufferEnd(b))
+    if data is None:
+        return _table(b, "Buffer")
+    raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    b.StartVector(1, raw.size, _CONSTANT_ALIGNMENT)
+    b.head -= raw.size
+    b.Bytes[b.head : b.head + raw.size] = raw.tobytes()
+    return _table(b, "Buffer", Data=b.EndVector())
 
 
 def _tensor(b: flatbuffers.Builder, tensor: Tensor, buffer: int) -> int:
     name, shape = b.CreateString(tensor.name), _numbers(b, tensor.shape)
-    grid = 0
+    grid: dict[str, int] = {}
     if tensor.quant is not None:
         scale = b.CreateNumpyVector(np.asarray(tensor.quant.scale, np.float32))
         points = b.CreateNumpyVector(np.asarray(tensor.quant.zero_point, np.int64))
-        tflite.QuantizationParametersStart(b)
-        tflite.QuantizationParametersAddScale(b, scale)
-        tflite.QuantizationParametersAddZeroPoint(b, points)
-        tflite.QuantizationParametersAddQuantizedDimension(b, tensor.quant.axis or 0)
-        grid = tflite.QuantizationParametersEnd(b)
-    tflite.TensorStart(b)
-    tflite.TensorAddShape(b, shape)
-    tflite.TensorAddType(b, _TYPES[tensor.dtype])
-    tflite.TensorAddBuffer(b, buffer)
-    tflite.TensorAddName(b, name)
-    if grid:
-        tflite.TensorAddQuantization(b, grid)
-    return int(tflite.TensorEnd(b))
+        fields = {"Scale": scale, "ZeroPoint": points, "QuantizedDimension": tensor.quant.axis or 0}
+        grid = {"Quantization": _table(b, "QuantizationParameters", **fields)}
+    return _table(b, "Tensor", Shape=shape, Type=_TYPES[tensor.dtype], Buffer=buffer, Name=name, **grid)
 
 
 def _code(b: flatbuffers.Builder, code: str, version: int) -> int:
     number = getattr(tflite.BuiltinOperator, code)
-    tflite.OperatorCodeStart(b)
-    tflite.OperatorCodeAddDeprecatedBuiltinCode(b, min(number, 127))
-    tflite.OperatorCodeAddBuiltinCode(b, number)
-    tflite.OperatorCodeAddVersion(b, version)
-    return int(tflite.OperatorCodeEnd(b))
+    old = min(number, 127)
+    return _table(b, "OperatorCode", DeprecatedBuiltinCode=old, BuiltinCode=number, Version=version)
 
 
 def _operator(b: flatbuffers.Builder, operator: Operator, code: int) -> int:
-    options = 0
+    options: dict[str, int] = {}
     if operator.table:
-        getattr(tflite, f"{operator.table}Start")(b)
-        for name, value in operator.options.items():
-            getattr(tflite, f"{operator.table}Add{name}")(b, value)
-        options = getattr(tflite, f"{operator.table}End")(b)
+        made = _table(b, operator.table, **operator.options)
+        options["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, operator.table)
+        options["BuiltinOptions"] = made
     inputs, outputs = _numbers(b, operator.inputs), _numbers(b, operator.outputs)
-    tflite.OperatorStart(b)
-    tflite.OperatorAddOpcodeIndex(b, code)
-    tflite.OperatorAddInputs(b, inputs)
-    tflite.OperatorAddOutputs(b, outputs)
-    if operator.table:
-        tflite.OperatorAddBuiltinOptionsType(b, getattr(tflite.BuiltinOptions, operator.table))
-        tflite.OperatorAddBuiltinOptions(b, options)
-    return int(tflite.OperatorEnd(b))
+    return _table(b, "Operator", OpcodeIndex=code, Inputs=inputs, Outputs=outputs, **options)
 
 
 def padding_of(attrs: Window, image: Sequence[int], result: Sequence[int]) -> str | None:

@@ -48,8 +48,8 @@ class Numbers:
 
     by_name: Mapping[str, int | float | bool]
 
-    def whole(self, name: str, default: int | None = None) -> int:
-        """Return an integer of 32 bits.
+    def whole(self, name: str, default: int | None = None, *, least: int = -(2**31), most: int = 2**32 - 1) -> int:
+        """Return an integer of 32 bits between two others.
 
         Raises:
             Unsupported: it is not given and has no default, or is another number.
@@ -59,6 +59,8 @@ class Numbers:
             raise Unsupported(f"its option {name!r} is not given")
         if not float(found).is_integer() or not -(2**31) <= found < 2**32:
             raise Unsupported(f"its option {name!r} is {found}; expected an integer of 32 bits")
+        if not least <= found <= most:
+            raise Unsupported(f"its option {name!r} is {int(found)}; expected {least} to {most}")
         return int(found)
 
     def real(self, name: str) -> float:
@@ -117,13 +119,6 @@ NUM_DETECTIONS_PER_CLASS = 100  # where the options do not say
 _DETECTION_TYPES = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
-def _count(options: Numbers, name: str, most: int, default: int | None = None) -> int:
-    found = options.whole(name, default)
-    if not 1 <= found <= most:
-        raise Unsupported(f"its option {name!r} is {found}; expected 1 to {most}")
-    return found
-
-
 def _positive(options: Numbers, name: str) -> float:
     found = options.real(name)
     if not 0 < found < math.inf:
@@ -158,9 +153,9 @@ def detection_postprocess(t: Translation) -> None:
     if len(t.op.inputs) != 3 or len(t.op.outputs) != 4:
         raise Unsupported(f"it has {len(t.op.inputs)} inputs and {len(t.op.outputs)} outputs; expected 3 and 4")
     options = numbers_of(t.op)
-    classes = _count(options, "num_classes", 2**15)
-    most = _count(options, "max_detections", MOST_DETECTIONS)
-    each = _count(options, "max_classes_per_detection", MOST_DETECTIONS // most)
+    classes = options.whole("num_classes", least=1, most=2**15)
+    most = options.whole("max_detections", least=1, most=MOST_DETECTIONS)
+    each = options.whole("max_classes_per_detection", least=1, most=MOST_DETECTIONS // most)
     _check_detection_shapes(t, classes)
     overlap, least = options.real("nms_iou_threshold"), options.real("nms_score_threshold")
     if not 0 < overlap <= 1 or math.isnan(least):
@@ -173,7 +168,7 @@ def detection_postprocess(t: Translation) -> None:
         domain=OWN,
         max_detections=most,
         max_classes_per_detection=each,
-        detections_per_class=_count(options, "detections_per_class", 2**31 - 1, NUM_DETECTIONS_PER_CLASS),
+        detections_per_class=options.whole("detections_per_class", NUM_DETECTIONS_PER_CLASS, least=1, most=2**31 - 1),
         use_regular_nms=options.whole("use_regular_nms", 0),
         num_classes=classes,
         nms_score_threshold=max(least, -float(np.finfo(np.float32).max)),

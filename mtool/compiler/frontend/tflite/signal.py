@@ -40,14 +40,8 @@ def _check(t: Translation, inputs: Sequence[str], outputs: Sequence[str], rank: 
         raise Unsupported(f"its input has {len(t.shape(0))} dimensions instead of {rank}")
 
 
-def _between(what: str, found: int, least: int, most: int) -> int:
-    if not least <= found <= most:
-        raise Unsupported(f"{what} is {found}; expected {least} to {most}")
-    return found
-
-
 def _option(t: Translation, name: str, least: int, most: int) -> int:
-    return _between(f"its option {name!r}", numbers_of(t.op).whole(name), least, most)
+    return numbers_of(t.op).whole(name, least=least, most=most)
 
 
 def _put(t: Translation, values: Sequence[str]) -> None:
