@@ -73,7 +73,7 @@ docs:           ## the documentation as a site that reads without a network: bui
 
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev
-	MTOOL_UPDATE_GOLDEN=1 .venv/bin/pytest -q tests/codegen
+	MTOOL_UPDATE_GOLDEN=1 .venv/bin/pytest -q tests/compiler/codegen
 
 onnx-backend:   ## onnx's own backend tests, by its own runner, one model at a time
 	scripts/setup --dev

@@ -16,9 +16,9 @@ from mtool.device.rpc.protocol import Message
 from mtool.manifest.delta import delta
 from mtool.manifest.modules.format import pack
 from tests import sanitized
-from tests.bytecode import host, small
+from tests.compiler.bytecode import host, small
 from tests.crt.firmware import CRT, SOURCES, STRICT
-from tests.modules.test_format import MODULE
+from tests.manifest.modules.test_format import MODULE
 
 
 @dataclass(frozen=True)

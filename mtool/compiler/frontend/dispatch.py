@@ -41,7 +41,8 @@ from mtool.compiler.operators.own_domains import OwnOperator, own_kind, own_oper
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
 OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
 _KEEP_EMPTY = ("Reshape", "Squeeze", "Unsqueeze", "Expand", "Tile", "Slice", "Split")  # of nothing they make nothing
-UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
+RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
+UNFOLDED = {"DequantizeLinear", *RANDOM}
 
 
 def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int], bodies: Bodies) -> None:
@@ -124,6 +125,8 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         told = attributes_of(operators.LOWERINGS[proto.op_type].attributes, attrs)
         state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
     elif not functions.expand(state, proto, domain, version, origin, opsets, bodies):
+        if proto.op_type in RANDOM:
+            raise Unsupported("what it computes is random: make it an input of the model (docs/limits.md)")
         raise Unsupported("not supported")
 
 
