@@ -5,7 +5,7 @@ arm_nn_divide_by_power_of_two), tensorflow/lite/kernels/kernel_util.cc (Calculat
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -125,11 +125,9 @@ def differs_from_real(scale: float, real: float, bound: int, *, wide: bool) -> b
     if shift > (14 if wide else 0) or 31 - shift > 62:
         return True
     ours = requantised_wide if wide else requantised
-    return _differ(lambda values: ours(values, multiplier, shift), lambda values: rounded_real(values, real), bound)
-
-
-def _differ(ours: Callable[[Array], Array], other: Callable[[Array], Array], bound: int) -> bool:
-    return bound > _MOST or any(bool((ours(values) != other(values)).any()) for values in _up_to(bound))
+    return bound > _MOST or any(
+        bool((ours(values, multiplier, shift) != rounded_real(values, real)).any()) for values in _up_to(bound)
+    )
 
 
 def _up_to(bound: int) -> Iterator[Array]:

@@ -249,7 +249,10 @@ def _meets(value: Any, allowed: Allowed) -> bool:
 
 def too_much(limits: Limits, region: Region, half: bool) -> str:
     """Return what of a region is more than a device has; "": nothing."""
-    constants = [_constant_bytes(operation, half) for operation in region.operations]
+    constants = [
+        sum(bytes_of(one, half) for one in operation.inputs if one is not None and one.is_constant)
+        for operation in region.operations
+    ]
     found = {
         "operations": len(region.operations),
         "inputs": len(region.inputs),
@@ -262,10 +265,6 @@ def too_much(limits: Limits, region: Region, half: bool) -> str:
         if most is not None and count > most:
             return f"it has {count:,} {name.replace('_', ' ')}; at most {most:,} fit"
     return ""
-
-
-def _constant_bytes(operation: Operation, half: bool) -> int:
-    return sum(bytes_of(one, half) for one in operation.inputs if one is not None and one.is_constant)
 
 
 def _most_bytes(region: Region, constants: list[int], half: bool) -> int:
