@@ -38,7 +38,7 @@ def import_graph(
     Args:
         model: the model.
         name: the graph's name.
-        maxima: the largest sizes of what has a size that depends on data (mtool/compiler/frontend/bounds.py), by the
+        maxima: the largest sizes of what has a size that depends on data (mtool/compiler/operators/bounds.py), by the
             name of the value or of the dimension.
         budget: what the import may take.
         separated: the large initialisers, if they were taken out of the model.

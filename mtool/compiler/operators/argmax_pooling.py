@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.own_domains import OwnOperator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 from mtool.compiler.operators.templates import template_node
 
 
@@ -58,7 +59,7 @@ def _outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], Sequenc
     return outputs
 
 
-OWN: dict[str, OwnOperator] = {
-    "MaxPoolArgmax": OwnOperator(Operator(_argmax, PoolingWithArgmax), _outputs(2)),
-    "MaxUnpoolWindow": OwnOperator(Operator(_unpool, PoolingWithArgmax), _outputs(1)),
-}
+OPERATORS = (
+    Operator("MaxPoolArgmax", domain=OWN, attributes=PoolingWithArgmax, infer=_outputs(2), lower=_argmax),
+    Operator("MaxUnpoolWindow", domain=OWN, attributes=PoolingWithArgmax, infer=_outputs(1), lower=_unpool),
+)

@@ -1,15 +1,31 @@
 """Conv 22 with constant weights, one and two dimensions, grouped, float and integer: a conv2d kernel."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
 from mtool.compiler.ir import DType, Node
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators import sliding_window
+from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
 from mtool.compiler.operators.epilogue import epilogue_of
-from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, Operator
+from mtool.compiler.operators.folding import CONVOLUTION
+from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or
+from mtool.compiler.operators.problems import MICROSOFT
+from mtool.compiler.operators.qlinear import QLinear
 from mtool.compiler.operators.weights import constant_value, float_bias, integer_weights, is_constant
-from mtool.compiler.operators.window import Convolution, four_pads, pair
+from mtool.compiler.operators.window import (
+    Convolution,
+    check_windows_fit,
+    convolution_form,
+    four_pads,
+    has_kernel,
+    pair,
+)
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
@@ -63,4 +79,51 @@ def _in_two_dimensions(node: Node, sums: WeightedSum) -> Conv2d:
     )  # fmt: skip
 
 
-LOWERINGS: dict[str, Operator] = {"Conv": Operator(_lower, Convolution)}
+def _fits_filters(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    w = ins[1] or ()
+    return has_kernel(w, attrs) and is_absent_or(ins[2], w[:1])
+
+
+def _finish_fused(write: OnnxNode, value: str) -> None:
+    """Add the residual, apply the attributes `activation` and `activation_params`, and give the result."""
+    if write.input(3):
+        value = write("Add", value, write.input(3))
+    name, numbers = write.word("activation", ""), write.attrs.get("activation_params") or ()
+    parameters = dict(zip(FUSED_ACTIVATIONS.get(name, ()), numbers, strict=False))
+    write.give(activated(write, value, name, parameters))
+
+
+def _attrs(write: OnnxNode) -> dict[str, Any]:
+    return {key: value for key, value in write.attrs.items() if key not in ("activation", "activation_params")}
+
+
+def _fused(write: OnnxNode) -> None:
+    """FusedConv: a convolution, a residual, an activation."""
+    _finish_fused(write, write("Conv", *[name for name in write.inputs[:3] if name], **_attrs(write)))
+
+
+def _nhwc(write: OnnxNode) -> None:
+    """NhwcConv, NhwcFusedConv: channels last, in the filters too."""
+    rank = len(write.shape)
+    first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
+    operands = [write("Transpose", write.input(index), perm=first) for index in (0, 1)]
+    operands += [write.input(2)] * bool(write.input(2))
+    _finish_fused(write, write("Transpose", write("Conv", *operands, **_attrs(write)), perm=last))
+
+
+def _qlinear(parts: QLinear) -> None:
+    inputs = [parts.dequantize(0), parts.dequantize(3, axis=0)]
+    if parts.input(8):
+        inputs.append(parts.bias(8, parts.inputs[1], parts.inputs[4]))
+    parts.quantize(parts("Conv", *inputs, **parts.attrs), 6)
+
+
+OPERATORS = (
+    Operator(
+        "Conv", attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
+        check_shapes=_fits_filters, folding=CONVOLUTION, lower=_lower,
+    ),
+    Operator("FusedConv", domain=MICROSOFT, expand=_fused),
+    *(Operator(op, domain=MICROSOFT, expand=_nhwc) for op in ("NhwcConv", "NhwcFusedConv")),
+    Operator("QLinearConv", expand=QLinear.form(_qlinear)),
+)  # fmt: skip

@@ -6,7 +6,9 @@ are then interleaved (sub-pixel convolution: Shi et al., 2016, arXiv:1609.05158)
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +17,12 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.operators import sliding_window
 from mtool.compiler.operators.epilogue import epilogue_of
-from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, Operator
+from mtool.compiler.operators.folding import WINDOWS
+from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or
 from mtool.compiler.operators.weights import constant_value, float_bias, integer_weights, is_constant
-from mtool.compiler.operators.window import Convolution, Pair, pair
+from mtool.compiler.operators.window import Convolution, Pair, has_kernel, pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +130,34 @@ def _interleave(ctx: Lowering, node: Node, phases: Phases, made: str) -> None:
         sliding_window.crop(ctx, node, image, (0, 0, *Convolution.of(node).pads[: len(result) - 2]), output)
 
 
-LOWERINGS: dict[str, Operator] = {"ConvTranspose": Operator(_lower, Convolution)}
+def _form(node: OnnxNode) -> None:
+    """ConvTranspose: the padding that its output shape implies, split as the operator's text says."""
+    spatial, result, kernel, attrs = node.shape[2:], node.result.shape[2:], node.kind(1).shape[2:], node.attrs
+    rank = len(kernel)
+    strides, dilations = attrs.get("strides") or (1,) * rank, attrs.get("dilations") or (1,) * rank
+    extra, mode = attrs.get("output_padding") or (0,) * rank, attrs.get("auto_pad", "NOTSET")
+    before = list((attrs.get("pads") or (0,) * 2 * rank)[:rank])
+    if mode in ("SAME_UPPER", "SAME_LOWER") or "output_shape" in attrs:
+        for i in range(rank):
+            span = (kernel[i] - 1) * dilations[i] + 1
+            total = max(strides[i] * (spatial[i] - 1) + extra[i] + span - result[i], 0)
+            before[i] = total // 2 if mode == "SAME_UPPER" else total - total // 2
+    made = Convolution(
+        kernel=kernel, strides=tuple(strides), dilations=tuple(dilations), pads=tuple(before),
+        group=attrs.get("group", 1),
+    )  # fmt: skip
+    node.emit(made)
+
+
+def _fits_filters(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    x, w, group = ins[0] or (), ins[1] or (), attrs.get("group", 1)
+    fits = has_kernel(w, attrs) and x[1] == w[0] and group > 0 and x[1] % group == 0
+    return fits and is_absent_or(ins[2], (w[1] * group,))
+
+
+OPERATORS = (
+    Operator(
+        "ConvTranspose", attributes=Convolution, canonical=_form, check_shapes=_fits_filters,
+        folding=replace(WINDOWS, of_nothing=False), lower=_lower,
+    ),
+)  # fmt: skip

@@ -4,11 +4,15 @@ As many boxes are selected as the output's shape has rows; rows that are not nee
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from mtool.compiler.ir import DType, Node
+from mtool.compiler.ir import DType, Node, TensorType
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator, Shape, Shapes
 from mtool.compiler.operators.ordering import Counting, counted
 from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
 
@@ -69,7 +73,23 @@ def _det(ctx: Lowering, node: Node) -> None:
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
-LOWERINGS: dict[str, Operator] = {
-    "NonMaxSuppression": Operator(_non_max_suppression, NonMaxSuppression),
-    "Det": Operator(_det),
-}
+def _fits_scores(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    boxes, scores = ins[0] or (), ins[1] or ()
+    whole = len(boxes) == len(scores) == 3 and boxes[2] == 4
+    return whole and boxes[0] == scores[0] and boxes[1] == scores[2]
+
+
+def _most_selected(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int | None]]:
+    if most is None:
+        (batches, classes, boxes), limit = node.kind(1).shape, node.state.constants.get(node.input(2))
+        most = batches * classes * (boxes if limit is None else min(max(int(limit.item()), 0), boxes))
+    return [(TensorType(DType.INT64, (most, 3)), 0)]
+
+
+OPERATORS = (
+    Operator(
+        "NonMaxSuppression", attributes=NonMaxSuppression, check_shapes=_fits_scores, sizes=(2,), is_declared=True,
+        bound=_most_selected, lower=_non_max_suppression,
+    ),
+    Operator("Det", lower=_det),
+)  # fmt: skip

@@ -12,8 +12,9 @@ import numpy as np
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.scalar.text import literal
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.own_domains import OwnOperator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 from mtool.compiler.operators.templates import template_node
 
 
@@ -115,4 +116,6 @@ def _outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[Tensor
     return [TensorType(DType.FLOAT32, shape) for shape in shapes]
 
 
-OWN: dict[str, OwnOperator] = {"DetectionPostProcess": OwnOperator(Operator(_lower, DetectionPostProcess), _outputs)}
+OPERATORS = (
+    Operator("DetectionPostProcess", domain=OWN, attributes=DetectionPostProcess, infer=_outputs, lower=_lower),
+)

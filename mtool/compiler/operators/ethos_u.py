@@ -1,14 +1,15 @@
 """EthosU: what Vela has compiled for Arm's NPU. Only the backend ethos_u has C for it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Node
 from mtool.compiler.ir.types import TensorType
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.own_domains import OwnOperator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,4 +55,4 @@ def _refuse(ctx: Lowering, node: Node) -> None:
     )
 
 
-OWN: Mapping[str, OwnOperator] = {"EthosU": OwnOperator(Operator(_refuse, EthosU), _outputs)}
+OPERATORS = (Operator("EthosU", domain=OWN, attributes=EthosU, infer=_outputs, lower=_refuse),)

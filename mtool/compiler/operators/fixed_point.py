@@ -12,8 +12,9 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes, Node, TensorType
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.own_domains import OwnOperator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 from mtool.compiler.operators.templates import template_node
 
 _HEADERS = ("mt_fixed.h", "mt_fixed_functions.h")
@@ -130,9 +131,9 @@ def _first(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorTy
     return [TensorType(inputs[0].dtype, inputs[0].shape[:1])]
 
 
-OWN: dict[str, OwnOperator] = {
-    "FixedQuotient": OwnOperator(Operator(_quotient, FixedQuotient), _broadcast),
-    "FixedL2Norm": OwnOperator(Operator(_l2_norm, FixedL2Norm), _same),
-    "FixedLogSoftmax": OwnOperator(Operator(_log_softmax, FixedLogSoftmax), _same),
-    "FixedProduct": OwnOperator(Operator(_product, FixedProduct), _first),
-}
+OPERATORS = (
+    Operator("FixedQuotient", domain=OWN, attributes=FixedQuotient, infer=_broadcast, lower=_quotient),
+    Operator("FixedL2Norm", domain=OWN, attributes=FixedL2Norm, infer=_same, lower=_l2_norm),
+    Operator("FixedLogSoftmax", domain=OWN, attributes=FixedLogSoftmax, infer=_same, lower=_log_softmax),
+    Operator("FixedProduct", domain=OWN, attributes=FixedProduct, infer=_first, lower=_product),
+)

@@ -1,7 +1,9 @@
 """Matrix products (ai.onnx MatMul, Gemm, MatMulInteger): with constant weights a dense kernel, others reductions."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +15,15 @@ from mtool.compiler.kernels.dense.node import Dense
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators import integer_products
 from mtool.compiler.operators.batched_product import product_of_integers
+from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
 from mtool.compiler.operators.epilogue import epilogue_of
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.folding import PRODUCT
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or, spreads
+from mtool.compiler.operators.problems import MICROSOFT, Unsupported
+from mtool.compiler.operators.qlinear import QLinear
 from mtool.compiler.operators.weights import constant_value, float_bias, integer_weights
 
 MANY = 3  # rows from which on integers are computed several rows at a time; one if their weights have a zero point
@@ -181,8 +190,140 @@ def _centred(ctx: Lowering, node: Node, operand: int) -> str:
     return ctx.loop(node, element, inputs, ctx.value(f"{value}.centred", DType.INT32, kind.shape))
 
 
-LOWERINGS: dict[str, Operator] = {
-    "MatMul": Operator(_matmul),
-    "Gemm": Operator(_gemm, Gemm),
-    "MatMulInteger": Operator(_matmul_integer),
-}
+def _fits_points(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    """Zero points for the whole, for each row of A or each column of B, or for those of each matrix of a batch."""
+    a, b = ins[0] or (), ins[1] or ()
+    rows = ((), (1,), a[-2:-1], (*a[:-1], 1))
+    columns = ((), (1,), b[-1:], (*b[:-2], 1, *b[-1:]))
+    return is_absent_or(ins[2], *rows) and is_absent_or(ins[3], *columns)
+
+
+def _carry_matmul(bounded: Bounded) -> int | None:
+    own, operand = len(bounded.types[bounded.operand].shape), bounded.operand
+    if not bounded.single or own < 2 or bounded.axis == (own - 1 if operand == 0 else own - 2):
+        return None
+    return bounded.axis + len(bounded.result.shape) - own
+
+
+def _carry_gemm(bounded: Bounded) -> int | None:
+    attrs, operand = bounded.attrs, bounded.operand
+    assert isinstance(attrs, Gemm)
+    if not bounded.single or operand > 1:
+        return None
+    row = (1 if attrs.transA else 0) if operand == 0 else (0 if attrs.transB else 1)
+    return operand if bounded.axis == row else None
+
+
+def _fused_gemm(write: OnnxNode) -> None:
+    name = write.word("activation", "")
+    keys = {"alpha": "activation_alpha", "beta": "activation_beta"}
+    parameters = {
+        key: write.attrs[keys[key]] for key in FUSED_ACTIVATIONS.get(name, ()) if keys.get(key) in write.attrs
+    }
+    kept = {key: value for key, value in write.attrs.items() if not key.startswith("activation")}
+    write.give(activated(write, write("Gemm", *filter(None, write.inputs), **kept), name, parameters))
+
+
+def _fused_matmul(write: OnnxNode) -> None:
+    """FusedMatMul, TransposeMatMul: operands turned, the product times alpha."""
+    write.refuse(transBatchA=write.attrs.get("transBatchA"), transBatchB=write.attrs.get("transBatchB"))
+    operands = []
+    for index, key in ((0, "transA"), (1, "transB")):
+        value = write.input(index)
+        rank = len(write.kind(value).shape)
+        if write.attrs.get(key) and rank > 1:
+            value = write("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
+        operands.append(value)
+    product = write("MatMul", *operands)
+    alpha = write.attrs.get("alpha", 1.0)
+    write.give(product if alpha == 1 else write("Mul", product, write.constant(alpha, write.dtype(product))))
+
+
+def _scaled(write: OnnxNode, product: str, scale: str, bias: str) -> str:
+    """Return an integer product as float, times a scale, plus a bias."""
+    result = write("Mul", write("Cast", product, to=1), scale)
+    return write("Add", result, bias) if bias else result
+
+
+def integer_product(write: OnnxNode, a: str, b: str, points: tuple[str, str]) -> str:
+    """Return (a - a's zero point) x (b - b's zero point) as int32; an empty name is a zero point of 0."""
+    operands = list(points)
+    if operands[1] and not operands[0]:
+        operands[0] = write.constant(0, write.dtype(a))
+    while operands and not operands[-1]:
+        operands.pop()
+    return write("MatMulInteger", a, b, *operands)
+
+
+def _to_float(write: OnnxNode) -> None:
+    """MatMulIntegerToFloat(A, B, A's scale, B's scale, A's zero point, B's zero point, bias)."""
+    product = integer_product(write, write.input(0), write.input(1), (write.input(4), write.input(5)))
+    write.give(_scaled(write, product, write("Mul", write.input(2), write.input(3)), write.input(6)))
+
+
+def _dynamic(write: OnnxNode) -> None:
+    """DynamicQuantizeMatMul(A, B, B's scale, B's zero point, bias): A is quantized to uint8 by its own range."""
+    codes, scale, point = write.several("DynamicQuantizeLinear", 3, write.input(0))
+    product = integer_product(write, codes, write.input(1), (point, write.input(3)))
+    write.give(_scaled(write, product, write("Mul", scale, write.input(2)), write.input(4)))
+
+
+def _n_bits(write: OnnxNode) -> None:
+    """MatMulNBits: B is uint8 [N, blocks, bytes], its 4-bit numbers the low half of a byte first."""
+    attrs = write.attrs
+    bits, size, rows, columns = (
+        attrs.get(key, default) for key, default in (("bits", 4), ("block_size", 0), ("N", 0), ("K", 0))
+    )
+    if bits not in (4, 8) or size < 16:
+        raise Unsupported(f"{bits} bits in blocks of {size} are not supported")
+    write.refuse(**{"g_idx": write.input(4)})
+    blocks = -(-columns // size)
+    codes = _unpacked(write.state.value_of(write.input(1), "B"), bits).reshape(rows, blocks * size)[:, :columns]
+    scales = write.state.value_of(write.input(2), "scales").reshape(rows, blocks)
+    points = np.full((rows, blocks), 1 << (bits - 1), np.float32)
+    if write.input(3):
+        packed = write.state.value_of(write.input(3), "zero_points")
+        if packed.dtype == np.uint8:
+            packed = _unpacked(packed.reshape(rows, -1), bits)[:, :blocks]
+        points = packed.reshape(rows, blocks).astype(np.float32)
+    each = np.repeat(np.arange(blocks), size)[:columns]
+    weights = (codes.astype(np.float32) - points[:, each]) * scales[:, each].astype(np.float32)
+    dtype = write.dtype(write.input(0))
+    result = write("MatMul", write.input(0), write.constant(np.ascontiguousarray(weights.T), dtype))
+    write.give(write("Add", result, write.input(5)) if write.input(5) else result)
+
+
+def _unpacked(data: Array, bits: int) -> Array:
+    """Return the numbers in the bytes of the last axis."""
+    if bits == 8:
+        return data
+    return np.stack([data & 15, data >> 4], axis=-1).reshape(*data.shape[:-1], -1)
+
+
+def _qlinear_matmul(parts: QLinear) -> None:
+    last = len(parts.kind(3).shape) - 1
+    parts.quantize(parts("MatMul", parts.dequantize(0), parts.dequantize(3, axis=last)), 6)
+
+
+def _qgemm(parts: QLinear) -> None:
+    inputs = [parts.dequantize(0), parts.dequantize(3, axis=0 if parts.attrs.get("transB") else 1)]
+    if parts.inputs[6]:
+        inputs.append(parts.bias(6, parts.inputs[1], parts.inputs[4]))
+    parts.quantize(parts("Gemm", *inputs, **parts.attrs), 7)
+
+
+OPERATORS = (
+    Operator("MatMul", carry=_carry_matmul, folding=PRODUCT, lower=_matmul),
+    Operator(
+        "Gemm", attributes=Gemm, shapes_from=7, check_shapes=lambda ins, outs, attrs: spreads(ins[2], outs[0]),
+        carry=_carry_gemm, folding=PRODUCT, lower=_gemm,
+    ),
+    Operator("MatMulInteger", check_shapes=_fits_points, folding=PRODUCT, lower=_matmul_integer),
+    Operator("QLinearMatMul", expand=QLinear.form(_qlinear_matmul)),
+    Operator("QGemm", domain=MICROSOFT, expand=QLinear.form(_qgemm)),
+    Operator("FusedGemm", domain=MICROSOFT, expand=_fused_gemm),
+    *(Operator(op, domain=MICROSOFT, expand=_fused_matmul) for op in ("FusedMatMul", "TransposeMatMul")),
+    Operator("MatMulIntegerToFloat", domain=MICROSOFT, expand=_to_float),
+    Operator("DynamicQuantizeMatMul", domain=MICROSOFT, expand=_dynamic),
+    Operator("MatMulNBits", domain=MICROSOFT, expand=_n_bits),
+)  # fmt: skip

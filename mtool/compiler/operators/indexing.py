@@ -4,8 +4,10 @@ Tile 13, GatherElements 13, GatherND 13, SpaceToDepth 13, DepthToSpace 13, Rever
 Binarizer (ai.onnx.ml 1).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from math import prod
+from typing import Any, Literal
 
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import axis, const, load
@@ -25,8 +27,14 @@ from mtool.compiler.ir.index import (
     times,
     wrapped,
 )
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator, moves_integers
+from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.folding import BY_ELEMENT, VECTORIZED
+from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of, length_of
+from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
 from mtool.compiler.operators.movement import chosen_indices
+from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, first_input, with_axis
+from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or
+from mtool.compiler.operators.problems import CLASSICAL, MICROSOFT, Unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +163,109 @@ def _tensor_scatter(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, choose(condition, new, load(0, kind.dtype, tuple(own))), inputs)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "Tile": Operator(moves_integers(_tile)),
-    "GatherElements": Operator(_gather_elements, AlongAxis),
-    "GatherND": Operator(_gather_nd, GatherND),
-    "SpaceToDepth": Operator(moves_integers(_space_to_depth), Blocks),
-    "DepthToSpace": Operator(moves_integers(_depth_to_space), Blocks),
-    "ReverseSequence": Operator(_reverse_sequence, ReverseSequence),
-    "Binarizer": Operator(_binarizer, Binarizer),
-    "TensorScatter": Operator(_tensor_scatter, TensorScatter),
-}
+def _tiles(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    return all((made == 0) if size == 0 else made % size == 0 for size, made in zip(ins[0] or (), outs[0], strict=True))
+
+
+def by_element(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    """GatherElements, ScatterElements: indices lie within the data along all axes but one."""
+    data, indices = ins[0] or (), ins[1] or ()
+    axis = attrs.get("axis", 0) % max(len(data), 1)
+    within = all(n <= size for dim, (n, size) in enumerate(zip(indices, data, strict=False)) if dim != axis)
+    return len(data) == len(indices) and within and is_absent_or(ins[2], indices)
+
+
+def _check_batch(node: OnnxNode) -> None:
+    if not 0 <= node.attrs.get("batch_dims", 0) < max(1, min(map(len, node.shapes), default=1)):
+        found = [list(shape) for shape in node.shapes]
+        raise Unsupported(f"its batch_dims is {node.attrs['batch_dims']}, for inputs {found}")
+
+
+def _fits_batch(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    data, indices, batch = ins[0] or (), ins[1] or (), attrs.get("batch_dims", 0)
+    return data[:batch] == indices[:batch] and indices[-1] <= len(data) - batch
+
+
+def tuples_of_indices(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> IndexRange:
+    """GatherND, ScatterND: the last dimension of the indices has one for each of the data's first dimensions."""
+    first = attrs.get("batch_dims", 0)
+    return index_of(1, shapes[0][first : first + shapes[1][-1]])
+
+
+def _carry_tuples(bounded: Bounded) -> int | None:
+    indices = bounded.single and bounded.operand == 1 and bounded.axis < len(bounded.types[1].shape) - 1
+    return bounded.axis if indices else None
+
+
+def _check_blocks(node: OnnxNode) -> None:
+    if len(node.shapes[0]) != 4:
+        return
+    size = node.attrs.get("blocksize", 1)
+    if size < 1:
+        raise Unsupported(f"its blocksize is {size}")
+    channels, rows, columns = node.shapes[0][1:]
+    if node.op == "DepthToSpace" and channels % size**2:
+        raise Unsupported(f"it has {channels} channels; expected a multiple of {size**2}, the elements of a block")
+    if node.op == "SpaceToDepth" and (rows % size or columns % size):
+        raise Unsupported(f"its input is {rows} x {columns}; expected multiples of {size}")
+
+
+def _is_an_image(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    return len(ins[0] or ()) == 4 and prod(ins[0] or ()) == prod(outs[0])
+
+
+def _has_lengths(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    batch, along = attrs.get("batch_axis", 1), attrs.get("time_axis", 0)
+    return {batch, along} == {0, 1} and ins[1] == ((ins[0] or ())[batch],)
+
+
+def _fits_past(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    past, update = ins[0] or (), ins[1] or ()
+    axis = attrs.get("axis", -2) % len(past)
+    same = all(n == m for dim, (n, m) in enumerate(zip(past, update, strict=True)) if dim != axis)
+    return same and update[axis] <= past[axis] and is_absent_or(ins[2], past[:1])
+
+
+def _first_rows(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> IndexRange:
+    """TensorScatter: where an update begins; in a ring, anywhere."""
+    axis = attrs.get("axis", -2)
+    if attrs.get("mode") == "circular":
+        raise ValueError
+    return length_of(2, shapes[0][axis] - shapes[1][axis])
+
+
+_BLOCKS = {"mode": ("DCR", "CRD")}
+
+OPERATORS = (
+    Operator(
+        "Tile", canonical=first_input, check_shapes=_tiles, sizes=(1,), keeps_empty=True, moves=True,
+        folding=VECTORIZED.growing(), lower=moves_integers(_tile),
+    ),
+    Operator(
+        "GatherElements", attributes=AlongAxis, canonical=with_axis(AlongAxis, 0), check_shapes=by_element,
+        index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_gather_elements,
+    ),
+    Operator(
+        "GatherND", attributes=GatherND, check=_check_batch, check_shapes=_fits_batch, index_ranges=tuples_of_indices,
+        carry=_carry_tuples, moves=True, folding=BY_ELEMENT, lower=_gather_nd,
+    ),
+    Operator("GatherND", domain=MICROSOFT, expand=as_in_onnx),
+    Operator(
+        "SpaceToDepth", attributes=Blocks, words=_BLOCKS, check=_check_blocks, check_shapes=_is_an_image, moves=True,
+        folding=VECTORIZED, lower=moves_integers(_space_to_depth),
+    ),
+    Operator(
+        "DepthToSpace", attributes=Blocks, words=_BLOCKS, check=_check_blocks, check_shapes=_is_an_image, moves=True,
+        folding=VECTORIZED, lower=moves_integers(_depth_to_space),
+    ),
+    Operator(
+        "ReverseSequence", attributes=ReverseSequence, check_shapes=_has_lengths, moves=True, folding=VECTORIZED,
+        index_ranges=lambda shapes, attrs: length_of(1, shapes[0][attrs.get("time_axis", 0)]), lower=_reverse_sequence,
+    ),
+    Operator("Binarizer", domain=CLASSICAL, attributes=Binarizer, lower=_binarizer),
+    Operator(
+        "TensorScatter", attributes=TensorScatter, canonical=with_axis(TensorScatter, -2),
+        words={"mode": ("linear", "circular")}, check_shapes=_fits_past, index_ranges=_first_rows, moves=True,
+        lower=_tensor_scatter,
+    ),
+)  # fmt: skip

@@ -131,14 +131,6 @@ def _without_empty_reductions(inputs: list[str], expr: Expr) -> tuple[list[str],
 Lower = Callable[[Lowering, Node], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """A canonical ONNX operator: its lowering, and the class of its attributes."""
-
-    lower: Lower
-    attributes: type[Attributes] = Attributes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlongAxis(Attributes):
     """An operator that works along one dimension: `axis`, from 0 on."""

@@ -2,10 +2,17 @@
 
 from dataclasses import dataclass
 
-from mtool.compiler.ir import Attributes, DType, Expr, Node
+import numpy as np
+
+from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, const, identity, load
 from mtool.compiler.ir.index import choose, every, inside, integer, minus, number, plus
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator
+from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.folding import VECTORIZED
+from mtool.compiler.operators.lowering import AlongAxis, Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import BEHIND, Operator
+from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.sliding_window import accumulator
 
 
@@ -120,8 +127,60 @@ def softmax(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", result, dtype=kind.dtype), [node.inputs[0], top, sums])
 
 
-LOWERINGS: dict[str, Operator] = {
-    "LRN": Operator(_lrn, LRN),
-    "LpNormalization": Operator(_lp_normalization, LpNormalization),
-    "Hardmax": Operator(_hardmax, AlongAxis),
-}
+def carry_beside_axis(bounded: Bounded) -> int | None:
+    """Of operators that work along one axis, and leave the shape as it is."""
+    assert isinstance(bounded.attrs, AlongAxis)
+    return bounded.axis if bounded.axis != bounded.attrs.axis else None
+
+
+def emit_flattened(node: OnnxNode, op: str, axis: int, attrs: AlongAxis) -> None:
+    """Emit `op` along the second of two dimensions, those before `axis` and those from it on."""
+    kind = node.kind(0)
+    flat = TensorType(kind.dtype, (int(np.prod(kind.shape[:axis])), int(np.prod(kind.shape[axis:]))))
+    before, after = node.value("flat", flat), node.value(op.lower(), flat)
+    node.emit(op="Reshape", inputs=node.inputs[:1], outputs=[before])
+    node.emit(attrs, op=op, inputs=[before], outputs=[after])
+    node.emit(op="Reshape", inputs=[after])
+
+
+def _hardmax_form(node: OnnxNode) -> None:
+    """Hardmax: before opset 13 it flattens to two dimensions at `axis` (default 1)."""
+    rank = len(node.shape)
+    axis = node.attrs.get("axis", -1 if node.version >= 13 else 1) % rank
+    if node.version >= 13 or axis == rank - 1:
+        node.emit(AlongAxis(axis=axis))
+        return
+    emit_flattened(node, "Hardmax", axis, AlongAxis(axis=1))
+
+
+def _lrn_form(node: OnnxNode) -> None:
+    """LRN: it looks at as many channels as there are at most, those further away count as 0."""
+    size = node.attrs["size"]
+    if len(node.shape) < 2 or size < 1:
+        raise Unsupported(f"a size of {size} does not fit its input {node.kind(0)}")
+    before, behind = (min(reach, node.shape[1]) for reach in ((size - 1) // 2, size // 2))
+    attrs = LRN(
+        alpha=node.attrs.get("alpha", 1e-4) / size, beta=node.attrs.get("beta", 0.75), bias=node.attrs.get("bias", 1.0),
+        before=before, size=before + 1 + behind,
+    )  # fmt: skip
+    node.emit(attrs)
+
+
+def _lp_form(node: OnnxNode) -> None:
+    p = node.attrs.get("p", 2)
+    if p not in (1, 2) or not node.shape:
+        raise Unsupported(f"a norm of p = {p} of its input {node.kind(0)} is not supported")
+    node.emit(LpNormalization(axis=node.axis(-1), p=p))
+
+
+OPERATORS = (
+    Operator("LRN", attributes=LRN, canonical=_lrn_form, folding=VECTORIZED, lower=_lrn),
+    Operator(
+        "LpNormalization", attributes=LpNormalization, canonical=_lp_form, carry=carry_beside_axis,
+        folding=VECTORIZED, lower=_lp_normalization,
+    ),
+    Operator(
+        "Hardmax", attributes=AlongAxis, canonical=_hardmax_form, axis_ends=BEHIND, carry=carry_beside_axis,
+        folding=VECTORIZED, lower=_hardmax,
+    ),
+)  # fmt: skip

@@ -1,15 +1,25 @@
 """Operators that go through their input in order: CumSum 14, CumProd 26, TopK 24, Unique 11, NonZero 13, Compress 11.
 
 How many elements the last four give at most is the output's shape; how many are there is an output of its own, the last
-one, where the size depends on data (mtool/compiler/frontend/bounds.py).
+one, where the size depends on data (mtool/compiler/operators/bounds.py).
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from mtool.compiler.ir import Attributes, DType, Node
+import numpy as np
+import onnx
+from onnx import helper
+
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator
+from mtool.compiler.operators.folding import VECTORIZED
+from mtool.compiler.operators.lowering import AlongAxis, Lowering
+from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, with_axis
+from mtool.compiler.operators.operator import Operator, Shape, Shapes
+from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
 
 
@@ -179,11 +189,93 @@ def _compress(ctx: Lowering, node: Node) -> None:
     template_node(ctx, node, "compress", inputs, {"output": output, **count}, values)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "CumSum": Operator(_running, Running),
-    "CumProd": Operator(_running, Running),
-    "TopK": Operator(_top_k, TopK),
-    "Unique": Operator(_unique, Unique),
-    "NonZero": Operator(_non_zero, Counting),
-    "Compress": Operator(_compress, Compress),
-}
+def _running_form(node: OnnxNode) -> None:
+    """CumSum, CumProd: the axis is an input."""
+    axis, rank = node.number(1, "axis"), len(node.shape)
+    if not -rank <= axis < rank:
+        raise Unsupported(f"its axis is {axis}; its input has {rank} dimensions")
+    exclusive, reverse = (bool(node.attrs.get(key)) for key in ("exclusive", "reverse"))
+    node.emit(Running(axis=axis % rank, exclusive=exclusive, reverse=reverse), inputs=node.inputs[:1])
+
+
+def _optional_axis(node: OnnxNode) -> int | None:
+    """Compress, Unique: without an axis the input is flat."""
+    return node.axis(0) if "axis" in node.attrs else None
+
+
+def _gather_of_kept(node: OnnxNode) -> onnx.NodeProto | None:
+    """Compress with a constant condition, whose size does not depend on data, is a Gather."""
+    if node.input(1) not in node.state.constants or node.inputs[0] not in node.state.types:
+        return None
+    condition, axis, data = node.state.constants[node.inputs[1]], node.attrs.get("axis"), node.inputs[0]
+    size = node.kind(0).count if axis is None else node.shape[axis]
+    if condition.ndim != 1 or condition.size > size:
+        raise Unsupported(f"its condition has shape {list(condition.shape)}; it chooses among {size} elements")
+    if axis is None:
+        data = node.state.unique(f"{node.outputs[0]}/flat")
+        shape = node.state.constant(f"{node.outputs[0]}/shape", np.array([-1], np.int64))
+        flat = helper.make_node("Reshape", [node.inputs[0], shape], [data], name=node.proto.name)
+        node.state.run(flat, OPSET)
+    chosen = node.state.constant(f"{node.outputs[0]}/chosen", np.flatnonzero(condition).astype(np.int64))
+    return helper.make_node("Gather", [data, chosen], node.outputs, name=node.proto.name, axis=axis or 0)
+
+
+def _is_top(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    x, axis = ins[0] or (), attrs.get("axis", -1) % max(len(ins[0] or ()), 1)
+    kept = all(n <= size if dim == axis else n == size for dim, (n, size) in enumerate(zip(outs[0], x, strict=True)))
+    return kept and all(shape == outs[0] for shape in outs)
+
+
+def _along(kind: TensorType, axis: int | None, most: int) -> tuple[TensorType, int]:
+    """Return a type with `most` elements along an axis, and that."""
+    if axis is None:
+        return TensorType(kind.dtype, (most,)), 0
+    return TensorType(kind.dtype, (*kind.shape[:axis], most, *kind.shape[axis + 1 :])), axis
+
+
+def _most_of_top(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int | None]]:
+    axis = node.axis(-1)
+    most = min(node.shape[axis] if most is None else most, node.shape[axis])
+    values, _ = _along(node.kind(0), axis, most)
+    return [(values, axis), (TensorType(DType.INT64, values.shape), axis)]
+
+
+def _most_unique(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int | None]]:
+    axis = _optional_axis(node)
+    size = node.kind(0).count if axis is None else node.shape[axis]
+    most = size if most is None else most
+    indices, inverse = TensorType(DType.INT64, (most,)), TensorType(DType.INT64, (size,))
+    return [_along(node.kind(0), axis, most), (indices, 0), (inverse, None), (indices, 0)]
+
+
+def _most_non_zero(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int | None]]:
+    most = node.kind(0).count if most is None else most
+    return [(TensorType(DType.INT64, (len(node.shape), most)), 1)]
+
+
+def _most_kept(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int | None]]:
+    axis = _optional_axis(node)
+    if most is None:
+        most = min(node.kind(0).count if axis is None else node.shape[axis], node.kind(1).count)
+    return [_along(node.kind(0), axis, most)]
+
+
+OPERATORS = (
+    *(
+        Operator(op, attributes=Running, canonical=_running_form, folding=VECTORIZED, lower=_running)
+        for op in ("CumSum", "CumProd")
+    ),
+    Operator(
+        "TopK", attributes=TopK, canonical=with_axis(TopK, -1), check_shapes=_is_top, sizes=(1,), bound=_most_of_top,
+        folding=VECTORIZED, lower=_top_k,
+    ),
+    Operator(
+        "Unique", attributes=Unique, bound=_most_unique, moves=True, folding=VECTORIZED, lower=_unique,
+        canonical=lambda node: node.emit(Unique(axis=_optional_axis(node), sorted=bool(node.attrs.get("sorted", 1)))),
+    ),
+    Operator("NonZero", attributes=Counting, bound=_most_non_zero, folding=VECTORIZED, lower=_non_zero),
+    Operator(
+        "Compress", attributes=Compress, rewrite=_gather_of_kept, bound=_most_kept, moves=True, folding=VECTORIZED,
+        canonical=lambda node: node.emit(Compress(axis=_optional_axis(node))), lower=_compress,
+    ),
+)  # fmt: skip

@@ -1,46 +1,30 @@
 """Operators of one's own domain, which installed packages add: docs/add-an-operator.md shows one.
 
-A package names a mapping from (domain, name) to `OwnOperator` in its entry points, in the group "mtool.operators".
+A package names its records, a tuple, in its entry points, in the group "mtool.operators".
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mtool.base.errors import UsageError
 from mtool.compiler import added_operators
-from mtool.compiler.ir import Attributes, TensorType
-from mtool.compiler.operators.lowering import Operator
-
-Outputs = Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]
-
-
-@dataclass(frozen=True, slots=True)
-class OwnOperator:
-    """An operator of one's own domain.
-
-    operator: its lowering, and the class of its attributes, whose fields are called as in the model.
-    outputs: the types of its outputs, from its attributes and the types of its inputs.
-    package: the entry point that it is from, as a package names it; mtool fills it in.
-    """
-
-    operator: Operator
-    outputs: Outputs
-    package: str = ""
+from mtool.compiler.ir import Attributes
+from mtool.compiler.operators.operator import Operator
 
 
 @functools.cache
-def own_operators() -> Mapping[tuple[str, str], OwnOperator]:
+def own_operators() -> Mapping[tuple[str, str], Operator]:
     """Return the operators that installed packages add, by domain and name.
 
     Raises:
         UsageError: a package's operators can't be loaded.
     """
-    found: dict[tuple[str, str], OwnOperator] = {}
+    found: dict[tuple[str, str], Operator] = {}
     for entry in added_operators.entries():
         try:
-            found |= {key: replace(own, package=entry.value) for key, own in _checked(entry.load()).items()}
+            found |= {(one.domain, one.name): replace(one, package=entry.value) for one in _checked(entry.load())}
         except (Exception, SystemExit) as failed:  # of code that is not mtool's
             raise UsageError(
                 f"the operators of {entry.value} can't be loaded",
@@ -50,21 +34,20 @@ def own_operators() -> Mapping[tuple[str, str], OwnOperator]:
     return found
 
 
-def _checked(operators: Any) -> Mapping[tuple[str, str], OwnOperator]:
-    """Return what a package gives, if it is a mapping as it should be.
+def _checked(operators: Any) -> Sequence[Operator]:
+    """Return what a package gives, if these are records as they should be.
 
     Raises:
-        TypeError: it is not.
+        TypeError: they are not.
     """
-    for key, own in dict(operators).items():
-        if not (isinstance(key, tuple) and [type(part) for part in key] == [str, str] and isinstance(own, OwnOperator)):
-            raise TypeError(f"{key!r} is not the domain and name of an OwnOperator")
-        operator = own.operator
-        if not (isinstance(operator, Operator) and callable(operator.lower) and callable(own.outputs)):
-            raise TypeError(f"{key!r} has no lowering, or no function that gives the types of its outputs")
-        if not (isinstance(operator.attributes, type) and issubclass(operator.attributes, Attributes)):
-            raise TypeError(f"the attributes of {key!r} are no class that is derived from mtool.compiler.ir.Attributes")
-    return dict(operators)
+    for one in operators:
+        if not (isinstance(one, Operator) and type(one.name) is str and type(one.domain) is str and one.domain):
+            raise TypeError(f"{one!r} is not an Operator with a name and a domain")
+        if not (callable(one.lower) and callable(one.infer)):
+            raise TypeError(f"{one.name} has no lowering, or no function that gives the types of its outputs")
+        if not (isinstance(one.attributes, type) and issubclass(one.attributes, Attributes)):
+            raise TypeError(f"the attributes of {one.name} are no class derived from mtool.compiler.ir.Attributes")
+    return tuple(operators)
 
 
 def own_kind(domain: str, name: str) -> str:
@@ -72,7 +55,7 @@ def own_kind(domain: str, name: str) -> str:
     return f"{domain}.{name}"
 
 
-def own_of_kind(kind: str) -> OwnOperator | None:
+def own_of_kind(kind: str) -> Operator | None:
     """Return the operator of a package whose nodes are called so, or None; no package is loaded for one of ONNX's."""
     if "." not in kind:
         return None

@@ -8,7 +8,7 @@ from mtool.base.errors import ModelError, MtoolError
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.kernels.registry import SPECIFICATIONS
 from mtool.compiler.operators.lowering import Lowering
-from mtool.compiler.operators.own_domains import OwnOperator
+from mtool.compiler.operators.operator import Operator
 
 Given = TypeVar("Given")
 
@@ -16,14 +16,16 @@ _MOST_BYTES = 2**31 - 1  # of a value, as of any other
 
 
 def types_of(
-    own: OwnOperator, attrs: Attributes, inputs: Sequence[TensorType], count: int, where: str
+    own: Operator, attrs: Attributes, inputs: Sequence[TensorType], count: int, where: str
 ) -> list[TensorType]:
     """Return the types of the `count` outputs that a node of the model has, `where`.
 
     Raises:
         ModelError: the package fails, gives too few, or gives something else than types.
     """
-    kinds = _called(own, where, lambda: list(own.outputs(attrs, inputs)))
+    infer = own.infer
+    assert infer is not None
+    kinds = _called(own, where, lambda: list(infer(attrs, inputs)))
     for number, kind in enumerate(kinds):
         if not (isinstance(kind, TensorType) and isinstance(kind.dtype, DType) and _is_shape(kind.shape)):
             raise _wrong(own, where, f"the type of output {number} is {kind!r}")
@@ -34,7 +36,7 @@ def types_of(
     return kinds
 
 
-def lower(own: OwnOperator, ctx: Lowering, node: Node) -> None:
+def lower(own: Operator, ctx: Lowering, node: Node) -> None:
     """Lower a node, and hold what was made against what it should be.
 
     Raises:
@@ -42,7 +44,9 @@ def lower(own: OwnOperator, ctx: Lowering, node: Node) -> None:
             value is read that nothing makes, an operand of a kernel is wrong.
     """
     start, where = len(ctx.nodes), f"{node.op} {node.name}"
-    _called(own, where, lambda: own.operator.lower(ctx, node))
+    lowering = own.lower
+    assert lowering is not None
+    _called(own, where, lambda: lowering(ctx, node))
     made = ctx.nodes[start:]
     written = [value for one in made for value in one.outputs if value]
     for value in written:
@@ -74,7 +78,7 @@ def _is_made(value: str, ctx: Lowering, count: int) -> bool:
     return value in ctx.graph.inputs or any(value in node.outputs for node in ctx.nodes[:count])
 
 
-def _called(own: OwnOperator, where: str, call: Callable[[], Given]) -> Given:
+def _called(own: Operator, where: str, call: Callable[[], Given]) -> Given:
     try:
         return call()
     except MtoolError:
@@ -83,7 +87,7 @@ def _called(own: OwnOperator, where: str, call: Callable[[], Given]) -> Given:
         raise _wrong(own, where, f"{type(failed).__name__}: {failed}") from failed
 
 
-def _wrong(own: OwnOperator, where: str, found: str) -> ModelError:
+def _wrong(own: Operator, where: str, found: str) -> ModelError:
     return ModelError(
         f"{where} can't be compiled by the package that adds it",
         details=[f"package  {own.package}", f"found    {found}"],

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.scalar.text import literal
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.own_domains import OwnOperator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 from mtool.compiler.operators.templates import template_node
 
 KEYPOINTS = 17
@@ -115,4 +116,4 @@ def _outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[Tensor
     return [TensorType(DType.FLOAT32, shape) for shape in shapes[: len(inputs) + 1]]
 
 
-OWN: dict[str, OwnOperator] = {"PosenetDecoder": OwnOperator(Operator(_lower, PosenetDecoder), _outputs)}
+OPERATORS = (Operator("PosenetDecoder", domain=OWN, attributes=PosenetDecoder, infer=_outputs, lower=_lower),)

@@ -1,7 +1,9 @@
 """QuantizeLinear and DequantizeLinear (ai.onnx 10 to newest): per tensor, per axis and blocked."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -9,9 +11,14 @@ from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant
 from mtool.compiler.ir.expr import axis, call, const, identity, load
 from mtool.compiler.ir.index import number, over
+from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import saturated
-from mtool.compiler.operators.lowering import Dequantised, Lowering, Operator
+from mtool.compiler.operators.folding import SLOW, VECTORIZED
+from mtool.compiler.operators.lowering import Dequantised, Lowering
 from mtool.compiler.operators.movement import Permutation
+from mtool.compiler.operators.onnx_node import as_in_onnx
+from mtool.compiler.operators.operator import Operator, Shape, Shapes
+from mtool.compiler.operators.problems import MICROSOFT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +194,24 @@ def _quantize(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("quantise", element, scale, zero_point, dtype=kind.dtype), inputs)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "QuantizeLinear": Operator(_quantize, Quantisation),
-    "DequantizeLinear": Operator(_dequantize, Quantisation),
-}
+def _points_like_scales(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    """The zero point is of the scale's shape; one number may be a scalar or a vector."""
+    return ins[2] is None or ins[2] == ins[1] or prod(ins[2]) == prod(ins[1] or ()) == 1
+
+
+def _carry_same_scale(bounded: Bounded) -> int | None:
+    return bounded.axis if set(bounded.axes) == {0} and bounded.types[1].count == 1 else None
+
+
+OPERATORS = (
+    Operator(
+        "QuantizeLinear", attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
+        carry=_carry_same_scale, folding=VECTORIZED, lower=_quantize,
+    ),
+    Operator(
+        "DequantizeLinear", attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
+        carry=_carry_same_scale, folding=replace(VECTORIZED, when="later"), lower=_dequantize,
+    ),
+    *(Operator(op, domain=MICROSOFT, expand=as_in_onnx) for op in ("QuantizeLinear", "DequantizeLinear")),
+    Operator("DynamicQuantizeLinear", folding=replace(SLOW, defined=lambda attrs: True)),
+)  # fmt: skip

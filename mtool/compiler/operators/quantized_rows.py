@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.own_domains import OwnOperator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 from mtool.compiler.operators.templates import template_node
 
 
@@ -47,4 +48,4 @@ def _outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[Tensor
     return TensorType(DType.INT16, shape), TensorType(DType.FLOAT32, (shape[0], *(1 for _ in shape[1:])))
 
 
-OWN: dict[str, OwnOperator] = {"QuantisedRows": OwnOperator(Operator(_lower, QuantisedRows), _outputs)}
+OPERATORS = (Operator("QuantisedRows", domain=OWN, attributes=QuantisedRows, infer=_outputs, lower=_lower),)

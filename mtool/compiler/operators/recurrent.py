@@ -3,16 +3,24 @@
 Constant weights that are quantised to 8 bits stay so: a sum of products of floats and integers is scaled once.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
+import onnx
 
 from mtool.base.errors import ModelError
-from mtool.compiler.ir import Attributes, DType, Node
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.folding import SLOW
+from mtool.compiler.operators.index_ranges import IndexRange, length_of
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or
+from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
 
 
@@ -176,4 +184,91 @@ def _activations(functions: tuple[tuple[str, float | None, float | None], ...]) 
     )
 
 
-LOWERINGS: dict[str, Operator] = dict.fromkeys(("RNN", "GRU", "LSTM"), Operator(_lower, Recurrent))
+PARAMETERS: dict[str, tuple[float | None, float | None]] = {
+    "affine": (1.0, 0.0), "leakyrelu": (0.01, None), "thresholdedrelu": (1.0, None), "scaledtanh": (1.0, 1.0),
+    "hardsigmoid": (0.2, 0.5), "elu": (1.0, None),
+}  # fmt: skip
+"""Default alpha and beta of the activations that have them."""
+
+
+def _form(node: OnnxNode) -> None:
+    """RNN, GRU, LSTM: an activation is its name, alpha and beta."""
+    default = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}[node.op]
+    directions, attrs = node.kind(1).shape[0], node.attrs
+    names = [name.decode() for name in attrs.get("activations") or ()] or list(default) * directions
+    if len(names) != len(default) * directions:
+        raise Unsupported(f"it has {len(names)} activations; expected {len(default) * directions}")
+    alphas, betas = list(attrs.get("activation_alpha") or ()), list(attrs.get("activation_beta") or ())
+    functions = []
+    for name in names:
+        alpha, beta = PARAMETERS.get(name.lower(), (None, None))
+        alpha = alphas.pop(0) if alpha is not None and alphas else alpha
+        beta = betas.pop(0) if beta is not None and betas else beta
+        functions.append((name.lower(), alpha, beta))
+    made = Recurrent(
+        functions=tuple(functions), clip=attrs.get("clip"), batch_first=bool(attrs.get("layout")),
+        direction=attrs.get("direction", "forward"), input_forget=bool(attrs.get("input_forget")),
+        linear_before_reset=bool(attrs.get("linear_before_reset")),
+        weights=attrs.get("weights", {}), dynamic_state=attrs.get("dynamic_state", False),  # of DynamicQuantizeLSTM
+    )  # fmt: skip
+    node.emit(made)
+
+
+def _fits_weights(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any], gates: int) -> bool:
+    (first, second, features), (directions, rows, width) = ins[0] or (), ins[1] or ()
+    batch, size = (first if attrs.get("layout") else second), rows // gates
+    state = (batch, directions, size) if attrs.get("layout") else (directions, batch, size)
+    return (
+        rows == gates * size and width == features and attrs.get("hidden_size", size) == size
+        and directions == (2 if attrs.get("direction") == "bidirectional" else 1)
+        and ins[2] == (directions, rows, size) and is_absent_or(ins[3], (directions, 2 * rows))
+        and is_absent_or(ins[4], (batch,)) and is_absent_or(ins[5], state) and is_absent_or(ins[6], state)
+        and is_absent_or(ins[7], (directions, 3 * size))
+    )  # fmt: skip
+
+
+def _lengths(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> IndexRange:
+    return length_of(4, shapes[0][1 if attrs.get("layout") else 0])
+
+
+def _dynamic_lstm(write: OnnxNode) -> None:
+    """DynamicQuantizeLSTM: an LSTM with 8-bit weights [directions, columns, rows], W and R.
+
+    The input is quantized to uint8 by its range over all steps, the state by its range at each step.
+    """
+    state, proto = write.state, onnx.NodeProto()
+    proto.CopyFrom(write.proto)
+    proto.op_type, proto.domain = "LSTM", ""
+    codes, scale, point = write.several("DynamicQuantizeLinear", 3, write.input(0))
+    del proto.input[:]
+    proto.input.extend([write("DequantizeLinear", codes, scale, point), "", "", *write.inputs[3:8]])
+    weights = {}
+    for name, index, first in (("w", 1, 8), ("r", 2, 10)):
+        data = state.value_of(write.input(index), name.upper())
+        scales, zeros = (state.value_of(write.input(first + n), what) for n, what in ((0, "scale"), (1, "zero point")))
+        if not (zeros == zeros.reshape(-1)[0]).all():
+            raise Unsupported("its weights have more than one zero point")
+        directions, _, rows = data.shape
+        proto.input[index] = write.constant(data.transpose(0, 2, 1), data.dtype)
+        per_row = scales.reshape(directions, -1) if scales.size > 1 else scales.reshape(1, 1)
+        full = np.broadcast_to(per_row, (directions, rows)) if scales.size > 1 else per_row
+        weights[name] = full.reshape(-1).astype(np.float32), int(zeros.reshape(-1)[0])
+    (steps, batch, _), (directions, hidden, _) = write.shape, write.kind(2).shape
+    shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
+    for output, shape in zip(write.outputs, shapes, strict=False):
+        state.types[output] = TensorType(DType.FLOAT32, shape)
+    attrs = {**write.attrs, "weights": weights, "dynamic_state": True}
+    _form(OnnxNode(state, proto, write.origin, attrs, 14))
+
+
+OPERATORS = (
+    *(
+        Operator(
+            op, attributes=Recurrent, canonical=_form, index_ranges=_lengths, lower=_lower,
+            words={"direction": ("forward", "reverse", "bidirectional")}, folding=replace(SLOW, of_nothing=False),
+            check_shapes=partial(_fits_weights, gates=gates),
+        )
+        for op, gates in GATES.items()
+    ),
+    Operator("DynamicQuantizeLSTM", domain=MICROSOFT, expand=_dynamic_lstm),
+)  # fmt: skip

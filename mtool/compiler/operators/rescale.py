@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from mtool.compiler.ir import Attributes, DType, Node
 from mtool.compiler.ir.expr import call, const, identity, load
 from mtool.compiler.ir.scalar import Rescale, RescaleLong
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +153,13 @@ def _fixed(function: str) -> Callable[[Lowering, Node], None]:
     return lower
 
 
-LOWERINGS: dict[str, Operator] = {
-    "Rescale": Operator(_rescale, Rescaling),
-    "RescaleLong": Operator(_rescale_long, LongRescaling),
-    "RescaleReal": Operator(_rescale_real, LongRescaling),
-    "RoundedMean": Operator(_mean, Limits),
-    "RoundedSteps": Operator(_steps, Steps),
-    "Table": Operator(_table),
-    "FixedLogistic": Operator(_fixed("logistic16"), FixedPoint),
-    "FixedTanh": Operator(_fixed("tanh16"), FixedPoint),
-}
+OPERATORS = (
+    Operator("Rescale", domain=OWN, attributes=Rescaling, lower=_rescale),
+    Operator("RescaleLong", domain=OWN, attributes=LongRescaling, lower=_rescale_long),
+    Operator("RescaleReal", domain=OWN, attributes=LongRescaling, lower=_rescale_real),
+    Operator("RoundedMean", domain=OWN, attributes=Limits, lower=_mean),
+    Operator("RoundedSteps", domain=OWN, attributes=Steps, lower=_steps),
+    Operator("Table", domain=OWN, lower=_table),
+    Operator("FixedLogistic", domain=OWN, attributes=FixedPoint, lower=_fixed("logistic16")),
+    Operator("FixedTanh", domain=OWN, attributes=FixedPoint, lower=_fixed("tanh16")),
+)

@@ -5,13 +5,21 @@ And TfIdfVectorizer 9, and MaxPool 22 with Indices.
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Node
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, Folded, Folding
+from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of
+from mtool.compiler.operators.indexing import by_element, tuples_of_indices
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode, attributes_of, with_axis
+from mtool.compiler.operators.operator import Operator, Shape, Shapes
+from mtool.compiler.operators.problems import OWN, Unsupported
 from mtool.compiler.operators.sliding_window import Pool
 from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
 
@@ -205,11 +213,65 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     template_node(ctx, node, "tf_idf", inputs, {"output": node.outputs[0]}, values)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "ScatterElements": Operator(_scatter_elements, ScatterElements),
-    "Scatter": Operator(_scatter_elements, ScatterElements),
-    "ScatterND": Operator(_scatter_nd, ScatterND),
-    "MaxUnpool": Operator(_max_unpool, MaxUnpool),
-    "MaxPoolIndices": Operator(_max_pool_indices, MaxPoolIndices),
-    "TfIdfVectorizer": Operator(_tf_idf, TfIdf),
-}
+def _fits_tuples(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    data, indices, updates = ins[0] or (), ins[1] or (), ins[2]
+    return indices[-1] <= len(data) and updates == (*indices[:-1], *data[indices[-1] :])
+
+
+def _sizes_unpooled(shape: Sequence[int], attrs: Mapping[str, Any]) -> tuple[int, ...]:
+    kernel, rank = attrs["kernel_shape"], len(attrs["kernel_shape"])
+    strides, pads = attrs.get("strides") or (1,) * rank, attrs.get("pads") or (0,) * 2 * rank
+    return tuple(
+        (size - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i] for i, size in enumerate(shape[2:])
+    )  # fmt: skip
+
+
+def _unpooled(node: OnnxNode) -> None:
+    inner = _sizes_unpooled(node.shape, node.attrs)
+    node.emit(MaxUnpool(inner=inner), inputs=node.inputs[:2], outputs=node.outputs[:1])
+
+
+def _places_unpooled(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> IndexRange:
+    """MaxUnpool: indices in the flat result, unless another size is wanted of that."""
+    if len(shapes) > 2:
+        raise ValueError
+    return index_of(1, math.prod(shapes[0][:2]) * math.prod(_sizes_unpooled(shapes[0], attrs)), from_end=False)
+
+
+def _of_integers(node: OnnxNode) -> None:
+    if "pool_strings" in node.attrs:
+        raise Unsupported("strings are not supported")
+    node.emit(attributes_of(TfIdf, node.attrs))
+
+
+def _n_grams(node: Folded) -> int:
+    repeated = max(1, *(abs(int(node.attrs.get(key, 1))) for key in ("max_skip_count", "max_gram_length")))
+    return SLOW.cost(node) * repeated**2
+
+
+_REDUCTION = {"reduction": ("none", "add", "mul", "max", "min")}
+
+OPERATORS = (
+    Operator(
+        "ScatterElements", attributes=ScatterElements, canonical=with_axis(ScatterElements, 0), words=_REDUCTION,
+        check_shapes=by_element, index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_scatter_elements,
+    ),
+    Operator(
+        "Scatter", attributes=ScatterElements, canonical=with_axis(ScatterElements, 0), check_shapes=by_element,
+        index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_scatter_elements,
+    ),
+    Operator(
+        "ScatterND", attributes=ScatterND, words=_REDUCTION, check_shapes=_fits_tuples,
+        index_ranges=tuples_of_indices, moves=True, folding=BY_ELEMENT, lower=_scatter_nd,
+    ),
+    Operator(
+        "MaxUnpool", attributes=MaxUnpool, canonical=_unpooled, index_ranges=_places_unpooled, sizes=(2,),
+        check_shapes=lambda ins, outs, attrs: ins[0] == ins[1], is_declared=True, folding=SLOW.growing(),
+        lower=_max_unpool,
+    ),
+    Operator("MaxPoolIndices", domain=OWN, attributes=MaxPoolIndices, lower=_max_pool_indices),
+    Operator(
+        "TfIdfVectorizer", attributes=TfIdf, canonical=_of_integers, words={"mode": ("TF", "IDF", "TFIDF")},
+        folding=Folding(_n_grams), lower=_tf_idf,
+    ),
+)  # fmt: skip

@@ -4,15 +4,16 @@ Each is one C template with that library's arithmetic, to the bit. Source: signa
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.own_domains import OwnOperator
+from mtool.compiler.operators.lowering import Lower, Lowering
+from mtool.compiler.operators.operator import Infer, Operator
+from mtool.compiler.operators.problems import OWN
 from mtool.compiler.operators.templates import template_node
 
 _SIGNAL = ("mt_signal.h",)
@@ -211,15 +212,7 @@ def _overlap_add(ctx: Lowering, node: Node) -> None:
     template_node(ctx, node, "signal_overlap_add", {"x": x, "rest": rest}, outputs, values, overwrites={"next": "rest"})
 
 
-Lower = Callable[[Lowering, Node], None]
-Types = Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]
-
-
-def _own(lower: Lower, outputs: Types, attributes: type[Attributes] = Attributes) -> OwnOperator:
-    return OwnOperator(Operator(lower, attributes), outputs)
-
-
-def _as(*dtypes: DType) -> Types:
+def _as(*dtypes: DType) -> Infer:
     """Outputs of the first input's shape."""
     return lambda attrs, inputs: [TensorType(dtype, inputs[0].shape) for dtype in dtypes]
 
@@ -231,16 +224,23 @@ def _joined(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorT
     return TensorType(kind.dtype, (*outer, frames * attrs.step)), rest
 
 
-OWN: Mapping[str, OwnOperator] = {
-    "SignalWindow": _own(_window, _as(DType.INT16), Shift),
-    "SignalFftAutoScale": _own(_auto_scale, lambda attrs, kinds: [kinds[0], TensorType(DType.INT32, ())]),
-    "SignalEnergy": _own(_energy, lambda attrs, kinds: [TensorType(DType.UINT32, (kinds[0].count // 2,))], Energy),
-    "SignalFilterBank": _own(_filter_bank, lambda attrs, kinds: [TensorType(DType.UINT64, (kinds[3].count - 1,))]),
-    "SignalFilterBankSquareRoot": _own(_square_root, _as(DType.UINT32)),
-    "SignalFilterBankSpectralSubtraction": _own(
-        _spectral_subtraction, _as(DType.UINT32, DType.UINT32), SpectralSubtraction
+def _operator(name: str, lower: Lower, infer: Infer, attributes: type[Attributes] = Attributes) -> Operator:
+    return Operator(name, domain=OWN, attributes=attributes, infer=infer, lower=lower)
+
+
+OPERATORS = (
+    _operator("SignalWindow", _window, _as(DType.INT16), Shift),
+    _operator("SignalFftAutoScale", _auto_scale, lambda attrs, kinds: [kinds[0], TensorType(DType.INT32, ())]),
+    _operator("SignalEnergy", _energy, lambda attrs, kinds: [TensorType(DType.UINT32, (kinds[0].count // 2,))], Energy),
+    _operator(
+        "SignalFilterBank", _filter_bank, lambda attrs, kinds: [TensorType(DType.UINT64, (kinds[3].count - 1,))]
     ),
-    "SignalPCAN": _own(_pcan, _as(DType.UINT32), Shift),
-    "SignalFilterBankLog": _own(_log, _as(DType.INT16), Log),
-    "SignalOverlapAdd": _own(_overlap_add, _joined, OverlapAdd),
-}
+    _operator("SignalFilterBankSquareRoot", _square_root, _as(DType.UINT32)),
+    _operator(
+        "SignalFilterBankSpectralSubtraction", _spectral_subtraction, _as(DType.UINT32, DType.UINT32),
+        SpectralSubtraction,
+    ),
+    _operator("SignalPCAN", _pcan, _as(DType.UINT32), Shift),
+    _operator("SignalFilterBankLog", _log, _as(DType.INT16), Log),
+    _operator("SignalOverlapAdd", _overlap_add, _joined, OverlapAdd),
+)  # fmt: skip

@@ -13,8 +13,9 @@ import numpy as np
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.own_domains import OwnOperator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 from mtool.compiler.operators.templates import template_node
 
 RADICES = (2, 3, 4, 5)
@@ -113,7 +114,7 @@ def _outputs(more: int) -> Callable[[Attributes, Sequence[TensorType]], Sequence
     return outputs
 
 
-OWN: Mapping[str, OwnOperator] = {
-    "SignalRfft": OwnOperator(Operator(_lower(False), Transform), _outputs(2)),
-    "SignalIrfft": OwnOperator(Operator(_lower(True), Transform), _outputs(0)),
-}
+OPERATORS = (
+    Operator("SignalRfft", domain=OWN, attributes=Transform, infer=_outputs(2), lower=_lower(False)),
+    Operator("SignalIrfft", domain=OWN, attributes=Transform, infer=_outputs(0), lower=_lower(True)),
+)

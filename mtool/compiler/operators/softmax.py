@@ -8,8 +8,13 @@ from mtool.compiler.ir import DType, Node
 from mtool.compiler.ir.expr import acc, call, const
 from mtool.compiler.kernels.softmax.node import SoftmaxOfRows
 from mtool.compiler.operators import normalize
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.normalize import Softmax
+from mtool.compiler.operators.folding import VECTORIZED
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.normalize import Softmax, carry_beside_axis, emit_flattened
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import BEHIND, Operator
+from mtool.compiler.operators.problems import MICROSOFT, OWN
+from mtool.compiler.operators.qlinear import qlinear_unary
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
@@ -69,4 +74,22 @@ def _fixed(ctx: Lowering, node: Node) -> None:
     ctx.view(node, made, (), node.outputs[0])
 
 
-LOWERINGS: dict[str, Operator] = {"Softmax": Operator(_lower, Softmax), "FixedSoftmax": Operator(_fixed)}
+def _form(node: OnnxNode) -> None:
+    """Softmax, LogSoftmax: before opset 13 they flatten to two dimensions at `axis` (default 1)."""
+    rank, log = len(node.shape), node.op == "LogSoftmax"
+    if node.version >= 13:
+        node.emit(Softmax(axis=node.axis(-1), log=log), op="Softmax")
+        return
+    axis = node.attrs.get("axis", 1)
+    emit_flattened(node, "Softmax", axis + rank if axis < 0 else axis, Softmax(axis=1, log=log))
+
+
+OPERATORS = (
+    Operator(
+        "Softmax", attributes=Softmax, canonical=_form, axis_ends=BEHIND, carry=carry_beside_axis,
+        folding=VECTORIZED, lower=_lower,
+    ),
+    Operator("LogSoftmax", canonical=_form, axis_ends=BEHIND, folding=VECTORIZED),
+    Operator("QLinearSoftmax", domain=MICROSOFT, expand=qlinear_unary("Softmax", "opset")),
+    Operator("FixedSoftmax", domain=OWN, lower=_fixed),
+)  # fmt: skip

@@ -6,12 +6,19 @@ leaves nothing of float32 where the mean is some thousand times the deviation.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from mtool.compiler.ir import DType, Expr, Node
+from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, broadcast_index, call, const, identity, load
 from mtool.compiler.ir.index import number, over, plus, times
-from mtool.compiler.operators.lowering import Epsilon, Lowering, Operator
+from mtool.compiler.operators.bounds import carry_elements
+from mtool.compiler.operators.folding import VECTORIZED
+from mtool.compiler.operators.lowering import Epsilon, Lowering
+from mtool.compiler.operators.onnx_node import Canonical, OnnxNode, attributes_of, with_axis
+from mtool.compiler.operators.operator import Operator, Shape, Shapes, spreads
+from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.sliding_window import accumulator
 
 
@@ -172,9 +179,114 @@ def _mean_variance_normalization(ctx: Lowering, node: Node) -> None:
     _standardise(ctx, node, groups, MeanVariance.of(node).epsilon, [])
 
 
-LOWERINGS: dict[str, Operator] = {
-    "LayerNormalization": Operator(_layer_normalization, LayerNormalization),
-    "GroupNormalization": Operator(_group_normalization, GroupNormalization),
-    "InstanceNormalization": Operator(_instance_normalization, Epsilon),
-    "MeanVarianceNormalization": Operator(_mean_variance_normalization, MeanVariance),
-}
+def _scales_spread(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    return spreads(ins[1], ins[0] or ()) and spreads(ins[2], ins[0] or ())
+
+
+def _a_number_each_channel(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    channels = (ins[0] or ())[1]
+    return ins[1] == (channels,) and ins[2] == (channels,)
+
+
+def _like_input(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    return inputs[:1]
+
+
+def _batch_normalization_form(node: OnnxNode) -> None:
+    if node.attrs.get("training_mode") or any(node.outputs[1:]):
+        raise Unsupported("training mode is not supported")
+    x = node.shape
+    if len(x) < 2 or any(node.kind(value).shape != x[1:2] for value in node.inputs[1:5]):
+        raise Unsupported("its scale, bias, mean and variance do not have a number for each channel")
+    node.emit(attributes_of(Epsilon, node.attrs), outputs=node.outputs[:1])
+
+
+def _batch_normalization(ctx: Lowering, node: Node) -> None:
+    """BatchNormalization 15 at inference: scale and shift of axis 1."""
+    kind = ctx.types[node.outputs[0]]
+    channel = (axis(1),)
+    x = ctx.operands(node.inputs[:1], kind.shape)[0]
+    dtype = DType.FLOAT32 if kind.dtype.is_half else kind.dtype
+    x, scale, bias, mean, variance = (
+        call("cast", value, dtype=dtype)
+        for value in (x, *(load(n, ctx.types[node.inputs[n]].dtype, channel) for n in range(1, 5)))
+    )
+    deviation = call("sqrt", call("add", variance, const(Epsilon.of(node).epsilon, dtype)))
+    centred = call("div", call("sub", x, mean), deviation)
+    result = call("add", call("mul", centred, scale), bias)
+    ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
+
+
+def _group_normalization_form(node: OnnxNode) -> None:
+    """GroupNormalization: groups of channels, and scales and biases for all of them, or for all channels."""
+    shape, groups = node.shape, node.attrs["num_groups"]
+    if len(shape) < 2 or groups < 1 or shape[1] % groups:
+        raise Unsupported(f"{groups} groups do not fit its input {node.kind(0)}")
+    sizes = [node.kind(value).shape for value in node.inputs[1:3]]
+    if sizes not in ([(groups,)] * 2, [shape[1:2]] * 2):
+        raise Unsupported("its scale and bias do not have a number for each channel or group")
+    node.emit(attributes_of(GroupNormalization, node.attrs))
+
+
+def _mean_variance_form(node: OnnxNode) -> None:
+    """MeanVarianceNormalization: what onnx adds to the deviation is tiny, and it adds it outside of the root."""
+    rank, stated = len(node.shape), node.attrs.get("axes", (0, 2, 3))
+    if not all(-rank <= dim < rank for dim in stated):
+        raise Unsupported(f"its axes are {list(stated)}; its input has {rank} dimensions")
+    node.emit(MeanVariance(axes=tuple(sorted({dim % rank for dim in stated})), epsilon=1e-9))
+
+
+def _simplified(write: OnnxNode) -> None:
+    """SimplifiedLayerNormalization, which onnxruntime's optimizer writes into ONNX's domain."""
+    write.refuse(**{"second output": "".join(write.outputs[1:])})
+    attrs = {"axis": write.attrs.get("axis", -1), "epsilon": write.attrs.get("epsilon", 1e-5)}
+    write.give(write("RMSNormalization", write.input(0), write.input(1), **attrs))
+
+
+def _skip(simplified: bool) -> Canonical:
+    """SkipLayerNormalization(input, skip, gamma, beta, bias); the simplified one has no beta."""
+
+    def written(write: OnnxNode) -> None:
+        write.refuse(**{"mean and deviation": "".join(write.outputs[1:3])})
+        total = write("Add", write.input(0), write.input(1))
+        bias = write.input(3 if simplified else 4)
+        if bias:
+            total = write("Add", total, bias)
+        gamma, epsilon = write.input(2), write.attrs.get("epsilon", 1e-5 if simplified else 1e-12)
+        if simplified:
+            result = write("RMSNormalization", total, gamma, axis=-1, epsilon=epsilon)
+        else:
+            beta = write.input(3)
+            result = write("LayerNormalization", total, gamma, *[beta] * bool(beta), axis=-1, epsilon=epsilon)
+        write.give(result)
+        write.give(total, 3)
+
+    return written
+
+
+OPERATORS = (
+    Operator(
+        "LayerNormalization", attributes=LayerNormalization, canonical=with_axis(LayerNormalization, -1),
+        check_shapes=_scales_spread, folding=VECTORIZED, lower=_layer_normalization,
+    ),
+    Operator("RMSNormalization", check_shapes=_scales_spread),
+    Operator(
+        "GroupNormalization", attributes=GroupNormalization, canonical=_group_normalization_form, infer=_like_input,
+        lower=_group_normalization,
+    ),
+    Operator(
+        "InstanceNormalization", attributes=Epsilon, check_shapes=_a_number_each_channel, folding=VECTORIZED,
+        lower=_instance_normalization,
+    ),
+    Operator(
+        "MeanVarianceNormalization", attributes=MeanVariance, canonical=_mean_variance_form, infer=_like_input,
+        lower=_mean_variance_normalization,
+    ),
+    Operator(
+        "BatchNormalization", attributes=Epsilon, canonical=_batch_normalization_form,
+        carry=carry_elements, lower=_batch_normalization,
+    ),
+    *(Operator("SimplifiedLayerNormalization", domain=domain, expand=_simplified) for domain in ("", MICROSOFT)),
+    Operator("SkipLayerNormalization", domain=MICROSOFT, expand=_skip(simplified=False)),
+    Operator("SkipSimplifiedLayerNormalization", domain=MICROSOFT, expand=_skip(simplified=True)),
+)  # fmt: skip

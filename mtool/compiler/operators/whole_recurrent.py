@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, Node, TensorType
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.own_domains import OwnOperator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ def _of_svdf(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[Tensor
     return TensorType(x.dtype, (x.shape[0], features.shape[0] // attrs.rank)), state
 
 
-OWN: dict[str, OwnOperator] = {
-    "IntegerLstm": OwnOperator(Operator(_never, IntegerLstm), _of_lstm),
-    "IntegerSvdf": OwnOperator(Operator(_never, IntegerSvdf), _of_svdf),
-}
+OPERATORS = (
+    Operator("IntegerLstm", domain=OWN, attributes=IntegerLstm, infer=_of_lstm, lower=_never),
+    Operator("IntegerSvdf", domain=OWN, attributes=IntegerSvdf, infer=_of_svdf, lower=_never),
+)

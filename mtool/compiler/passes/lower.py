@@ -23,7 +23,7 @@ def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
             continue
         try:
             operator = operators.lowering_of(node.op)
-            assert operator is not None, f"{node.op} is no operator"
+            assert operator is not None and operator.lower is not None, f"{node.op} is no operator"
             operator.lower(ctx, node)
         except MtoolError:
             raise

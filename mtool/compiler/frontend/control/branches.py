@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
-from mtool.compiler.frontend.bounds import Bound
 from mtool.compiler.frontend.control.bodies import (
     alias,
     body_named,
@@ -21,6 +20,7 @@ from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.scope import Bodies, Opsets
 from mtool.compiler.ir import DType, Node, TensorType
 from mtool.compiler.ir.control import Branches
+from mtool.compiler.operators.bounds import Bound
 
 
 def import_if(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets, bodies: Bodies) -> None:

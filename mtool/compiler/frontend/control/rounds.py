@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from mtool.compiler.frontend.bounds import Bound
 from mtool.compiler.frontend.control.bodies import check_is_tensor, free_values, graph_of, inline, without_elements
 from mtool.compiler.frontend.control.repetition import (
     NeverEnds,
@@ -23,6 +22,7 @@ from mtool.compiler.frontend.problems import Unsupported, ValueNeeded
 from mtool.compiler.frontend.scope import Body, domain_of
 from mtool.compiler.ir import DType, Node, TensorType
 from mtool.compiler.ir.control import Carried, Rounds
+from mtool.compiler.operators.bounds import Bound
 
 SHORT = 64
 """Nodes of all rounds up to which a loop whose rounds are known is written out: its rounds may become constants."""

@@ -11,8 +11,7 @@ from dataclasses import replace
 import onnx
 
 from mtool.compiler.frontend.folding import fold
-from mtool.compiler.frontend.inference import infer
-from mtool.compiler.frontend.own_outputs import own_outputs
+from mtool.compiler.frontend.inference import infer, own_outputs
 from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite.translation import OPSET, Translation
 from mtool.compiler.ir import DType, TensorType

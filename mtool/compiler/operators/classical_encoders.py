@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from mtool.compiler.frontend.classical.decomposition import Classical, Decomposition
-from mtool.compiler.frontend.problems import Unsupported
-from mtool.compiler.ir import TensorType
-from mtool.compiler.ir.types import Array, DType
+from mtool.compiler.ir import DType, Expr, Node, TensorType
+from mtool.compiler.ir.expr import Reduction, axis, call, identity, load
+from mtool.compiler.ir.index import choose, number
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.classical_node import ClassicalNode, classical
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.problems import Unsupported
 
 STRINGS = "strings are not supported"
 
 
-def _table(write: Decomposition, side: str) -> Array:
+def _table(write: ClassicalNode, side: str) -> Array:
     """Return the keys or the values of a label encoder.
 
     Raises:
@@ -34,7 +37,7 @@ def _table(write: Decomposition, side: str) -> Array:
     raise Unsupported(STRINGS)
 
 
-def _label_encoder(write: Decomposition) -> None:
+def _label_encoder(write: ClassicalNode) -> None:
     """LabelEncoder: the value of the first key that is equal, NaN to NaN; else the default."""
     if {"classes_strings", "keys_strings", "values_strings"} & write.attrs.keys():
         raise Unsupported(STRINGS)
@@ -47,7 +50,7 @@ def _label_encoder(write: Decomposition) -> None:
         default = write.attrs.get("default_float", 0.0)
     else:
         default = write.attrs.get("default_int64", -1)
-    x, output = write.proto.input[0], write.proto.output[0]
+    x, output = write.inputs[0], write.outputs[0]
     keys = keys.astype(write.dtype(x))
     _, first = np.unique(keys, return_index=True)  # the first of equal keys counts, each stands once
     kept = np.sort(first)
@@ -58,19 +61,19 @@ def _label_encoder(write: Decomposition) -> None:
     state.emit("LabelEncoder", write.origin, [x, *tables], [output])
 
 
-def _one_hot(write: Decomposition) -> None:
+def _one_hot(write: ClassicalNode) -> None:
     """OneHotEncoder: 1 where a category is equal; a value that is none of them gives zeros."""
     categories = list(write.attrs.get("cats_int64s") or ())
     if not categories:
         raise Unsupported(STRINGS)
-    x = write.proto.input[0]
+    x = write.inputs[0]
     raised = write("Unsqueeze", x, write.constant([-1], np.int64))
     write.give(write("Cast", write("Equal", raised, write.constant(categories, write.dtype(x))), to=1))
 
 
-def _imputer(write: Decomposition) -> None:
+def _imputer(write: ClassicalNode) -> None:
     """Imputer: another number for each that is missing, which NaN or a given number marks."""
-    x, attrs = write.proto.input[0], write.attrs
+    x, attrs = write.inputs[0], write.attrs
     dtype = write.dtype(x)
     values: list[Any] = list(attrs.get("imputed_value_floats") or attrs.get("imputed_value_int64s") or ())
     key = "replaced_value_float" if attrs.get("imputed_value_floats") else "replaced_value_int64"
@@ -81,11 +84,11 @@ def _imputer(write: Decomposition) -> None:
     write.give(write("Where", missing, write.constant(values, dtype), x))
 
 
-def _feature_vectorizer(write: Decomposition) -> None:
+def _feature_vectorizer(write: ClassicalNode) -> None:
     """FeatureVectorizer: the inputs' columns side by side, each input cut or filled up to its width."""
     widths = list(write.attrs.get("inputdimensions") or ())
     parts = []
-    for index, name in enumerate(write.proto.input):
+    for index, name in enumerate(write.inputs):
         value = name if write.dtype(name) == np.float32 else write("Cast", name, to=1)
         shape = write.kind(value).shape
         if len(shape) == 1:
@@ -103,25 +106,43 @@ def _feature_vectorizer(write: Decomposition) -> None:
     write.give(write("Concat", *parts, axis=1))
 
 
-def _array_feature_extractor(write: Decomposition) -> None:
+def _array_feature_extractor(write: ClassicalNode) -> None:
     """ArrayFeatureExtractor: columns of the last axis, by number; of a vector, a row of one example."""
-    x, indices = write.proto.input
+    x, indices = write.inputs
     if len(write.kind(x).shape) == 1:
         x = write("Unsqueeze", x, write.constant([0], np.int64))
     flat = write("Reshape", indices, write.constant([-1], np.int64))
     write.give(write("Gather", x, flat, axis=-1))
 
 
-def _zip_map(write: Decomposition) -> None:
+def _zip_map(write: ClassicalNode) -> None:
     """ZipMap: C has no maps; the tensor [examples, classes] of their values, in the order of the labels."""
-    write.give(write.proto.input[0])
+    write.give(write.inputs[0])
 
 
-ENCODERS: dict[str, Classical] = {
-    "LabelEncoder": _label_encoder,
-    "OneHotEncoder": _one_hot,
-    "Imputer": _imputer,
-    "FeatureVectorizer": _feature_vectorizer,
-    "ArrayFeatureExtractor": _array_feature_extractor,
-    "ZipMap": _zip_map,
-}
+def _look_up(ctx: Lowering, node: Node) -> None:
+    """LabelEncoder: the index of the key that is equal, or one behind the last, into the table of values."""
+    x, keys, values = node.inputs
+    kind, count = ctx.types[x], ctx.types[keys].count
+    rank = len(kind.shape)
+    element, key = load(0, kind.dtype, identity(rank)), load(1, kind.dtype, (axis(rank),))
+    equal = call("equal", element, key, dtype=DType.BOOL)
+    if kind.dtype.is_float:
+        both = call("and", *(call("isnan", side, dtype=DType.BOOL) for side in (element, key)))
+        equal = call("or", equal, both)
+    index = choose(equal, axis(rank), number(count))
+    found = Expr("reduce", DType.INT32, (index,), Reduction("minimum", ((rank, count),)))
+    at = ctx.value(f"{node.outputs[0]}.place", DType.INT32, kind.shape)
+    ctx.loop(node, found, [x, keys], at)
+    chosen = load(1, ctx.types[values].dtype, (load(0, DType.INT32, identity(rank)),))
+    ctx.loop(node, chosen, [at, values])
+
+
+OPERATORS = (
+    classical("LabelEncoder", _label_encoder, _look_up),
+    classical("OneHotEncoder", _one_hot),
+    classical("Imputer", _imputer),
+    classical("FeatureVectorizer", _feature_vectorizer),
+    classical("ArrayFeatureExtractor", _array_feature_extractor),
+    classical("ZipMap", _zip_map),
+)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from mtool.compiler.frontend.classical.decomposition import Classical, Decomposition, transformed
-from mtool.compiler.frontend.problems import Unsupported
+from mtool.compiler.operators.classical_node import ClassicalNode, classical, transformed
+from mtool.compiler.operators.problems import Unsupported
 
 
-def _product(write: Decomposition, x: str, rows: int) -> str:
+def _product(write: ClassicalNode, x: str, rows: int) -> str:
     """Return x times the coefficients, plus the intercepts: [examples, rows]."""
     dtype, features = write.dtype(x), write.kind(x).shape[1]
     coefficients, intercepts = write.numbers("coefficients"), write.numbers("intercepts")
@@ -20,12 +20,12 @@ def _product(write: Decomposition, x: str, rows: int) -> str:
     return write("Gemm", *inputs, transB=1)
 
 
-def _regressor(write: Decomposition) -> None:
+def _regressor(write: ClassicalNode) -> None:
     targets = write.attrs.get("targets", 1)
     write.give(transformed(write, _product(write, write.matrix(), targets), write.word("post_transform")))
 
 
-def _classifier(write: Decomposition) -> None:
+def _classifier(write: ClassicalNode) -> None:
     labels = write.integer_labels("classlabels_ints", "classlabels_strings")
     x, how = write.matrix(), write.word("post_transform")
     features = write.kind(x).shape[1]
@@ -50,9 +50,9 @@ def _classifier(write: Decomposition) -> None:
     write.give(write("Squeeze", chosen, write.constant([1], np.int64)))
 
 
-def _scaler(write: Decomposition) -> None:
+def _scaler(write: ClassicalNode) -> None:
     """Scaler: (x - offset) * scale, each one number or one a feature."""
-    x = write.proto.input[0]
+    x = write.inputs[0]
     if write.dtype(x) != np.float32:  # its result is float32, whatever goes in
         x = write("Cast", x, to=1)
     offset, scale = write.numbers("offset"), write.numbers("scale")
@@ -61,7 +61,7 @@ def _scaler(write: Decomposition) -> None:
     write.give(write("Mul", x, write.constant(scale or [1.0])))
 
 
-def _normalizer(write: Decomposition) -> None:
+def _normalizer(write: ClassicalNode) -> None:
     """Normalizer: each row over its norm; one without a length stays as it is."""
     x, how = write.matrix(), write.word("norm", "MAX")
     if write.dtype(x) != np.float32:
@@ -75,9 +75,9 @@ def _normalizer(write: Decomposition) -> None:
     write.give(write("Div", x, write("Where", none, write.constant(1), norm)))
 
 
-LINEAR: dict[str, Classical] = {
-    "LinearRegressor": _regressor,
-    "LinearClassifier": _classifier,
-    "Scaler": _scaler,
-    "Normalizer": _normalizer,
-}
+OPERATORS = (
+    classical("LinearRegressor", _regressor),
+    classical("LinearClassifier", _classifier),
+    classical("Scaler", _scaler),
+    classical("Normalizer", _normalizer),
+)

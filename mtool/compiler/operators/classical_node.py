@@ -1,4 +1,8 @@
-"""Decomposition of the operators of ai.onnx.ml: examples in rows, class labels, transformations of scores."""
+"""The operators of ai.onnx.ml, written as the ONNX operators that they are made of: what they have in common.
+
+Examples in rows, class labels, transformations of scores. The only kernels are the traversal of a tree ensemble, and
+libsvm's coupling of pairwise probabilities. Semantics where the standard is silent: onnxruntime's.
+"""
 
 from collections.abc import Callable
 
@@ -6,14 +10,17 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from mtool.compiler.frontend import decomposition
-from mtool.compiler.frontend.problems import Unsupported
+from mtool.compiler.ir import Attributes
+from mtool.compiler.operators.lowering import Lower
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import CLASSICAL, Unsupported
 
 FLOATS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
 
 
-class Decomposition(decomposition.Decomposition):
-    """One classical operator, and the nodes that it is decomposed into."""
+class ClassicalNode(OnnxNode):
+    """One node of a classical operator."""
 
     def numbers(self, key: str) -> list[float]:
         """Return an attribute that is a list, or a tensor under `<key>_as_tensor`; empty if it is not given."""
@@ -23,7 +30,7 @@ class Decomposition(decomposition.Decomposition):
 
     def matrix(self) -> str:
         """Return the input as a matrix of float32 or float64, a row an example."""
-        value: str = self.proto.input[0]
+        value: str = self.inputs[0]
         if self.dtype(value) not in FLOATS:
             value = self("Cast", value, to=TensorProto.FLOAT)
         shape = self.kind(value).shape
@@ -53,10 +60,21 @@ class Decomposition(decomposition.Decomposition):
         return next((list(map(int, self.attrs[key])) for key in integers if self.attrs.get(key)), [])
 
 
-Classical = Callable[[Decomposition], None]
+def classical(
+    name: str,
+    write: Callable[[ClassicalNode], None],
+    lower: Lower | None = None,
+    attributes: type[Attributes] = Attributes,
+) -> Operator:
+    """Return the record of an operator of ai.onnx.ml that a function writes as others, or as one with a lowering."""
+
+    def expand(node: OnnxNode) -> None:
+        write(ClassicalNode(node.state, node.proto, node.origin, node.attrs, node.version))
+
+    return Operator(name, domain=CLASSICAL, attributes=attributes, expand=expand, lower=lower)
 
 
-def transformed(write: Decomposition, scores: str, how: str) -> str:
+def transformed(write: ClassicalNode, scores: str, how: str) -> str:
     """Apply a post_transform along the last axis of scores [examples, classes].
 
     Raises:

@@ -2,16 +2,22 @@
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.compiler.frontend.classical.decomposition import Classical, Decomposition, transformed
-from mtool.compiler.frontend.problems import Unsupported
-from mtool.compiler.ir import TensorType
-from mtool.compiler.ir.types import Array, DType
+from mtool.compiler.ir import DType, Expr, Node, TensorType
+from mtool.compiler.ir.expr import Reduction, axis, call, load
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.template.node import Values
+from mtool.compiler.operators.classical_node import ClassicalNode, classical, transformed
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN, Unsupported
+from mtool.compiler.operators.templates import template_node
 
 
-def _kernel(write: Decomposition, x: str, count: int) -> str:
+def _kernel(write: ClassicalNode, x: str, count: int) -> str:
     """Return the kernel of each example with each support vector: [examples, vectors]."""
     features = write.kind(x).shape[1]
     vectors = write.numbers("support_vectors")
@@ -37,7 +43,7 @@ def _kernel(write: Decomposition, x: str, count: int) -> str:
     raise Unsupported(f"kernel {how!r} is not known")
 
 
-def _regressor(write: Decomposition) -> None:
+def _regressor(write: ClassicalNode) -> None:
     x = write.matrix()
     dtype, count = write.dtype(x), write.attrs.get("n_supports", 0)
     coefficients, rho = write.numbers("coefficients"), write.numbers("rho")
@@ -51,7 +57,7 @@ def _regressor(write: Decomposition) -> None:
     write.give(transformed(write, result, write.word("post_transform")))
 
 
-def _classifier(write: Decomposition) -> None:
+def _classifier(write: ClassicalNode) -> None:
     """SVMClassifier: one machine a pair of classes, each with a vote; probabilities by Platt's sigmoid of each."""
     labels = write.integer_labels("classlabels_ints", "classlabels_strings")
     per_class = list(write.attrs.get("vectors_per_class") or ())
@@ -85,7 +91,7 @@ def _classifier(write: Decomposition) -> None:
 
 
 def _decisions(
-    write: Decomposition,
+    write: ClassicalNode,
     kernel: str,
     coefficients: list[float],
     rho: list[float],
@@ -103,7 +109,7 @@ def _decisions(
     return _decision(write, kernel, weights, rho)
 
 
-def _decision(write: Decomposition, kernel: str, weights: Array, rho: list[float]) -> str:
+def _decision(write: ClassicalNode, kernel: str, weights: Array, rho: list[float]) -> str:
     """Return the weighted sums of the kernels, [examples, sums], of terms that nearly cancel."""
     examples = write.kind(kernel).shape[0]
     output = write.state.unique(f"{write.origin}/decisions")
@@ -113,7 +119,7 @@ def _decision(write: Decomposition, kernel: str, weights: Array, rho: list[float
     return output
 
 
-def _probabilities(write: Decomposition, decisions: str, a: list[float], b: list[float], classes: int) -> str:
+def _probabilities(write: ClassicalNode, decisions: str, a: list[float], b: list[float], classes: int) -> str:
     """Return the probability of each class from Platt's sigmoids of the pairs."""
     dtype = write.dtype(decisions)
     line = write("Add", write("Mul", decisions, write.constant(a, dtype)), write.constant(b, dtype))
@@ -128,4 +134,38 @@ def _probabilities(write: Decomposition, decisions: str, a: list[float], b: list
     return output
 
 
-SVM: dict[str, Classical] = {"SVMRegressor": _regressor, "SVMClassifier": _classifier}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairwiseCouplingValues(Values):
+    """iterations: the most that are made."""
+
+    rows: int
+    classes: int
+    iterations: int
+
+
+def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
+    """Wu, Lin and Weng (2004), second method, as libsvm iterates it: at most 100 iterations, or one a class."""
+    rows, classes = ctx.types[node.outputs[0]].shape
+    dtype = ctx.types[node.inputs[0]].dtype
+    values = PairwiseCouplingValues(rows=rows, classes=classes, iterations=max(100, classes))
+    scratch = dtype.size * (2 * classes * classes + classes)
+    inputs, outputs = {"input": node.inputs[0]}, {"output": node.outputs[0]}
+    template_node(
+        ctx, node, "pairwise_coupling", inputs, outputs, values, scratch=scratch, scratch_type=dtype.c, math=True
+    )
+
+
+def _careful_product(ctx: Lowering, node: Node) -> None:
+    """CarefulProduct: x [M, K] times the rows of w [N, K], plus b [N], where terms nearly cancel."""
+    kind, depth = ctx.types[node.outputs[0]], ctx.types[node.inputs[0]].shape[1]
+    x, w = (load(n, kind.dtype, (axis(n), axis(2))) for n in (0, 1))
+    total = Expr("reduce", kind.dtype, (call("mul", x, w),), Reduction("add", ((2, depth),), careful=True))
+    ctx.loop(node, call("add", total, load(2, kind.dtype, (axis(1),))), node.inputs)
+
+
+OPERATORS = (
+    classical("SVMRegressor", _regressor),
+    classical("SVMClassifier", _classifier),
+    Operator("PairwiseCoupling", domain=OWN, lower=_pairwise_coupling),
+    Operator("CarefulProduct", domain=OWN, lower=_careful_product),
+)
