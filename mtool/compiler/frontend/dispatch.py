@@ -24,7 +24,7 @@ from mtool.compiler.frontend.validation import (
 )
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators import own_results
+from mtool.compiler.operators import own_domains
 from mtool.compiler.operators.bounds import Bound
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, attributes_of
 from mtool.compiler.operators.operator import Operator
@@ -148,7 +148,7 @@ def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
             return
     else:
         known, where = [node.kind(name) for name in node.inputs if name], f"{node.op} {node.origin}"
-        made = own_results.types_of(operator, attrs, known, len(node.outputs), where)
+        made = own_domains.types_of(operator, attrs, known, len(node.outputs), where)
         kinds = {name: one for name, one in zip(node.outputs, made, strict=False) if name}
         kind = own_kind(operator.domain, node.op)
     state.types |= kinds

@@ -142,14 +142,12 @@ def check_shapes(node: OnnxNode, operator: Operator) -> None:
     known = all(not name or name in types for name in (*node.inputs, *node.outputs))
     if operator.check_shapes is None or node.version < operator.shapes_from or not known:
         return
-    inputs = [types[name].shape if name else None for name in node.inputs]
-    outputs = [types[name].shape for name in node.outputs if name]
     try:
-        fits = operator.check_shapes([*inputs, *[None] * 8], outputs, node.attrs)
+        fits = operator.check_shapes(node)
     except (IndexError, TypeError, ValueError):
         fits = False  # too few dimensions, or inputs
     if not fits:
-        raise Unsupported(f"the shapes of its inputs do not go together: {[list(shape or ()) for shape in inputs]}")
+        raise Unsupported(f"the shapes of its inputs do not go together: {[list(shape) for shape in node.shapes]}")
 
 
 def with_indices_inside(node: OnnxNode, operator: Operator, schema: OpSchema, *, clamp: bool) -> OnnxNode:
@@ -185,7 +183,7 @@ def _range_of_wrong_indices(node: OnnxNode, operator: Operator) -> IndexRange | 
     if operator.index_ranges is None or any(name and name not in state.types for name in node.inputs):
         return None
     try:
-        allowed = operator.index_ranges(node.shapes, node.attrs)
+        allowed = operator.index_ranges(node)
         found = state.constants.get(node.input(allowed.index))
         return None if found is None or _is_inside(found, allowed).all() else allowed
     except (IndexError, ValueError):  # the shapes do not go together, which is told elsewhere

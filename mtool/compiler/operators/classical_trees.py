@@ -14,10 +14,9 @@ from onnx import numpy_helper
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.classical_node import ClassicalNode, classical, transformed
-from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.classical import ClassicalNode, classical, transformed
+from mtool.compiler.operators.lowering import Lowering, template_node
 from mtool.compiler.operators.problems import Unsupported
-from mtool.compiler.operators.templates import template_node
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 EQ = MODES.index("BRANCH_EQ")

@@ -1,6 +1,5 @@
 """Conv 22 with constant weights, one and two dimensions, grouped, float and integer: a conv2d kernel."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,13 @@ from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators import sliding_window
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
-from mtool.compiler.operators.epilogue import epilogue_of
+from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights, is_constant
 from mtool.compiler.operators.folding import CONVOLUTION
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT
 from mtool.compiler.operators.qlinear import QLinear
-from mtool.compiler.operators.weights import constant_value, float_bias, integer_weights, is_constant
 from mtool.compiler.operators.window import (
     Convolution,
     check_windows_fit,
@@ -79,9 +77,9 @@ def _in_two_dimensions(node: Node, sums: WeightedSum) -> Conv2d:
     )  # fmt: skip
 
 
-def _fits_filters(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    w = ins[1] or ()
-    return has_kernel(w, attrs) and is_absent_or(ins[2], w[:1])
+def _fits_filters(node: OnnxNode) -> bool:
+    w = node.ins[1]
+    return has_kernel(w, node.attrs) and node.is_absent_or(2, w[:1])
 
 
 def _finish_fused(write: OnnxNode, value: str) -> None:

@@ -6,9 +6,7 @@ are then interleaved (sub-pixel convolution: Shi et al., 2016, arXiv:1609.05158)
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -16,12 +14,11 @@ from mtool.compiler.ir import DType, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.operators import sliding_window
-from mtool.compiler.operators.epilogue import epilogue_of
+from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights, is_constant
 from mtool.compiler.operators.folding import WINDOWS
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or
-from mtool.compiler.operators.weights import constant_value, float_bias, integer_weights, is_constant
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.window import Convolution, Pair, has_kernel, pair
 
 
@@ -149,10 +146,10 @@ def _form(node: OnnxNode) -> None:
     node.emit(made)
 
 
-def _fits_filters(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    x, w, group = ins[0] or (), ins[1] or (), attrs.get("group", 1)
-    fits = has_kernel(w, attrs) and x[1] == w[0] and group > 0 and x[1] % group == 0
-    return fits and is_absent_or(ins[2], (w[1] * group,))
+def _fits_filters(node: OnnxNode) -> bool:
+    x, w, group = node.ins[0], node.ins[1], node.attrs.get("group", 1)
+    fits = has_kernel(w, node.attrs) and x[1] == w[0] and group > 0 and x[1] % group == 0
+    return fits and node.is_absent_or(2, (w[1] * group,))
 
 
 OPERATORS = (

@@ -13,8 +13,8 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding, unknown_size
 from mtool.compiler.operators.lowering import AlongAxis, Lowering
-from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, computed
-from mtool.compiler.operators.operator import Operator, scalars_behind_first
+from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, computed, scalars_behind_first
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
@@ -141,7 +141,7 @@ OPERATORS = (
     Operator(
         "OneHot", attributes=AlongAxis, axis_ends=(-1, 0), sizes=(1,), carry=_carry_one_hot, moves=True,
         canonical=lambda node: node.emit(AlongAxis(axis=node.axis(-1, len(node.result.shape)))),
-        check_shapes=lambda ins, outs, attrs: math.prod(ins[1] or ()) == 1 and ins[2] == (2,),
+        check_shapes=lambda node: math.prod(node.ins[1]) == 1 and node.ins[2] == (2,),
         folding=VECTORIZED.growing(), lower=_one_hot,
     ),
     Operator(

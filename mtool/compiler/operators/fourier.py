@@ -1,8 +1,6 @@
 """DFT 20 and STFT 17 as sums over tables of the unit circle."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from mtool.compiler.ir.types import DType
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.lowering import AlongAxis, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator, Shape, Shapes
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.sliding_window import accumulator
 
@@ -100,15 +98,15 @@ def _short_time(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", total, dtype=result.dtype), inputs)
 
 
-def _has_parts(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+def _has_parts(node: OnnxNode) -> bool:
     """The last dimension has a real part, and perhaps an imaginary one."""
-    x = ins[0] or ()
+    x = node.ins[0]
     return len(x) >= 2 and x[-1] in (1, 2)
 
 
-def _is_a_signal(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+def _is_a_signal(node: OnnxNode) -> bool:
     """Batch, samples, and a real part or a complex number of each; a window of one dimension."""
-    return len(ins[0] or ()) == 3 and _has_parts(ins, outs, attrs) and len(ins[2] or (0,)) == 1
+    return len(node.ins[0]) == 3 and _has_parts(node) and len(node.ins[2] or (0,)) == 1
 
 
 def _transform_form(node: OnnxNode) -> None:

@@ -1,30 +1,27 @@
 """Matrix products (ai.onnx MatMul, Gemm, MatMulInteger): with constant weights a dense kernel, others reductions."""
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
-from mtool.compiler.ir.expr import Reduction, axis, broadcast_index, call, const, load
+from mtool.compiler.ir.expr import Reduction, acc, axis, broadcast_index, call, const, load
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense.node import Dense
+from mtool.compiler.kernels.matmul.node import Matmul
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators import integer_products
-from mtool.compiler.operators.batched_product import product_of_integers
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
-from mtool.compiler.operators.epilogue import epilogue_of
+from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights
 from mtool.compiler.operators.folding import PRODUCT
 from mtool.compiler.operators.lowering import Lowering
-from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or, spreads
+from mtool.compiler.operators.onnx_node import OnnxNode, spreads
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear
-from mtool.compiler.operators.weights import constant_value, float_bias, integer_weights
 
 MANY = 3  # rows from which on integers are computed several rows at a time; one if their weights have a zero point
 
@@ -190,12 +187,12 @@ def _centred(ctx: Lowering, node: Node, operand: int) -> str:
     return ctx.loop(node, element, inputs, ctx.value(f"{value}.centred", DType.INT32, kind.shape))
 
 
-def _fits_points(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+def _fits_points(node: OnnxNode) -> bool:
     """Zero points for the whole, for each row of A or each column of B, or for those of each matrix of a batch."""
-    a, b = ins[0] or (), ins[1] or ()
+    a, b = node.ins[0], node.ins[1]
     rows = ((), (1,), a[-2:-1], (*a[:-1], 1))
     columns = ((), (1,), b[-1:], (*b[:-2], 1, *b[-1:]))
-    return is_absent_or(ins[2], *rows) and is_absent_or(ins[3], *columns)
+    return node.is_absent_or(2, *rows) and node.is_absent_or(3, *columns)
 
 
 def _carry_matmul(bounded: Bounded) -> int | None:
@@ -312,10 +309,45 @@ def _qgemm(parts: QLinear) -> None:
     parts.quantize(parts("Gemm", *inputs, **parts.attrs), 7)
 
 
+def product_of_integers(ctx: Lowering, node: Node, a: str, b: str, output: str) -> bool:
+    """Append a matmul kernel if there are 8-bit integers behind both operands, and neither is a vector."""
+    left, right = ctx.integers(a), ctx.integers(b)
+    kind = ctx.types[output]
+    if left is None or right is None or kind.dtype is not DType.FLOAT32 or not kind.count:
+        return False
+    shapes = [ctx.types[value].shape for value in (a, b)]
+    if any(len(shape) < 2 for shape in shapes):
+        return False
+    depth, rank = shapes[0][-1], len(kind.shape)
+    points = [int(part.zero_point.reshape(-1)[0]) for part in (left, right)]
+    reaches = []
+    for part, point in zip((left, right), points, strict=True):
+        low, high = ctx.types[part.value].dtype.limits
+        reaches.append(max(high - point, point - low))
+    bound = depth * math.prod(reaches)
+    if bound >= 2**31:
+        return False
+    strides = [_strides(shape, rank) for shape in shapes]
+    factor = const(float(left.scale.reshape(-1)[0] * right.scale.reshape(-1)[0]), DType.FLOAT32)
+    attrs = Matmul(
+        depth=depth, a=strides[0], b=strides[1], points=(points[0], points[1]), acc_bound=bound,
+        expr=call("mul", call("cast", acc(DType.INT32), dtype=DType.FLOAT32), factor),
+    )  # fmt: skip
+    ctx.node("matmul", [left.value, right.value], [output], attrs, like=node)
+    return True
+
+
+def _strides(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Return the strides of an operand in elements, 0 along what is broadcast to the output's rank."""
+    steps = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
+    batch = [0 if size == 1 else step for size, step in zip(shape[:-2], steps[:-2], strict=True)]
+    return (*(0,) * (rank - len(shape)), *batch, *steps[-2:])
+
+
 OPERATORS = (
     Operator("MatMul", carry=_carry_matmul, folding=PRODUCT, lower=_matmul),
     Operator(
-        "Gemm", attributes=Gemm, shapes_from=7, check_shapes=lambda ins, outs, attrs: spreads(ins[2], outs[0]),
+        "Gemm", attributes=Gemm, shapes_from=7, check_shapes=lambda node: spreads(node.ins[2], node.outs[0]),
         carry=_carry_gemm, folding=PRODUCT, lower=_gemm,
     ),
     Operator("MatMulInteger", check_shapes=_fits_points, folding=PRODUCT, lower=_matmul_integer),

@@ -1,14 +1,13 @@
 """The ranges that constant indices and lengths among a node's inputs have to lie in."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mtool.compiler.ir.types import Array
-
-Shape = tuple[int, ...]
+from mtool.compiler.operators.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +23,8 @@ class IndexRange:
     size: Array
 
 
-IndexRanges = Callable[[Sequence[Shape], Mapping[str, Any]], IndexRange]
-"""From the shapes of the inputs and the attributes; IndexError or ValueError: it can't be told."""
+IndexRanges = Callable[[OnnxNode], IndexRange]
+"""IndexError or ValueError: it can't be told."""
 
 
 def index_of(index: int, size: Any, *, from_end: bool = True) -> IndexRange:
@@ -39,6 +38,6 @@ def length_of(index: int, size: int) -> IndexRange:
     return IndexRange(index, np.array(0), np.array(size), np.array(size))
 
 
-def index_along(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> IndexRange:
+def index_along(node: OnnxNode) -> IndexRange:
     """Return the range of the second input as indices along `axis` of the first."""
-    return index_of(1, shapes[0][attrs.get("axis", 0)])
+    return index_of(1, node.shapes[0][node.attrs.get("axis", 0)])

@@ -4,10 +4,9 @@ Tile 13, GatherElements 13, GatherND 13, SpaceToDepth 13, DepthToSpace 13, Rever
 Binarizer (ai.onnx.ml 1).
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import axis, const, load
@@ -33,7 +32,7 @@ from mtool.compiler.operators.index_ranges import IndexRange, index_along, index
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
 from mtool.compiler.operators.movement import chosen_indices
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, first_input, with_axis
-from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import CLASSICAL, MICROSOFT, Unsupported
 
 
@@ -163,16 +162,18 @@ def _tensor_scatter(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, choose(condition, new, load(0, kind.dtype, tuple(own))), inputs)
 
 
-def _tiles(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    return all((made == 0) if size == 0 else made % size == 0 for size, made in zip(ins[0] or (), outs[0], strict=True))
+def _tiles(node: OnnxNode) -> bool:
+    return all(
+        (made == 0) if size == 0 else made % size == 0 for size, made in zip(node.ins[0], node.outs[0], strict=True)
+    )
 
 
-def by_element(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+def by_element(node: OnnxNode) -> bool:
     """GatherElements, ScatterElements: indices lie within the data along all axes but one."""
-    data, indices = ins[0] or (), ins[1] or ()
-    axis = attrs.get("axis", 0) % max(len(data), 1)
+    data, indices = node.ins[0], node.ins[1]
+    axis = node.attrs.get("axis", 0) % max(len(data), 1)
     within = all(n <= size for dim, (n, size) in enumerate(zip(indices, data, strict=False)) if dim != axis)
-    return len(data) == len(indices) and within and is_absent_or(ins[2], indices)
+    return len(data) == len(indices) and within and node.is_absent_or(2, indices)
 
 
 def _check_batch(node: OnnxNode) -> None:
@@ -181,15 +182,15 @@ def _check_batch(node: OnnxNode) -> None:
         raise Unsupported(f"its batch_dims is {node.attrs['batch_dims']}, for inputs {found}")
 
 
-def _fits_batch(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    data, indices, batch = ins[0] or (), ins[1] or (), attrs.get("batch_dims", 0)
+def _fits_batch(node: OnnxNode) -> bool:
+    data, indices, batch = node.ins[0], node.ins[1], node.attrs.get("batch_dims", 0)
     return data[:batch] == indices[:batch] and indices[-1] <= len(data) - batch
 
 
-def tuples_of_indices(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> IndexRange:
+def tuples_of_indices(node: OnnxNode) -> IndexRange:
     """GatherND, ScatterND: the last dimension of the indices has one for each of the data's first dimensions."""
-    first = attrs.get("batch_dims", 0)
-    return index_of(1, shapes[0][first : first + shapes[1][-1]])
+    first = node.attrs.get("batch_dims", 0)
+    return index_of(1, node.shapes[0][first : first + node.shapes[1][-1]])
 
 
 def _carry_tuples(bounded: Bounded) -> int | None:
@@ -210,28 +211,28 @@ def _check_blocks(node: OnnxNode) -> None:
         raise Unsupported(f"its input is {rows} x {columns}; expected multiples of {size}")
 
 
-def _is_an_image(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    return len(ins[0] or ()) == 4 and prod(ins[0] or ()) == prod(outs[0])
+def _is_an_image(node: OnnxNode) -> bool:
+    return len(node.ins[0]) == 4 and prod(node.ins[0]) == prod(node.outs[0])
 
 
-def _has_lengths(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    batch, along = attrs.get("batch_axis", 1), attrs.get("time_axis", 0)
-    return {batch, along} == {0, 1} and ins[1] == ((ins[0] or ())[batch],)
+def _has_lengths(node: OnnxNode) -> bool:
+    batch, along = node.attrs.get("batch_axis", 1), node.attrs.get("time_axis", 0)
+    return {batch, along} == {0, 1} and node.ins[1] == (node.ins[0][batch],)
 
 
-def _fits_past(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    past, update = ins[0] or (), ins[1] or ()
-    axis = attrs.get("axis", -2) % len(past)
+def _fits_past(node: OnnxNode) -> bool:
+    past, update = node.ins[0], node.ins[1]
+    axis = node.attrs.get("axis", -2) % len(past)
     same = all(n == m for dim, (n, m) in enumerate(zip(past, update, strict=True)) if dim != axis)
-    return same and update[axis] <= past[axis] and is_absent_or(ins[2], past[:1])
+    return same and update[axis] <= past[axis] and node.is_absent_or(2, past[:1])
 
 
-def _first_rows(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> IndexRange:
+def _first_rows(node: OnnxNode) -> IndexRange:
     """TensorScatter: where an update begins; in a ring, anywhere."""
-    axis = attrs.get("axis", -2)
-    if attrs.get("mode") == "circular":
+    axis = node.attrs.get("axis", -2)
+    if node.attrs.get("mode") == "circular":
         raise ValueError
-    return length_of(2, shapes[0][axis] - shapes[1][axis])
+    return length_of(2, node.shapes[0][axis] - node.shapes[1][axis])
 
 
 _BLOCKS = {"mode": ("DCR", "CRD")}
@@ -260,7 +261,7 @@ OPERATORS = (
     ),
     Operator(
         "ReverseSequence", attributes=ReverseSequence, check_shapes=_has_lengths, moves=True, folding=VECTORIZED,
-        index_ranges=lambda shapes, attrs: length_of(1, shapes[0][attrs.get("time_axis", 0)]), lower=_reverse_sequence,
+        index_ranges=lambda node: length_of(1, node.shapes[0][node.attrs.get("time_axis", 0)]), lower=_reverse_sequence,
     ),
     Operator("Binarizer", domain=CLASSICAL, attributes=Binarizer, lower=_binarizer),
     Operator(

@@ -323,9 +323,7 @@ OPERATORS = (
     Operator("ExpandDims", domain=MICROSOFT, expand=_expand_dims),
     Operator(
         "Transpose", attributes=Permutation, canonical=_transpose_form, carry=_carry_transpose, moves=True,
-        check_shapes=lambda ins, outs, attrs: (
-            sorted(attrs.get("perm", range(len(ins[0] or ())))) == [*range(len(ins[0] or ()))]
-        ),
+        check_shapes=lambda node: sorted(node.attrs.get("perm", range(len(node.shape)))) == [*range(len(node.shape))],
         folding=VECTORIZED, lower=moves_integers(_transpose),
     ),
     Operator(

@@ -6,6 +6,7 @@ attributes, never negative; views of all kinds as `Reshape` of one input.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from math import prod
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -103,6 +104,20 @@ class OnnxNode:
         types = self.state.types
         return [types[name].shape if name in types else () for name in self.inputs]
 
+    @property
+    def ins(self) -> list[tuple[int, ...]]:
+        """The same, with () for each input that is not given at the end."""
+        return [*self.shapes, *[()] * 8]
+
+    @property
+    def outs(self) -> list[tuple[int, ...]]:
+        """The shapes of the outputs that are given."""
+        return [self.state.types[name].shape for name in self.outputs if name]
+
+    def is_absent_or(self, index: int, *expected: tuple[int, ...]) -> bool:
+        """Whether an input is not given, or has one of these shapes."""
+        return not self.input(index) or self.shapes[index] in expected
+
     def axis(self, default: int, rank: int | None = None) -> int:
         """Return the attribute `axis` as 0 … rank - 1 (of the first input)."""
         axis: int = self.attrs.get("axis", default)
@@ -186,6 +201,19 @@ class OnnxNode:
         for name, value in named.items():
             if value:
                 raise Unsupported(f"its {name} is not supported")
+
+
+def spreads(shape: tuple[int, ...], result: tuple[int, ...]) -> bool:
+    """Whether one shape can be broadcast to another."""
+    try:
+        return np.broadcast_shapes(shape, result) == result
+    except ValueError:
+        return False
+
+
+def scalars_behind_first(node: OnnxNode) -> bool:
+    """Whether every input but the first is one number."""
+    return all(prod(shape) == 1 for shape in node.shapes[1:])
 
 
 Canonical = Callable[[OnnxNode], None]

@@ -2,10 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from math import prod
-from typing import Any
 
-import numpy as np
 import onnx
 
 from mtool.compiler.ir import Attributes, TensorType
@@ -15,13 +12,6 @@ from mtool.compiler.operators.folding import SLOW, Folding
 from mtool.compiler.operators.index_ranges import IndexRanges
 from mtool.compiler.operators.lowering import Lower
 from mtool.compiler.operators.onnx_node import Canonical, OnnxNode
-
-Shape = tuple[int, ...]
-Shapes = Sequence[Shape | None]
-"""Of each input; None: it is not given."""
-
-CheckShapes = Callable[[Shapes, Sequence[Shape], Mapping[str, Any]], bool]
-"""Whether the shapes of the inputs, those of the outputs and the attributes go together; IndexError: they do not."""
 
 Infer = Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]
 """The types of the outputs, from the attributes and the types of the inputs that are given."""
@@ -51,8 +41,8 @@ class Operator:
         None: it is not always an axis of the first input.
     check: checks of attributes against the shapes of the inputs; it raises `Unsupported`.
     check_constants: a check of the values of the inputs, where all are constants; it raises `Unsupported`.
-    check_shapes: a check of the shapes of inputs and outputs that onnx's inference does not make; shapes_from: the
-        opset from which on it holds.
+    check_shapes: whether the shapes of inputs and outputs go together, which onnx's inference may not look at;
+        shapes_from: the opset from which on it holds.
     index_ranges: the range that constant indices among the inputs have to lie in.
     sizes: inputs whose values say what shape the outputs have; most_sizes: how many elements they may have.
     keeps_empty: what it makes of nothing has no elements, whatever those inputs say.
@@ -77,7 +67,7 @@ class Operator:
     axis_ends: tuple[int, int] | None = INSIDE
     check: Callable[[OnnxNode], None] | None = None
     check_constants: Callable[[Sequence[Array]], None] | None = None
-    check_shapes: CheckShapes | None = None
+    check_shapes: Callable[[OnnxNode], bool] | None = None
     shapes_from: int = 1
     index_ranges: IndexRanges | None = None
     sizes: tuple[int, ...] = ()
@@ -91,21 +81,3 @@ class Operator:
     folding: Folding = SLOW
     lower: Lower | None = None
     package: str = ""
-
-
-def is_absent_or(shape: Shape | None, *expected: Shape) -> bool:
-    """Whether an input is not given, or has one of these shapes."""
-    return shape is None or shape in expected
-
-
-def spreads(shape: Shape | None, result: Shape) -> bool:
-    """Whether an input is not given, or can be broadcast to a shape."""
-    try:
-        return shape is None or np.broadcast_shapes(shape, result) == result
-    except ValueError:
-        return False
-
-
-def scalars_behind_first(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    """Whether every input but the first is one number."""
-    return all(prod(shape) == 1 for shape in ins[1:] if shape is not None)

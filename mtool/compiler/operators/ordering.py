@@ -5,9 +5,7 @@ one, where the size depends on data (mtool/compiler/operators/bounds.py).
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
@@ -16,11 +14,10 @@ from onnx import helper
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.folding import VECTORIZED
-from mtool.compiler.operators.lowering import AlongAxis, Lowering
+from mtool.compiler.operators.lowering import AlongAxis, Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, with_axis
-from mtool.compiler.operators.operator import Operator, Shape, Shapes
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import Unsupported
-from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,10 +217,12 @@ def _gather_of_kept(node: OnnxNode) -> onnx.NodeProto | None:
     return helper.make_node("Gather", [data, chosen], node.outputs, name=node.proto.name, axis=axis or 0)
 
 
-def _is_top(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    x, axis = ins[0] or (), attrs.get("axis", -1) % max(len(ins[0] or ()), 1)
-    kept = all(n <= size if dim == axis else n == size for dim, (n, size) in enumerate(zip(outs[0], x, strict=True)))
-    return kept and all(shape == outs[0] for shape in outs)
+def _is_top(node: OnnxNode) -> bool:
+    x, axis = node.ins[0], node.attrs.get("axis", -1) % max(len(node.ins[0]), 1)
+    kept = all(
+        n <= size if dim == axis else n == size for dim, (n, size) in enumerate(zip(node.outs[0], x, strict=True))
+    )
+    return kept and all(shape == node.outs[0] for shape in node.outs)
 
 
 def _along(kind: TensorType, axis: int | None, most: int) -> tuple[TensorType, int]:

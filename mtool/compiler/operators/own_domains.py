@@ -4,13 +4,15 @@ A package names its records, a tuple, in its entry points, in the group "mtool.o
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from mtool.base.errors import UsageError
+from mtool.base.errors import ModelError, MtoolError, UsageError
 from mtool.compiler import added_operators
-from mtool.compiler.ir import Attributes
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
+from mtool.compiler.kernels.registry import SPECIFICATIONS
+from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.operator import Operator
 
 
@@ -61,3 +63,92 @@ def own_of_kind(kind: str) -> Operator | None:
         return None
     domain, _, name = kind.rpartition(".")
     return own_operators().get((domain, name))
+
+
+Given = TypeVar("Given")
+
+_MOST_BYTES = 2**31 - 1  # of a value, as of any other
+
+
+def types_of(
+    own: Operator, attrs: Attributes, inputs: Sequence[TensorType], count: int, where: str
+) -> list[TensorType]:
+    """Return the types of the `count` outputs that a node of the model has, `where`.
+
+    Raises:
+        ModelError: the package fails, gives too few, or gives something else than types.
+    """
+    infer = own.infer
+    assert infer is not None
+    kinds = _called(own, where, lambda: list(infer(attrs, inputs)))
+    for number, kind in enumerate(kinds):
+        if not (isinstance(kind, TensorType) and isinstance(kind.dtype, DType) and _is_shape(kind.shape)):
+            raise _wrong(own, where, f"the type of output {number} is {kind!r}")
+        if kind.bytes > _MOST_BYTES:
+            raise _wrong(own, where, f"output {number} has {kind.bytes:,} bytes; C can have {_MOST_BYTES:,}")
+    if len(kinds) < count:
+        raise _wrong(own, where, f"it has {count} outputs in the model; the package gives {len(kinds)}")
+    return kinds
+
+
+def lower(own: Operator, ctx: Lowering, node: Node) -> None:
+    """Lower a node, and hold what was made against what it should be.
+
+    Raises:
+        ModelError: the package fails, or what it appends is no graph: an output is not made, or of another type, a
+            value is read that nothing makes, an operand of a kernel is wrong.
+    """
+    start, where = len(ctx.nodes), f"{node.op} {node.name}"
+    lowering = own.lower
+    assert lowering is not None
+    _called(own, where, lambda: lowering(ctx, node))
+    made = ctx.nodes[start:]
+    written = [value for one in made for value in one.outputs if value]
+    for value in written:
+        if written.count(value) > 1 or (value in ctx.graph.types and value not in node.outputs):
+            raise _wrong(own, where, f"it writes {value!r}, which is made already")
+    known = {*node.inputs, *ctx.constants, ""}
+    for one in made:
+        for value in one.inputs:
+            if value not in known and not _is_made(value, ctx, start):
+                raise _wrong(own, where, f"{one.op} reads {value!r} before it is made")
+        known.update(one.outputs)
+    for value in filter(None, node.outputs):
+        if value not in written:
+            raise _wrong(own, where, f"its lowering does not make the output {value!r}")
+        if ctx.types[value] != ctx.graph.types[value]:
+            raise _wrong(own, where, f"{value!r} is {ctx.types[value]}; expected {ctx.graph.types[value]}")
+    graph = replace(ctx.graph, nodes=tuple(made), types=ctx.types, constants=ctx.constants)
+    for one in made:
+        if one.op not in SPECIFICATIONS:
+            raise _wrong(own, where, f"its lowering appends {one.op}, which is no kind of node")
+        try:
+            SPECIFICATIONS[one.op].check(one, graph)
+        except (AssertionError, KeyError, IndexError, TypeError) as found:
+            raise _wrong(own, where, f"{type(found).__name__}: {found}") from found
+
+
+def _is_made(value: str, ctx: Lowering, count: int) -> bool:
+    """Return whether a value is an input of the graph, or one of its first `count` nodes makes it."""
+    return value in ctx.graph.inputs or any(value in node.outputs for node in ctx.nodes[:count])
+
+
+def _called(own: Operator, where: str, call: Callable[[], Given]) -> Given:
+    try:
+        return call()
+    except MtoolError:
+        raise
+    except (Exception, SystemExit) as failed:  # of code that is not mtool's
+        raise _wrong(own, where, f"{type(failed).__name__}: {failed}") from failed
+
+
+def _wrong(own: Operator, where: str, found: str) -> ModelError:
+    return ModelError(
+        f"{where} can't be compiled by the package that adds it",
+        details=[f"package  {own.package}", f"found    {found}"],
+        hint="mend that package, or uninstall it (docs/add-an-operator.md)",
+    )
+
+
+def _is_shape(shape: object) -> bool:
+    return isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)

@@ -7,15 +7,16 @@ ONNX's own shapes are others there.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Expr, Node, TensorType
+from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import acc, axis, call, const, load
 from mtool.compiler.kernels.pool2d.node import Pool2d
+from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators import sliding_window
 from mtool.compiler.operators.folding import SLOW, WINDOWS
 from mtool.compiler.operators.lowering import (
@@ -25,10 +26,11 @@ from mtool.compiler.operators.lowering import (
     SIXTEEN_BITS,
     Lowering,
     moves_integers,
+    template_node,
 )
 from mtool.compiler.operators.movement import Slice
 from mtool.compiler.operators.onnx_node import Attrs, OnnxNode
-from mtool.compiler.operators.operator import Operator, Shape, Shapes
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 from mtool.compiler.operators.qlinear import QLinear, qlinear_unary
 from mtool.compiler.operators.scatter import MaxPoolIndices
@@ -196,9 +198,9 @@ def _cut(node: OnnxNode, along: list[Along]) -> tuple[str, tuple[int, ...]]:
     return cut, sizes[2:]
 
 
-def _is_spatial(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+def _is_spatial(node: OnnxNode) -> bool:
     """Batch, channels, and at least one spatial dimension."""
-    return len(ins[0] or ()) >= 3
+    return len(node.ins[0]) >= 3
 
 
 def _qlinear_global(parts: QLinear) -> None:
@@ -210,6 +212,57 @@ def _qlinear_global(parts: QLinear) -> None:
 
 
 _GLOBAL = replace(SLOW, of_nothing=False)
+
+
+# MediaPipe's MaxPoolingWithArgmax2D and MaxUnpooling2D: maxima, and their positions in their windows, as floats.
+#
+# Source: mediapipe/util/tflite/operations/max_pool_argmax.cc, max_unpooling.cc.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolingWithArgmax(Attributes):
+    """Height and width of the windows, of the steps between them, of the pads before them, and of the output."""
+
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    made: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PooledValues(Values):
+    """shape: the input's shape [batch, height, width, channels]; the others as the attributes."""
+
+    shape: tuple[int, ...]
+    made: tuple[int, ...]
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+
+
+def _argmax_values(ctx: Lowering, node: Node) -> PooledValues:
+    attrs, shape = PoolingWithArgmax.of(node), ctx.types[node.inputs[0]].shape
+    return PooledValues(shape=shape, made=attrs.made, window=attrs.window, strides=attrs.strides, pads=attrs.pads)
+
+
+def _argmax(ctx: Lowering, node: Node) -> None:
+    outputs = dict(zip(("best", "places"), node.outputs, strict=True))
+    template_node(ctx, node, "max_pool_argmax", {"x": node.inputs[0]}, outputs, _argmax_values(ctx, node), math=True)
+
+
+def _unpool_at(ctx: Lowering, node: Node) -> None:
+    inputs = dict(zip(("x", "places"), node.inputs, strict=True))
+    template_node(ctx, node, "max_unpool_at", inputs, {"y": node.outputs[0]}, _argmax_values(ctx, node), math=True)
+
+
+def _argmax_outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]:
+    def outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+        assert isinstance(attrs, PoolingWithArgmax)
+        batch, _, _, channels = inputs[0].shape
+        return [TensorType(DType.FLOAT32, (batch, *attrs.made, channels))] * count
+
+    return outputs
+
 
 OPERATORS = (
     *(
@@ -225,4 +278,6 @@ OPERATORS = (
     Operator("Pool", domain=OWN, attributes=Pool, lower=_either),
     Operator("QLinearAveragePool", domain=MICROSOFT, expand=qlinear_unary("AveragePool", "channels_last")),
     Operator("QLinearGlobalAveragePool", domain=MICROSOFT, expand=QLinear.form(_qlinear_global)),
-)
+    Operator("MaxPoolArgmax", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(2), lower=_argmax),
+    Operator("MaxUnpoolWindow", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(1), lower=_unpool_at),
+)  # fmt: skip

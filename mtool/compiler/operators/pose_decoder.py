@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.scalar.text import literal
 from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.lowering import Lowering, template_node
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import OWN
-from mtool.compiler.operators.templates import template_node
 
 KEYPOINTS = 17
 MASK = 33

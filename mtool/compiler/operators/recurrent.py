@@ -5,8 +5,6 @@ Constant weights that are quantised to 8 bits stay so: a sum of products of floa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 import onnx
@@ -17,11 +15,10 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.index_ranges import IndexRange, length_of
-from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or
-from mtool.compiler.operators.problems import MICROSOFT, Unsupported
-from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,21 +211,22 @@ def _form(node: OnnxNode) -> None:
     node.emit(made)
 
 
-def _fits_weights(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any], gates: int) -> bool:
-    (first, second, features), (directions, rows, width) = ins[0] or (), ins[1] or ()
-    batch, size = (first if attrs.get("layout") else second), rows // gates
-    state = (batch, directions, size) if attrs.get("layout") else (directions, batch, size)
+def _fits_weights(node: OnnxNode) -> bool:
+    (first, second, features), (directions, rows, width) = node.ins[0], node.ins[1]
+    gates = GATES[node.op]
+    batch, size = (first if node.attrs.get("layout") else second), rows // gates
+    state = (batch, directions, size) if node.attrs.get("layout") else (directions, batch, size)
     return (
-        rows == gates * size and width == features and attrs.get("hidden_size", size) == size
-        and directions == (2 if attrs.get("direction") == "bidirectional" else 1)
-        and ins[2] == (directions, rows, size) and is_absent_or(ins[3], (directions, 2 * rows))
-        and is_absent_or(ins[4], (batch,)) and is_absent_or(ins[5], state) and is_absent_or(ins[6], state)
-        and is_absent_or(ins[7], (directions, 3 * size))
+        rows == gates * size and width == features and node.attrs.get("hidden_size", size) == size
+        and directions == (2 if node.attrs.get("direction") == "bidirectional" else 1)
+        and node.ins[2] == (directions, rows, size) and node.is_absent_or(3, (directions, 2 * rows))
+        and node.is_absent_or(4, (batch,)) and node.is_absent_or(5, state) and node.is_absent_or(6, state)
+        and node.is_absent_or(7, (directions, 3 * size))
     )  # fmt: skip
 
 
-def _lengths(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> IndexRange:
-    return length_of(4, shapes[0][1 if attrs.get("layout") else 0])
+def _lengths(node: OnnxNode) -> IndexRange:
+    return length_of(4, node.shapes[0][1 if node.attrs.get("layout") else 0])
 
 
 def _dynamic_lstm(write: OnnxNode) -> None:
@@ -261,14 +259,72 @@ def _dynamic_lstm(write: OnnxNode) -> None:
     _form(OnnxNode(state, proto, write.origin, attrs, 14))
 
 
+# Recurrent operators of integers as one node each, for backends to recognise; what is compiled is written out.
+#
+# Sources: mtool/compiler/frontend/tflite/lstm_integer.py and svdf.py, which have their arithmetic.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerLstm(Attributes):
+    """An LSTM of int8 with a cell of int16.
+
+    Inputs are x, the hidden state, the cell, then for each of the gates input, forget, cell and output its weights, its
+    recurrent weights and its bias. Outputs are the results, unless there is one step alone, and both states.
+
+    steps: of the sequence.
+    time_major: x is [steps, images, numbers] (1), or [images, steps, numbers] (0).
+    point: the bits of the cell before the point.
+    clip: what the cell is clipped to, in its steps; 0: nothing.
+    inner_scale, inner_zero: the grid of the results.
+    """
+
+    steps: int
+    time_major: int
+    point: int
+    clip: int
+    inner_scale: float
+    inner_zero: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerSvdf(Attributes):
+    """An SVDF of int8: inputs are x, the state, the weights of the features, those over time, the bias.
+
+    Outputs are the results and the state.
+
+    rank: filters a unit.
+    """
+
+    rank: int
+
+
+def _never(ctx: Lowering, node: Node) -> None:
+    raise AssertionError(f"{node.op} {node.name} is for backends to recognise")
+
+
+def _of_lstm(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    assert isinstance(attrs, IntegerLstm)
+    x, hidden, cell = inputs[:3]
+    rows = TensorType(hidden.dtype, (*x.shape[:-1], hidden.shape[-1]))
+    return (hidden, cell) if attrs.steps == 1 else (rows, hidden, cell)
+
+
+def _of_svdf(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    assert isinstance(attrs, IntegerSvdf)
+    x, state, features = inputs[:3]
+    return TensorType(x.dtype, (x.shape[0], features.shape[0] // attrs.rank)), state
+
+
 OPERATORS = (
     *(
         Operator(
             op, attributes=Recurrent, canonical=_form, index_ranges=_lengths, lower=_lower,
             words={"direction": ("forward", "reverse", "bidirectional")}, folding=replace(SLOW, of_nothing=False),
-            check_shapes=partial(_fits_weights, gates=gates),
+            check_shapes=_fits_weights,
         )
-        for op, gates in GATES.items()
+        for op in GATES
     ),
     Operator("DynamicQuantizeLSTM", domain=MICROSOFT, expand=_dynamic_lstm),
+    Operator("IntegerLstm", domain=OWN, attributes=IntegerLstm, infer=_of_lstm, lower=_never),
+    Operator("IntegerSvdf", domain=OWN, attributes=IntegerSvdf, infer=_of_svdf, lower=_never),
 )  # fmt: skip

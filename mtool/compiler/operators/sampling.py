@@ -1,9 +1,7 @@
 """Sampling at computed positions: GridSample 22, DeformConv 22 and RoiAlign 22, as reductions over the neighbours."""
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
@@ -13,7 +11,7 @@ from mtool.compiler.operators.folding import SLOW, Folded, Folding
 from mtool.compiler.operators.index_ranges import index_of
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.sliding_window import accumulator
 from mtool.compiler.operators.window import Convolution, window_of
@@ -229,17 +227,17 @@ def _roi_align(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, total, node.inputs)
 
 
-def _fits_grid(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    x, grid = ins[0] or (), ins[1] or ()
+def _fits_grid(node: OnnxNode) -> bool:
+    x, grid = node.ins[0], node.ins[1]
     return len(x) == len(grid) > 2 and x[0] == grid[0] and grid[-1] == len(x) - 2
 
 
-def _fits_offsets(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    x, w, moved = ins[0] or (), ins[1] or (), (outs[0][0], *outs[0][2:])
-    count = attrs.get("offset_group", 1) * math.prod(w[2:])
+def _fits_offsets(node: OnnxNode) -> bool:
+    x, w, moved = node.ins[0], node.ins[1], (node.outs[0][0], *node.outs[0][2:])
+    count = node.attrs.get("offset_group", 1) * math.prod(w[2:])
     return (
-        x[1] == w[1] * attrs.get("group", 1) and ins[2] == (moved[0], 2 * count, *moved[1:])
-        and is_absent_or(ins[3], (w[0],)) and is_absent_or(ins[4], (moved[0], count, *moved[1:]))
+        x[1] == w[1] * node.attrs.get("group", 1) and node.ins[2] == (moved[0], 2 * count, *moved[1:])
+        and node.is_absent_or(3, (w[0],)) and node.is_absent_or(4, (moved[0], count, *moved[1:]))
     )  # fmt: skip
 
 
@@ -254,9 +252,9 @@ def _deform_conv_form(node: OnnxNode) -> None:
     node.emit(attrs)
 
 
-def _fits_boxes(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    boxes = ins[1] or ()
-    return len(ins[0] or ()) == 4 and len(boxes) == 2 and boxes[1] == 4 and ins[2] == boxes[:1]
+def _fits_boxes(node: OnnxNode) -> bool:
+    boxes = node.ins[1]
+    return len(node.ins[0]) == 4 and len(boxes) == 2 and boxes[1] == 4 and node.ins[2] == boxes[:1]
 
 
 def _roi_align_form(node: OnnxNode) -> None:
@@ -275,8 +273,8 @@ def _samples(node: Folded) -> int:
     return SLOW.cost(node) * max(1, abs(int(node.attrs.get("sampling_ratio", 1)))) ** 2
 
 
-def _affine_grid(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    return ins[0] == (outs[0][0], outs[0][-1], outs[0][-1] + 1)
+def _affine_grid(node: OnnxNode) -> bool:
+    return node.ins[0] == (node.outs[0][0], node.outs[0][-1], node.outs[0][-1] + 1)
 
 
 OPERATORS = (
@@ -294,7 +292,7 @@ OPERATORS = (
     ),
     Operator(
         "RoiAlign", attributes=RoiAlign, canonical=_roi_align_form, check_shapes=_fits_boxes, folding=Folding(_samples),
-        index_ranges=lambda shapes, attrs: index_of(2, shapes[0][0], from_end=False), lower=_roi_align,
+        index_ranges=lambda node: index_of(2, node.shapes[0][0], from_end=False), lower=_roi_align,
         words={"mode": ("avg", "max"), "coordinate_transformation_mode": ("half_pixel", "output_half_pixel")},
     ),
 )  # fmt: skip

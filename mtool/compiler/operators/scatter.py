@@ -16,12 +16,11 @@ from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, Folded, Folding
 from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of
 from mtool.compiler.operators.indexing import by_element, tuples_of_indices
-from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OnnxNode, attributes_of, with_axis
-from mtool.compiler.operators.operator import Operator, Shape, Shapes
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import OWN, Unsupported
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,8 +212,8 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     template_node(ctx, node, "tf_idf", inputs, {"output": node.outputs[0]}, values)
 
 
-def _fits_tuples(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    data, indices, updates = ins[0] or (), ins[1] or (), ins[2]
+def _fits_tuples(node: OnnxNode) -> bool:
+    data, indices, updates = node.ins[0], node.ins[1], node.ins[2]
     return indices[-1] <= len(data) and updates == (*indices[:-1], *data[indices[-1] :])
 
 
@@ -231,11 +230,13 @@ def _unpooled(node: OnnxNode) -> None:
     node.emit(MaxUnpool(inner=inner), inputs=node.inputs[:2], outputs=node.outputs[:1])
 
 
-def _places_unpooled(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> IndexRange:
+def _places_unpooled(node: OnnxNode) -> IndexRange:
     """MaxUnpool: indices in the flat result, unless another size is wanted of that."""
-    if len(shapes) > 2:
+    if len(node.shapes) > 2:
         raise ValueError
-    return index_of(1, math.prod(shapes[0][:2]) * math.prod(_sizes_unpooled(shapes[0], attrs)), from_end=False)
+    return index_of(
+        1, math.prod(node.shapes[0][:2]) * math.prod(_sizes_unpooled(node.shapes[0], node.attrs)), from_end=False
+    )
 
 
 def _of_integers(node: OnnxNode) -> None:
@@ -266,7 +267,7 @@ OPERATORS = (
     ),
     Operator(
         "MaxUnpool", attributes=MaxUnpool, canonical=_unpooled, index_ranges=_places_unpooled, sizes=(2,),
-        check_shapes=lambda ins, outs, attrs: ins[0] == ins[1], is_declared=True, folding=SLOW.growing(),
+        check_shapes=lambda node: node.ins[0] == node.ins[1], is_declared=True, folding=SLOW.growing(),
         lower=_max_unpool,
     ),
     Operator("MaxPoolIndices", domain=OWN, attributes=MaxPoolIndices, lower=_max_pool_indices),

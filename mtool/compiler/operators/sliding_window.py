@@ -5,9 +5,9 @@ dimensions, LpPool 22, Col2Im 18. One output element is a reduction over its win
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from mtool.compiler.ir import DType, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
@@ -16,7 +16,7 @@ from mtool.compiler.operators import integer_products
 from mtool.compiler.operators.folding import CONVOLUTION, SLOW
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator, Shape, Shapes, is_absent_or
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.window import Convolution, Window, check_windows_fit, convolution_form, has_kernel
 
@@ -226,9 +226,9 @@ def _col2im(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, Expr("reduce", kind.dtype, (body,), Reduction("add", sizes)), node.inputs[:1])
 
 
-def _fits_filters(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    w = ins[1] or ()
-    return has_kernel(w, attrs) and is_absent_or(ins[2], (), (1,)) and is_absent_or(ins[3], (), (1,), w[:1])
+def _fits_filters(node: OnnxNode) -> bool:
+    w = node.ins[1]
+    return has_kernel(w, node.attrs) and node.is_absent_or(2, (), (1,)) and node.is_absent_or(3, (), (1,), w[:1])
 
 
 def _col2im_form(node: OnnxNode) -> None:

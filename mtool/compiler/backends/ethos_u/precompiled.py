@@ -7,7 +7,7 @@ import numpy as np
 from mtool.compiler.backends.ethos_u.vela import Compiled, Place
 from mtool.compiler.backends.interface import BackendError
 from mtool.compiler.backends.operation import Operand, Operation
-from mtool.compiler.operators.ethos_u import EthosU
+from mtool.compiler.operators.external import EthosU
 
 COMPILED = "EthosU"
 """The kind of the operation."""

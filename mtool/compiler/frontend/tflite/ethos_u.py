@@ -14,7 +14,7 @@ from mtool.compiler.frontend.tflite.custom import reason
 from mtool.compiler.frontend.tflite.description import Operator, Tensor
 from mtool.compiler.frontend.tflite.translation import Translation
 from mtool.compiler.ir import DType
-from mtool.compiler.operators.ethos_u import kind_number
+from mtool.compiler.operators.external import kind_number
 
 KIND = "CUSTOM ethos-u"
 _FIXED = 4  # inputs before those of the network

@@ -16,7 +16,7 @@ from mtool.compiler.frontend.tflite.description import Operator, Tensor
 from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translation
 from mtool.compiler.ir.types import Array
 
-STEPS = "QuantisedRows"  # mtool's own operator, of mtool/compiler/operators/quantized_rows.py
+STEPS = "QuantisedRows"  # mtool's own operator, of mtool/compiler/operators/quantize.py
 
 
 def in_integers(options: ModelOptions) -> bool:

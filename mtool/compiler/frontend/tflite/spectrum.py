@@ -13,7 +13,7 @@ from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite import movement
 from mtool.compiler.frontend.tflite.schema import COMPLEX
 from mtool.compiler.frontend.tflite.translation import Translation
-from mtool.compiler.operators.signal_transform import RADICES, radices_of
+from mtool.compiler.operators.signal import RADICES, radices_of
 
 LEAST, MOST = 4, 2**16
 MOST_BYTES = 2**31
