@@ -73,7 +73,7 @@ docs:           ## the documentation as a site that reads without a network: bui
 
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev
-	MTOOL_UPDATE_GOLDEN=1 .venv/bin/pytest -q tests/codegen
+	MTOOL_UPDATE_GOLDEN=1 .venv/bin/pytest -q tests/compiler/codegen
 
 onnx-backend:   ## onnx's own backend tests, by its own runner, one model at a time
 	scripts/setup --dev
@@ -83,9 +83,9 @@ model-zoo:      ## every model of a folder against LiteRT or onnxruntime, ARGS=F
 	scripts/setup --dev
 	.venv/bin/python scripts/model_zoo.py $(ARGS)
 
-fuzz:           ## ten minutes of libFuzzer on the device's side of the protocol
+fuzz:           ## ten minutes of libFuzzer on the runtime: server, loader of modules, deltas, bytecode
 	scripts/setup --dev
-	.venv/bin/python scripts/fuzz.py
+	.venv/bin/python scripts/fuzz.py $(ARGS)
 
 fuzz-models:    ## minutes of mutated ONNX and TFLite models; goes on where the last run stopped
 	scripts/setup --dev

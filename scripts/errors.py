@@ -107,7 +107,7 @@ def page() -> str:
         lines += ["```console", f"$ {command}", answered(command), "```", ""]
     lines += ["## What the operating system refuses", "", "Told with the path, the system's words, and:", ""]
     lines += ["| | what to try |", "|---|---|"]
-    lines += [f"| {os.strerror(number)} | {text} |" for number, text in errors._TRY.items()]
+    lines += [f"| {os.strerror(number)} | {text} |" for number, text in errors.REMEDIES.items()]
     return HEAD + "\n".join(lines) + "\n"
 
 

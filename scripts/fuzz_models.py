@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 import ai_edge_litert.interpreter  # noqa: E402, F401  a fork then has it already
 import onnxruntime  # noqa: E402
 
-from scripts.fuzzing import campaign, mutate_onnx, mutate_tflite, seeds_onnx, seeds_tflite  # noqa: E402
+from tests.fuzzing import campaign, mutate_onnx, mutate_tflite, seeds_onnx, seeds_tflite  # noqa: E402
 
 CHUNK = 200
 

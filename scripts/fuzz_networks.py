@@ -29,8 +29,8 @@ import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 import onnxruntime  # noqa: E402
 
-from scripts.fuzzing import compare, draw, environments, forks, shrink  # noqa: E402
-from scripts.fuzzing.campaign import Tally  # noqa: E402
+from tests.fuzzing import compare, draw, environments, forks, shrink  # noqa: E402
+from tests.fuzzing.campaign import Tally  # noqa: E402
 
 LIMITS = forks.Limits(cpu_s=3600, memory_bytes=None)
 

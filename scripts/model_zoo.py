@@ -31,9 +31,9 @@ sys.path.insert(0, str(ROOT))
 
 from mtool import boards  # noqa: E402
 from mtool.base.option_values import Rounding  # noqa: E402
-from scripts.fuzzing import forks  # noqa: E402
-from scripts.zoo import names, page, results, trial  # noqa: E402
 from tests import compiler_cache  # noqa: E402
+from tests.fuzzing import forks  # noqa: E402
+from tests.zoo import names, page, results, trial  # noqa: E402
 
 SUFFIXES = (".onnx", ".tflite")
 STATE = "model-zoo.jsonl"

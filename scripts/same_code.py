@@ -33,7 +33,7 @@ os.environ["MTOOL_CACHE"] = "off"
 os.environ["SOURCE_DATE_EPOCH"] = "0"
 
 import mtool  # noqa: E402
-from scripts.fuzzing import forks  # noqa: E402
+from tests.fuzzing import forks  # noqa: E402
 
 SUFFIXES = (".onnx", ".tflite")
 BOARDS = (

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mtool import commands  # noqa: E402
-from tests.rpc import trials  # noqa: E402
-from tests.rpc.bridge import HARMS  # noqa: E402
+from tests.device.rpc import trials  # noqa: E402
+from tests.device.rpc.bridge import HARMS  # noqa: E402
 
 MODEL = ROOT.parent / "shared" / "models" / "kws" / "kws_int8_qdq.onnx"
 INFERENCES = {"host": 1000, "mps2_an386": 100}

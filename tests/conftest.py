@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     compiler_cache.use()
     os.environ["MTOOL_CACHE"] = "off"  # what is made is what is tested
     os.environ["MTOOL_WERROR"] = "1"  # a warning fails a build here, not at a user's
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # of tests that import onnxruntime themselves
     gc.set_threshold(100_000, 20, 20)
     if "MTOOL_CPU_TIMES" in os.environ:
         config.pluginmanager.register(cpu_times)

@@ -4,7 +4,7 @@ from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = (
     "tests/onnx_suite",  # the cases, with the results that onnx computes
-    "tests/passes",  # the stages of random networks
+    "tests/compiler/passes",  # the stages of random networks
 )
 
 

@@ -14,7 +14,7 @@ from mtool.base import resources
 from mtool.boards import get
 from mtool.compiler import codegen
 from mtool.compiler.codegen import Conventions
-from mtool.compiler.codegen.weights import _rows
+from mtool.compiler.codegen.weights import number_rows
 from mtool.compiler.plan import Plan
 from mtool.manifest import Manifest, Tensor
 
@@ -131,7 +131,7 @@ def _inference(manifest: Manifest, number: int) -> list[str]:
 
 def _array(name: str, data: Array) -> str:
     kinds = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "float32": "float"}
-    return f"static const {kinds[data.dtype.name]} {name}[{data.size}] = {{\n{_rows(data)}\n}};"
+    return f"static const {kinds[data.dtype.name]} {name}[{data.size}] = {{\n{number_rows(data)}\n}};"
 
 
 def _describe(case: Case) -> str:

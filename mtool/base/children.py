@@ -31,16 +31,17 @@ class Child:
     """
 
     def __init__(self, argv: Sequence[str], *, errors: IO[bytes]) -> None:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0, process_group=0
-        )
+        with system.Interrupts():  # none comes before its watcher
+            process = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0, process_group=0
+            )
+            self._watcher = _watch(process)
         assert process.stdin is not None and process.stdout is not None
         self.stdin: IO[bytes] = process.stdin
         self.stdout: IO[bytes] = process.stdout
         self.pid = process.pid
         self._starter = os.getpid()
         self._process = process
-        self._watcher = _watch(process)
 
     def write(self, data: bytes | memoryview) -> None:
         """Write all of it to the standard input.

@@ -120,7 +120,7 @@ class DeviceError(MtoolError):
         self.operator = operator
 
 
-_TRY: Mapping[int, str] = {
+REMEDIES: Mapping[int, str] = {
     errno.ENOSPC: "free some space there, or choose another folder",
     errno.EDQUOT: "your quota there is used up: free some space, or choose another folder",
     errno.EROFS: "the file system is read-only: choose another folder",
@@ -155,7 +155,7 @@ def of_os_error(error: OSError, what: str = "") -> MtoolError:
         return UsageError("the working folder is no longer there", hint="cd to another")
     paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
     title = what or ": ".join([" and ".join(paths), said] if paths else [said])
-    return UsageError(title, details=[said] if what else [], hint=_TRY.get(error.errno or 0, ""))
+    return UsageError(title, details=[said] if what else [], hint=REMEDIES.get(error.errno or 0, ""))
 
 
 def _is_nowhere() -> bool:

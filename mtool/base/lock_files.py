@@ -112,7 +112,7 @@ def _own_folder() -> tuple[Path, int]:
         UsageError: there is none.
     """
     refused = []
-    for above, path in _candidates():
+    for above, path in candidates():
         try:
             if above is not None and above.stat().st_uid != os.geteuid():
                 raise PermissionError(0, f"{above} belongs to another user")
@@ -133,7 +133,7 @@ def _own_folder() -> tuple[Path, int]:
     raise UsageError("there is no folder for locks", details=refused, hint="set XDG_STATE_HOME to a folder of your own")
 
 
-def _candidates() -> Iterator[tuple[Path | None, Path]]:
+def candidates() -> Iterator[tuple[Path | None, Path]]:
     """Yield folders for locks, best first, each with what above it has to be this user's own."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/"):

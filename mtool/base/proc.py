@@ -1,5 +1,6 @@
 """Run an external program: the only place in mtool that starts one to completion."""
 
+import contextlib
 import logging
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from mtool.base.errors import BuildError, MtoolError, of_os_error
 log = logging.getLogger(__name__)
 
 LAST_LINES = 25
+_GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,23 +115,25 @@ def _finished(
     argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, timeout_s: float
 ) -> tuple[int, bytes]:
     """Run a program to its end; if it takes too long, or this one is stopped, it ends with all that it has started."""
-    process = subprocess.Popen(
-        list(argv),
-        cwd=cwd,
-        env=dict(env) if env is not None else None,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=locks.handles(),
-        process_group=0,
-    )
-    try:
-        output, _ = process.communicate(timeout=timeout_s)
-    except BaseException:
-        with system.uninterrupted():
+    with system.Interrupts() as interrupts:
+        process = subprocess.Popen(
+            list(argv),
+            cwd=cwd,
+            env=dict(env) if env is not None else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=locks.handles(),
+            process_group=0,
+        )
+        try:
+            with interrupts.allowed():
+                output, _ = process.communicate(timeout=timeout_s)
+        except BaseException:
             system.kill_group(process)
-            process.communicate()
-        raise
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a program outside its group holds the pipe
+                process.communicate(timeout=_GRACE_S)
+            raise
     return process.returncode, output
 
 

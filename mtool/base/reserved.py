@@ -1,8 +1,8 @@
 """Names that generated C must not use: keywords, macros, headers, targets of build systems.
 
 `mtool.base.identifiers` gives a name that is here another beginning. Macros of headers are known by their form where
-they have one (capitals): vendors' headers have ten thousands. tests/codegen/test_names.py holds the lists against the
-toolchains that are installed.
+they have one (capitals): vendors' headers have ten thousands. tests/compiler/codegen/test_names.py holds the lists
+against the toolchains that are installed.
 """
 
 import re

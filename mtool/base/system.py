@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Self
 
 READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 """The flags of `os.open` that every reading has; where there are no such flags, the system does that by itself."""
@@ -48,15 +50,49 @@ def kill_group(process: "subprocess.Popen[bytes]", *, gently: bool = False) -> N
             process.kill()
 
 
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ignore Ctrl-C and SIGTERM while the block runs: it cleans up after one. Only the main thread gets either."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+class Interrupts:
+    """Hold back Ctrl-C and SIGTERM while a block runs, so that a program that it has started is ended whatever comes.
+
+    In `allowed()` the first is let through, and what follows it is dropped: it is cleaned up for. What has come
+    elsewhere takes effect at the end. Only the main thread gets either; in another, this does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._allowed = False
+        self._came: list[int] = []
+        self._before: dict[int, Callable[[int, FrameType | None], object]] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before = signal.getsignal(number)
+                if callable(before):
+                    self._before[number] = before
+                    signal.signal(number, self._hold)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if number in self._before:
+                signal.signal(number, self._before[number])
+        if self._came and (kind is None or issubclass(kind, Exception)):
+            signal.raise_signal(self._came[0])
+
+    @contextlib.contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Let the first one raise what its handler raises, also one that came before."""
+        self._allowed = True
+        try:
+            if self._came:
+                signal.raise_signal(self._came.pop())
+            yield
+        finally:
+            self._allowed = False
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        if self._allowed:
+            self._allowed = False
+            self._before[number](number, frame)
+            self._allowed = True  # it has raised nothing
+        else:
+            self._came.append(number)

@@ -17,7 +17,7 @@ Role = Literal["code", "weights", "data", "arena", "stack"]
 ROLES: tuple[Role, ...] = get_args(Role)
 FEATURES = ("fpu", "dsp", "mve", "rvv", "simd")
 _TEMPLATES = ("host", "baremetal", "zephyr", "arduino")  # mtool's own; a user's may have any other name
-_PORT = (
+PORT = (
     "startup", "clint", "mtime_hz", "overlay", "conf", "core", "variant", "define", "platform", "platformio",
     "zephyr_32", "at_end",
 )  # fmt: skip
@@ -269,7 +269,7 @@ class Board(Record):
     cflags: tuple[str, ...] = ()
     emulator: Emulator | None = None
     timer: Timer | None = None
-    port: Annotated[dict[str, str | int], _not_misspelt(_PORT)] = {}
+    port: Annotated[dict[str, str | int], _not_misspelt(PORT)] = {}
 
     @model_validator(mode="after")
     def _memories_are_whole(self) -> Self:

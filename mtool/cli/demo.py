@@ -58,7 +58,7 @@ def demo(
     example = resources.path("examples/digits")
     with np.load(example / "test_data.npz", allow_pickle=False) as data:
         images, labels = data["x"], data["y"]
-    names = list(board) if board else _available(out)
+    names = list(board) if board else available_boards(out)
     read = {name: _read(example, name, output_dir) for name in names}
     accuracy = {name: float(np.mean(result.digits == labels)) for name, result in read.items()}
     out.result(
@@ -79,7 +79,7 @@ def demo(
         raise MismatchError(f"less than {LEAST_ACCURACY:.0%} of the images were read correctly", details=wrong)
 
 
-def _available(out: Output) -> list[str]:
+def available_boards(out: Output) -> list[str]:
     """Return the host, whether its compiler is here or not, and the first emulated board whose tools are here."""
     from mtool import boards
     from mtool.stages import checkup

@@ -69,7 +69,7 @@ def monitor(
     until = started + seconds if seconds else None
     out.note(f"listening to {transport.name}{f' at {rate} baud' if transport.baud else ''}; Ctrl-C ends it")
     for heard in _follow(out, transport, connect, Listener(described, firmware), until):
-        _show(out, heard, time.monotonic() - started)
+        show_message(out, heard, time.monotonic() - started)
 
 
 def _project(folder: Path | None) -> "tuple[Manifest | None, Path | None]":
@@ -106,7 +106,7 @@ def _follow(
     while True:
         try:
             with transport:
-                while not _is_over(until):
+                while not is_over(until):
                     data = transport.read(timeout_s=_QUIET_S)
                     yield from listener.feed(data) if data else listener.flush()
                 return
@@ -115,7 +115,7 @@ def _follow(
             out.note(f"{gone.what}; waiting for it")
         back: Transport | None = None
         while back is None:
-            if _is_over(until):
+            if is_over(until):
                 return
             time.sleep(_LOOK_S)
             with contextlib.suppress(BoardError, CommunicationError):
@@ -124,11 +124,13 @@ def _follow(
         out.note(f"{transport.name} is back")
 
 
-def _is_over(until: float | None) -> bool:
+def is_over(until: float | None) -> bool:
+    """Return whether a time has come; None never comes."""
     return until is not None and time.monotonic() >= until
 
 
-def _show(out: Output, heard: "Heard", seconds: float) -> None:
+def show_message(out: Output, heard: "Heard", seconds: float) -> None:
+    """Print a message, as a line of JSON if so wanted."""
     if out.as_json:
         row = {"schema_version": SCHEMA_VERSION, "command": out.command, "seconds": round(seconds, 3)}
         out.line(json.dumps({**row, "kind": heard.kind, "text": heard.text}))

@@ -65,15 +65,15 @@ def test(
     words += [*(arguments or ())]
     if not any(Path(word.partition("::")[0]).exists() for word in arguments or ()):
         words.append(str(found.folder / "tests"))
-    watch = _Watch()
+    watch = Watch()
     with contextlib.redirect_stdout(sys.stderr) if out.as_json else contextlib.nullcontext():
         code = int(pytest.main(words, plugins=[watch]))
     out.result({"board": board or found.test_board, **watch.counts, "figures": watch.figures})
     if code != _PASSED:
-        raise _error(code, watch)
+        raise error_of(code, watch)
 
 
-class _Watch:
+class Watch:
     """Notes how tests end."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class _Watch:
         self.figures = dict(limits.seen) if limits is not None else {}
 
 
-def _error(code: int, watch: _Watch) -> Exception:
+def error_of(code: int, watch: Watch) -> Exception:
     """Return the error that pytest's exit code stands for."""
     if code == _INTERRUPTED:
         return typer.Exit(INTERRUPTED)

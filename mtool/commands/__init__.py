@@ -109,7 +109,7 @@ _EXPORTS = {
         "write_sources",
     ),
 }
-_MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
+MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = [
     "ALL_KINDS",
@@ -173,9 +173,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in MODULES:
         raise AttributeError(f"module 'mtool.commands' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    return getattr(importlib.import_module(MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

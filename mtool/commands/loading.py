@@ -132,11 +132,11 @@ def _check_project(folder: Path, board: str) -> None:
 
 def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place, progress: Progress) -> Loaded:
     start = time.monotonic()
-    _check(module, len(data), place, _room(client, module.name))
+    check(module, len(data), place, _room(client, module.name))
     try:
         sent = delta_update.send(client, data, place, since=old, progress=progress)
     except DeviceError as refused:
-        raise _explained(refused, module) from None
+        raise explained(refused, module) from None
     seconds = time.monotonic() - start
     how = f"as a delta of {sent.delta_bytes:,} B" if sent.delta_bytes else f"{sent.there_bytes:,} there before"
     log.info("  %-9s %4.1f s   %s B, %s", "load", seconds, f"{len(data):,}", how)
@@ -156,7 +156,7 @@ def _room(client: Client, name: str) -> Room:
         ) from None
 
 
-def _check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
+def check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
     """Tell what the device would refuse, and why.
 
     Raises:
@@ -195,7 +195,8 @@ def _check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
             )
 
 
-def _explained(refused: DeviceError, module: Module) -> MtoolError:
+def explained(refused: DeviceError, module: Module) -> MtoolError:
+    """Return the error that says why the device refused a module."""
     if Status.MT_NO_MEMORY.name in str(refused):
         return FitError(
             f"{module.name} does not fit beside the modules that the device has",

@@ -304,7 +304,7 @@ def _prepare(model: onnx.ModelProto, prepared: Path, source: Path) -> None:
     """Write the model that is quantised: optimised, every tensor with its shape."""
     bound = prepared.with_name("bound.onnx")
     onnx.save(model, str(bound))
-    process.call(ort.NAME, source, "quantiser.prepare", model=str(bound), prepared=str(prepared), title=source.name)
+    process.call(ort.NAME, source, "quantizer.prepare", model=str(bound), prepared=str(prepared), title=source.name)
 
 
 def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
@@ -324,7 +324,7 @@ def _quantise(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme
     process.call(
         ort.NAME,
         source,
-        "quantiser.quantise",
+        "quantizer.quantise",
         prepared=str(prepared),
         quantised=str(made),
         samples=samples,

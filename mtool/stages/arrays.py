@@ -22,7 +22,7 @@ from mtool.base.tensors import Array
 
 _ZIP = b"PK"
 _SUFFIX = ".npy"  # of each array's name in a .npz file
-_UNPACKED_BYTES = 1 << 30  # above it, an array is refused that unpacks to more than so many times its size in the file
+UNPACKED_BYTES = 1 << 30  # above it, an array is refused that unpacks to more than so many times its size in the file
 _UNPACKED_TIMES = 20
 _WITH = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # which NumPy writes
 _KINDS = {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device",
@@ -56,7 +56,7 @@ class StoredArray:
             UsageError: it is cut short, damaged, or packed as no array is that is meant to be read.
         """
         bytes_ = self.size * self.dtype.itemsize
-        if bytes_ > max(_UNPACKED_BYTES, _UNPACKED_TIMES * self.packed_bytes):
+        if bytes_ > max(UNPACKED_BYTES, _UNPACKED_TIMES * self.packed_bytes):
             raise UsageError(
                 f"{self.path}: the array {self.name!r} is {bytes_:,} bytes, packed into {self.packed_bytes:,}",
                 hint="if that is what you mean, write it with numpy.savez, not compressed",

@@ -41,16 +41,17 @@ def made_of(path: Path, board: Board, options: Request, known: Known) -> str:
         file_hash(path),
         board.model_dump_json(),
         repr([(memory.reads, memory.pool) for memory in board.memories.values()]),  # which no entry of JSON has
-        *_described(options),
+        *option_texts(options),
         repr(known),
-        *_program(),
+        *program_texts(),
     ):
         data = part.encode("utf-8", "surrogatepass")
         sha.update(len(data).to_bytes(8, "little") + data)
     return sha.hexdigest()
 
 
-def _described(options: Request) -> Iterator[str]:
+def option_texts(options: Request) -> Iterator[str]:
+    """Yield the values of options, and the content of the files that they name."""
     for each in fields(options):
         yield f"{each.name}={_text(getattr(options, each.name))}"
     template = getattr(options, "template", "")  # which a project's options name
@@ -68,7 +69,7 @@ def _text(value: Any) -> str:
     return repr(value)
 
 
-def _program() -> Iterator[str]:
+def program_texts() -> Iterator[str]:
     """Yield what tells mtool's own files and those of operators that are added, by their sizes and times."""
     package = resources.PACKAGE
     for root in (package, *map(resources.path, _DATA), *added_operators.sources()):

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 LONG_S = 2.0
 """Seconds that samples have to take yet, until more devices are started for them."""
 
-_TRIED_S = 0.2  # after so long it is known how long a sample takes
+TRIED_S = 0.2  # after so long it is known how long a sample takes
 
 
 def run_samples(prepared: Prepared, inputs: Sequence[Sample], deployment: Deployment = DEFAULT) -> list[Sample]:
@@ -49,12 +49,12 @@ def infer_all(device: Device, prepared: Prepared, samples: Sequence[Sample], dep
     for sample in samples:
         outputs.append(infer(sample))
         passed = time.monotonic() - start
-        if can_part and passed > _TRIED_S and passed / len(outputs) * (len(samples) - len(outputs)) > LONG_S:
+        if can_part and passed > TRIED_S and passed / len(outputs) * (len(samples) - len(outputs)) > LONG_S:
             break
     rest = samples[len(outputs) :]
     if rest:
         shared = _Shared(rest)
-        others = [_Other(lambda: deployment.open(prepared), shared) for _ in range(min(_processors(), len(rest)) - 1)]
+        others = [_Other(lambda: deployment.open(prepared), shared) for _ in range(min(processors(), len(rest)) - 1)]
         log.info("  %d samples are left for %d devices at a time", len(rest), len(others) + 1)
         try:
             shared.serve(infer)
@@ -112,7 +112,7 @@ class _Other(threading.Thread):
             self._shared.serve(device.run)
 
 
-def _processors() -> int:
+def processors() -> int:
     """Return on how many processors this process may run."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

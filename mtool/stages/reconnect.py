@@ -21,7 +21,7 @@ LOST = (CommunicationError, BoardError, FlashError)
 
 _TRIES = 3
 _RETURNS_S = 30.0  # a board that was unplugged may take so long to come back
-_POLL_S = 0.1
+POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Revival:
         log.warning("%s has gone: waiting %.0f s for it", self.port or self.probe, self.returns_s)
         deadline = time.monotonic() + self.returns_s
         while not self._is_there() and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
 
     def _is_there(self) -> bool:
         """Say whether the board is plugged in, as far as can be told."""

@@ -17,7 +17,7 @@ from mtool.compiler.codegen import weights
 from mtool.device.build import arduino
 from mtool.manifest import Manifest, Project
 from tests.arduino import simavr, sine
-from tests.flash.jobs import fake
+from tests.device.flash.jobs import fake
 
 pytestmark = pytest.mark.long
 

@@ -19,7 +19,7 @@ from mtool.device.flash import ports
 from mtool.device.flash.ports import Attached
 from mtool.device.transport import emulator
 from tests.arduino import simavr, sine
-from tests.flash.jobs import fake
+from tests.device.flash.jobs import fake
 
 PROBE = "55736303331351E0D1A1"
 OPTIONS = ["--option", "builder=cmake"]

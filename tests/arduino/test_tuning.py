@@ -24,7 +24,7 @@ from mtool.device.flash import ports
 from mtool.device.flash.ports import Attached
 from mtool.stages.deployment import Deployment
 from tests.arduino import simavr
-from tests.tuned.pointwise import network
+from tests.compiler.tuned.pointwise import network
 
 BOARD = "arduino_mega2560"
 PROBE = "75833353934351F0B1C2"

@@ -18,7 +18,7 @@ from mtool.device import flash
 from mtool.device.flash import ports, power, uf2
 from mtool.stages.deployment import Deployment
 from mtool.stages.options import known_of
-from tests.flash.jobs import BOARD, job
+from tests.device.flash.jobs import BOARD, job
 
 ROOT = Path(boards.__file__).parents[1]
 OTHER: dict[str, str | int] = {
@@ -49,7 +49,7 @@ def test_each_key_of_a_board_is_read(names_read: set[str]) -> None:
     keys = {(one.__name__, key) for one in records for key in one.model_fields}
     assert len(keys) > 50
     assert {(record, key) for record, key in keys if key not in names_read} == set()
-    assert {key for key in schema._PORT if key not in names_read} == set()
+    assert {key for key in schema.PORT if key not in names_read} == set()
 
 
 @pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in FLASH_SETTINGS.items() for key in keys])

@@ -25,7 +25,7 @@ Captured = pytest.CaptureFixture[str]
 def test_a_board_that_does_not_answer_is_told_before_the_build(
     what: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(opening, "TIMEOUT_S", 0.2)
     _, device = pty.openpty()
     deployment = Deployment(tmp_path / "p", port=os.ttyname(device))
     with pytest.raises(CommunicationError):

@@ -65,7 +65,7 @@ def test_doctor_lists_what_flashes_a_board(monkeypatch: pytest.MonkeyPatch, caps
 
 def test_doctor_gives_the_command_for_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == "arm-none-eabi-gcc" else f"/bin/{name}")
-    monkeypatch.setattr(toolchains, "_output", lambda argv: "/there 1.2.3")
+    monkeypatch.setattr(toolchains, "output_of", lambda argv: "/there 1.2.3")
     assert app.invoke(["doctor"]) == 0  # the host board is complete
     assert "sudo apt-get install gcc-arm-none-eabi" in capsys.readouterr().out
     assert app.invoke(["doctor", "--board", "mps2_an386"]) == 5

@@ -106,9 +106,9 @@ def test_verify_without_onnxruntime_says_what_to_install(
 ) -> None:
     (tmp_path / "onnxruntime.py").write_text("raise ImportError")
     monkeypatch.syspath_prepend(tmp_path)
-    process._of_process.cache_clear()  # one of before has loaded it
+    process.of_process.cache_clear()  # one of before has loaded it
     assert app.invoke(["verify", str(DIGITS)]) == 5
-    process._of_process.cache_clear()
+    process.of_process.cache_clear()
     assert "pip install 'mtool-mcu[verify]'" in capsys.readouterr().err
 
 

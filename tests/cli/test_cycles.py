@@ -147,7 +147,7 @@ def test_an_emulator_without_plugins_is_told(tmp_path: Path, monkeypatch: pytest
     source = Path("blocks.c")
     text = (Path(__file__).parents[2] / "mtool" / "device" / "cycles" / "blocks.c").read_text()
     source.write_text(text.replace("int qemu_plugin_version = 1;", "int qemu_plugin_version = 999;"))
-    monkeypatch.setattr("mtool.device.cycles.execution._PLUGIN", source)
+    monkeypatch.setattr("mtool.device.cycles.execution.PLUGIN", source)
     assert app.invoke(["bench", str(DIGITS), "-b", "mps2_an386", "--cycles"]) == 5
     captured = capsys.readouterr().err
     assert "does not start with the plugin" in captured and "version 999" in captured

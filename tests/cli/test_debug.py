@@ -11,7 +11,7 @@ from mtool.base.errors import UsageError
 from mtool.cli import app
 from mtool.device.flash import gdb_servers
 from mtool.device.flash.runner import Job
-from tests.session.faulty import after
+from tests.device.session.faulty import after
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 Captured = pytest.CaptureFixture[str]

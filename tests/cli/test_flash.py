@@ -14,7 +14,7 @@ from mtool.cli import app
 from mtool.device.build import toolchains
 from mtool.device.flash import failures, ports
 from mtool.device.flash.ports import Attached
-from tests.flash.jobs import fake
+from tests.device.flash.jobs import fake
 
 DIGITS = str(resources.path("examples/digits") / "digits_int8.onnx")
 UNO = Attached("/dev/ttyACM3", "2341:0043", "55736303331351E0D1A1", "Arduino Uno")

@@ -15,7 +15,7 @@ from mtool.device import transport
 from mtool.device.rpc.framing import Frame, encode
 from mtool.device.rpc.protocol import REPLY, Message
 from mtool.device.session.monitoring import Heard, Listener
-from tests.session import projects
+from tests.device.session import projects
 
 Captured = pytest.CaptureFixture[str]
 LOG = encode(Frame(Message.MT_LOG, 0, 0, b"arena is full"))
@@ -71,7 +71,7 @@ def test_a_board_is_heard(
 ) -> None:
     device, port = line
     folder = projects.write(tmp_path / "project")
-    opens, shows, ends = transport.open_port, monitor._show, monitor._is_over
+    opens, shows, ends = transport.open_port, monitor.show_message, monitor.is_over
     shown: list[Heard] = []
     latest = time.monotonic() + 30
 
@@ -89,8 +89,8 @@ def test_a_board_is_heard(
         return ends(until) and (len(shown) >= 3 or time.monotonic() > latest)
 
     monkeypatch.setattr(transport, "open_port", opened)
-    monkeypatch.setattr(monitor, "_show", show)
-    monkeypatch.setattr(monitor, "_is_over", is_over)
+    monkeypatch.setattr(monitor, "show_message", show)
+    monkeypatch.setattr(monitor, "is_over", is_over)
     for arguments in ([], ["--json"]):
         shown.clear()
         assert app.invoke(["monitor", str(folder), "-p", port, "--for", "0.1", *arguments]) == 0

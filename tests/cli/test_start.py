@@ -98,7 +98,7 @@ def test_a_summary_is_the_first_line_of_its_command(name: str) -> None:
 
 
 def test_each_name_of_the_workflow_is_there() -> None:
-    assert sorted(commands.__all__) == sorted(commands._MODULES) == sorted(dir(commands))
+    assert sorted(commands.__all__) == sorted(commands.MODULES) == sorted(dir(commands))
     for name in commands.__all__:
         assert getattr(commands, name) is not None
 

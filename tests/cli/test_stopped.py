@@ -6,8 +6,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from mtool.base import proc
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
@@ -19,6 +22,16 @@ def lives(number: int) -> bool:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def all_end(numbers: str) -> bool:
+    """Wait until the kernel has ended those that were killed."""
+    until = time.monotonic() + 5
+    while running := any(map(lives, map(int, numbers.split()))):
+        if time.monotonic() > until:
+            break
+        time.sleep(0.01)
+    return not running
 
 
 @pytest.mark.parametrize(
@@ -47,4 +60,22 @@ def test_no_compiler_is_left(numbers: list[int], code: int, tmp_path: Path) -> N
         said = command.communicate(timeout=20)[0].decode()
     assert command.returncode == code, said
     assert "Traceback" not in said
-    assert not any(map(lives, map(int, pids.read_text().split())))
+    assert all_end(pids.read_text())
+
+
+def test_ctrl_c_before_it_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pids = tmp_path / "pids"
+
+    class Started(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            pids.write_text(str(self.pid))
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    with pytest.raises(KeyboardInterrupt):
+        proc.run(["sleep", "60"], what="test", timeout_s=60)
+    assert all_end(pids.read_text())
+    assert signal.getsignal(signal.SIGINT) is before

@@ -12,7 +12,7 @@ from mtool import boards
 from mtool.cli import app
 from mtool.compiler.tuned import log as tuning_log
 from mtool.stages.tuned import known_for, target_and_setup
-from tests.tuned.records import SETUP, measurement, whole
+from tests.compiler.tuned.records import SETUP, measurement, whole
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx")
 Captured = pytest.CaptureFixture[str]

@@ -1,7 +1,6 @@
 """The test firmware: the runtime, a model written by hand (crt/tests/mt_test_model.c) and a pipe for a port."""
 
 import functools
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -46,32 +45,6 @@ def build(*sources: str, defines: tuple[str, ...] = ()) -> Path:
         defines = ("TEST_MODULES", *defines)
     files = [str(path) for path in [*runtime, *(CRT / "tests" / name for name in names)]]
     return sanitized.build(files, target, [*STRICT, *(f"-D{name}" for name in defines)])
-
-
-# What libFuzzer begins with, as records of crt/tests/mt_fuzz_server.c: each kind of message, and repetitions.
-SEEDS = (
-    "ff 05050000000000 f107050000 0000000000",  # a CALL, and the same again
-    "ff 0c04 66696c6c 0d15 0100 01 07 00 00 00000000 00 08 02 05000000 04000000",  # LOOKUP, INVOKE on a tensor
-    "ff 0d23 0000 03 00 0100000000000000 02 000000000000f03f 07 02 00 08000000 02 20 01 02000000",  # of all kinds
-    "ff 0606 02000000ffff f108 0600 02000000ffff",  # a TIME of the model
-    "ff 0606 010000000100 0b0100 0b0101 0700 0200",  # a TIME of an operator, TIMER, STACK, INFO
-    "ff 0308 0000 00000000 aabb 0408 0000 00000000 0200 f10a 0401 0000 00000000 0200",  # WRITE, READ
-    "ff 0900 f4020100 0a00 f4022220 0505 0100000000 0800",  # PING, HELLO, BYE, RESET
-    "fe 00 02 01 01 00",  # bytes on the line
-)
-
-
-def fuzz(folder: Path, *, seconds: int, seed: int = 1) -> list[str]:
-    """Build the server for libFuzzer in `folder`; the command that feeds it for `seconds`."""
-    corpus = folder / "corpus"
-    corpus.mkdir(exist_ok=True)
-    for number, digits in enumerate(SEEDS):
-        (corpus / f"seed{number}").write_bytes(bytes.fromhex(digits))
-    target = folder / "fuzz_server"
-    sources = [str(path) for path in [*SOURCES, CRT / "tests" / "mt_fuzz_server.c"]]
-    subprocess.run(["clang", *STRICT, *sanitized.FLAGS, "-O1", "-fsanitize=fuzzer", *sources, "-o", target], check=True)
-    limits = [f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=2000", "-timeout=10"]
-    return [str(target), str(corpus), *limits, "-print_final_stats=1", f"-artifact_prefix={folder}/"]
 
 
 def _tensor(name: str, dtype: str, *shape: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The server under libFuzzer with the address and undefined-behaviour sanitizers; scripts/fuzz.py takes longer."""
+"""The runtime under libFuzzer with the address and undefined-behaviour sanitizers; scripts/fuzz.py takes longer."""
 
 import shutil
 import subprocess
@@ -7,15 +7,17 @@ from pathlib import Path
 import amount
 import pytest
 
-from tests.crt import firmware
+from tests.crt import fuzzing
 
 SECONDS = amount.of(30, 3)
 
 
 @pytest.mark.long
-def test_no_input_harms_the_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", fuzzing.TARGETS)
+def test_no_input_harms(target: str, tmp_path: Path) -> None:
     if shutil.which("clang") is None:
         pytest.skip("clang is not installed")
-    done = subprocess.run(firmware.fuzz(tmp_path, seconds=SECONDS), cwd=tmp_path, capture_output=True, text=True)
+    asked = fuzzing.command(target, tmp_path, seconds=SECONDS)
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert int(done.stderr.rpartition("stat::number_of_executed_units:")[2].split()[0]) > 1000

@@ -129,11 +129,11 @@ def test_a_model_without_functions_says_so() -> None:
 def test_a_call_is_not_done_twice_when_its_frame_is_repeated(client: Client) -> None:
     client.write_at(ARENA, 0, 0, np.ones(4, np.float32).tobytes())
     request = protocol.invoke(client.lookup("test_double"), [vector(0), vector(0)], 1.0)
-    window = client._window
+    window = client.window
     (first,) = window.exchange([request])
-    again = encode(Frame(request.type, window._session, (window._next - 1) & 0xFFFF, request.payload))
-    window._transport.write(again, timeout_s=5)
-    frames = [frame for frame in Decoder().feed(window._transport.read(timeout_s=5)) if frame is not None]
+    again = encode(Frame(request.type, window.session, (window.next_sequence - 1) & 0xFFFF, request.payload))
+    window.transport.write(again, timeout_s=5)
+    frames = [frame for frame in Decoder().feed(window.transport.read(timeout_s=5)) if frame is not None]
     assert [frame.payload for frame in frames] == [bytes([first.status]) + first.payload]
     assert client.read_at(ARENA, 0, 0, 16) == np.full(4, 2, np.float32).tobytes()
 
@@ -152,6 +152,6 @@ def test_no_message_leaves_the_memory(client: Client) -> None:
             data = data[: random_.choice((len(data), len(data), random_.randrange(len(data))))]
             requests.append(Request(Message.MT_INVOKE, bytes(data), reply_bytes=14, work_s=1.0))
         for request in requests:
-            seen |= {reply.status for reply in client._window.exchange([request])}
+            seen |= {reply.status for reply in client.window.exchange([request])}
     assert {Status.MT_OK, Status.MT_MODEL, Status.MT_BAD_MESSAGE, Status.MT_BAD_RANGE, Status.MT_BAD_INDEX} <= seen
     assert client.lookup("test_sum") == 1

@@ -21,7 +21,9 @@ from mtool.compiler.kernels import registry
 
 ROOT = pages.ROOT
 TOP = {path.name for path in ROOT.iterdir()}
-NOT_MODULES = ("mtool.json", "mtool.toml", "mtool.yml", "mtool.operators")  # files, and a group of entry points
+NOT_MODULES = (  # files, and groups of entry points
+    "mtool.json", "mtool.toml", "mtool.yml", "mtool.operators", "mtool.backends",
+)  # fmt: skip
 SCHEDULES = {"SCHEDULE", *(schedule.name for kernel in registry.KERNELS.values() for schedule in kernel.schedules)}
 A_BOARD_OF_YOURS = re.compile(
     r"B|BOARD|NAME|my_\w+|simulated_\w+|zephyr:\S+|cortex-m\w+"

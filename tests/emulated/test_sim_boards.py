@@ -97,7 +97,7 @@ def _headers(prepared: Prepared) -> list[str]:
     from mtool.device.build import zig
 
     assert prepared.manifest.project is not None
-    return zig._headers(prepared.manifest.project.board)
+    return zig.header_options(prepared.manifest.project.board)
 
 
 @amount.everything
@@ -186,7 +186,7 @@ def test_the_demo_takes_the_core_whose_tools_are_here(
     missing: tuple[str, ...], chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchains, "check", lambda tool: toolchains.Found(tool, "1", tuple({tool.name} & {*missing})))
-    assert demo._available(Output("demo")) == ["host", *([chosen] if chosen else [])]
+    assert demo.available_boards(Output("demo")) == ["host", *([chosen] if chosen else [])]
 
 
 def test_a_missing_package_is_told(built: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:

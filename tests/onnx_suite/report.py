@@ -97,7 +97,7 @@ def page(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     lines += [f"| {name} | {passed[name]} | {total[name]} |" for name in sorted(total)]
     lines += ["", "## What does not pass", "", "| test | why |", "|---|---|"]
     lines += [f"| {name} | {why} |" for name, why in sorted(NOT_PASSED.items())]
-    lines += ["", "## Beyond ai.onnx", "", "Their tests, against onnxruntime, are in tests/ops.", ""]
+    lines += ["", "## Beyond ai.onnx", "", "Their tests, against onnxruntime, are in tests/compiler/kernels.", ""]
     others = sorted(key for key, operator in operators().items() if operator.expand or operator.domain == CLASSICAL)
     for domain in ("ai.onnx.ml", "com.microsoft"):
         lines += [f"{domain}: " + ", ".join(name for owner, name in others if owner == domain) + ".", ""]

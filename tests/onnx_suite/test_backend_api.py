@@ -52,17 +52,17 @@ def test_values_that_shape_the_code_are_those_of_the_run() -> None:
 def test_a_model_that_waits_is_built_once_for_each_value() -> None:
     x = np.ones((2, 3), np.float32)
     prepared = onnx_backend.prepare(reduction())
-    assert not prepared._programs
+    assert not prepared.programs
     for axis in (1, 0, 1):
         prepared.run([x, np.array([axis])])
-    assert len(prepared._programs) == 2
+    assert len(prepared.programs) == 2
     prepared.close()
 
 
 def test_values_that_are_given_are_not_asked_for() -> None:
     x, axes = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1])
     prepared = onnx_backend.prepare(reduction(), constants={"axes": axes})
-    assert len(prepared._programs) == 1
+    assert len(prepared.programs) == 1
     assert np.array_equal(prepared.run([x, axes]).y, x.sum(axis=1))
     prepared.close()
 

@@ -21,8 +21,8 @@ from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.firmware import Room
 from mtool.tuning.progress import Progress
 from mtool.tuning.search import Goal, Search
-from tests.tuned.pointwise import network
-from tests.tuned.records import SETUP, TARGET
+from tests.compiler.tuned.pointwise import network
+from tests.compiler.tuned.records import SETUP, TARGET
 from tests.tuning.simulated import BOARD, SimulatedBench, World
 
 MOST = 60

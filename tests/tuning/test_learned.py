@@ -8,7 +8,7 @@ import pytest
 
 from mtool.compiler.tuned.record import Measurement, TaskRecord, digest
 from mtool.tuning.learned import CostModel, left_out, shipped, usable
-from tests.tuned.records import measurement
+from tests.compiler.tuned.records import measurement
 
 TRUE = {"dsp_pointwise": 1.1, "dsp_pointwise:tile=2x2": 0.85, "c99_patch": 1.4}
 """Cycles of an estimated instruction on a core that does not exist, besides half a cycle for each byte of flash."""

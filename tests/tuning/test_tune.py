@@ -91,7 +91,7 @@ def tuned(folder: Path, **given: object) -> Tuned:
 def test_what_is_wrong_hangs_crashes_or_is_no_c_costs_itself_alone(
     tmp_path: Path, spoilt: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mtool.device.rpc.window._PATIENCE_S", 1.0)
+    monkeypatch.setattr("mtool.device.rpc.window.PATIENCE_S", 1.0)
     monkeypatch.setattr("mtool.tuning.tuning.space_of", _dense_alone())
     found = tuned(tmp_path)
     (row,) = found.progress.rows.values()

@@ -25,7 +25,7 @@ from mtool.device.transport import open_emulator
 from mtool.device.transport.emulator import command
 from mtool.manifest import Project
 from mtool.manifest.modules import keys
-from tests.session import faulty
+from tests.device.session import faulty
 
 KWS = "kws/kws_int8_qdq"
 NAMED = [board for board in boards.load_all().values() if "zephyr" in board.templates]

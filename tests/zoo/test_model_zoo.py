@@ -18,9 +18,9 @@ from onnx import TensorProto, helper
 from mtool.base.errors import ModelError
 from mtool.device.session.verify import Difference, Report
 from scripts import model_zoo
-from scripts.fuzzing import forks
-from scripts.zoo import names, page, results, trial
-from scripts.zoo.results import Found, Row, State
+from tests.fuzzing import forks
+from tests.zoo import names, page, results, trial
+from tests.zoo.results import Found, Row, State
 
 BOARDS = ("host",)
 TABLE = [names.Origin("someone/models", "deep/toy.onnx", options="--state s:before")]

@@ -59,7 +59,7 @@ def weights_source(
         else:
             own = f"{placing(symbol, where[symbol])} " if symbol in where else ""
             declared = f"{own}{_alignment(layout)}{declaration(symbol, data, in_ram)}"
-            definition = f"{declared} = {{\n{_rows(data, is_packed=_is_packed(layout))}\n}};"
+            definition = f"{declared} = {{\n{number_rows(data, is_packed=_is_packed(layout))}\n}};"
         parts.append(f"{comment(*_described(data, layout, is_in_ram=symbol in in_ram))}\n{definition}\n")
     return "\n".join(parts)
 
@@ -98,7 +98,8 @@ def _described(data: Array, layout: str, *, is_in_ram: bool = False) -> list[str
     return textwrap.wrap(text, WIDTH - 4, break_long_words=False)
 
 
-def _rows(data: Array, *, is_packed: bool = False) -> str:
+def number_rows(data: Array, *, is_packed: bool = False) -> str:
+    """Return the elements of an array as rows of C literals."""
     dtype = DType.of(data.dtype)
     flat = data.reshape(-1)
     if dtype.is_half:

@@ -96,6 +96,8 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     elif operator.lower is not None:
         node.emit(attributes_of(operator.attributes, node.attrs))
     elif not functions.expand(state, node.proto, domain, version, origin, opsets, bodies):
+        if operator.folding.when == "never":
+            raise Unsupported("what it computes is random: make it an input of the model (docs/limits.md)")
         raise Unsupported("not supported")
 
 

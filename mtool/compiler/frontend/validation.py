@@ -128,6 +128,12 @@ def check_attributes(node: OnnxNode, operator: Operator) -> None:
             raise Unsupported(f"its {key} is {value}; at most {_MOST:,} is supported")
         if key in _COUNTS and any(number < 0 for number in numbers):
             raise Unsupported(f"its {key} is {value}; expected 0 or more")
+    filters = node.shapes[1][2:] if len(node.shapes) > 1 else ()
+    for steps, size in zip(node.attrs.get("dilations", ()), node.attrs.get("kernel_shape", filters), strict=False):
+        if steps * size > _MOST // 2:
+            raise Unsupported(f"its window reaches over {steps * size:,} elements; at most {_MOST // 2:,} is supported")
+    if any(abs(steps) > _MOST // 2 for steps in node.attrs.get("strides", ())):
+        raise Unsupported(f"its strides are {node.attrs['strides']}; at most {_MOST // 2:,} is supported")
     if operator.check is not None:
         operator.check(node)
 

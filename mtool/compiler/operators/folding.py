@@ -81,7 +81,7 @@ class Folding:
 
     cost: in elements that NumPy computes at once.
     size: the most elements that a node can make whose outputs' types inference can't tell.
-    when: "never"; "later": it stays a node, whose value is computed where an operator needs it that does not only
+    when: "never", as it is random; "later": it stays a node, whose value is computed where an operator needs it that does not only
         move elements.
     of_nothing: whether the reference evaluator computes what has inputs without elements; defined: whether the device
         may, where that fails, by the attributes.

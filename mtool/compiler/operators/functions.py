@@ -1,4 +1,4 @@
-"""Operators that ONNX defines as functions of others: they are expanded by onnx's own bodies."""
+"""Operators that ONNX defines as functions of others, which are expanded by onnx's own bodies, and random ones."""
 
 from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding
 from mtool.compiler.operators.operator import Operator
@@ -13,6 +13,6 @@ OPERATORS = (
     *(Operator(op, sizes=(0,), folding=SLOW.growing()) for op in ("HannWindow", "HammingWindow", "BlackmanWindow")),
     *(
         Operator(op, folding=Folding(when="never"))
-        for op in ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli")
+        for op in ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
     ),
 )

@@ -58,7 +58,7 @@ class ScaledSum:
         low, high = self.limits
         largest = int(max(np.abs(a).max(), np.abs(b).max()))
         steps = sorted(itertools.product(range(-SEARCH, SEARCH + 1), repeat=2), key=lambda d: abs(d[0]) + abs(d[1]))
-        for shift in self._shifts(largest):
+        for shift in self.shifts(largest):
             left, right = (round(ratio * 2**shift) for ratio in self.ratios)
             least = np.where(wanted > low, wanted << shift, -(2**40))
             most = np.where(wanted < high, ((wanted + 1) << shift) - 1, 2**40)
@@ -78,7 +78,7 @@ class ScaledSum:
 
         Of scales that are powers of two, with which ties happen.
         """
-        shift = self._shifts(255)[0]
+        shift = self.shifts(255)[0]
         left, right = (round(ratio * 2**shift) for ratio in self.ratios)
         zero_point = self.offset + sum(ratio * zero for ratio, zero in zip(self.ratios, self.zeros, strict=True))
         added = -left * self.zeros[0] - right * self.zeros[1]
@@ -86,7 +86,7 @@ class ScaledSum:
         got = FUNCTIONS["rescale_pair"].meaning(Expr("rescale_pair", DType.INT32, value=pair), a[:, None], b[None])
         return pair if np.array_equal(got, wanted) else None
 
-    def _shifts(self, largest: int) -> range:
+    def shifts(self, largest: int) -> range:
         """Return the shifts, largest first, with which no sum leaves 32 bits."""
         reach = largest * (abs(self.ratios[0]) + abs(self.ratios[1])) + abs(self.offset) + 2
         return range(min(23, math.floor(31 - math.log2(reach))), 11, -1)

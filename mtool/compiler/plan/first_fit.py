@@ -43,14 +43,14 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
         sorted(numbers, key=lambda n: (-pieces[n].bytes * (spans[n] + 1), n)),
     ]
     apart = apart_of(pieces, pairs)
-    best = min((_first_fit(pieces, order, apart) for order in orders), key=lambda fit: fit.bytes)
-    near = _near(apart)
+    best = min((place_in_order(pieces, order, apart) for order in orders), key=lambda fit: fit.bytes)
+    near = near_of(apart)
     chance = random.Random(0)
     tries = min(SEARCH_TRIES, SEARCH_STEPS // (len(pieces) + len(pairs) + 1))
     for _ in range(tries if len(pieces) > 2 else 0):
         if best.bytes <= bound:
             break
-        best = _moved(pieces, apart, near, best, chance.randrange(len(pieces)), chance.randrange(len(pieces)))
+        best = moved(pieces, apart, near, best, chance.randrange(len(pieces)), chance.randrange(len(pieces)))
     return best.placed, best.bytes
 
 
@@ -83,7 +83,7 @@ def apart_of(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apa
     return apart
 
 
-def _near(apart: Apart) -> list[int]:
+def near_of(apart: Apart) -> list[int]:
     """Return the storages that each has in `apart`, as bits."""
     return [sum(1 << other for other in {other for other, _, _ in others}) for others in apart]
 
@@ -101,7 +101,8 @@ def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, i
     return tuple(merged)
 
 
-def _first_fit(pieces: Sequence[Storage], order: Sequence[int], apart: Apart) -> _Fit:
+def place_in_order(pieces: Sequence[Storage], order: Sequence[int], apart: Apart) -> _Fit:
+    """Place storages one after the other, each as low as it fits."""
     placed: dict[int, int] = {}
     for number in order:
         placed[number] = lowest(pieces[number], placed, apart[number])
@@ -121,7 +122,7 @@ def lowest(piece: Storage, placed: Mapping[int, int], apart: Neighbours) -> int:
     return offset
 
 
-def _moved(pieces: Sequence[Storage], apart: Apart, near: Sequence[int], best: _Fit, source: int, to: int) -> _Fit:
+def moved(pieces: Sequence[Storage], apart: Apart, near: Sequence[int], best: _Fit, source: int, to: int) -> _Fit:
     """Return the fit with a storage moved in the order, if it takes no more bytes; else the fit as it was.
 
     Args:

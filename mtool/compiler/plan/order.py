@@ -22,7 +22,7 @@ def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io, order: Order =
     `order` "written" leaves them as they are, but for states, which are read before they are written.
     """
     as_written = graph.nodes
-    orders = [as_written] if order == "written" or _is_chain(graph) else [as_written, _beam_search(graph)]
+    orders = [as_written] if order == "written" or _is_chain(graph) else [as_written, beam_search(graph)]
     if graph.states:
         orders = [read_states_before_writes(replace(graph, nodes=nodes)) for nodes in orders]
     return min(orders, key=lambda nodes: _peak(graph, nodes, chosen, io))
@@ -74,7 +74,7 @@ class _State:
     before: "_State | None"
 
 
-def _beam_search(graph: Graph) -> tuple[Node, ...]:
+def beam_search(graph: Graph) -> tuple[Node, ...]:
     """Grow orders node by node, keeping those with the smallest peak so far, then the fewest live bytes.
 
     What is equal in both goes by the names in the order, so that the result is the same on every run. After `MOST`

@@ -200,7 +200,7 @@ def _smallest(
     """
     known = None if tried is None else _known(tried.get(path), plan)
     if known is None:
-        near = _near(plan, most, chooser)
+        near = one_region_more(plan, most, chooser)
         if tried is not None:
             tried[path] = tuple(made.trial for made in near)
     else:
@@ -221,7 +221,7 @@ def _known(trials: Sequence[Trial] | None, plan: Plan) -> Sequence[Trial] | None
     return trials if is_there else None
 
 
-def _near(plan: Plan, most: float, chooser: Chooser) -> "list[_Made]":
+def one_region_more(plan: Plan, most: float, chooser: Chooser) -> "list[_Made]":
     """Return the trials with one region more whose arenas are laid out."""
     found: list[_Made] = []
     least, shared = plan.arena_bytes, chooser.shared

@@ -51,16 +51,16 @@ Tried = dict[tuple[int, ...], Sequence[Trial]]
 def trials_of(plan: Plan) -> Iterator[Trial]:
     """Yield what may make the arena smaller, the most promising regions first."""
     numbers = itertools.count()
-    for outer, region in _regions(plan):
+    for outer, region in regions_at_peak(plan):
         if outer >= plan.arena_bytes:
             continue
-        for chunks in _chunkings(plan.graph, region):
+        for chunks in chunkings(plan.graph, region):
             memory = region_memory(plan.graph, region, chunks, plan.io, plan.arena_bytes)
             if memory is not None:
                 yield Trial(region, outer, chunks, memory, next(numbers))
 
 
-def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
+def chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
     """Yield how many rows of each node's result may be made at a time, by name."""
     seen: list[Mapping[str, int]] = []
     for rows in ROWS:
@@ -85,7 +85,7 @@ def _chunks(graph: Graph, region: Region, rows: int, divisor: int) -> Mapping[st
     return found
 
 
-def _regions(plan: Plan) -> list[tuple[int, Region]]:
+def regions_at_peak(plan: Plan) -> list[tuple[int, Region]]:
     """Return regions that hold the operator at the peak, each with the peak outside it; the most promising first."""
     graph, nodes = plan.graph, plan.graph.nodes
     reads: dict[str, tuple[RowReads, ...]] = {}

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 SUFFIX = ".jsonl"
 _LONGEST = 1 << 20  # bytes of a line
-_LARGEST = 1 << 30  # bytes of a file
+MAX_FILE_BYTES = 1 << 30  # bytes of a file
 _RECORD: TypeAdapter[Measurement | WholePlan] = TypeAdapter(Record)
 
 
@@ -77,13 +77,13 @@ def _files(path: Path) -> list[Path]:
 def _read(path: Path) -> list[Measurement | WholePlan]:
     try:
         with path.open("rb") as file:  # a pipe too: --tuned <(cat a.jsonl b.jsonl)
-            data = file.read(_LARGEST + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise UsageError(f"there is no tuning log {path}", hint="make one with: mtool tune MODEL -o FILE") from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
-    if len(data) > _LARGEST:
-        raise UsageError(f"{path} is no tuning log", details=[f"it is larger than {_LARGEST:,} B"])
+    if len(data) > MAX_FILE_BYTES:
+        raise UsageError(f"{path} is no tuning log", details=[f"it is larger than {MAX_FILE_BYTES:,} B"])
     records = []
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():

@@ -32,7 +32,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     configure, argv = commands(manifest.project, kinds)
     compiler = toolchains.require(manifest.project.board.toolchain).identity
     if not _is_configured(folder, compiler):
-        _forget_configuration(folder / "build")
+        forget_configuration(folder / "build")
         proc.run(configure, what="configuration of the build", timeout_s=_CONFIGURE_TIMEOUT_S, cwd=folder)
         files.write(folder / "build" / _COMPILER, compiler.encode("utf-8", "surrogatepass"))
     done = proc.run(argv, what="build of the firmware", timeout_s=_BUILD_TIMEOUT_S, cwd=folder, check=False)
@@ -64,7 +64,7 @@ def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
     ]
 
 
-def _forget_configuration(build_folder: Path) -> None:
+def forget_configuration(build_folder: Path) -> None:
     """Remove what `cmake --fresh` would, which needs CMake 3.24."""
     (build_folder / "CMakeCache.txt").unlink(missing_ok=True)
     shutil.rmtree(build_folder / "CMakeFiles", ignore_errors=True)

@@ -157,15 +157,15 @@ def check(toolchain: Toolchain) -> Found:
             return Found(toolchain, "", (toolchain.name,))
         return Found(toolchain, importlib.metadata.version(toolchain.name), ())
     if toolchain.name == _HOST and shutil.which(_HOST) is None and (other := compiler_here(_HOST)) != [_HOST]:
-        return Found(toolchain, _version(_output([*other, "--version"])), (), _as_they_are(other[0]))
+        return Found(toolchain, _version(output_of([*other, "--version"])), (), _as_they_are(other[0]))
     missing = [program for program in toolchain.programs if shutil.which(program) is None]
     program = toolchain.programs[0]
     if program in missing:
         return Found(toolchain, "", tuple(missing))
-    library = _output([program, f"-print-file-name={toolchain.needs}"]) if toolchain.needs else ""
+    library = output_of([program, f"-print-file-name={toolchain.needs}"]) if toolchain.needs else ""
     if toolchain.needs and not Path(library).is_absolute():  # GCC answers with the bare name if there is no such file
         missing.append(toolchain.needs)
-    version = _version(_output([program, "--version"]))
+    version = _version(output_of([program, "--version"]))
     return Found(toolchain, version, tuple(missing), _as_they_are(program, library))
 
 
@@ -229,5 +229,6 @@ def _as_they_are(program: str, *libraries: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _output(argv: list[str]) -> str:
+def output_of(argv: list[str]) -> str:
+    """Return what a program prints, without the spaces around it."""
     return proc.run(argv, what=" ".join(argv), timeout_s=_VERSION_TIMEOUT_S).output.strip()

@@ -56,7 +56,7 @@ def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
 
 def _cc(board: Board, argv: Sequence[str]) -> list[str]:
     """Return the arguments of zig that compile a firmware."""
-    return [*argv[3:], *_headers(board)]
+    return [*argv[3:], *header_options(board)]
 
 
 def _libm(folder: Path, board: Board) -> list[str]:
@@ -73,10 +73,10 @@ def _libm(folder: Path, board: Board) -> list[str]:
     flags = ["-cflags", "-w", "-ffunction-sections", "-fomit-frame-pointer", "-ffp-contract=off", "--"]
     sources = [str(musl / "src" / "math" / name) for name in names]
     options = ["-O", "ReleaseSmall", "-fno-compiler-rt", "-ffunction-sections", "--name", "m", f"-femit-bin={_LIBM}"]
-    return ["build-lib", *board.cflags, *options, *own, *_headers(board), *flags, *sources, "src/libc.zig"]
+    return ["build-lib", *board.cflags, *options, *own, *header_options(board), *flags, *sources, "src/libc.zig"]
 
 
-def _headers(board: Board) -> list[str]:
+def header_options(board: Board) -> list[str]:
     """Return the options that name the folders of musl's headers."""
     libc, arch = _folder(), "arm" if board.cpu.startswith("cortex-m") else "riscv32"
     folders = (libc / "include" / f"{arch}-linux-musl", libc / "include" / "generic-musl", libc / "musl" / "include")

@@ -14,7 +14,7 @@ from mtool.device.cycles.instruction import Instruction
 from mtool.device.cycles.listing import Listing
 from mtool.device.session.opening import open
 
-_PLUGIN = Path(__file__).with_name("blocks.c")
+PLUGIN = Path(__file__).with_name("blocks.c")
 _BUILD_TIMEOUT_S = 60.0
 _CFLAGS = ("-std=gnu99", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
 
@@ -99,7 +99,7 @@ def build_plugin(folder: Path) -> Path:
     """
     toolchains.require("cc")
     plugin = folder / "blocks.so"
-    argv = [*toolchains.compiler_here("cc"), *_CFLAGS, str(_PLUGIN), "-o", str(plugin)]
+    argv = [*toolchains.compiler_here("cc"), *_CFLAGS, str(PLUGIN), "-o", str(plugin)]
     proc.run(argv, what="build of the emulator's plugin", timeout_s=_BUILD_TIMEOUT_S)
     return plugin
 

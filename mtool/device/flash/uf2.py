@@ -17,7 +17,7 @@ from mtool.device.flash.runner import NEWEST, Job, Runner, Version
 _PAGE = 256
 _MAGIC = (0x0A324655, 0x9E5D5157, 0x0AB16F30)
 _FAMILY_PRESENT = 0x2000
-_MOUNTS = ("/media/{user}", "/run/media/{user}", "/Volumes", "/mnt")
+MOUNTS = ("/media/{user}", "/run/media/{user}", "/Volumes", "/mnt")
 
 
 class Uf2(Runner):
@@ -49,7 +49,7 @@ class Uf2(Runner):
 
 def drive(volume: str) -> Path:
     """Return the folder at which a drive is mounted; where it would be, if it is not."""
-    folders = [Path(mount.format(user=getpass.getuser())) / volume for mount in _MOUNTS]
+    folders = [Path(mount.format(user=getpass.getuser())) / volume for mount in MOUNTS]
     return next((folder for folder in folders if folder.is_dir()), folders[0])
 
 

@@ -72,7 +72,7 @@ class Client:
         self._device_s = device_s
         self._name = transport.name
         session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s, take_over=take_over)
-        self._window = Window(transport, session, self.hello, on_fault=on_fault)
+        self.window = Window(transport, session, self.hello, on_fault=on_fault)
         self._shared = _Shared()
         self._model = 0
 
@@ -104,7 +104,7 @@ class Client:
     @property
     def resent(self) -> int:
         """Frames that were sent again since the session was opened."""
-        return self._window.resent
+        return self.window.resent
 
     def info(self) -> Info:
         """Return the timer's granularity and the tensors' sizes."""
@@ -135,7 +135,7 @@ class Client:
             DeviceError: it has not so many.
         """
         requests = (
-            protocol.read(kind, index, offset + begin, length) for begin, length in data_frames(self._window, count)
+            protocol.read(kind, index, offset + begin, length) for begin, length in data_frames(self.window, count)
         )
         return _joined(self._all(requests), [count])[0]
 
@@ -145,7 +145,7 @@ class Client:
         Raises:
             DeviceError: it has not so many bytes.
         """
-        pieces = data_frames(self._window, len(data))
+        pieces = data_frames(self.window, len(data))
         self._all(protocol.write(kind, index, offset + at, data[at : at + length]) for at, length in pieces)
 
     def run(
@@ -203,7 +203,7 @@ class Client:
     def stack_bytes(self) -> int | None:
         """Return how much stack the last `run` used, or None if the firmware can't tell."""
         with self.owner.alone():
-            reply = self._window.exchange([Request(Message.MT_STACK, reply_bytes=5)])[0]
+            reply = self.window.exchange([Request(Message.MT_STACK, reply_bytes=5)])[0]
         if reply.status == Status.MT_NOT_SUPPORTED:
             return None
         self._check(reply)
@@ -216,7 +216,7 @@ class Client:
             CommunicationError: it has not answered within `timeout_s`, or has lost the session.
         """
         with self.owner.alone():
-            self._window.ping(timeout_s)
+            self.window.ping(timeout_s)
 
     def lookup(self, name: str) -> int:
         """Return the number of a function.
@@ -250,7 +250,7 @@ class Client:
 
     def pieces(self, total: int) -> Iterator[tuple[int, int]]:
         """Cut `total` bytes into pieces of the size that suits the link at that time: (offset, length)."""
-        return data_frames(self._window, total)
+        return data_frames(self.window, total)
 
     def reset(self) -> None:
         """Make the firmware leave its server; the session is over."""
@@ -260,7 +260,7 @@ class Client:
     @property
     def is_intact(self) -> bool:
         """Whether the session is open and each request has its reply, so that it can go on."""
-        return self._shared.is_open and self._window.is_intact
+        return self._shared.is_open and self.window.is_intact
 
     def close(self) -> None:
         """End the session, so that another host may open one. May be called again, and when nobody answers any more.
@@ -272,18 +272,18 @@ class Client:
         with self.owner.alone():
             if self.is_intact:
                 with contextlib.suppress(MtoolError):
-                    self._window.end(_BYE_S)
+                    self.window.end(_BYE_S)
             self._shared.is_open = False
 
     def _writes(self, inputs: Sequence[bytes]) -> Iterator[Request]:
         for index, data in sorted(enumerate(inputs), key=lambda pair: pair[0] == self._stream):
             kind, work_s = (protocol.ROWS, self._stream_s) if index == self._stream else (protocol.INPUTS, 0.0)
-            for offset, length in data_frames(self._window, len(data)):
+            for offset, length in data_frames(self.window, len(data)):
                 yield protocol.write(kind, index, offset, data[offset : offset + length], work_s)
 
     def _reads(self, kind: int, lengths: Sequence[int]) -> Iterator[Request]:
         for index, total in enumerate(lengths):
-            for offset, length in data_frames(self._window, total):
+            for offset, length in data_frames(self.window, total):
                 yield protocol.read(kind, index, offset, length)
 
     def _one(self, request: Request) -> bytes:
@@ -291,11 +291,11 @@ class Client:
 
     def _all(self, requests: Iterable[Request]) -> list[Reply]:
         with self.owner.alone():
-            self._window.on_fault = self._on_fault
+            self.window.on_fault = self._on_fault
             if self._shared.selected != self._model:
-                self._check(self._window.exchange([protocol.select(self._model)])[0])
+                self._check(self.window.exchange([protocol.select(self._model)])[0])
                 self._shared.selected = self._model
-            replies = self._window.exchange(requests)
+            replies = self.window.exchange(requests)
             for reply in replies:
                 self._check(reply)
             return replies
@@ -304,8 +304,8 @@ class Client:
         if reply.status == Status.MT_OK:
             return
         if reply.status == Status.MT_STOPPED:
-            fault = self._window.survived or Fault(FaultKind.MT_FAULT_EXCEPTION, None, 0, ())
-            self._window.survived = None
+            fault = self.window.survived or Fault(FaultKind.MT_FAULT_EXCEPTION, None, 0, ())
+            self.window.survived = None
             self._on_stopped(self)
             raise self._on_fault(fault)
         request = reply.request.type.name.removeprefix("MT_")

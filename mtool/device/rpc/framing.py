@@ -48,19 +48,19 @@ class Decoder:
     """Take bytes as they arrive and find the frames in them."""
 
     def __init__(self) -> None:
-        self._pending = bytearray()
+        self.pending = bytearray()
         self._tail = bytearray()
 
     @property
     def tail(self) -> bytes:
         """The last bytes that were no frame, such as what a firmware prints."""
-        return bytes(self._tail + self._pending)[-_TAIL_BYTES:]
+        return bytes(self._tail + self.pending)[-_TAIL_BYTES:]
 
     def feed(self, data: bytes) -> Iterator[Frame | None]:
         """Yield the frames that are now complete, None for each that is damaged."""
-        self._pending += data
-        *pieces, rest = self._pending.split(b"\0")
-        self._pending = rest if len(rest) <= _MOST_BYTES else bytearray()
+        self.pending += data
+        *pieces, rest = self.pending.split(b"\0")
+        self.pending = rest if len(rest) <= _MOST_BYTES else bytearray()
         for piece in pieces:
             if piece:
                 frame = decode(piece)

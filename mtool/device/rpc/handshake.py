@@ -21,7 +21,7 @@ _LONGEST_WAIT_S = 1.0
 _SHOWN_LINES = 5
 _HASH_DIGITS = 16  # of those that HELLO's reply has
 _USUAL_BAUDS = (115200, 9600, 57600, 230400, 460800, 921600, 1000000)
-_BAUD_S = 0.3  # to try another rate: at 9,600 baud HELLO and its reply take 0.12 s
+BAUD_S = 0.3  # to try another rate: at 9,600 baud HELLO and its reply take 0.12 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def shake_hands(
     """
     nonce = secrets.randbits(32)
     session = nonce & 0xFFFF
-    payload = protocol.hello(nonce, take_over=take_over or transport.is_exclusive, host=_host())
+    payload = protocol.hello(nonce, take_over=take_over or transport.is_exclusive, host=host_number())
     request = encode(Frame(Message.MT_HELLO, session, 0, payload))
     decoder = Decoder()
     reply = _ask(transport, request, nonce, decoder, timeout_s)
@@ -70,7 +70,7 @@ def shake_hands(
     raise _no_answer(transport.name, tail, timeout_s, baud)
 
 
-def _host() -> int:
+def host_number() -> int:
     """Return a number that stands for this computer: it may take over what a crashed program of it left open."""
     name = platform.node()
     with contextlib.suppress(OSError):
@@ -106,7 +106,7 @@ def _answering_baud(transport: Transport, baud: int, request: bytes, nonce: int)
             continue
         with contextlib.suppress(CommunicationError):  # not every port has every rate
             transport.set_baud(other)
-            if _ask(transport, request, nonce, Decoder(), _BAUD_S) is not None:
+            if _ask(transport, request, nonce, Decoder(), BAUD_S) is not None:
                 found = other
     with contextlib.suppress(CommunicationError):
         transport.set_baud(baud)

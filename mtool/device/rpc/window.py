@@ -18,15 +18,15 @@ from mtool.device.transport import Transport
 log = logging.getLogger(__name__)
 device_log = logging.getLogger("mtool.firmware")
 
-_PATIENCE_S = 5.0  # without progress, besides the time of transfers and of the model
-_IDLE_S = 10.0  # after so long without a frame a session begins with PING
-_ALIVE_S = 3.0  # for the reply to it
+PATIENCE_S = 5.0  # without progress, besides the time of transfers and of the model
+IDLE_S = 10.0  # after so long without a frame a session begins with PING
+ALIVE_S = 3.0  # for the reply to it
 _FLOW_CONTROLLED_BYTES = 48 << 10  # on their way, where the device sets no limit: less than a pipe holds
-_RESEND_LOSSLESS_S = 0.5
-_RESEND_LEAST_S = 0.02
-_RESEND_MOST_S = 0.5
-_RESEND_RUNNING_S = 0.25  # once the device has said that it runs the model
-_RESEND_RUNNING_MOST_S = 4.0
+RESEND_LOSSLESS_S = 0.5
+RESEND_LEAST_S = 0.02
+RESEND_MOST_S = 0.5
+RESEND_RUNNING_S = 0.25  # once the device has said that it runs the model
+RESEND_RUNNING_MOST_S = 4.0
 _FIRST_DATA_BYTES = 512  # of a frame, where bytes may be lost: 96% of the line's rate, yet most frames arrive
 _LEAST_DATA_BYTES = 48
 _LEAST_FRAME_BYTES = 128  # on the line, should the window hold so many
@@ -61,22 +61,22 @@ class Window:
         self, transport: Transport, session: int, hello: Hello, *, on_fault: Callable[[Fault], MtoolError]
     ) -> None:
         self.on_fault = on_fault
-        self._transport = transport
-        self._session = session
+        self.transport = transport
+        self.session = session
         self._hello = hello
         self._decoder = Decoder()
-        self._next = 0  # sequence number
+        self.next_sequence = 0  # sequence number
         self._order = 0
         self._sent: dict[int, _Sent] = {}
         self._bytes_sent = 0  # encoded, of all in `_sent`
         self._replies: dict[int, Reply] = {}
-        self._round_trip_s = 0.1
+        self.round_trip_s = 0.1
         self._progress_at = 0.0
         self._sent_at = 0.0
         self._wait_s = 0.0  # until the next repetition; 0: the first one's
         self._heard_at = time.monotonic()  # of the last frame of this session
-        self._patience_least_s = _PATIENCE_S
-        self._speed = Speed(transport.bytes_per_second)
+        self.least_patience_s = PATIENCE_S
+        self.speed = Speed(transport.bytes_per_second)
         self._probe_bytes = 0
         self._calm = 0
         self.survived: Fault | None = None
@@ -87,8 +87,8 @@ class Window:
         together = 1 if transport.is_lossless else _FRAMES_IN_WINDOW
         share = max(self._window_bytes // together, min(self._window_bytes, _LEAST_FRAME_BYTES))
         encoded_most = min(hello.packet_bytes, share * 254 // 256 - 4)
-        self._most_data = max(encoded_most - FRAME_BYTES - WRITE_BYTES, 1)
-        self.data_bytes = self._most_data if transport.is_lossless else min(self._most_data, _FIRST_DATA_BYTES)
+        self.max_data_bytes = max(encoded_most - FRAME_BYTES - WRITE_BYTES, 1)
+        self.data_bytes = self.max_data_bytes if transport.is_lossless else min(self.max_data_bytes, _FIRST_DATA_BYTES)
         """The bytes of a tensor that the next WRITE or READ should carry."""
 
     def exchange(self, requests: Iterable[Request]) -> list[Reply]:
@@ -104,18 +104,18 @@ class Window:
                 and the work of what is on its way can take.
         """
         if self._sent:
-            raise failures.broke_off(self._transport.name)
-        if time.monotonic() - self._heard_at > _IDLE_S:
-            self.ping(_ALIVE_S)
+            raise failures.broke_off(self.transport.name)
+        if time.monotonic() - self._heard_at > IDLE_S:
+            self.ping(ALIVE_S)
         waiting = iter(requests)
         ahead = next(waiting, None)
         sequences: list[int] = []
         self._made_progress()
-        self._speed.begin()
+        self.speed.begin()
         while ahead is not None or self._sent:
             burst = []
             while ahead is not None and (encoded := self._fits(ahead)) is not None:
-                sequences.append(self._next)
+                sequences.append(self.next_sequence)
                 burst.append(self._add(ahead, encoded))
                 ahead = next(waiting, None)
             self._write(burst)
@@ -140,11 +140,11 @@ class Window:
 
     def _ask(self, message: Message, timeout_s: float) -> None:
         self._heard_at = time.monotonic()  # no PING before it
-        self._patience_least_s = timeout_s
+        self.least_patience_s = timeout_s
         try:
             self.exchange([Request(message)])
         finally:
-            self._patience_least_s = _PATIENCE_S
+            self.least_patience_s = PATIENCE_S
 
     @property
     def is_intact(self) -> bool:
@@ -153,17 +153,17 @@ class Window:
 
     def _fits(self, request: Request) -> bytes | None:
         """Return the request's frame if there is room for it in the window."""
-        oldest = next(iter(self._sent), self._next)
-        if (self._next - oldest) & 0xFFFF >= self._hello.window_frames:
+        oldest = next(iter(self._sent), self.next_sequence)
+        if (self.next_sequence - oldest) & 0xFFFF >= self._hello.window_frames:
             return None  # the device knows what it replied to so many frames, no more
-        encoded = encode(Frame(request.type, self._session, self._next, request.payload))
+        encoded = encode(Frame(request.type, self.session, self.next_sequence, request.payload))
         return encoded if not self._sent or self._bytes_sent + len(encoded) <= self._window_bytes else None
 
     def _add(self, request: Request, encoded: bytes) -> bytes:
         self._order += 1
-        self._sent[self._next] = _Sent(request, self._next, encoded, self._order, time.monotonic())
+        self._sent[self.next_sequence] = _Sent(request, self.next_sequence, encoded, self._order, time.monotonic())
         self._bytes_sent += len(encoded)
-        self._next = (self._next + 1) & 0xFFFF
+        self.next_sequence = (self.next_sequence + 1) & 0xFFFF
         self._made_progress()
         return encoded
 
@@ -176,7 +176,7 @@ class Window:
         if frames:
             self._sent_at = time.monotonic()
             try:
-                self._transport.write(b"".join(frames), timeout_s=self._patience_s())
+                self.transport.write(b"".join(frames), timeout_s=self._patience_s())
             except MtoolError:
                 self._hear_last_words()
                 raise
@@ -184,7 +184,7 @@ class Window:
     def _hear_last_words(self) -> None:
         """Handle what the device said before the channel was closed: a fault tells more than that."""
         with contextlib.suppress(CommunicationError):
-            while data := self._transport.read(timeout_s=0.0):
+            while data := self.transport.read(timeout_s=0.0):
                 for frame in self._decoder.feed(data):
                     if frame is not None and frame.type == Message.MT_FAULT:
                         self._handle(frame)
@@ -196,7 +196,7 @@ class Window:
         resend_at = max(self._sent_at, self._progress_at) + wait_s
         give_up_at = self._progress_at + self._patience_s()
         left = min(resend_at, give_up_at) - time.monotonic()
-        for frame in self._decoder.feed(self._transport.read(timeout_s=max(left, 0.0))):
+        for frame in self._decoder.feed(self.transport.read(timeout_s=max(left, 0.0))):
             if frame is not None:
                 self._handle(frame)
             elif self._sent:
@@ -205,14 +205,14 @@ class Window:
         if self._sent and self._progress_at + self._patience_s() < now:
             raise self._no_progress()
         if self._sent.get(oldest.sequence) is oldest and resend_at <= now:
-            most_s = _RESEND_RUNNING_MOST_S if oldest.is_running else max(wait_s, _RESEND_MOST_S)
+            most_s = RESEND_RUNNING_MOST_S if oldest.is_running else max(wait_s, RESEND_MOST_S)
             self._wait_s = min(2 * wait_s, most_s)
             self._probe(oldest)
 
     def _probe(self, oldest: _Sent) -> None:
         """Send the oldest request again. While the device runs the model it reads nothing: don't fill its buffer."""
         if not oldest.is_running:
-            self._lost()
+            self.shrink_frames()
         elif self._bytes_sent + self._probe_bytes + len(oldest.encoded) > self._window_bytes:
             self._sent_at = time.monotonic()
             return
@@ -222,20 +222,20 @@ class Window:
     def _first_wait_s(self, oldest: _Sent) -> float:
         """Return how long to wait for a byte until something must have been lost."""
         if oldest.is_running:
-            return _RESEND_RUNNING_S
-        least_s = _RESEND_LOSSLESS_S if self._transport.is_lossless else _RESEND_LEAST_S
-        return max(least_s, 3 * self._round_trip_s) + self._transfer_s()
+            return RESEND_RUNNING_S
+        least_s = RESEND_LOSSLESS_S if self.transport.is_lossless else RESEND_LEAST_S
+        return max(least_s, 3 * self.round_trip_s) + self._transfer_s()
 
     def _transfer_s(self) -> float:
         reply_bytes = sum([FRAME_BYTES + sent.request.reply_bytes for sent in self._sent.values()])
-        return (self._bytes_sent + reply_bytes) / self._speed.bytes_per_second
+        return (self._bytes_sent + reply_bytes) / self.speed.bytes_per_second
 
     def _patience_s(self) -> float:
         work_s = sum([sent.request.work_s for sent in self._sent.values()])
-        return self._patience_least_s + 4 * self._transfer_s() + work_s
+        return self.least_patience_s + 4 * self._transfer_s() + work_s
 
     def _handle(self, frame: Frame) -> None:
-        if frame.session != self._session:
+        if frame.session != self.session:
             return  # a late frame of an earlier session
         self._heard_at = time.monotonic()
         sent = self._sent.get(frame.sequence)
@@ -251,8 +251,8 @@ class Window:
             self.survived = fault
         elif frame.type == Message.MT_RESEND:
             if frame.payload[:1] == bytes([Status.MT_NO_SESSION]):
-                raise failures.no_session(self._transport.name, is_open=frame.payload[1:2] == b"\1")
-            self._lost()
+                raise failures.no_session(self.transport.name, is_open=frame.payload[1:2] == b"\1")
+            self.shrink_frames()
             self._resend(list(self._sent.values()))
         elif frame.type == Message.MT_RUNNING and sent is not None and not sent.is_running:
             sent.is_running = True
@@ -264,25 +264,25 @@ class Window:
         self._bytes_sent -= len(sent.encoded)
         now = self._heard_at
         if sent.is_repeated or sent.request.work_s:
-            self._speed.begin()
+            self.speed.begin()
         else:
             in_one_direction = max(len(sent.encoded), FRAME_BYTES + len(frame.payload))
-            self._speed.acknowledge(in_one_direction, now - max(self._progress_at, sent.sent_at))
+            self.speed.acknowledge(in_one_direction, now - max(self._progress_at, sent.sent_at))
         self._replies[frame.sequence] = Reply(sent.request, frame.payload[0], frame.payload[1:])
         self._made_progress()
         if not sent.is_repeated and not sent.request.work_s:
-            self._round_trip_s += (now - sent.sent_at - self._round_trip_s) / 8
+            self.round_trip_s += (now - sent.sent_at - self.round_trip_s) / 8
         self._calm += 1
         if self._calm >= _CALM_REPLIES:
             self._calm = 0
-            self.data_bytes = min(2 * self.data_bytes, self._most_data)
+            self.data_bytes = min(2 * self.data_bytes, self.max_data_bytes)
         if lost := [older for older in self._sent.values() if older.order < sent.order]:
             self._resend(lost)
 
-    def _lost(self) -> None:
+    def shrink_frames(self) -> None:
         """Make frames smaller, so that more of them arrive whole."""
         self._calm = 0
-        if not self._transport.is_lossless:
+        if not self.transport.is_lossless:
             self.data_bytes = min(self.data_bytes, max(self.data_bytes // 2, _LEAST_DATA_BYTES))
 
     def _resend(self, lost: list[_Sent]) -> None:
@@ -296,7 +296,7 @@ class Window:
     def _no_progress(self) -> CommunicationError:
         oldest = next(iter(self._sent.values()))
         return failures.no_progress(
-            self._transport.name,
+            self.transport.name,
             oldest.request,
             is_running=oldest.is_running,
             patience_s=self._patience_s(),

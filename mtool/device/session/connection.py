@@ -30,7 +30,7 @@ _Own = TypeVar("_Own", bound="Connected")
 class Connected(Protocol):
     """What has a connection to a device."""
 
-    _connection: "Connection"
+    connection: "Connection"
 
 
 def alone(method: Callable[Concatenate[_Own, P], R]) -> Callable[Concatenate[_Own, P], R]:
@@ -38,7 +38,7 @@ def alone(method: Callable[Concatenate[_Own, P], R]) -> Callable[Concatenate[_Ow
 
     @functools.wraps(method)
     def one_at_a_time(self: _Own, /, *arguments: P.args, **named: P.kwargs) -> R:
-        with self._connection.owner.alone():
+        with self.connection.owner.alone():
             return method(self, *arguments, **named)
 
     return one_at_a_time

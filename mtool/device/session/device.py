@@ -77,7 +77,7 @@ class Device(ModelOnDevice, Closing):
         Raises:
             UsageError: the firmware has no such model; the message lists those that it has.
         """
-        described = named(self._connection.models, model)
+        described = named(self.connection.models, model)
         if len(self.models) == 1:
             return self
         found = self._other(model)
@@ -87,7 +87,7 @@ class Device(ModelOnDevice, Closing):
     @property
     def models(self) -> tuple[str, ...]:
         """The names of the device's models: the firmware's own, and those of modules."""
-        return tuple(one.model for one in self._connection.models)
+        return tuple(one.model for one in self.connection.models)
 
     @alone
     def load(
@@ -119,13 +119,13 @@ class Device(ModelOnDevice, Closing):
         """
         data, name = _module(module)
         old = _module(since)[0] if since else b""
-        self._connection.load(data, Place.RAM if ram else Place.FLASH, progress, old)
+        self.connection.load(data, Place.RAM if ram else Place.FLASH, progress, old)
         return self[name]
 
     @property
     def session(self) -> Client:
         """The session's own messages, whichever model is meant otherwise."""
-        return self._connection.session
+        return self.connection.session
 
     @alone
     def calibrate(self, seconds: float = 10.0) -> Calibration:
@@ -146,16 +146,16 @@ class Device(ModelOnDevice, Closing):
 
     def info(self) -> DeviceInfo:
         """Return what the device says of itself."""
-        return DeviceInfo.of(self.client.hello, self._connection.granularity_ns)
+        return DeviceInfo.of(self.client.hello, self.connection.granularity_ns)
 
     def is_alive(self, *, timeout_s: float = _ALIVE_S) -> bool:
         """Tell whether the device answers within `timeout_s`; if not, the session is over: `reconnect`."""
-        return self._connection.is_alive(timeout_s=timeout_s)
+        return self.connection.is_alive(timeout_s=timeout_s)
 
     @alone
     def reset(self) -> None:
         """Reset the device, which ends the session; a process or an emulator ends."""
-        self._connection.reset()
+        self.connection.reset()
 
     @alone
     def reconnect(self) -> None:
@@ -169,26 +169,26 @@ class Device(ModelOnDevice, Closing):
             CommunicationError: nothing answers, or another firmware.
             BoardError: the board is not attached any more.
         """
-        self._connection.reconnect(stream_s=self.work_s)
+        self.connection.reconnect(stream_s=self.work_s)
 
     def close(self) -> None:
         """End the session and let go of the device, for all of its models. May be called again."""
-        self._connection.close()
+        self.connection.close()
 
     @property
     def is_at_port(self) -> bool:
         """Whether it is a board on a serial port or behind TCP, not a process or an emulator of this computer."""
-        return self._connection.is_at_port
+        return self.connection.is_at_port
 
     @property
     def is_process(self) -> bool:
         """Whether the device is a process or an emulator that was started for it, so that there can be several."""
-        return self._connection.is_process
+        return self.connection.is_process
 
     @property
     def unit(self) -> str:
         """The unit of the device's timer: "ns", or "instructions"."""
-        return self._connection.unit
+        return self.connection.unit
 
 
 def _module(file: str | Path | bytes) -> tuple[bytes, str]:

@@ -58,7 +58,7 @@ class ModelOnDevice:
     """
 
     def __init__(self, connection: Connection, model: str = "", *, work_s: float) -> None:
-        self._connection = connection
+        self.connection = connection
         self._model = model
         self.work_s = work_s
         self._last_inputs: list[bytes] | None = None
@@ -77,12 +77,12 @@ class ModelOnDevice:
         Raises:
             UsageError: the firmware has several models, and none was named.
         """
-        return self._connection.manifest_of(self._model)
+        return self.connection.manifest_of(self._model)
 
     @property
     def client(self) -> Client:
         """The session's messages, one by one."""
-        return self._connection.client_of(self._model)
+        return self.connection.client_of(self._model)
 
     def _seconds(self, timeout_s: float | None) -> float:
         """Return how long work on the device may take.
@@ -100,7 +100,7 @@ class ModelOnDevice:
 
     @property
     def _stopwatch(self) -> Stopwatch:
-        device = self._connection
+        device = self.connection
         return Stopwatch(self.client, self.manifest, device.unit, device.identity, device.granularity_ns)
 
     def set_input(self, name: str, array: ArrayLike) -> None:
@@ -232,7 +232,7 @@ class ModelOnDevice:
         """
         whole = self.time(1, repeat, inputs=inputs).median
         rows = operator_times(self.client, self.manifest, inputs, repeat=repeat, work_s=self.work_s)
-        return Profile(rows, self._connection.unit, whole, repeat)
+        return Profile(rows, self.connection.unit, whole, repeat)
 
     def graph_executor(self, folder: Path) -> GraphExecutor:
         """Return the graph executor on this side, of the graph in the project's folder; its `run` is like this one's.

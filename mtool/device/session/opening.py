@@ -28,7 +28,7 @@ from mtool.device.transport.recorder import Recorder
 from mtool.manifest import Manifest, Project
 
 _KIND = "host_driven"
-_TIMEOUT_S = 10.0
+TIMEOUT_S = 10.0
 _DEBUGGED_S = 24 * 3600.0  # whoever debugs takes his time
 CHANNEL, RTT = "channel", "rtt"
 """The option of a template that says how its firmware is reached, and its value for SEGGER RTT."""
@@ -41,7 +41,7 @@ def open(
     *,
     port: str = "",
     probe: str = "",
-    timeout_s: float = _TIMEOUT_S,
+    timeout_s: float = TIMEOUT_S,
     emulator_arguments: Sequence[str] = (),
     take_over: bool = False,
     record: IO[str] | None = None,
@@ -115,7 +115,7 @@ def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
         return
     firmware = manifest.firmware_of(Path(folder), project, _KIND).absolute()
     transport, serial_number = _transport(project, firmware, port, probe, ())
-    with Device(described, transport, timeout_s=_TIMEOUT_S, serial_number=serial_number):
+    with Device(described, transport, timeout_s=TIMEOUT_S, serial_number=serial_number):
         pass
 
 

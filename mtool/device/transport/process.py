@@ -55,6 +55,11 @@ class ProcessTransport(Transport):
         self._finalizer = weakref.finalize(self, _end, self._process, self._errors)
         self._pipes = pipes.of(self._process.stdin, self._process.stdout)
 
+    @property
+    def pid(self) -> int:
+        """The number of the program's process."""
+        return self._process.pid
+
     def write(self, data: bytes, *, timeout_s: float) -> None:
         """Send all of `data`; reads what arrives meanwhile, so that full pipes never block both ends."""
         if not self._finalizer.alive:

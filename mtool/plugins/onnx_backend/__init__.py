@@ -75,7 +75,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
     def __init__(self, model: onnx.ModelProto, given: Given, board: boards.Board | None) -> None:
         self._model, self._given, self._board = onnx.ModelProto(), given, board
         self._model.CopyFrom(model)  # whose owner may change it before it runs
-        self._programs: list[Program] = []
+        self.programs: list[Program] = []
         if waits_for_run(model, given):
             return
         with contextlib.suppress(NeedsValues):  # which the first run has
@@ -91,7 +91,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
         """
         arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
         check_constants(self._model, arrays, self._given)
-        program = next((one for one in self._programs if one.specialisation.fits(arrays)), None)
+        program = next((one for one in self.programs if one.specialisation.fits(arrays)), None)
         if program is None:
             program = self._build(arrays)
         named = program.run(arrays)
@@ -102,18 +102,18 @@ class Prepared(BackendRep):  # type: ignore[misc]
         """Build a program for a run, and let go of the oldest if there are many."""
         target = HOST if self._board is None else target_of(self._board)
         program = Program(specialise(self._model, arrays, self._given, target=target), self._board)
-        self._programs.append(program)
-        if len(self._programs) > _MOST_PROGRAMS:
-            self._programs.pop(0).close()
+        self.programs.append(program)
+        if len(self.programs) > _MOST_PROGRAMS:
+            self.programs.pop(0).close()
         return program
 
     def close(self) -> None:
         """End its programs and delete their files."""
-        while self._programs:
-            self._programs.pop().close()
+        while self.programs:
+            self.programs.pop().close()
 
     def __del__(self) -> None:  # onnx's own runner does not close what it prepares
-        if hasattr(self, "_programs"):
+        if hasattr(self, "programs"):
             self.close()
 
 

@@ -60,7 +60,7 @@ class Limits:
         Raises:
             MismatchError: a figure is beyond its limit, or worse than the last one by more than is allowed.
         """
-        self._check(figures_of(cost))
+        self.check_figures(figures_of(cost))
 
     def check_accuracy(self, accuracy: float) -> None:
         """Hold a share of samples that are right, 0 to 1, against the limits.
@@ -68,7 +68,7 @@ class Limits:
         Raises:
             MismatchError: it is below its limit, or worse than the last one by more than is allowed.
         """
-        self._check({"accuracy": accuracy})
+        self.check_figures({"accuracy": accuracy})
 
     def unlimited(self) -> str | None:
         """Return a line that says so, where limits.toml has limits for other boards alone: its name may be misspelt."""
@@ -76,7 +76,12 @@ class Limits:
             return None
         return f"{LIMITS} has no limits for {self.board}; it has them for {', '.join(self.others)}"
 
-    def _check(self, figures: Mapping[str, float]) -> None:
+    def check_figures(self, figures: Mapping[str, float]) -> None:
+        """Hold figures against the limits, by name.
+
+        Raises:
+            MismatchError: one is beyond its limit.
+        """
         self.seen.update(figures)
         beyond = [line for name, value in figures.items() for line in self._beyond(name, value)]
         if beyond:

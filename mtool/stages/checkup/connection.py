@@ -13,7 +13,7 @@ from mtool.device.flash.failures import is_wsl, no_device_hint, permission_hint
 from mtool.stages.checkup.item import Item
 
 _GROUPS = ("dialout", "uucp")  # of serial ports: Debian and Fedora, Arch
-_RULES = ("/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d")
+RULES = ("/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d")
 _MOST_BYTES = 1 << 20  # of a file of rules
 
 
@@ -40,7 +40,7 @@ def _serial(port: str) -> Item:
         return Item("serial port", "you are root", needed, required=True)
     if port and os.access(port, os.R_OK | os.W_OK):
         return Item("serial port", f"{port} may be used", needed, required=True)
-    mine, known = _groups()
+    mine, known = groups()
     member = next((group for group in _GROUPS if group in mine), "")
     group = next((group for group in _GROUPS if group in known), _GROUPS[0])
     if member and not port:
@@ -49,7 +49,7 @@ def _serial(port: str) -> Item:
     return Item("serial port", f"you are not in the group {group}", needed, install, required=True)
 
 
-def _groups() -> tuple[set[str], set[str]]:
+def groups() -> tuple[set[str], set[str]]:
     """Return the names of this user's groups, and of all."""
     import grp
 
@@ -64,7 +64,7 @@ def _probe(board: Board) -> Item:
     needed = f"a rule for USB vendor {' or '.join(sorted(vendors))}"
     if system.user() == 0:
         return Item("udev", "you are root", needed, required=True)
-    for folder in map(Path, _RULES):
+    for folder in map(Path, RULES):
         for file in sorted(folder.glob("*.rules")):
             text = _text(file)
             if any(f'"{vendor}"' in text and "idvendor" in text for vendor in vendors):

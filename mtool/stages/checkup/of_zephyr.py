@@ -138,7 +138,7 @@ def _compiler(board: Board) -> Item:
     own_item = toolchain(board.toolchain, required=True)
     if own_item.install or board.toolchain == "cc":
         return own_item
-    library = _output([board.toolchain, "-print-file-name=picolibc.specs"])
+    library = output_of([board.toolchain, "-print-file-name=picolibc.specs"])
     package = board.toolchain.removesuffix("-gcc")
     if Path(library).is_absolute():
         return Item("compiler", f"{board.toolchain} {own_item.found} with picolibc", needed, required=True)
@@ -160,11 +160,12 @@ def _sdk() -> Path | None:
 
 
 def _version_of(argv: list[str]) -> str:
-    found = re.search(r"\d+(?:\.\d+)+", _output(argv))
+    found = re.search(r"\d+(?:\.\d+)+", output_of(argv))
     return found[0] if found else ""
 
 
-def _output(argv: list[str]) -> str:
+def output_of(argv: list[str]) -> str:
+    """Return what a program prints, without the spaces around it; "" if it fails."""
     from mtool.base import proc
     from mtool.base.errors import MtoolError
 

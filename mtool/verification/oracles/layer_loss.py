@@ -10,6 +10,7 @@ import onnx
 
 from mtool.base.errors import ModelError
 from mtool.base.tensors import Array, Sample
+from mtool.verification.oracles import library
 
 Loss = tuple[str, str, float | None, float | None]
 
@@ -32,6 +33,7 @@ def of_layers(*, before: str, after: str, samples: Sequence[Sample], title: str)
     Raises:
         ModelError: onnxruntime refuses a model.
     """
+    library.onnxruntime()
     from onnxruntime.quantization import qdq_loss_debug
 
     tools: Any = qdq_loss_debug

@@ -13,7 +13,7 @@ import onnx
 from mtool.base import distribution
 from mtool.base.errors import BuildError, ModelError
 from mtool.base.tensors import Array, Sample
-from mtool.verification.oracles import products
+from mtool.verification.oracles import library, products
 from mtool.verification.oracles.process import HINT
 
 NAME = "onnxruntime"
@@ -57,7 +57,7 @@ def outputs(
         ModelError: onnxruntime refuses the model or an input.
     """
     try:
-        import onnxruntime
+        onnxruntime = library.onnxruntime()
     except ImportError:
         raise BuildError(
             "onnxruntime is not installed",

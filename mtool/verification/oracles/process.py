@@ -45,7 +45,7 @@ def call(oracle: str, model: Path, function: str, /, **named: Any) -> Any:
         DiedError: the process died.
         MtoolError: whatever the function raises.
     """
-    answer = _of_process(os.getpid()).ask([function, named], oracle, model)
+    answer = of_process(os.getpid()).ask([function, named], oracle, model)
     for logger, level, text in answer["said"]:
         logging.getLogger(logger).log(level, "%s", text)
     if "refused" in answer:
@@ -57,26 +57,31 @@ def call(oracle: str, model: Path, function: str, /, **named: Any) -> Any:
 
 
 @functools.cache
-def _of_process(_: int) -> "_Process":
+def of_process(_: int) -> "OracleProcess":
     """Return the oracles' process of the process of this number; one that is forked off does not share its parent's."""
-    return _Process()
+    return OracleProcess()
 
 
-class _Process:
+class OracleProcess:
     """A process that answers calls one after the other. It is started when there is none."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: _Running | None = None
+        self.running: _Running | None = None
 
     def ask(self, request: Any, oracle: str, model: Path) -> dict[str, Any]:
+        """Send a call and return its answer.
+
+        Raises:
+            DiedError: the process ended before it.
+        """
         with self._lock:
-            if self._running is None:
-                self._running = _Running()
+            if self.running is None:
+                self.running = _Running()
             try:
-                return self._running.ask(request)
+                return self.running.ask(request)
             except BaseException as failed:  # Ctrl-C too: an answer to come would be taken for the next call's
-                running, self._running = self._running, None
+                running, self.running = self.running, None
                 error = running.death(oracle, model) if isinstance(failed, EOFError) else failed
                 running.end()
                 raise error from None
@@ -88,14 +93,14 @@ class _Running:
     def __init__(self) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
-            self._child = Child([sys.executable, "-c", _START, *map(os.path.abspath, sys.path)], errors=self._errors)
+            self.child = Child([sys.executable, "-c", _START, *map(os.path.abspath, sys.path)], errors=self._errors)
         except OSError as failed:
             self._errors.close()
             raise BuildError(
                 "no process for the reference can be started", details=[failed.strerror or str(failed)]
             ) from None
-        self._answers = open(self._child.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115 - buffered
-        self.end = weakref.finalize(self, _end, self._child, self._answers, self._errors)
+        self._answers = open(self.child.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115 - buffered
+        self.end = weakref.finalize(self, _end, self.child, self._answers, self._errors)
 
     def ask(self, request: Any) -> dict[str, Any]:
         """Send a call and wait for its answer.
@@ -105,14 +110,14 @@ class _Running:
         """
         try:
             for part in wire.parts(request):
-                self._child.write(part)
+                self.child.write(part)
             return dict(wire.read(self._answers))
         except BrokenPipeError:
             raise EOFError from None
 
     def death(self, oracle: str, model: Path) -> DiedError:
         """Return the error that tells how the process ended."""
-        status = self._child.wait(_GRACE_S)
+        status = self.child.wait(_GRACE_S)
         if status is None:
             how = "closed its output"
         elif status < 0:

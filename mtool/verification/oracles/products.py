@@ -16,6 +16,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, inliner, numpy_helper
 
+from mtool.verification.oracles import library
+
 SAYING = (
     "onnxruntime's products of uint8 and int8 saturate on this processor: it is given both as uint8, which is exact"
 )
@@ -60,8 +62,7 @@ def saturate() -> bool:
     Raises:
         ImportError: onnxruntime is not installed.
     """
-    import onnxruntime
-
+    onnxruntime = library.onnxruntime()
     left, right = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
     graph = helper.make_graph(
         [helper.make_node("MatMulInteger", ["a", "b"], ["y"])],
@@ -102,6 +103,7 @@ def exact(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _hidden_functions(model: onnx.ModelProto) -> list[tuple[str, str]]:
     """Return the functions of a model, by domain and name, in place of which onnxruntime computes its own operator."""
+    library.onnxruntime()
     from onnxruntime.capi import onnxruntime_pybind11_state
 
     state: Any = onnxruntime_pybind11_state

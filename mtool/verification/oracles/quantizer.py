@@ -11,6 +11,7 @@ from typing import Any
 from mtool.base import distribution
 from mtool.base.errors import BuildError, ModelError, UsageError
 from mtool.base.tensors import Sample
+from mtool.verification.oracles import library
 
 INSTALL = distribution.install("quantize")
 
@@ -85,6 +86,7 @@ def _reader(tools: Any, samples: Sequence[Sample]) -> Any:
 def _tools() -> Any:
     """Return onnxruntime.quantization, with the module of it that is used."""
     try:
+        library.onnxruntime()
         from onnxruntime import quantization
         from onnxruntime.quantization import shape_inference
     except ImportError:

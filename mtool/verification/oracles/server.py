@@ -18,8 +18,8 @@ FUNCTIONS = (
     "litert.lacking",
     "litert.outputs",
     "ort.outputs",
-    "quantiser.prepare",
-    "quantiser.quantise",
+    "quantizer.prepare",
+    "quantizer.quantise",
 )
 """The functions that can be called."""
 

@@ -20,8 +20,8 @@ from mtool.tuning.firmware import Room
 from mtool.tuning.progress import Progress
 from mtool.tuning.search import Goal
 from mtool.tuning.trial import Names, Share
-from tests.tuned.pointwise import network
-from tests.tuned.records import SETUP, TARGET
+from tests.compiler.tuned.pointwise import network
+from tests.compiler.tuned.records import SETUP, TARGET
 from tests.tuning.farm.stand_in import Firmware
 from tests.tuning.simulated import BOARD
 

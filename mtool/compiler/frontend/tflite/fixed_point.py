@@ -104,13 +104,13 @@ def _product(a: int, b: int) -> int:
     return (a * b + (1 << 30)) >> 31
 
 
-def _divided(value: int, shift: int) -> int:
+def divided(value: int, shift: int) -> int:
     """Return value / 2^shift, ties away from zero."""
     mask = (1 << shift) - 1
     return (value >> shift) + ((value & mask) > (mask >> 1) + (value < 0))
 
 
-_FACTORS = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
+FACTORS = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
 """exp(-2^n), with 31 bits behind the point."""
 
 
@@ -121,18 +121,18 @@ def _exponential(argument: int, whole: int) -> int:
     fraction = 31 - whole
     quarter = 1 << (fraction - 2)
     rest = (argument & (quarter - 1)) - quarter
-    result = _near_zero(rest << whole)
+    result = exp_near_zero(rest << whole)
     remainder = rest - argument
-    for exponent, factor in _FACTORS:
+    for exponent, factor in FACTORS:
         if remainder >> (fraction + exponent) & 1:
             result = _product(result, factor)
     return result
 
 
-def _near_zero(argument: int) -> int:
+def exp_near_zero(argument: int) -> int:
     """Return exp of a number from -1/4 to 0, by its series around -1/8."""
     x = argument + (1 << 28)
     square = _product(x, x)
     cube, fourth = _product(square, x), _product(square, square)
-    series = _divided(_product(_divided(fourth, 2) + cube, 715827883) + square, 1)
+    series = divided(_product(divided(fourth, 2) + cube, 715827883) + square, 1)
     return 1895147668 + _product(1895147668, x + series)

@@ -1,0 +1,29 @@
+/* libFuzzer: whatever a module of bytecode is, it is refused, or it runs in its arena alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mt_bytecode.h"
+
+#define MOST_ARENA (1u << 16)
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    struct mt_bytecode opened;
+    uint32_t *const module = malloc(count); /* exactly these, so that the sanitizers see what is read beside them */
+    if (count > 0) {
+        memcpy(module, bytes, count);
+    }
+    if (mt_bytecode_open(&opened, module, (uint32_t)count, mt_bytecode_library, mt_bytecode_library_count) == 0 &&
+        opened.arena_bytes <= MOST_ARENA) {
+        uint8_t *const arena = calloc(opened.arena_bytes + 1u, 1); /* aligned to 16, as calloc does on the host */
+        mt_bytecode_run(&opened, arena);
+        if (arena[opened.arena_bytes] != 0) {
+            abort();
+        }
+        free(arena);
+    }
+    free(module);
+    return 0;
+}

@@ -1,0 +1,105 @@
+"""The areas of a fence: a model's own, in granules in which nothing of another's lies; and what has no fence."""
+
+from pathlib import Path
+
+import onnx
+import pytest
+import stateful
+
+import mtool
+from mtool import boards
+from mtool.boards.protection import needed_unit, unit_of
+from mtool.cli import app
+from mtool.manifest import Manifest
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
+V7, V8, PMP = needed_unit("cortex-m4"), needed_unit("cortex-m55"), needed_unit("rv32imc")
+
+
+def regions(start: int, size: int) -> int:
+    """Return how many regions of PMSAv7 cover an area: powers of two at a multiple of them, in eighths."""
+    end, count = start + size, 0
+    while start < end:
+        reach = start
+        for order in range(8, 33):
+            eighth = 1 << (order - 3)
+            if start % eighth == 0:
+                reach = max(reach, min((start >> order) + 1 << order, end // eighth * eighth))
+        assert reach > start
+        start, count = reach, count + 1
+    return count
+
+
+@pytest.mark.parametrize("size", [1, 32, 33, 255, 256, 257, 768, 8796, 28228, 65536, 65537])
+def test_granules_of_pmsa_v7_are_covered_by_two_regions(size: int) -> None:
+    granule, padded = V7.granule(size), V7.padded(size)
+    assert padded % granule == 0 and size <= padded < size + granule and granule <= max(32, size // 4 + 1)
+    assert max(regions(at * granule, padded) for at in range(16)) <= 2
+    assert regions(V7.window(size), padded) == 1
+    assert (V8.granule(size), PMP.granule(size)) == (32, 16)
+
+
+@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547", "qemu_riscv32"])
+def test_models_of_one_arena_have_their_own_of_it(board: str, tmp_path: Path) -> None:
+    proto, pairs = stateful.recurrent("GRU", "torch", 1)
+    onnx.save(proto, tmp_path / "cell.onnx")
+    options = [mtool.Options(states=tuple(pairs), name=name, protect=True) for name in ("left", "right")]
+    options.insert(1, mtool.Options(protect=True))
+    models = mtool.compile_models(
+        [tmp_path / "cell.onnx", DIGITS, tmp_path / "cell.onnx"], board=board, options=options
+    )
+    manifests = [one.manifest for one in models]
+    unit = needed_unit(boards.get(board).cpu)
+    for one in manifests:
+        own = spans(one)
+        for state in one.states:
+            assert any(begin <= state.arena_offset and state.arena_offset + state.bytes <= end for begin, end in own)
+        for tensor in (*one.inputs, *one.outputs):
+            assert tensor.arena_offset is not None
+            assert any(begin <= tensor.arena_offset <= tensor.arena_offset + tensor.bytes <= end for begin, end in own)
+        for other in manifests:
+            kept = [(state.arena_offset, state.arena_offset + state.bytes) for state in other.states]
+            assert other is one or not any(begin < last and first < end for begin, end in own for first, last in kept)
+        assert one.protection is not None and all(
+            area.offset % area.granule == 0 and area.bytes % area.granule == 0 and area.granule % unit.least == 0
+            for area in one.protection.areas
+        )
+    source = models[0].files["left_digits_int8_right.c"].decode()
+    end = max(end for one in manifests for _, end in spans(one))
+    assert f"left_digits_int8_right_arena[{end}];" in source
+
+
+def spans(one: Manifest) -> list[tuple[int, int]]:
+    """Return the parts of the arena that a model has while it runs."""
+    assert one.protection is not None
+    return [
+        (area.offset, area.offset + area.bytes) for area in one.protection.areas if area.name in ("arena", "states")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--board host", "host has none that mtool knows"),
+        ("--board mps2_an383", "cortex-m0plus has none"),
+        ("--board arduino_mega2560", "has none that mtool knows"),
+        ("--board mps2_an386 --template zephyr", "the template zephyr has no fence"),
+        ("--board sim_m4", "the template unicorn has no fence"),
+        ("--board mps2_an386 --interface-api packed", "not for packed functions"),
+        ("--board mps2_an386 --executor graph", "not for packed functions"),
+        ("--board mps2_an386 --arena-section .bss.fast", "leave one of them out"),
+    ],
+)
+def test_what_has_no_fence_says_so(
+    words: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert app.invoke(["build", str(DIGITS), "--protect", *words.split()]) == 2
+    assert told in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_without_a_fence_nothing_changes(tmp_path: Path) -> None:
+    model = mtool.compile(DIGITS, board="mps2_an386")
+    assert model.manifest.protection is None and "areas" not in model.files["digits_int8_rpc.c"].decode()
+    assert unit_of("xtensa-lx7") is None

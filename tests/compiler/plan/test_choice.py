@@ -1,0 +1,92 @@
+"""Schedules that are asked for by name: they reach the board, and what can't be is told."""
+
+import shutil
+from pathlib import Path
+
+import amount
+import numpy as np
+import pytest
+
+import mtool
+from mtool.base.errors import UsageError
+from mtool.compiler.plan import Choice
+from mtool.device import session
+from mtool.device.session.tensors import Array
+from mtool.stages.samples import seeded
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
+BOARD = "mps2_an386"
+
+needs_arm = pytest.mark.skipif(
+    any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")),
+    reason="the Arm toolchain or QEMU is not installed",
+)
+
+
+def compiled(**schedules: Choice) -> mtool.commands.Model:
+    return mtool.compile(DIGITS, board=BOARD, options=mtool.Options(schedules=schedules))
+
+
+def outputs(folder: Path, **schedules: Choice) -> tuple[list[Array], int]:
+    """Build for the board, run two inputs; return what comes out and the instructions of one inference."""
+    prepared = mtool.prepare(DIGITS, board=BOARD, folder=folder, options=mtool.Options(schedules=schedules))
+    with session.open(prepared.folder) as device:
+        given = seeded(prepared.manifest.inputs, count=2, seed=3)
+        results = [device.run(inputs)["scores"] for inputs in given]
+        return results, round(device.time().median)
+
+
+@needs_arm
+@amount.everything
+def test_a_knob_that_is_turned_reaches_the_board(tmp_path: Path) -> None:
+    plain, own = outputs(tmp_path / "plain")
+    turned, others = outputs(tmp_path / "turned", conv_2=Choice("dsp_patch", {"unroll": 8}))
+    slow, most = outputs(tmp_path / "slow", conv_2=Choice("c99_patch"))
+    np.testing.assert_array_equal(turned, plain)
+    np.testing.assert_array_equal(slow, plain)
+    assert own < others < most
+
+
+def test_only_its_node_is_another() -> None:
+    plain, turned = (compiled(conv_2=Choice("dsp_patch", knobs)) for knobs in ({}, {"unroll": "8"}))
+    told = {operator.name: operator.schedule for operator in turned.manifest.operators}
+    assert told["conv_2"] == "dsp_patch:unroll=8" and told["conv_3"] == "dsp_winograd"
+    (name,) = (name for name in plain.files if name.endswith("int8.c"))
+    lines = plain.files[name].decode().splitlines(), turned.files[name].decode().splitlines()
+    changed = [line for line in lines[1] if line not in lines[0]]
+    assert any("schedule dsp_patch:unroll=8" in line for line in changed)
+    assert any("_turns_2(" in line for line in changed) and len(changed) < 10
+    for value in (0, "auto"):
+        assert compiled(conv_2=Choice("dsp_patch", {"unroll": value})).files == plain.files
+
+
+@pytest.mark.parametrize(
+    ("node", "choice", "told"),
+    [
+        ("conv_9", Choice("dsp_patch"), ["conv_9", "no such node", "conv_0, pool_1", "did you mean conv_"]),
+        ("conv_2", Choice("dsp_path"), ["dsp_path ", "conv_2: there is none", "c99_call, ", "did you mean dsp_patch?"]),
+        ("conv_2", Choice("dsp_window"), ["dsp_window is not one of conv_2 (conv2d 3x3)", "c99_patch"]),
+        (
+            "conv_2",
+            Choice("mve_patch"),
+            ["can't compute conv_2", "cortex-m4", "it takes: ", "int_columns, int_winograd, dsp_patch"],
+        ),
+        (
+            "conv_2",
+            Choice("dsp_plane"),
+            ["can't compute conv_2", "3x3, stride 1 or 2", "int_columns, int_winograd, dsp_patch"],
+        ),
+        (
+            "conv_2",
+            Choice("dsp_patch", {"unroll": 12}),
+            ["unroll of dsp_patch can't be 12", "auto, 32, 16, 8"],
+        ),
+        ("conv_2", Choice("dsp_patch", {"rolls": 1}), ["dsp_patch has no knob rolls", "its knobs: ", "unroll"]),
+        ("pool_1", Choice("dsp_window", {"unroll": 1}), ["dsp_window has no knob unroll", "its knobs: opt, weights"]),
+    ],
+)
+def test_what_can_not_be_is_told(node: str, choice: Choice, told: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        compiled(**{node: choice})
+    for text in told:
+        assert text in str(caught.value)

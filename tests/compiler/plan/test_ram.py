@@ -1,0 +1,81 @@
+"""Constants in RAM: where the flash lets the core wait, and there is room."""
+
+from pathlib import Path
+
+from mtool import boards, commands
+from mtool.base.option_values import IN_RAM
+from mtool.boards import Board
+from mtool.compiler.compilation import compile_for, compile_model
+from mtool.compiler.plan import Choice
+from mtool.compiler.plan.ram import RESERVED_BYTES
+from mtool.compiler.request import Request
+from mtool.compiler.tuned.known import Known
+from mtool.stages.cache_key import made_of
+from mtool.stages.latency_estimate import likely_time
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
+L4 = boards.get("nucleo_l4r5zi")
+
+
+def in_ram(board: Board, request: Request | None = None) -> dict[str, bool]:
+    compiled = compile_model(DIGITS, board, request or Request())
+    return {one.name: one.schedule.endswith(IN_RAM) for one in compiled.manifest.operators if one.constant_bytes}
+
+
+def with_ram(size: int) -> Board:
+    memories = {**L4.memories, "sram": L4.memories["sram"].model_copy(update={"size": size})}
+    return L4.model_copy(update={"memories": memories})
+
+
+def test_slow_flash_and_room_decide() -> None:
+    found = in_ram(L4)
+    assert any(found.values())
+    assert all(in_ram(L4, Request(optimize="speed")).values())
+    assert not any(in_ram(L4, Request(optimize="size")).values())
+    assert not any(in_ram(L4.model_copy(update={"clock_hz": 20_000_000})).values())  # no wait states there
+    assert not any(in_ram(boards.get("mps2_an386")).values())
+    little = in_ram(with_ram(RESERVED_BYTES + 6000), Request(optimize="speed"))
+    assert any(little.values()) and not all(little.values())
+    assert not any(in_ram(with_ram(RESERVED_BYTES)).values())
+
+
+def test_what_is_asked_for_stays_where_it_is() -> None:
+    moved = next(name for name, is_in_ram in in_ram(L4).items() if is_in_ram)
+    asked = Request(schedules={moved: Choice("c99_patch")})
+    assert not in_ram(L4, asked)[moved] and any(in_ram(L4, asked).values())
+
+
+def test_the_manifest_the_c_and_the_estimates_say_so() -> None:
+    ((_, emitted),) = compile_for(DIGITS, [L4])
+    ((_, without),) = compile_for(DIGITS, [L4], Request(optimize="size"))
+    manifest = emitted.manifest
+    assert 0 < manifest.constant_bytes_in_ram <= manifest.constant_bytes and not without.manifest.constant_bytes_in_ram
+    name = f"{manifest.model}_weights.h"
+    variables = [
+        [
+            line
+            for line in one.code.text(name).splitlines()
+            if "[" in line and line.startswith("extern ") and "const" not in line
+        ]
+        for one in (emitted, without)
+    ]
+    assert variables[0] and not variables[1]
+    sooner, later = likely_time(emitted, L4), likely_time(without, L4)
+    assert sooner is not None and later is not None and sooner.milliseconds < later.milliseconds
+    (fit,) = commands.check(DIGITS, [L4]).fits
+    assert fit.ram is not None
+    told = {part.what: part.bytes for part in fit.ram.parts}
+    assert told["weights in RAM"] == manifest.constant_bytes_in_ram
+
+
+def test_a_board_stands_for_the_one_that_is_estimated() -> None:
+    counted = boards.get("mps2_an386")
+    stands = commands.standing_for(counted, ["nucleo_l4r5zi@80MHz"])
+    weights, data = stands.memory_for("weights"), stands.memory_for("data")
+    assert weights is not None and weights.reads is not None and weights.reads.waits(stands.clock_hz) == 3
+    assert data is not None and data.size == L4.memories["sram"].size
+    assert any(in_ram(stands).values())
+    as_large = counted.model_copy(update={"memories": {**stands.memories, "ssram1": counted.memories["ssram1"]}})
+    assert made_of(DIGITS, stands, Request(), Known()) != made_of(DIGITS, as_large, Request(), Known())  # by its reads
+    assert commands.standing_for(counted, ["120MHz"]) == counted
+    assert commands.standing_for(counted, ["nucleo_l4r5zi", "nrf52840dk"]) == counted

@@ -1,0 +1,96 @@
+"""pytest's plugin and `mtool test`: what passes, what fails, what is written down, and which exit code says so."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from own import begin, line
+
+from mtool.base.errors import BuildError, FitError, MismatchError, UsageError
+from mtool.cli import app, test
+from mtool.plugins.testing import limits
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own") / "p"
+    assert begin(folder, line(folder.parent / "line.onnx")) == 0
+    np.savez(folder / "tests" / "labelled.npz", x=np.eye(12, dtype=np.float32)[:4], labels=[0, 1, 2, 9])
+    return folder
+
+
+def run(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    argv = [sys.executable, "-W", "ignore", "-m", *words]
+    return subprocess.run(argv, cwd=project, capture_output=True, text=True, check=False)
+
+
+def test_a_project_is_tested(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    assert app.invoke(["test", "--record", "--json", "--log", "board.log"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["board"], told["passed"], told["failed"]) == ("host", 3, 0)
+    assert told["figures"]["accuracy"] == 0.75, "three of the four labels are right"
+    recorded = json.loads((project / "figures.json").read_text())["boards"]["host"]
+    assert recorded == told["figures"]
+    log = (project / "board.log").read_text()
+    assert " > " in log and " < " in log, "what went over the channel"
+    (project / "limits.toml").write_text("[host]\nflash_bytes = 10\naccuracy = 0.8\n")
+    failed = run(project, "pytest", "-p", "mtool.plugins.testing.plugin", "--mtool-board=host", "-q", "tests")
+    assert failed.returncode == 1 and "2 failed, 1 passed" in failed.stdout
+    assert "expected at most 10 (limits.toml)" in failed.stdout and "expected at least 0.8" in failed.stdout
+    assert "Traceback" not in failed.stdout and "def test" not in failed.stdout
+    (project / "limits.toml").write_text("[hots]\nflash_bytes = 10\n")
+    passed = run(project, "pytest", "-p", "mtool.plugins.testing.plugin", "--mtool-board=host", "-q", "tests")
+    assert "limits.toml has no limits for host; it has them for hots" in passed.stdout
+
+
+def test_the_exit_code_is_that_of_what_failed() -> None:
+    watch = test.Watch()
+    watch.counts["failed"] = 2
+    watch.errors = [BuildError("no compiler"), BuildError("no compiler")]
+    assert isinstance(test.error_of(1, watch), BuildError)
+    watch.errors = [BuildError("no compiler"), FitError("too large")]
+    assert isinstance(test.error_of(1, watch), MismatchError)
+    watch.errors = [BuildError("no compiler")]
+    assert isinstance(test.error_of(1, watch), MismatchError), "the other one was no error of mtool's"
+    assert isinstance(test.error_of(5, watch), UsageError)
+
+
+def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
+    (tmp_path / "limits.toml").write_text("[b]\nworse_percent = 1\n")
+    figures = {"instructions": 1000, "accuracy": 0.9, "time_us": 10}
+    found = limits.Limits(tmp_path, "b", {}, {})
+    found.seen.update(figures)
+    limits.record(found)
+    other = limits.Limits(tmp_path, "c", {}, {})
+    other.seen["instructions"] = 5
+    limits.record(other)
+
+    def check(**values: float) -> None:
+        limits.load(tmp_path, "b").check_figures(values)
+
+    check(instructions=1010, accuracy=0.8911, time_us=99)
+    check(instructions=1, accuracy=1.0)
+    with pytest.raises(MismatchError, match=r"1\.10% worse than 1,000"):
+        check(instructions=1011)
+    with pytest.raises(MismatchError, match=r"worse than 0\.9"):
+        check(accuracy=0.89)
+    limits.load(tmp_path, "b", records=True).check_figures({"instructions": 2000})
+    for text, said in (
+        ("x = 1", "stands in no table"),
+        ("[b]\ninstructions = -1", "no number of 0 or more"),
+        ("[b]\nram_bytes = true", "no number of 0 or more"),
+        ("[b", "is not TOML"),
+    ):
+        (tmp_path / "limits.toml").write_text(text)
+        with pytest.raises(UsageError, match=said):
+            limits.load(tmp_path, "b")
+    (tmp_path / "figures.json").write_text('{"schema_version": 1, "boards": {"b": {"accuracy": "high"}}}')
+    (tmp_path / "limits.toml").unlink()
+    with pytest.raises(UsageError, match="holds no figures"):
+        limits.load(tmp_path, "b")
