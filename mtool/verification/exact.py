@@ -22,12 +22,14 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from mtool.compiler.operators.window import CONV
+
 Array = NDArray[Any]
 
 _UNIT = 2.0**-24  # roundoff of float32
 _ROUNDINGS = 4  # of a requantisation in float32: scales multiplied, divided, the sum made a float, their product
 _PLAUSIBLE = 8.0  # times the error of onnx's reference in float32: onnxruntime's, if it is one of rounding at all
-_WITH_BIAS = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1}  # along which axis of the result
+_WITH_BIAS = {CONV: 1, "ConvTranspose": 1, "Gemm": -1}  # along which axis of the result
 _DEQUANTISED = ["DequantizeLinear", "DequantizeLinear"]
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 

@@ -17,6 +17,7 @@ from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT
 from mtool.compiler.operators.qlinear import QLinear
 from mtool.compiler.operators.window import (
+    CONV,
     Convolution,
     check_windows_fit,
     convolution_form,
@@ -97,7 +98,7 @@ def _attrs(write: OnnxNode) -> dict[str, Any]:
 
 def _fused(write: OnnxNode) -> None:
     """FusedConv: a convolution, a residual, an activation."""
-    _finish_fused(write, write("Conv", *[name for name in write.inputs[:3] if name], **_attrs(write)))
+    _finish_fused(write, write(CONV, *[name for name in write.inputs[:3] if name], **_attrs(write)))
 
 
 def _nhwc(write: OnnxNode) -> None:
@@ -106,22 +107,22 @@ def _nhwc(write: OnnxNode) -> None:
     first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
     operands = [write("Transpose", write.input(index), perm=first) for index in (0, 1)]
     operands += [write.input(2)] * bool(write.input(2))
-    _finish_fused(write, write("Transpose", write("Conv", *operands, **_attrs(write)), perm=last))
+    _finish_fused(write, write("Transpose", write(CONV, *operands, **_attrs(write)), perm=last))
 
 
 def _qlinear(parts: QLinear) -> None:
     inputs = [parts.dequantize(0), parts.dequantize(3, axis=0)]
     if parts.input(8):
         inputs.append(parts.bias(8, parts.inputs[1], parts.inputs[4]))
-    parts.quantize(parts("Conv", *inputs, **parts.attrs), 6)
+    parts.quantize(parts(CONV, *inputs, **parts.attrs), 6)
 
 
 OPERATORS = (
     Operator(
-        "Conv", attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
+        CONV, attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
         check_shapes=_fits_filters, folding=CONVOLUTION, lower=_lower,
     ),
     Operator("FusedConv", domain=MICROSOFT, expand=_fused),
     *(Operator(op, domain=MICROSOFT, expand=_nhwc) for op in ("NhwcConv", "NhwcFusedConv")),
-    Operator("QLinearConv", expand=QLinear.form(_qlinear)),
+    Operator("QLinearConv", expand=QLinear.form(_qlinear), zero_point={0: 2}.get),
 )  # fmt: skip

@@ -466,9 +466,9 @@ OPERATORS = (
     Operator("BiasGelu", domain=MICROSOFT, expand=_gelu_of_sum("none")),
     Operator("FastGelu", domain=MICROSOFT, expand=_gelu_of_sum("tanh")),
     Operator("QuickGelu", domain=MICROSOFT, expand=_quick_gelu),
-    Operator("QLinearAdd", domain=MICROSOFT, expand=qlinear_binary("Add")),
-    Operator("QLinearMul", domain=MICROSOFT, expand=qlinear_binary("Mul")),
-    Operator("QLinearSigmoid", domain=MICROSOFT, expand=qlinear_unary("Sigmoid")),
-    Operator("QLinearLeakyRelu", domain=MICROSOFT, expand=qlinear_unary("LeakyRelu")),
+    Operator("QLinearAdd", domain=MICROSOFT, expand=qlinear_binary("Add"), zero_point={0: 2, 3: 5}.get),
+    Operator("QLinearMul", domain=MICROSOFT, expand=qlinear_binary("Mul"), zero_point={0: 2, 3: 5}.get),
+    Operator("QLinearSigmoid", domain=MICROSOFT, expand=qlinear_unary("Sigmoid"), zero_point={0: 2}.get),
+    Operator("QLinearLeakyRelu", domain=MICROSOFT, expand=qlinear_unary("LeakyRelu"), zero_point={0: 2}.get),
     Operator("QLinearWhere", domain=MICROSOFT, expand=QLinear.form(_qlinear_where)),
 )  # fmt: skip

@@ -81,8 +81,8 @@ class Folding:
 
     cost: in elements that NumPy computes at once.
     size: the most elements that a node can make whose outputs' types inference can't tell.
-    when: "never", as it is random; "later": it stays a node, whose value is computed where an operator needs it that does not only
-        move elements.
+    when: "never": it is random; "later": it stays a node, and its value is computed where an operator needs that
+        which does not only move elements.
     of_nothing: whether the reference evaluator computes what has inputs without elements; defined: whether the device
         may, where that fails, by the attributes.
     is_right: whether it computes it rightly.

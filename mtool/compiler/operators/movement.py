@@ -330,7 +330,10 @@ OPERATORS = (
         "Concat", attributes=AlongAxis, canonical=_concat_form, carry=_carry_concat, moves=True, folding=VECTORIZED,
         lower=moves_integers(_concat),
     ),
-    Operator("QLinearConcat", domain=MICROSOFT, expand=QLinear.form(_qlinear_concat)),
+    Operator(
+        "QLinearConcat", domain=MICROSOFT, expand=QLinear.form(_qlinear_concat),
+        zero_point=lambda index: index + 2 if index > 1 and (index - 2) % 3 == 0 else None,
+    ),
     Operator(
         "Slice", attributes=Slice, rewrite=_slice_by_inputs, canonical=_slice_form, sizes=(1, 2, 3, 4),
         keeps_empty=True, carry=_carry_slice, moves=True, folding=VECTORIZED, lower=moves_integers(_slice),

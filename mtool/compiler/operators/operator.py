@@ -50,6 +50,7 @@ class Operator:
     bound: the largest outputs, where their size depends on data.
     carry: where a dimension of such a size is in the output.
     infer: the types of the outputs, where onnx does not say them.
+    zero_point: the number of the input that is the zero point of an input of integers; None: it has none.
     moves: it only moves elements: constants that are quantized stay integers.
     folding: how it is computed when its inputs are constants.
     lower: its canonical node as internal operators; None: none is left.
@@ -77,6 +78,7 @@ class Operator:
     bound: Bound | None = None
     carry: Carry | None = None
     infer: Infer | None = None
+    zero_point: Callable[[int], int | None] | None = None
     moves: bool = False
     folding: Folding = SLOW
     lower: Lower | None = None

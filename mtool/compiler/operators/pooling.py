@@ -276,8 +276,13 @@ OPERATORS = (
     # onnx's reference computes it wrongly of other than two spatial dimensions
     Operator("GlobalMaxPool", canonical=_form, check_shapes=_is_spatial, folding=replace(_GLOBAL, is_right=False)),
     Operator("Pool", domain=OWN, attributes=Pool, lower=_either),
-    Operator("QLinearAveragePool", domain=MICROSOFT, expand=qlinear_unary("AveragePool", "channels_last")),
-    Operator("QLinearGlobalAveragePool", domain=MICROSOFT, expand=QLinear.form(_qlinear_global)),
+    Operator(
+        "QLinearAveragePool", domain=MICROSOFT, expand=qlinear_unary("AveragePool", "channels_last"),
+        zero_point={0: 2}.get,
+    ),
+    Operator(
+        "QLinearGlobalAveragePool", domain=MICROSOFT, expand=QLinear.form(_qlinear_global), zero_point={0: 2}.get
+    ),
     Operator("MaxPoolArgmax", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(2), lower=_argmax),
     Operator("MaxUnpoolWindow", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(1), lower=_unpool_at),
 )  # fmt: skip

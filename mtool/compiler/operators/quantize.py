@@ -249,7 +249,7 @@ OPERATORS = (
     ),
     Operator(
         "DequantizeLinear", attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
-        carry=_carry_same_scale, folding=replace(VECTORIZED, when="later"), lower=_dequantize,
+        carry=_carry_same_scale, zero_point={0: 2}.get, folding=replace(VECTORIZED, when="later"), lower=_dequantize,
     ),
     *(Operator(op, domain=MICROSOFT, expand=as_in_onnx) for op in ("QuantizeLinear", "DequantizeLinear")),
     Operator("DynamicQuantizeLinear", folding=replace(SLOW, defined=lambda attrs: True)),

@@ -250,7 +250,7 @@ def _col2im_form(node: OnnxNode) -> None:
 OPERATORS = (
     Operator(
         "ConvInteger", attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
-        check_shapes=_fits_filters, folding=CONVOLUTION, lower=_conv_integer,
+        check_shapes=_fits_filters, zero_point={0: 2}.get, folding=CONVOLUTION, lower=_conv_integer,
     ),
     Operator(
         "Col2Im", attributes=Window, canonical=_col2im_form, sizes=(1, 2), folding=SLOW.growing(), lower=_col2im

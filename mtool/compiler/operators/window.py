@@ -12,6 +12,9 @@ from mtool.compiler.operators.problems import Unsupported
 
 Pair = tuple[int, int]
 
+CONV = "Conv"
+"""The operator, by which passes and backends look for it and frontends write it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window(Attributes):

@@ -17,9 +17,10 @@ from mtool.compiler.backends.cmsis_nn.recurrent import lstm, svdf
 from mtool.compiler.backends.cmsis_nn.windows import convolution, pool
 from mtool.compiler.backends.interface import Backend, Context, Product, Region
 from mtool.compiler.backends.operation import Operation
+from mtool.compiler.operators.window import CONV
 
 _CALLS: Mapping[str, Callable[[Operation, Library, Region], Call]] = {
-    "Conv": convolution, "Gemm": product, "MatMul": product, "Pool": pool, "Softmax": softmax, "Add": add,
+    CONV: convolution, "Gemm": product, "MatMul": product, "Pool": pool, "Softmax": softmax, "Add": add,
     "Mul": multiply, "IntegerLstm": lstm, "IntegerSvdf": svdf,
 }  # fmt: skip
 

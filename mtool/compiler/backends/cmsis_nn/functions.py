@@ -3,7 +3,7 @@
 from mtool.compiler.backends.cmsis_nn import arithmetic
 from mtool.compiler.backends.operation import Operation
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import Convolution
+from mtool.compiler.operators.window import CONV, Convolution
 
 _ELEMENTS = {"Softmax": "softmax", "Add": "elementwise_add", "Mul": "elementwise_mul"}
 
@@ -11,7 +11,7 @@ _ELEMENTS = {"Softmax": "softmax", "Add": "elementwise_add", "Mul": "elementwise
 def function_of(operation: Operation) -> str:
     """Return the function's name; the operation is one that a pattern matches."""
     bits = "s16" if arithmetic.is_wide(operation) else "s8"
-    if operation.kind == "Conv":
+    if operation.kind == CONV:
         return f"arm_{'depthwise_conv' if is_depthwise(operation) else 'convolve'}_wrapper_{bits}"
     if isinstance(operation.attrs, Pool):
         return f"arm_{'avgpool' if operation.attrs.kind == 'average' else 'max_pool'}_{bits}"

@@ -13,6 +13,7 @@ import numpy as np
 from mtool.compiler.backends.interface import Region
 from mtool.compiler.backends.json.claiming import dtype_of
 from mtool.compiler.backends.operation import Activation, Operand, Operation
+from mtool.compiler.operators.window import CONV
 from mtool.version import __version__
 
 VERSION_OF_SCHEMA = 1
@@ -161,7 +162,7 @@ def _layout(operation: Operation, place: int, operand: Operand | None) -> str:
     if place != 1 or not operation.layout:
         return ""
     filters = _FILTERS.get(rank, "")
-    return {"Conv": filters, "ConvTranspose": filters.replace("OI", "IO")}.get(operation.kind, "")
+    return {CONV: filters, "ConvTranspose": filters.replace("OI", "IO")}.get(operation.kind, "")
 
 
 def _plain(value: Any) -> Any:
