@@ -8,7 +8,6 @@ libsvm's.
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, identity, load
 from mtool.compiler.ir.index import choose, number
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.lowering import Lower, Lowering, template_node
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Operator
@@ -431,20 +429,11 @@ def _probabilities(write: ClassicalNode, decisions: str, a: list[float], b: list
     return output
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairwiseCouplingValues(Values):
-    """iterations: the most that are made."""
-
-    rows: int
-    classes: int
-    iterations: int
-
-
 def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
     """Wu, Lin and Weng (2004), second method, as libsvm iterates it: at most 100 iterations, or one a class."""
     rows, classes = ctx.types[node.outputs[0]].shape
     dtype = ctx.types[node.inputs[0]].dtype
-    values = PairwiseCouplingValues(rows=rows, classes=classes, iterations=max(100, classes))
+    values = {"rows": rows, "classes": classes, "iterations": max(100, classes)}
     scratch = dtype.size * (2 * classes * classes + classes)
     inputs, outputs = {"input": node.inputs[0]}, {"output": node.outputs[0]}
     template_node(

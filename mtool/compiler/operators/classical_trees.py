@@ -13,7 +13,6 @@ import numpy as np
 from onnx import numpy_helper
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
-from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.classical import ClassicalNode, classical, transformed
 from mtool.compiler.operators.lowering import Lowering, template_node
 from mtool.compiler.operators.problems import Unsupported
@@ -282,23 +281,6 @@ class TreeEnsemble(Attributes):
     aggregate: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeEnsembleValues(Values):
-    """operands: the C names of the arrays; comparisons: number and C of those that occur.
-
-    per_leaf: the weights of each leaf; 0: that differs, or there are none.
-    """
-
-    rows: int
-    features: int
-    targets: int
-    operands: tuple[str, ...]
-    aggregate: str
-    trees: int
-    comparisons: tuple[tuple[int, str], ...]
-    per_leaf: int
-
-
 def _tree_ensemble(ctx: Lowering, node: Node) -> None:
     x, *arrays = node.inputs
     names = TreeEnsemble.of(node).names
@@ -306,11 +288,11 @@ def _tree_ensemble(ctx: Lowering, node: Node) -> None:
     (rows, features), (_, targets) = ctx.types[x].shape, ctx.types[node.outputs[0]].shape
     leaves = ctx.types[inputs["weight"]].count if "weight" in inputs else 0
     attrs = TreeEnsemble.of(node)
-    values = TreeEnsembleValues(
-        rows=rows, features=features, targets=targets, operands=names, aggregate=attrs.aggregate,
-        trees=ctx.types[inputs["roots"]].count, comparisons=tuple((n, COMPARISONS[n]) for n in attrs.modes),
-        per_leaf=_per_leaf(ctx, inputs, leaves),
-    )  # fmt: skip
+    values = {
+        "rows": rows, "features": features, "targets": targets, "operands": names, "aggregate": attrs.aggregate,
+        "trees": ctx.types[inputs["roots"]].count, "comparisons": tuple((n, COMPARISONS[n]) for n in attrs.modes),
+        "per_leaf": _per_leaf(ctx, inputs, leaves),
+    }  # fmt: skip
     template_node(ctx, node, "tree_ensemble", inputs, {"output": node.outputs[0]}, values)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.scalar.text import literal
-from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Operator
@@ -26,37 +25,16 @@ class NonMaxSuppression(Counting):
     center_point_box: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NonMaxSuppressionValues(Values):
-    """rows: the most boxes that may be selected; given: the C names of the inputs; center: ONNX's center_point_box."""
-
-    batches: int
-    classes: int
-    count: int
-    rows: int
-    operands: tuple[str, ...]
-    center: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetValues(Values):
-    """Square matrices of `size`; fabs: the C function of the element type."""
-
-    size: int
-    count: int
-    fabs: str
-
-
 def _non_max_suppression(ctx: Lowering, node: Node) -> None:
     boxes, scores, *limits = [*node.inputs, "", "", ""][:5]
     batches, classes, count = ctx.types[scores].shape
     inputs = {"boxes": boxes, "scores": scores}
     inputs |= {name: value for name, value in zip(("limit", "iou", "least"), limits, strict=True) if value}
     rows = ctx.types[node.outputs[0]].shape[0]
-    values = NonMaxSuppressionValues(
-        batches=batches, classes=classes, count=count, rows=rows, operands=tuple(inputs),
-        center=NonMaxSuppression.of(node).center_point_box,
-    )  # fmt: skip
+    values = {
+        "batches": batches, "classes": classes, "count": count, "rows": rows, "operands": tuple(inputs),
+        "center": NonMaxSuppression.of(node).center_point_box,
+    }  # fmt: skip
     (output,), found = counted(node)
     outputs = {"output": output, **found}
     template_node(ctx, node, "non_max_suppression", inputs, outputs, values, scratch=count, scratch_type="uint8_t")
@@ -68,7 +46,7 @@ def _det(ctx: Lowering, node: Node) -> None:
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     size, dtype = shape[-1], ctx.types[source].dtype
     fabs = "fabs" if dtype is DType.FLOAT64 else "fabsf"
-    values = DetValues(size=size, count=math.prod(shape[:-2]), fabs=fabs)
+    values = {"size": size, "count": math.prod(shape[:-2]), "fabs": fabs}
     scratch = size * size * dtype.size
     inputs, outputs = {"input": source}, {"output": made}
     template_node(ctx, node, "det", inputs, outputs, values, scratch=scratch, scratch_type=dtype.c, math=True)
@@ -118,34 +96,6 @@ class DetectionPostProcess(Attributes):
         return self.max_detections * self.max_classes_per_detection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetectionPostProcessValues(Values):
-    """The template's variables.
-
-    count: boxes; codes: numbers of each; columns: scores of each; background: how many of them are of no class.
-    most: boxes that are selected, of each class if `regular`; each, slots: classes of a box, and room for them.
-    rows: room for detections; index: the C type of a box's number; heap_at: where that is in the scratch, in floats.
-    scales, grids, threshold, overlap: C literals.
-    """
-
-    count: int
-    codes: int
-    columns: int
-    background: int
-    classes: int
-    regular: bool
-    most: int
-    each: int
-    slots: int
-    rows: int
-    index: str
-    heap_at: int
-    scales: tuple[str, ...]
-    grids: tuple[tuple[str, str] | None, ...]
-    threshold: str
-    overlap: str
-
-
 def _number(value: float) -> str:
     return literal(value, DType.FLOAT32).c
 
@@ -158,24 +108,15 @@ def _postprocess(ctx: Lowering, node: Node) -> None:
     most = min(attrs.detections_per_class, attrs.max_detections) if regular else attrs.max_detections
     pairs = [attrs.grids[first : first + 2] for first in (0, 2, 4)]
     index = DType.UINT16 if count <= 2**16 else DType.INT32
-    values = DetectionPostProcessValues(
-        count=count,
-        codes=ctx.types[boxes].shape[2],
-        columns=columns,
-        background=columns - attrs.num_classes,
-        classes=attrs.num_classes,
-        regular=regular,
-        most=most,
-        each=min(attrs.max_classes_per_detection, attrs.num_classes),
-        slots=attrs.max_classes_per_detection,
-        rows=attrs.max_detections if regular else attrs.rows,
-        index=index.c,
-        heap_at=4 * most,
-        scales=tuple(repr(float(np.float32(scale))) for scale in attrs.scales),
-        grids=tuple((_number(scale), _number(point)) if scale else None for scale, point in pairs),
-        threshold=_number(attrs.nms_score_threshold),
-        overlap=_number(attrs.nms_iou_threshold),
-    )
+    values = {
+        "count": count, "codes": ctx.types[boxes].shape[2], "columns": columns,
+        "background": columns - attrs.num_classes, "classes": attrs.num_classes, "regular": regular, "most": most,
+        "each": min(attrs.max_classes_per_detection, attrs.num_classes), "slots": attrs.max_classes_per_detection,
+        "rows": attrs.max_detections if regular else attrs.rows, "index": index.c, "heap_at": 4 * most,
+        "scales": tuple(repr(float(np.float32(scale))) for scale in attrs.scales),
+        "grids": tuple((_number(scale), _number(point)) if scale else None for scale, point in pairs),
+        "threshold": _number(attrs.nms_score_threshold), "overlap": _number(attrs.nms_iou_threshold),
+    }  # fmt: skip
     best = 0 if regular else count * ctx.types[scores].dtype.size
     heap = -(-count * index.size // 4) * 4
     outputs = ("detection_boxes", "detection_classes", "detection_scores", "detections")

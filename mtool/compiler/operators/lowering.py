@@ -6,6 +6,7 @@ A lowering turns one canonical ONNX node into internal nodes: `loop` (an express
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from mtool.compiler.ir.node import Transpose, View
 from mtool.compiler.ir.ranges import Range
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.template.node import TemplateKernel, Values
+from mtool.compiler.kernels.template.node import TemplateKernel
 
 EIGHT_BITS = (DType.INT8, DType.UINT8)
 SIXTEEN_BITS = (DType.INT16, DType.UINT16)
@@ -189,7 +190,7 @@ def template_node(
     template: str,
     inputs: Mapping[str, str],
     outputs: Mapping[str, str],
-    values: Values,
+    values: Mapping[str, Any],
     *,
     scratch: int = 0,
     scratch_type: str = "",

@@ -12,7 +12,6 @@ import onnx
 from onnx import helper
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
-from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, with_axis
@@ -57,56 +56,6 @@ class Unique(Compress):
     sorted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlongAxisValues(Values):
-    """The elements before an axis, along it, and behind it."""
-
-    outer: int
-    count: int
-    inner: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningValues(AlongAxisValues):
-    """A running product, or sum; ONNX's words for the rest."""
-
-    product: bool
-    exclusive: bool
-    reverse: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopKValues(AlongAxisValues):
-    """k: how many are wanted; better: the C operator by which an element goes before another."""
-
-    k: int
-    better: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniqueValues(AlongAxisValues):
-    """found: the most that there may be; sorted: by value."""
-
-    found: int
-    sorted: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NonZeroValues(Values):
-    """shape: the input's; most: how many there may be."""
-
-    shape: tuple[int, ...]
-    most: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompressValues(AlongAxisValues):
-    """kept: the most that there may be; conditions: how many there are."""
-
-    kept: int
-    conditions: int
-
-
 def _split(shape: tuple[int, ...], dim: int | None) -> tuple[int, int, int]:
     """Return the elements before, along and behind an axis; None: of the tensor as if it were flat."""
     if dim is None:
@@ -126,10 +75,10 @@ def _running(ctx: Lowering, node: Node) -> None:
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     attrs = Running.of(node)
     outer, count, inner = _split(shape, attrs.axis)
-    values = RunningValues(
-        outer=outer, count=count, inner=inner, product=node.op == "CumProd", exclusive=attrs.exclusive,
-        reverse=attrs.reverse,
-    )  # fmt: skip
+    values = {
+        "outer": outer, "count": count, "inner": inner, "product": node.op == "CumProd", "exclusive": attrs.exclusive,
+        "reverse": attrs.reverse,
+    }  # fmt: skip
     template_node(ctx, node, "running", {"input": source}, {"output": made}, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
@@ -144,7 +93,7 @@ def _top_k(ctx: Lowering, node: Node) -> None:
     better = ">" if TopK.of(node).largest else "<"
     inputs = {"input": source} | ({"wanted": node.inputs[1]} if found else {})
     outputs = {"values": values, "indices": indices, **found}
-    told = TopKValues(outer=outer, count=count, inner=inner, k=result.shape[dim], better=better)
+    told = {"outer": outer, "count": count, "inner": inner, "k": result.shape[dim], "better": better}
     template_node(ctx, node, "top_k", inputs, outputs, told)
     narrowed(ctx, node, [(values, node.outputs[0])])
 
@@ -160,7 +109,7 @@ def _unique(ctx: Lowering, node: Node) -> None:
         asked = [*named, "", "", ""][number]
         outputs[name] = asked or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (length,))
     outputs |= count
-    values = UniqueValues(outer=outer, count=size, inner=inner, found=found, sorted=Unique.of(node).sorted)
+    values = {"outer": outer, "count": size, "inner": inner, "found": found, "sorted": Unique.of(node).sorted}
     inputs = {"input": source}
     template_node(ctx, node, "unique", inputs, outputs, values, scratch=4 * size, scratch_type="int32_t")
     narrowed(ctx, node, [(made, node.outputs[0])])
@@ -171,7 +120,7 @@ def _non_zero(ctx: Lowering, node: Node) -> None:
     source = widened(ctx, node, node.inputs[0])
     (output,), count = counted(node)
     outputs = {"output": output, **count}
-    values = NonZeroValues(shape=kind.shape, most=result.shape[1])
+    values = {"shape": kind.shape, "most": result.shape[1]}
     template_node(ctx, node, "non_zero", {"input": source}, outputs, values)
 
 
@@ -181,7 +130,7 @@ def _compress(ctx: Lowering, node: Node) -> None:
     kept = ctx.types[node.outputs[0]].shape[dim or 0]
     conditions = min(ctx.types[node.inputs[1]].count, size)
     inputs = {"input": node.inputs[0], "condition": node.inputs[1]}
-    values = CompressValues(outer=outer, count=size, inner=inner, kept=kept, conditions=conditions)
+    values = {"outer": outer, "count": size, "inner": inner, "kept": kept, "conditions": conditions}
     (output,), count = counted(node)
     template_node(ctx, node, "compress", inputs, {"output": output, **count}, values)
 

@@ -16,7 +16,6 @@ import numpy as np
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import acc, axis, call, const, load
 from mtool.compiler.kernels.pool2d.node import Pool2d
-from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators import sliding_window
 from mtool.compiler.operators.folding import SLOW, WINDOWS
 from mtool.compiler.operators.lowering import (
@@ -229,20 +228,9 @@ class PoolingWithArgmax(Attributes):
     made: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PooledValues(Values):
-    """shape: the input's shape [batch, height, width, channels]; the others as the attributes."""
-
-    shape: tuple[int, ...]
-    made: tuple[int, ...]
-    window: tuple[int, ...]
-    strides: tuple[int, ...]
-    pads: tuple[int, ...]
-
-
-def _argmax_values(ctx: Lowering, node: Node) -> PooledValues:
+def _argmax_values(ctx: Lowering, node: Node) -> dict[str, object]:
     attrs, shape = PoolingWithArgmax.of(node), ctx.types[node.inputs[0]].shape
-    return PooledValues(shape=shape, made=attrs.made, window=attrs.window, strides=attrs.strides, pads=attrs.pads)
+    return {"shape": shape, "made": attrs.made, "window": attrs.window, "strides": attrs.strides, "pads": attrs.pads}
 
 
 def _argmax(ctx: Lowering, node: Node) -> None:

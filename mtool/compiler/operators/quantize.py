@@ -11,7 +11,6 @@ from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant, TensorType
 from mtool.compiler.ir.expr import axis, call, const, identity, load
 from mtool.compiler.ir.index import number, over
-from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import saturated
 from mtool.compiler.operators.folding import SLOW, VECTORIZED
@@ -218,20 +217,11 @@ class QuantisedRows(Attributes):
     around_zero: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuantisedRowsValues(Values):
-    """So many rows of `count` numbers."""
-
-    rows: int
-    count: int
-    around_zero: bool
-
-
 def _rows(ctx: Lowering, node: Node) -> None:
     steps, scale = node.outputs
     rows, *others = ctx.types[node.inputs[0]].shape
     around_zero = bool(QuantisedRows.of(node).around_zero)
-    values = QuantisedRowsValues(rows, math.prod(others), around_zero)
+    values = {"rows": rows, "count": math.prod(others), "around_zero": around_zero}
     outputs = {"steps": steps, "scale": scale}
     template_node(ctx, node, "quantised_rows", {"x": node.inputs[0]}, outputs, values, headers=("mt_dynamic.h",))
     ctx.limits[steps] = (-127, 127) if around_zero else (-255, 255)

@@ -12,7 +12,6 @@ import onnx
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.index_ranges import IndexRange, length_of
 from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
@@ -78,32 +77,6 @@ class Weights:
     zero: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecurrentValues(Values):
-    """Sizes, and what the template needs of Recurrent.
-
-    activation: the C of each activation, with {x} for its argument; given: the C names of the inputs.
-    quantised: the zero point and the scale (in C; None: one a row) of integer weights, by operand.
-    """
-
-    steps: int
-    batch: int
-    size: int
-    hidden: int
-    directions: int
-    gates: int
-    kind: str
-    reverse: bool
-    batch_first: bool
-    clip: float | None
-    input_forget: bool
-    linear_before_reset: bool
-    activation: tuple[str, ...]
-    operands: tuple[str, ...]
-    dynamic_state: bool
-    quantised: Mapping[str, Mapping[str, int | str | None]]
-
-
 def _quantised(ctx: Lowering, node: Node, name: str, value: str) -> Weights | None:
     """Return the integers behind constant weights [directions, rows, columns]; None: there are none, or not simple."""
     kept = Recurrent.of(node).weights
@@ -154,16 +127,18 @@ def _lower(ctx: Lowering, node: Node) -> None:
     unknown = [name for name, _, _ in attrs.functions if name not in FORMULAS]
     if unknown:
         raise ModelError(f"{node.op} {node.name!r} has the unknown activation {unknown[0]}")
-    values = RecurrentValues(
-        steps=steps, batch=batch, size=size, hidden=hidden, directions=directions, gates=GATES[node.op], kind=node.op,
-        reverse=attrs.direction == "reverse", batch_first=attrs.batch_first, clip=attrs.clip,
-        input_forget=attrs.input_forget, linear_before_reset=attrs.linear_before_reset,
-        activation=_activations(attrs.functions), operands=tuple(inputs), dynamic_state=attrs.dynamic_state,
-        quantised={
+    values = {
+        "steps": steps, "batch": batch, "size": size, "hidden": hidden, "directions": directions,
+        "gates": GATES[node.op], "kind": node.op, "reverse": attrs.direction == "reverse",
+        "batch_first": attrs.batch_first, "clip": attrs.clip, "input_forget": attrs.input_forget,
+        "linear_before_reset": attrs.linear_before_reset, "activation": _activations(attrs.functions),
+        "operands": tuple(inputs), "dynamic_state": attrs.dynamic_state,
+        # The zero point and the scale (in C; None: one a row) of integer weights, by operand.
+        "quantised": {
             name: {"zero": weights.zero, "scale": None if weights.scale.size > 1 else repr(weights.scale.item())}
             for name, weights in quantised.items()
         },
-    )  # fmt: skip
+    }  # fmt: skip
     macs = steps * batch * directions * GATES[node.op] * hidden * (size + hidden)
     scratch = 4 * (SCRATCH[node.op] + attrs.dynamic_state) * hidden
     over = {name: f"initial_{name}" for name in outputs if f"initial_{name}" in inputs}

@@ -16,7 +16,6 @@ import numpy as np
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.expr import call, const, identity, load
 from mtool.compiler.ir.scalar import Rescale, RescaleLong
-from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.lowering import Lowering, template_node
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import OWN
@@ -206,27 +205,6 @@ class FixedProduct(Attributes):
     shift: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuotientValues(Values):
-    """sizes: of the result's dimensions; a, b: how far apart elements are along each, 0 where one is repeated."""
-
-    sizes: tuple[int, ...]
-    a: tuple[int, ...]
-    b: tuple[int, ...]
-    attrs: FixedQuotient
-
-
-@dataclass(frozen=True, slots=True)
-class RowValues(Values):
-    """So many rows of `count` numbers, and what the operator says."""
-
-    rows: int
-    count: int
-    attrs: FixedL2Norm | FixedLogSoftmax | FixedProduct
-    low: int
-    high: int
-
-
 def _strides(shape: Sequence[int], result: Sequence[int]) -> tuple[int, ...]:
     padded = (*(1 for _ in range(len(result) - len(shape))), *shape)
     return tuple(math.prod(padded[axis + 1 :]) if size > 1 else 0 for axis, size in enumerate(padded))
@@ -235,16 +213,17 @@ def _strides(shape: Sequence[int], result: Sequence[int]) -> tuple[int, ...]:
 def _quotient(ctx: Lowering, node: Node) -> None:
     a, b = node.inputs
     shape = ctx.types[node.outputs[0]].shape
-    values = QuotientValues(
-        shape, _strides(ctx.types[a].shape, shape), _strides(ctx.types[b].shape, shape), FixedQuotient.of(node)
-    )
+    values = {
+        "sizes": shape, "a": _strides(ctx.types[a].shape, shape), "b": _strides(ctx.types[b].shape, shape),
+        "attrs": FixedQuotient.of(node),
+    }  # fmt: skip
     template_node(ctx, node, "fixed_quotient", {"a": a, "b": b}, {"y": node.outputs[0]}, values, headers=_HEADERS)
 
 
-def _row_values(ctx: Lowering, node: Node, attrs: FixedL2Norm | FixedLogSoftmax | FixedProduct) -> RowValues:
+def _row_values(ctx: Lowering, node: Node, attrs: FixedL2Norm | FixedLogSoftmax | FixedProduct) -> dict[str, object]:
     *rows, count = ctx.types[node.inputs[0]].shape
     low, high = ctx.types[node.outputs[0]].dtype.limits
-    return RowValues(math.prod(rows), count, attrs, int(low), int(high))
+    return {"rows": math.prod(rows), "count": count, "attrs": attrs, "low": int(low), "high": int(high)}
 
 
 def _l2_norm(ctx: Lowering, node: Node) -> None:

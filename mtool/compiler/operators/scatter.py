@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Node
-from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, Folded, Folding
 from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of
 from mtool.compiler.operators.indexing import by_element, tuples_of_indices
@@ -65,66 +64,6 @@ class TfIdf(Attributes):
     weights: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScatterNDValues(Values):
-    """shape, strides: of the data; depth: dimensions that an index goes into; block: elements of an update."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    depth: int
-    count: int
-    block: int
-    reduction: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScatterElementsValues(Values):
-    """shape, strides: of the data; spread: the shape of the indices."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    axis: int
-    spread: tuple[int, ...]
-    reduction: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaxUnpoolValues(Values):
-    """Sizes as the indices have them (`inner`) and as the output has them (`shape`)."""
-
-    inner: tuple[int, ...]
-    shape: tuple[int, ...]
-    count: int
-    per_image: int
-    positions: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaxPoolIndicesValues(Values):
-    """The window, the planes of a channel each, their sizes, and what indices count."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    pads: tuple[int, ...]
-    planes: int
-    size: tuple[int, ...]
-    out_size: tuple[int, ...]
-    steps: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TfIdfValues(Values):
-    """Rows of `width` integers, `columns` results each; count: n-grams that are looked for."""
-
-    rows: int
-    width: int
-    columns: int
-    skips: int
-    mode: str
-    count: int
-
-
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
 
@@ -135,10 +74,10 @@ def _scatter_elements(ctx: Lowering, node: Node) -> None:
     inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
     made = wide_output(ctx, node.outputs[0])
     attrs = ScatterElements.of(node)
-    values = ScatterElementsValues(
-        shape=kind.shape, strides=_strides(kind.shape), axis=attrs.axis, spread=ctx.types[indices].shape,
-        reduction=attrs.reduction,
-    )  # fmt: skip
+    values = {
+        "shape": kind.shape, "strides": _strides(kind.shape), "axis": attrs.axis, "spread": ctx.types[indices].shape,
+        "reduction": attrs.reduction,
+    }  # fmt: skip
     template_node(ctx, node, "scatter_elements", inputs, {"output": made}, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
@@ -149,10 +88,10 @@ def _scatter_nd(ctx: Lowering, node: Node) -> None:
     inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
     made = wide_output(ctx, node.outputs[0])
     depth = spread[-1]
-    values = ScatterNDValues(
-        shape=kind.shape, strides=_strides(kind.shape), depth=depth, count=math.prod(spread[:-1]),
-        block=math.prod(kind.shape[depth:]), reduction=ScatterND.of(node).reduction,
-    )  # fmt: skip
+    values = {
+        "shape": kind.shape, "strides": _strides(kind.shape), "depth": depth, "count": math.prod(spread[:-1]),
+        "block": math.prod(kind.shape[depth:]), "reduction": ScatterND.of(node).reduction,
+    }  # fmt: skip
     template_node(ctx, node, "scatter_nd", inputs, {"output": made}, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
@@ -163,10 +102,10 @@ def _max_unpool(ctx: Lowering, node: Node) -> None:
     inputs = {"input": node.inputs[0], "indices": node.inputs[1]}
     inner = MaxUnpool.of(node).inner
     per_image = math.prod(inner)
-    values = MaxUnpoolValues(
-        inner=inner, shape=result.shape[2:], count=x.count, per_image=per_image,
-        positions=math.prod(x.shape[:2]) * per_image,
-    )  # fmt: skip
+    values = {
+        "inner": inner, "shape": result.shape[2:], "count": x.count, "per_image": per_image,
+        "positions": math.prod(x.shape[:2]) * per_image,
+    }  # fmt: skip
     template_node(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, values)
 
 
@@ -178,10 +117,10 @@ def _max_pool_indices(ctx: Lowering, node: Node) -> None:
     attrs = MaxPoolIndices.of(node)
     if attrs.column_major:
         strides = tuple(math.prod(size[:dim]) for dim in range(len(size)))
-    values = MaxPoolIndicesValues(
-        kernel=attrs.kernel, strides=attrs.strides, dilations=attrs.dilations, pads=attrs.pads,
-        planes=x.shape[0] * x.shape[1], size=size, out_size=result.shape[2:], steps=strides,
-    )  # fmt: skip
+    values = {
+        "kernel": attrs.kernel, "strides": attrs.strides, "dilations": attrs.dilations, "pads": attrs.pads,
+        "planes": x.shape[0] * x.shape[1], "size": size, "out_size": result.shape[2:], "steps": strides,
+    }  # fmt: skip
     outputs = {"output": made, "indices": node.outputs[1]}
     template_node(ctx, node, "max_pool_indices", {"input": source}, outputs, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
@@ -205,10 +144,10 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     inputs = {"input": node.inputs[0], "grams": table, "pool": pool} | (
         {"weight": weight} if attrs.mode != "TF" else {}
     )
-    values = TfIdfValues(
-        rows=x.count // max(width, 1), width=width, columns=ctx.types[node.outputs[0]].shape[-1],
-        skips=attrs.max_skip_count, mode=attrs.mode, count=len(kept),
-    )  # fmt: skip
+    values = {
+        "rows": x.count // max(width, 1), "width": width, "columns": ctx.types[node.outputs[0]].shape[-1],
+        "skips": attrs.max_skip_count, "mode": attrs.mode, "count": len(kept),
+    }  # fmt: skip
     template_node(ctx, node, "tf_idf", inputs, {"output": node.outputs[0]}, values)
 
 

@@ -4,14 +4,13 @@ Each is one C template with that library's arithmetic, to the bit. Source: signa
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.template.node import Values
 from mtool.compiler.operators.lowering import Lower, Lowering, template_node
 from mtool.compiler.operators.operator import Infer, Operator
 from mtool.compiler.operators.problems import OWN
@@ -62,67 +61,10 @@ class OverlapAdd(Attributes):
     step: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShiftValues(Values):
-    """count: elements; shift: bits."""
-
-    count: int
-    shift: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowValues(ShiftValues):
-    """length: of the window."""
-
-    length: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogValues(ShiftValues):
-    """scale: of the logarithm."""
-
-    scale: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnergyValues(Values):
-    """count: frequencies; energy: the attributes."""
-
-    count: int
-    energy: Energy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterBankValues(Values):
-    """channels: of the output; signed: a weight is below 0."""
-
-    channels: int
-    signed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpectralSubtractionValues(Values):
-    """count: channels; options: the attributes."""
-
-    count: int
-    options: SpectralSubtraction
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverlapAddValues(Values):
-    """rows: signals; frames: of each; size, step: of a frame; keep: what lies behind its step."""
-
-    rows: int
-    frames: int
-    size: int
-    step: int
-    keep: int
-
-
 def _window(ctx: Lowering, node: Node) -> None:
     """window.cc: x * window >> shift, saturated; a window after the other."""
     x, window = node.inputs
-    values = WindowValues(count=ctx.types[x].count, length=ctx.types[window].shape[0], shift=Shift.of(node).shift)
+    values = {"count": ctx.types[x].count, "length": ctx.types[window].shape[0], "shift": Shift.of(node).shift}
     template_node(
         ctx, node, "signal_window", {"x": x, "window": window}, {"y": node.outputs[0]}, values,
         overwrites={"y": "x"},
@@ -132,7 +74,7 @@ def _window(ctx: Lowering, node: Node) -> None:
 def _auto_scale(ctx: Lowering, node: Node) -> None:
     """fft_auto_scale.cc: x to the left by as many bits as are free."""
     y, scale_bits = node.outputs
-    values = ShiftValues(count=ctx.types[node.inputs[0]].count)
+    values = {"count": ctx.types[node.inputs[0]].count, "shift": 0}
     template_node(
         ctx, node, "signal_auto_scale", {"x": node.inputs[0]}, {"y": y, "scale_bits": scale_bits}, values,
         headers=_SIGNAL,
@@ -141,7 +83,7 @@ def _auto_scale(ctx: Lowering, node: Node) -> None:
 
 def _energy(ctx: Lowering, node: Node) -> None:
     """energy.cc: the squares of both parts of a complex number, added up."""
-    values = EnergyValues(count=ctx.types[node.outputs[0]].count, energy=Energy.of(node))
+    values = {"count": ctx.types[node.outputs[0]].count, "energy": Energy.of(node)}
     template_node(ctx, node, "signal_energy", {"x": node.inputs[0]}, {"y": node.outputs[0]}, values)
 
 
@@ -149,7 +91,7 @@ def _filter_bank(ctx: Lowering, node: Node) -> None:
     """filter_bank.cc: the energies of each channel's frequencies, by weights that rise and fall."""
     x, weights, unweights, *indices = node.inputs
     signed = any((ctx.constants[name] < 0).any() for name in (weights, unweights))
-    values = FilterBankValues(channels=ctx.types[node.outputs[0]].count, signed=signed)
+    values = {"channels": ctx.types[node.outputs[0]].count, "signed": signed}
     if not signed:  # a product of natural numbers is one instruction
         weights, unweights = (
             ctx.constant(f"{node.name}/weights", ctx.constants[name].astype(np.uint16)) for name in (weights, unweights)
@@ -162,7 +104,7 @@ def _filter_bank(ctx: Lowering, node: Node) -> None:
 def _square_root(ctx: Lowering, node: Node) -> None:
     """filter_bank_square_root.cc: rounded roots, shifted back by what the transform's input was shifted by."""
     x, scale_bits = node.inputs
-    values = ShiftValues(count=ctx.types[x].count)
+    values = {"count": ctx.types[x].count, "shift": 0}
     template_node(
         ctx, node, "signal_square_root", {"x": x, "scale_bits": scale_bits}, {"y": node.outputs[0]}, values,
         headers=_SIGNAL,
@@ -172,7 +114,7 @@ def _square_root(ctx: Lowering, node: Node) -> None:
 def _spectral_subtraction(ctx: Lowering, node: Node) -> None:
     """filter_bank_spectral_subtraction.cc: the signal less an estimate of the noise, which is kept."""
     x, noise = node.inputs
-    values = SpectralSubtractionValues(count=ctx.types[x].count, options=SpectralSubtraction.of(node))
+    values = {"count": ctx.types[x].count, "options": SpectralSubtraction.of(node)}
     template_node(
         ctx, node, "signal_spectral_subtraction", {"x": x, "noise": noise},
         {"y": node.outputs[0], "next": node.outputs[1]}, values, overwrites={"next": "noise"},
@@ -182,7 +124,7 @@ def _spectral_subtraction(ctx: Lowering, node: Node) -> None:
 def _pcan(ctx: Lowering, node: Node) -> None:
     """pcan_argc_fixed.cc: a gain by the noise, and a root of what is large."""
     x, noise, gains = node.inputs
-    values = ShiftValues(count=ctx.types[x].count, shift=Shift.of(node).shift)
+    values = {"count": ctx.types[x].count, "shift": Shift.of(node).shift}
     template_node(
         ctx, node, "signal_pcan", {"x": x, "noise": noise, "gains": gains}, {"y": node.outputs[0]}, values,
         headers=_SIGNAL, overwrites={"y": "x"},
@@ -195,7 +137,7 @@ def _log(ctx: Lowering, node: Node) -> None:
     parts = np.arange(129) / 128
     above = np.rint(65536 * (np.log2(1 + parts) - parts)).astype(np.uint16)
     table = ctx.constant(f"{node.name}/table", np.append(above, np.uint16(0)))
-    values = LogValues(count=ctx.types[node.inputs[0]].count, shift=attrs.shift, scale=attrs.scale)
+    values = {"count": ctx.types[node.inputs[0]].count, "shift": attrs.shift, "scale": attrs.scale}
     template_node(
         ctx, node, "signal_log", {"x": node.inputs[0], "table": table}, {"y": node.outputs[0]}, values,
         headers=_SIGNAL,
@@ -207,7 +149,7 @@ def _overlap_add(ctx: Lowering, node: Node) -> None:
     x, rest = node.inputs
     *outer, frames, size = ctx.types[x].shape
     step = OverlapAdd.of(node).step
-    values = OverlapAddValues(rows=math.prod(outer), frames=frames, size=size, step=step, keep=size - step)
+    values = {"rows": math.prod(outer), "frames": frames, "size": size, "step": step, "keep": size - step}
     outputs = {"y": node.outputs[0], "next": node.outputs[1]}
     template_node(ctx, node, "signal_overlap_add", {"x": x, "rest": rest}, outputs, values, overwrites={"next": "rest"})
 
@@ -246,26 +188,6 @@ class Transform(Attributes):
     length: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransformValues(Values):
-    """The template's variables.
-
-    s: the suffix of the functions in mt_fft.h.
-    rows: how many transforms.
-    length: real numbers of each.
-    samples: how many of them the input has; the others are 0.
-    radices: the stages, from the outermost one in.
-    shares: 1/p in fixed point, by p; empty: floats, which are not scaled.
-    """
-
-    s: str
-    rows: int
-    length: int
-    samples: int
-    radices: tuple[int, ...]
-    shares: Mapping[int, str]
-
-
 def radices_of(length: int) -> tuple[int, ...]:
     """Return the stages of a transform of complex numbers, as kf_factor of KISS FFT finds them."""
     found, radix, rest, most = [], 4, length, math.isqrt(length)
@@ -302,14 +224,10 @@ def _transform(inverse: bool) -> Callable[[Lowering, Node], None]:
         kind, length = ctx.types[node.inputs[0]], Transform.of(node).length
         most = 0 if kind.dtype.is_float else kind.dtype.limits[1]
         samples = kind.shape[-1]
-        values = TransformValues(
-            s=_SUFFIXES[kind.dtype],
-            rows=math.prod(kind.shape[:-1]),
-            length=length,
-            samples=samples,
-            radices=radices_of(length // 2),
-            shares={p: str(most // p) if most else "" for p in RADICES},
-        )
+        values = {
+            "s": _SUFFIXES[kind.dtype], "rows": math.prod(kind.shape[:-1]), "length": length, "samples": samples,
+            "radices": radices_of(length // 2), "shares": {p: str(most // p) if most else "" for p in RADICES},
+        }  # fmt: skip
         inputs = {"x": node.inputs[0], **_tables(ctx, node, length // 2, kind.dtype, 1.0 if inverse else -1.0)}
         scratch = length * kind.dtype.size if inverse else 0
         template_node(

@@ -158,7 +158,7 @@ def appends(*arguments: str) -> str:
         (MAKES, MAKES.replace("node.inputs[0]", "node.outputs[0]"), "reads 'y' before it is made"),
         (MAKES, MAKES.replace("values)", "values, scratch=-1)"), "scratch and MACs"),
         (MAKES, MAKES.replace("values)", "values, scratch=8)"), "scratch without a type"),
-        (MAKES, MAKES.replace("values)", "None)"), "no dataclass of Values"),
+        (MAKES, MAKES.replace("values)", "None)"), "no mapping of its variables"),
         (MAKES, MAKES.replace('"y"', '"x y"'), "has the names"),
         (MAKES, MAKES.replace('"y"', '"x"'), "has the names"),
         (MAKES, MAKES.replace("values)", "values, overwrites={'y': 'z'})"), "ValueError"),
