@@ -12,7 +12,7 @@ from mtool.compiler.frontend.control import CONTROL
 from mtool.compiler.frontend.folding import fold
 from mtool.compiler.frontend.importer import Importer
 from mtool.compiler.frontend.inference import attributes, check_size, infer, operator_of, own_outputs, sizes_of
-from mtool.compiler.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
+from mtool.compiler.frontend.problems import REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.compiler.frontend.scope import Bodies, domain_of, key_of
 from mtool.compiler.frontend.sequences import SEQUENCES, is_of_sequences
 from mtool.compiler.frontend.validation import (
@@ -140,9 +140,11 @@ def _constant_value(state: Importer, proto: onnx.NodeProto, origin: str) -> Arra
 
 
 def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
-    """Import a node of mtool's own domain, or of an operator that an installed package adds; it is canonical."""
+    """Import a node whose operator says what its outputs are: mtool's own, or one that a package adds."""
+    if operator.check is not None:
+        operator.check(node)
     attrs, kind = attributes_of(operator.attributes, node.attrs), node.op
-    if operator.domain == OWN:
+    if not operator.package:
         kinds = own_outputs(node.proto, state.types)
         if not any(one.count for one in kinds.values()):
             for name, one in kinds.items():

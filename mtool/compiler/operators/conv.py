@@ -13,7 +13,7 @@ from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float
 from mtool.compiler.operators.folding import CONVOLUTION
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT
 from mtool.compiler.operators.qlinear import QLinear
 from mtool.compiler.operators.window import (
@@ -117,9 +117,34 @@ def _qlinear(parts: QLinear) -> None:
     parts.quantize(parts(CONV, *inputs, **parts.attrs), 6)
 
 
+def _cases(draw: Draw, op: str) -> None:
+    """One to three spatial dimensions: groups, dilations, strides, asymmetric padding."""
+    rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4, 4, 4, 4, 5)))
+    spatial, channels = value.rank - 2, value.shape[1]
+    if channels == 0:
+        raise ValueError("no channels")
+    kernel = [rng.choice((1, 1, 2, 3, 3, 5)) for _ in range(spatial)]
+    group = rng.choice([g for g in (1, 1, 1, 2, 3, channels) if channels % g == 0])
+    out = group * rng.choice((1, 1, 2, 3, 4))
+    attrs: dict[str, Any] = {"group": group, "strides": [rng.choice((1, 1, 1, 2, 3)) for _ in kernel]}
+    if rng.random() < 0.2:
+        attrs["auto_pad"] = rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
+    else:
+        attrs["dilations"] = [rng.choice((1, 1, 1, 2)) for _ in kernel]
+        pads = [rng.choice((0, 0, 1, 2)) for _ in range(2 * spatial)]
+        attrs["pads"] = [min(p, (kernel[n % spatial] - 1) * 2) for n, p in enumerate(pads)]
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, attrs.get("dilations", [1] * spatial), strict=True)]
+    pads = attrs.get("pads", [0] * 2 * spatial)
+    if any(value.shape[2 + n] + pads[n] + pads[spatial + n] < span for n, span in enumerate(spans)):
+        raise ValueError("its window does not fit")
+    weights = draw.normal((out, channels // group, *kernel), (channels // group * np.prod(kernel)) ** -0.5)
+    bias = [draw.normal((out,), 0.3)] if rng.random() < 0.6 else []
+    draw.one(op, [value.name, weights, *bias], **attrs)
+
+
 OPERATORS = (
     Operator(
-        CONV, attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
+        CONV, cases=_cases, attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
         check_shapes=_fits_filters, folding=CONVOLUTION, lower=_lower,
     ),
     Operator("FusedConv", domain=MICROSOFT, expand=_fused),

@@ -14,7 +14,7 @@ from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding, unknown_size
 from mtool.compiler.operators.lowering import AlongAxis, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, computed, scalars_behind_first
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
@@ -125,6 +125,11 @@ def _carry_one_hot(bounded: Bounded) -> int | None:
     return bounded.axis if bounded.axis < bounded.attrs.axis else bounded.axis + 1
 
 
+def _trilu_cases(draw: Draw, op: str) -> None:
+    value, k = draw.pick(), draw.constant(draw.rng.randint(-1, 1), "int64")
+    draw.one(op, [value.name, k], upper=draw.rng.randint(0, 1))
+
+
 OPERATORS = (
     Operator(
         "ConstantOfShape", canonical=_constant_of_shape, sizes=(0,), moves=True, folding=VECTORIZED.growing()
@@ -145,7 +150,8 @@ OPERATORS = (
         folding=VECTORIZED.growing(), lower=_one_hot,
     ),
     Operator(
-        "Trilu", attributes=Trilu, check_shapes=scalars_behind_first, moves=True, folding=VECTORIZED, lower=_trilu
+        "Trilu", cases=_trilu_cases, attributes=Trilu, check_shapes=scalars_behind_first, moves=True,
+        folding=VECTORIZED, lower=_trilu
     ),
     Operator("Trilu", domain=MICROSOFT, expand=as_in_onnx),
     Operator(

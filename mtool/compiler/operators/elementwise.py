@@ -21,7 +21,7 @@ from mtool.compiler.operators.onnx_node import (
     scalars_behind_first,
     spreads,
 )
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear, qlinear_binary, qlinear_unary
 
@@ -426,6 +426,19 @@ def _operator(name: str, lower: Lower, attributes: type[Attributes] = Attributes
     return Operator(name, **{**fields, **more})
 
 
+def _clip_cases(draw: Draw, op: str) -> None:
+    """One bound, or both."""
+    value = draw.pick()
+    low = draw.constant(-0.5, np.float32) if draw.rng.random() < 0.7 else ""
+    draw.one(op, [value.name, low, draw.constant(draw.rng.choice((0.6, 6.0)), np.float32)])
+
+
+def _expand_cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick()
+    sizes = [rng.choice((2, 3)) if size == 1 else size for size in value.shape]
+    draw.one(op, [value.name, draw.whole([*[2] * (rng.random() < 0.3 and value.rank < 5), *sizes])])
+
+
 OPERATORS = (
     *(
         _operator(op, _elementwise(build), canonical=_aligned() if op in _ALIGNED else None)
@@ -453,13 +466,14 @@ OPERATORS = (
         "BitShift", _with_attributes(BitShift, _shift), BitShift, canonical=_aligned(BitShift),
         words={"direction": ("LEFT", "RIGHT")},
     ),
-    _operator("Clip", _clip, canonical=_clip_form, check_shapes=scalars_behind_first),
+    _operator("Clip", _clip, cases=_clip_cases, canonical=_clip_form, check_shapes=scalars_behind_first),
     _operator("Cast", _cast, Cast),
     _operator("CastLike", _cast, Cast, canonical=_cast_like),
     _operator("BitCast", _bitcast, folding=SLOW),
     _operator("Where", _where),
     _operator(
-        "Expand", moves_integers(_expand), canonical=first_input, sizes=(1,), keeps_empty=True, moves=True,
+        "Expand", moves_integers(_expand), cases=_expand_cases, canonical=first_input, sizes=(1,), keeps_empty=True,
+        moves=True,
         check_shapes=lambda node: spreads(node.ins[0], node.outs[0]), folding=VECTORIZED.growing(),
     ),
     Operator("Gelu", domain=MICROSOFT, expand=_gelu_of_sum("none")),

@@ -19,7 +19,7 @@ from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float
 from mtool.compiler.operators.folding import PRODUCT
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode, spreads
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear
 
@@ -344,10 +344,22 @@ def _strides(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (*(0,) * (rank - len(shape)), *batch, *steps[-2:])
 
 
+def _gemm_cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=2)
+    ta, tb, count = rng.random() < 0.3, rng.random() < 0.5, rng.randint(1, 9)
+    rows, depth = value.shape[::-1] if ta else value.shape
+    weights = draw.normal((count, depth) if tb else (depth, count), max(1, depth) ** -0.5)
+    bias = [draw.normal(rng.choice(((count,), (1, count), (rows, 1), ())))] if rng.random() < 0.7 else []
+    alpha, beta = rng.choice((1.0, 0.5)), rng.choice((1.0, 2.0))
+    beta = beta if depth else 1.0  # of a product of nothing onnxruntime forgets it
+    draw.one(op, [value.name, weights, *bias], alpha=alpha, beta=beta, transA=int(ta), transB=int(tb))
+
+
 OPERATORS = (
     Operator("MatMul", carry=_carry_matmul, folding=PRODUCT, lower=_matmul),
     Operator(
-        "Gemm", attributes=Gemm, shapes_from=7, check_shapes=lambda node: spreads(node.ins[2], node.outs[0]),
+        "Gemm", cases=_gemm_cases, attributes=Gemm, shapes_from=7,
+        check_shapes=lambda node: spreads(node.ins[2], node.outs[0]),
         carry=_carry_gemm, folding=PRODUCT, lower=_gemm,
     ),
     Operator(

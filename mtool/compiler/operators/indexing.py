@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+import numpy as np
+
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import axis, const, load
 from mtool.compiler.ir.index import (
@@ -32,7 +34,7 @@ from mtool.compiler.operators.index_ranges import IndexRange, index_along, index
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
 from mtool.compiler.operators.movement import chosen_indices
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, first_input, with_axis
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import CLASSICAL, MICROSOFT, Unsupported
 
 
@@ -237,26 +239,62 @@ def _first_rows(node: OnnxNode) -> IndexRange:
 
 _BLOCKS = {"mode": ("DCR", "CRD")}
 
+
+def _tile_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    draw.one(op, [value.name, draw.whole([draw.rng.choice((1, 1, 2, 3)) for _ in value.shape])])
+
+
+def element_cases(draw: Draw, op: str) -> None:
+    """GatherElements and ScatterElements: each place at most once."""
+    value = draw.pick()
+    axis, shape = draw.axis(value), list(value.shape)
+    shape[axis] = draw.rng.randint(1, shape[axis])
+    places = np.take(np.argsort(draw.numbers().random(value.shape), axis), range(shape[axis]), axis)
+    updates = [draw.normal(shape)] if op.startswith("Scatter") else []
+    draw.one(op, [value.name, draw.constant(places, np.int64), *updates], axis=axis)
+
+
+def _tuple_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    places = [draw.numbers().integers(0, n, 3) for n in value.shape[: draw.rng.randint(1, value.rank)]]
+    draw.one(op, [value.name, draw.constant(np.stack(places, -1), np.int64)])
+
+
+def _block_cases(draw: Draw, op: str) -> None:
+    value = draw.pick(rank=4)
+    if op == "DepthToSpace" and value.shape[1] % 4:
+        raise ValueError("onnxruntime makes nothing of it, where ONNX has no such operator")
+    if op == "SpaceToDepth" and (value.shape[2] % 2 or value.shape[3] % 2):
+        raise ValueError("its blocks do not fit")
+    attrs = {"mode": draw.rng.choice(("DCR", "CRD"))} if op == "DepthToSpace" else {}
+    draw.one(op, [value.name], blocksize=2, **attrs)
+
+
 OPERATORS = (
     Operator(
-        "Tile", canonical=first_input, check_shapes=_tiles, sizes=(1,), keeps_empty=True, moves=True,
+        "Tile", cases=_tile_cases, canonical=first_input, check_shapes=_tiles, sizes=(1,), keeps_empty=True, moves=True,
         folding=VECTORIZED.growing(), lower=moves_integers(_tile),
     ),
     Operator(
-        "GatherElements", attributes=AlongAxis, canonical=with_axis(AlongAxis, 0), check_shapes=by_element,
+        "GatherElements", cases=element_cases, attributes=AlongAxis, canonical=with_axis(AlongAxis, 0),
+        check_shapes=by_element,
         index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_gather_elements,
     ),
     Operator(
-        "GatherND", attributes=GatherND, check=_check_batch, check_shapes=_fits_batch, index_ranges=tuples_of_indices,
+        "GatherND", cases=_tuple_cases, attributes=GatherND, check=_check_batch, check_shapes=_fits_batch,
+        index_ranges=tuples_of_indices,
         carry=_carry_tuples, moves=True, folding=BY_ELEMENT, lower=_gather_nd,
     ),
     Operator("GatherND", domain=MICROSOFT, expand=as_in_onnx),
     Operator(
-        "SpaceToDepth", attributes=Blocks, words=_BLOCKS, check=_check_blocks, check_shapes=_is_an_image, moves=True,
+        "SpaceToDepth", cases=_block_cases, attributes=Blocks, words=_BLOCKS, check=_check_blocks,
+        check_shapes=_is_an_image, moves=True,
         folding=VECTORIZED, lower=moves_integers(_space_to_depth),
     ),
     Operator(
-        "DepthToSpace", attributes=Blocks, words=_BLOCKS, check=_check_blocks, check_shapes=_is_an_image, moves=True,
+        "DepthToSpace", cases=_block_cases, attributes=Blocks, words=_BLOCKS, check=_check_blocks,
+        check_shapes=_is_an_image, moves=True,
         folding=VECTORIZED, lower=moves_integers(_depth_to_space),
     ),
     Operator(

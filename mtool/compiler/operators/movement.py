@@ -18,7 +18,7 @@ from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.index_ranges import index_along
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, with_axis
-from mtool.compiler.operators.operator import BEHIND, Operator
+from mtool.compiler.operators.operator import BEHIND, Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear
 
@@ -309,25 +309,108 @@ def _qlinear_concat(parts: QLinear) -> None:
     parts.quantize(parts("Concat", *inputs, **parts.attrs), 0)
 
 
+def _view_cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick()
+    if op == "Flatten":
+        draw.one(op, [value.name], axis=rng.randint(0, value.rank))
+    elif op == "Squeeze":
+        ones = [axis for axis, size in enumerate(value.shape) if size == 1]
+        axes = [draw.whole(rng.sample(ones, rng.randint(1, len(ones))))] if ones else []
+        draw.one(op, [value.name, *axes])
+    elif op == "Unsqueeze":
+        draw.one(op, [value.name, draw.whole([rng.randint(0, value.rank)])])
+    else:
+        sizes, left = list[int](), value.size
+        while left > 1 and len(sizes) < 4:
+            sizes.append(rng.choice([n for n in range(1, left + 1) if left % n == 0]) if len(sizes) < 3 else left)
+            left //= sizes[-1]
+        sizes = [*sizes, left] if left != 1 or not sizes else sizes
+        if value.size and rng.random() < 0.3:
+            sizes[rng.randrange(len(sizes))] = -1
+        draw.one(op, [value.name, draw.whole(sizes if value.size else value.shape)])
+
+
+def _transpose_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    draw.one(op, [value.name], perm=draw.rng.sample(range(value.rank), value.rank))
+
+
+def _concat_cases(draw: Draw, op: str) -> None:
+    """A value with constants and itself; now and then one part has no elements."""
+    rng, value = draw.rng, draw.pick()
+    axis = draw.axis(value)
+    shape = list(value.shape)
+    shape[axis] = rng.randint(0 if rng.random() < 0.05 else 1, 4)
+    parts = [value.name, draw.normal(shape), value.name][: rng.randint(1, 3)]
+    rng.shuffle(parts)
+    draw.one(op, parts, axis=axis)
+
+
+def _split_cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick()
+    axis = draw.axis(value)
+    size = value.shape[axis]
+    first = rng.randint(0 if rng.random() < 0.05 else 1, max(1, size - 1))
+    draw.add(op, [value.name, draw.whole([first, size - first])], 2, axis=axis)
+
+
+def _slice_cases(draw: Draw, op: str) -> None:
+    """Steps of either sign; now and then nothing is left."""
+    rng, value = draw.rng, draw.pick()
+    axes = rng.sample(range(value.rank), rng.randint(1, max(1, value.rank)))
+    starts, ends, steps = list[int](), list[int](), list[int]()
+    for dim in axes:
+        size, step = value.shape[dim], rng.choice((1, 1, 2, -1, -2, 3))
+        low, high = sorted((rng.randint(0, size), rng.randint(0, size)))
+        low, high = (low, high) if high - low >= 1 or rng.random() < 0.05 else (0, size)
+        starts.append(low if step > 0 else high - 1)
+        ends.append(high if step > 0 else low - 1 if low else -size - 1)
+        steps.append(step)
+    draw.one(op, [value.name, *map(draw.whole, (starts, ends, axes, steps))])
+
+
+def _pad_cases(draw: Draw, op: str) -> None:
+    """A constant, the edge or a reflection; negative pads crop."""
+    rng, value = draw.rng, draw.pick()
+    mode = rng.choice(("constant", "constant", "edge", "reflect"))
+    pads = [rng.choice((0, 0, 1, 2)) for _ in range(2 * value.rank)]
+    if mode == "constant" and rng.random() < 0.2 and value.rank:
+        pads[rng.randrange(len(pads))] = -1
+    if mode == "reflect":
+        pads = [min(p, max(0, value.shape[n % value.rank] - 1)) for n, p in enumerate(pads)]
+    fill = [draw.constant(rng.choice((0.0, -1.5)), np.float32)] if mode == "constant" and rng.random() < 0.5 else []
+    draw.one(op, [value.name, draw.whole(pads), *fill], mode=mode)
+
+
+def _gather_cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick()
+    axis = draw.axis(value)
+    size = value.shape[axis]
+    shape = rng.choice(((), (2,), (3, 2), (1,), (0,) if rng.random() < 0.1 else (3,)))
+    draw.one(op, [value.name, draw.constant(draw.numbers().integers(-size, size, shape), np.int64)], axis=axis)
+
+
 OPERATORS = (
     Operator(
-        "Reshape", canonical=_view, sizes=(1,), keeps_empty=True, carry=_carry_view, moves=True,
+        "Reshape", cases=_view_cases, canonical=_view, sizes=(1,), keeps_empty=True, carry=_carry_view, moves=True,
         folding=VECTORIZED, lower=moves_integers(_reshape),
     ),
-    Operator("Flatten", canonical=_view, axis_ends=BEHIND, moves=True, folding=VECTORIZED),
+    Operator("Flatten", cases=_view_cases, canonical=_view, axis_ends=BEHIND, moves=True, folding=VECTORIZED),
     *(
-        Operator(op, canonical=_view, sizes=(1,), keeps_empty=True, moves=True, folding=VECTORIZED)
+        Operator(op, cases=_view_cases, canonical=_view, sizes=(1,), keeps_empty=True, moves=True, folding=VECTORIZED)
         for op in ("Squeeze", "Unsqueeze")
     ),
     *(Operator(op, canonical=_view, moves=True, folding=VECTORIZED) for op in ("Identity", "Dropout")),
     Operator("ExpandDims", domain=MICROSOFT, expand=_expand_dims),
     Operator(
-        "Transpose", attributes=Permutation, canonical=_transpose_form, carry=_carry_transpose, moves=True,
+        "Transpose", cases=_transpose_cases, attributes=Permutation, canonical=_transpose_form, carry=_carry_transpose,
+        moves=True,
         check_shapes=lambda node: sorted(node.attrs.get("perm", range(len(node.shape)))) == [*range(len(node.shape))],
         folding=VECTORIZED, lower=moves_integers(_transpose),
     ),
     Operator(
-        "Concat", attributes=AlongAxis, canonical=_concat_form, carry=_carry_concat, moves=True, folding=VECTORIZED,
+        "Concat", cases=_concat_cases, attributes=AlongAxis, canonical=_concat_form, carry=_carry_concat, moves=True,
+        folding=VECTORIZED,
         lower=moves_integers(_concat),
     ),
     Operator(
@@ -335,21 +418,25 @@ OPERATORS = (
         zero_point=lambda index: index + 2 if index > 1 and (index - 2) % 3 == 0 else None,
     ),
     Operator(
-        "Slice", attributes=Slice, rewrite=_slice_by_inputs, canonical=_slice_form, sizes=(1, 2, 3, 4),
+        "Slice", cases=_slice_cases, attributes=Slice, rewrite=_slice_by_inputs, canonical=_slice_form,
+        sizes=(1, 2, 3, 4),
         keeps_empty=True, carry=_carry_slice, moves=True, folding=VECTORIZED, lower=moves_integers(_slice),
     ),
     Operator(
-        "Split", canonical=_split_form, check=_check_outputs, sizes=(1,), keeps_empty=True, moves=True,
+        "Split", cases=_split_cases, canonical=_split_form, check=_check_outputs, sizes=(1,), keeps_empty=True,
+        moves=True,
         folding=VECTORIZED,
     ),
     Operator(
-        "Pad", attributes=Pad, canonical=_pad_form, words={"mode": ("constant", "reflect", "edge", "wrap")},
+        "Pad", cases=_pad_cases, attributes=Pad, canonical=_pad_form,
+        words={"mode": ("constant", "reflect", "edge", "wrap")},
         sizes=(1, 3), moves=True, lower=_padded_by_zero,
         folding=replace(VECTORIZED.growing(), defined=lambda attrs: attrs.get("mode", "constant") == "constant"),
     ),
     Operator("Pad", domain=MICROSOFT, expand=as_in_onnx),
     Operator(
-        "Gather", attributes=AlongAxis, canonical=with_axis(AlongAxis, 0), index_ranges=index_along,
+        "Gather", cases=_gather_cases, attributes=AlongAxis, canonical=with_axis(AlongAxis, 0),
+        index_ranges=index_along,
         carry=_carry_gather, moves=True, folding=VECTORIZED, lower=_gather,
     ),
     Operator("Shape", canonical=_shape_form, moves=True, folding=VECTORIZED),

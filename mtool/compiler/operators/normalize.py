@@ -20,7 +20,7 @@ from mtool.compiler.operators.bounds import Bounded, carry_elements
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.lowering import AlongAxis, Epsilon, Lowering
 from mtool.compiler.operators.onnx_node import Canonical, OnnxNode, attributes_of, spreads, with_axis
-from mtool.compiler.operators.operator import BEHIND, Operator
+from mtool.compiler.operators.operator import BEHIND, Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 from mtool.compiler.operators.qlinear import qlinear_unary
 from mtool.compiler.operators.sliding_window import accumulator
@@ -488,10 +488,33 @@ def _skip(simplified: bool) -> Canonical:
     return written
 
 
+def _softmax_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    draw.one(op, [value.name], axis=draw.axis(value))
+
+
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=4 if op == "LRN" else None)  # as onnxruntime
+    if value.rank < (3 if op == "InstanceNormalization" else 2) or 0 in value.shape:
+        raise ValueError("too few dimensions")
+    axis, channels = draw.axis(value), (value.shape[1],)
+    if op == "LayerNormalization":
+        parameters = [draw.normal(value.shape[axis:]) for _ in range(rng.choice((1, 2)))]
+        draw.one(op, [value.name, *parameters], axis=axis)
+    elif op == "LRN":
+        draw.one(op, [value.name], size=rng.choice((1, 3, 5)))
+    elif op == "LpNormalization":
+        draw.one(op, [value.name], axis=axis, p=rng.choice((1, 2)))
+    else:
+        moments = [draw.normal(channels), draw.constant(abs(draw.numbers().normal(1, 0.2, channels)), np.float32)]
+        parameters = [draw.normal(channels), draw.normal(channels)]
+        draw.one(op, [value.name, *parameters, *(moments if op.startswith("Batch") else [])])
+
+
 OPERATORS = (
-    Operator("LRN", attributes=LRN, canonical=_lrn_form, folding=VECTORIZED, lower=_lrn),
+    Operator("LRN", cases=_cases, attributes=LRN, canonical=_lrn_form, folding=VECTORIZED, lower=_lrn),
     Operator(
-        "LpNormalization", attributes=LpNormalization, canonical=_lp_form, carry=carry_beside_axis,
+        "LpNormalization", cases=_cases, attributes=LpNormalization, canonical=_lp_form, carry=carry_beside_axis,
         folding=VECTORIZED, lower=_lp_normalization,
     ),
     Operator(
@@ -499,14 +522,15 @@ OPERATORS = (
         folding=VECTORIZED, lower=_hardmax,
     ),
     Operator(
-        "Softmax", attributes=Softmax, canonical=_softmax_form, axis_ends=BEHIND, carry=carry_beside_axis,
+        "Softmax", cases=_softmax_cases, attributes=Softmax, canonical=_softmax_form, axis_ends=BEHIND,
+        carry=carry_beside_axis,
         folding=VECTORIZED, lower=_softmax,
     ),
-    Operator("LogSoftmax", canonical=_softmax_form, axis_ends=BEHIND, folding=VECTORIZED),
+    Operator("LogSoftmax", cases=_softmax_cases, canonical=_softmax_form, axis_ends=BEHIND, folding=VECTORIZED),
     Operator("QLinearSoftmax", domain=MICROSOFT, expand=qlinear_unary("Softmax", "opset")),
     Operator("FixedSoftmax", domain=OWN, lower=_fixed_softmax),
     Operator(
-        "LayerNormalization", attributes=LayerNormalization, canonical=with_axis(LayerNormalization, -1),
+        "LayerNormalization", cases=_cases, attributes=LayerNormalization, canonical=with_axis(LayerNormalization, -1),
         check_shapes=_scales_spread, folding=VECTORIZED, lower=_layer_normalization,
     ),
     Operator("RMSNormalization", check_shapes=_scales_spread),
@@ -515,7 +539,8 @@ OPERATORS = (
         lower=_group_normalization,
     ),
     Operator(
-        "InstanceNormalization", attributes=Epsilon, check_shapes=_a_number_each_channel, folding=VECTORIZED,
+        "InstanceNormalization", cases=_cases, attributes=Epsilon, check_shapes=_a_number_each_channel,
+        folding=VECTORIZED,
         lower=_instance_normalization,
     ),
     Operator(
@@ -523,7 +548,7 @@ OPERATORS = (
         lower=_mean_variance_normalization,
     ),
     Operator(
-        "BatchNormalization", attributes=Epsilon, canonical=_batch_normalization_form,
+        "BatchNormalization", cases=_cases, attributes=Epsilon, canonical=_batch_normalization_form,
         carry=carry_elements, lower=_batch_normalization,
     ),
     *(Operator("SimplifiedLayerNormalization", domain=domain, expand=_simplified) for domain in ("", MICROSOFT)),

@@ -1,8 +1,11 @@
 """The record of an operator: all that mtool knows of it, from the file's node to internal operators."""
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Protocol
 
+import numpy as np
 import onnx
 
 from mtool.compiler.ir import Attributes, TensorType
@@ -22,6 +25,60 @@ Bound = Callable[[OnnxNode, int | None], Sequence[tuple[TensorType, int | None]]
 Arguments are the node, and that number if it is stated; otherwise it is what the shapes of the inputs allow. Beside
 each type stands the dimension whose size it is, or None.
 """
+
+
+class Value(Protocol):
+    """A tensor of a network that is drawn."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    @property
+    def rank(self) -> int:
+        """The number of its dimensions."""
+
+    @property
+    def size(self) -> int:
+        """The number of its elements."""
+
+
+class Draw(Protocol):
+    """A random network under construction, onto which cases append nodes (tests/fuzzing/networks.py)."""
+
+    rng: random.Random
+
+    def pick(self, dtype: Any = ..., rank: int | None = None) -> Value:
+        """Choose a value of float32; ValueError: there is none of that rank."""
+
+    def axis(self, value: Value) -> int:
+        """Choose an axis, sometimes counted from the end."""
+
+    def numbers(self) -> np.random.Generator:
+        """Return a source of numbers."""
+
+    def constant(self, data: Any, dtype: Any) -> str:
+        """Add a constant and return its name."""
+
+    def normal(self, shape: Sequence[int], spread: float = ...) -> str:
+        """Add a constant of random float32 and return its name."""
+
+    def whole(self, numbers: Sequence[int]) -> str:
+        """Add a constant of int64 and return its name."""
+
+    def one(self, op: str, inputs: Sequence[str], **attrs: Any) -> Value:
+        """Append a node of one output; ValueError: it is not valid."""
+
+    def add(self, op: str, inputs: Sequence[str], outputs: int, **attrs: Any) -> Sequence[Value]:
+        """Append a node of several outputs; ValueError: it is not valid."""
+
+
+Cases = Callable[[Draw, str], None]
+"""Draws attributes and constants of an operator, by its name, and appends a node; ValueError: no value fits."""
 
 INSIDE = (0, -1)
 BEHIND = (0, 0)
@@ -53,6 +110,7 @@ class Operator:
     zero_point: the number of the input that is the zero point of an input of integers; None: it has none.
     moves: it only moves elements: constants that are quantized stay integers.
     folding: how it is computed when its inputs are constants.
+    cases: random valid nodes, from which tests and fuzzers draw.
     lower: its canonical node as internal operators; None: none is left.
     package: the entry point that it is from, as an installed package names it; mtool fills it in.
     """
@@ -81,5 +139,6 @@ class Operator:
     zero_point: Callable[[int], int | None] | None = None
     moves: bool = False
     folding: Folding = SLOW
+    cases: Cases | None = None
     lower: Lower | None = None
     package: str = ""

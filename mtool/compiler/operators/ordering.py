@@ -15,7 +15,7 @@ from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, with_axis
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import Unsupported
 
 
@@ -208,13 +208,30 @@ def _most_kept(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int |
     return [_along(node.kind(0), axis, most)]
 
 
+def _running_cases(draw: Draw, op: str) -> None:
+    value, (exclusive, reverse) = draw.pick(), (draw.rng.randint(0, 1) for _ in range(2))
+    axis = draw.constant(draw.axis(value), np.int64)
+    draw.one(op, [value.name, axis], exclusive=exclusive, reverse=reverse)
+
+
+def _top_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    axis = draw.axis(value)
+    count = draw.whole([draw.rng.randint(1, max(1, value.shape[axis]))])
+    draw.add(op, [value.name, count], 2, axis=axis, largest=draw.rng.randint(0, 1))
+
+
 OPERATORS = (
     *(
-        Operator(op, attributes=Running, canonical=_running_form, folding=VECTORIZED, lower=_running)
+        Operator(
+            op, cases=_running_cases if op == "CumSum" else None, attributes=Running, canonical=_running_form,
+            folding=VECTORIZED, lower=_running,
+        )
         for op in ("CumSum", "CumProd")
     ),
     Operator(
-        "TopK", attributes=TopK, canonical=with_axis(TopK, -1), check_shapes=_is_top, sizes=(1,), bound=_most_of_top,
+        "TopK", cases=_top_cases, attributes=TopK, canonical=with_axis(TopK, -1), check_shapes=_is_top, sizes=(1,),
+        bound=_most_of_top,
         folding=VECTORIZED, lower=_top_k,
     ),
     Operator(

@@ -9,7 +9,7 @@ ONNX's own shapes are others there.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from mtool.compiler.operators.lowering import (
 )
 from mtool.compiler.operators.movement import Slice
 from mtool.compiler.operators.onnx_node import Attrs, OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 from mtool.compiler.operators.qlinear import QLinear, qlinear_unary
 from mtool.compiler.operators.scatter import MaxPoolIndices
@@ -252,17 +252,38 @@ def _argmax_outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], 
     return outputs
 
 
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4, 4, 4, 5)))
+    if op.startswith("Global"):
+        draw.one(op, [value.name])
+        return
+    kernel = [rng.choice((1, 2, 2, 3)) for _ in value.shape[2:]]
+    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": [rng.choice((1, 2, 2, 3)) for _ in kernel]}
+    if rng.random() < 0.5:
+        attrs["pads"] = [rng.randrange(kernel[n % len(kernel)]) for n in range(2 * len(kernel))]
+    if op != "LpPool" and rng.random() < 0.3:
+        attrs["ceil_mode"] = 1
+    if op == "MaxPool" and rng.random() < 0.2:
+        attrs["dilations"] = [rng.choice((1, 2)) for _ in kernel]
+    if op == "AveragePool" and rng.random() < 0.5:
+        attrs["count_include_pad"] = 1
+    draw.one(op, [value.name], **attrs)
+
+
 OPERATORS = (
     *(
-        Operator(op, canonical=_form, check_shapes=_is_spatial, folding=WINDOWS)
+        Operator(op, cases=_cases, canonical=_form, check_shapes=_is_spatial, folding=WINDOWS)
         for op in ("MaxPool", "AveragePool", "LpPool")
     ),
     *(
-        Operator(op, canonical=_form, check_shapes=_is_spatial, folding=_GLOBAL)
+        Operator(op, cases=_cases, canonical=_form, check_shapes=_is_spatial, folding=_GLOBAL)
         for op in ("GlobalAveragePool", "GlobalLpPool")
     ),
     # onnx's reference computes it wrongly of other than two spatial dimensions
-    Operator("GlobalMaxPool", canonical=_form, check_shapes=_is_spatial, folding=replace(_GLOBAL, is_right=False)),
+    Operator(
+        "GlobalMaxPool", cases=_cases, canonical=_form, check_shapes=_is_spatial,
+        folding=replace(_GLOBAL, is_right=False),
+    ),
     Operator("Pool", domain=OWN, attributes=Pool, lower=_either),
     Operator(
         "QLinearAveragePool", domain=MICROSOFT, expand=qlinear_unary("AveragePool", "channels_last"),

@@ -16,7 +16,7 @@ from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.index_ranges import IndexRange, length_of
 from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
@@ -290,10 +290,21 @@ def _of_svdf(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[Tensor
     return TensorType(x.dtype, (x.shape[0], features.shape[0] // attrs.rank)), state
 
 
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=3)
+    hidden, ways, rows = rng.randint(1, 4), 2 if rng.random() < 0.3 else 1, GATES[op]
+    inputs = [value.name, *(draw.normal((ways, rows * hidden, size)) for size in (value.shape[2], hidden))]
+    if rng.random() < 0.6:
+        inputs.append(draw.normal((ways, 2 * rows * hidden)))
+    way = "bidirectional" if ways == 2 else rng.choice(("forward", "reverse"))
+    attrs = {"linear_before_reset": rng.randint(0, 1)} if op == "GRU" else {}
+    draw.add(op, inputs, 3 if op == "LSTM" else 2, hidden_size=hidden, direction=way, **attrs)
+
+
 OPERATORS = (
     *(
         Operator(
-            op, attributes=Recurrent, canonical=_form, index_ranges=_lengths, lower=_lower,
+            op, cases=_cases, attributes=Recurrent, canonical=_form, index_ranges=_lengths, lower=_lower,
             words={"direction": ("forward", "reverse", "bidirectional")}, folding=replace(SLOW, of_nothing=False),
             check_shapes=_fits_weights,
         )

@@ -12,7 +12,7 @@ from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import VECTORIZED, Folding
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT
 from mtool.compiler.operators.qlinear import QLinear
 
@@ -158,16 +158,31 @@ def _qlinear_mean(parts: QLinear) -> None:
 
 _FOLDING = Folding(VECTORIZED.cost, of_nothing=False)
 
+
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick()
+    axes = rng.sample(range(value.rank), rng.randint(0, value.rank))
+    axes = [axis - value.rank if rng.random() < 0.3 else axis for axis in axes]
+    draw.one(op, [value.name, *[draw.whole(axes)] * bool(axes)], keepdims=rng.randint(0, 1))
+
+
+def _arg_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    found = draw.one(op, [value.name], axis=draw.axis(value), keepdims=draw.rng.randint(0, 1))
+    draw.one("Cast", [found.name], to=1)
+
+
 OPERATORS = (
     *(
         Operator(
-            op, attributes=ArgAxes, canonical=_arg_form, carry=_carry_kept, folding=VECTORIZED, lower=_arg
+            op, cases=_arg_cases, attributes=ArgAxes, canonical=_arg_form, carry=_carry_kept, folding=VECTORIZED,
+            lower=_arg
         )
         for op in ("ArgMax", "ArgMin")
     ),
     *(
         Operator(
-            op, attributes=Axes, canonical=_reduce_form, sizes=(1,), carry=_carry_kept, folding=_FOLDING,
+            op, cases=_cases, attributes=Axes, canonical=_reduce_form, sizes=(1,), carry=_carry_kept, folding=_FOLDING,
             lower=_log_sum_exp if op == "ReduceLogSumExp" else _reduce,
         )
         for op in (*KINDS, "ReduceLogSumExp")

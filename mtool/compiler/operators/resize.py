@@ -16,7 +16,7 @@ from mtool.compiler.ir.types import Array, DType
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.sliding_window import accumulator
 
 
@@ -207,9 +207,19 @@ def _form(node: OnnxNode) -> None:
     node.emit(made, op="Resize", inputs=node.inputs[:1])
 
 
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4, 4)))
+    scales = [1.0, 1.0] + [rng.choice((0.5, 1.0, 1.5, 2.0, 3.0)) for _ in value.shape[2:]]
+    attrs = {"mode": rng.choice(("nearest", "linear"))}
+    attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "asymmetric"))
+    if attrs["mode"] == "nearest":
+        attrs["nearest_mode"] = rng.choice(("floor", "ceil", "round_prefer_floor"))
+    draw.one(op, [value.name, "", draw.constant(scales, np.float32)], **attrs)
+
+
 OPERATORS = (
     Operator(
-        "Resize", attributes=Resize, canonical=_form, sizes=(2, 3), folding=SLOW.growing(), lower=_resize,
+        "Resize", cases=_cases, attributes=Resize, canonical=_form, sizes=(2, 3), folding=SLOW.growing(), lower=_resize,
         words={
             "mode": ("nearest", "linear", "cubic"),
             "nearest_mode": ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),

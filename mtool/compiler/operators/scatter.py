@@ -14,7 +14,7 @@ import numpy as np
 from mtool.compiler.ir import Attributes, Node
 from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, Folded, Folding
 from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of
-from mtool.compiler.operators.indexing import by_element, tuples_of_indices
+from mtool.compiler.operators.indexing import by_element, element_cases, tuples_of_indices
 from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OnnxNode, attributes_of, with_axis
 from mtool.compiler.operators.operator import Operator
@@ -193,7 +193,8 @@ _REDUCTION = {"reduction": ("none", "add", "mul", "max", "min")}
 
 OPERATORS = (
     Operator(
-        "ScatterElements", attributes=ScatterElements, canonical=with_axis(ScatterElements, 0), words=_REDUCTION,
+        "ScatterElements", cases=element_cases, attributes=ScatterElements, canonical=with_axis(ScatterElements, 0),
+        words=_REDUCTION,
         check_shapes=by_element, index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_scatter_elements,
     ),
     Operator(
