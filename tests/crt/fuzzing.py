@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import networks
-from tests.bytecode import host, small
-from tests.modules.test_format import MODULE
 
 from mtool.compiler import passes
 from mtool.compiler.bytecode.image import encode
@@ -18,7 +16,9 @@ from mtool.device.rpc.protocol import Message
 from mtool.manifest.delta import delta
 from mtool.manifest.modules.format import pack
 from tests import sanitized
+from tests.compiler.bytecode import host, small
 from tests.crt.firmware import CRT, SOURCES, STRICT
+from tests.manifest.modules.test_format import MODULE
 
 
 @dataclass(frozen=True)
