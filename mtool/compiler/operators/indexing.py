@@ -37,6 +37,8 @@ from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, first_input
 from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import CLASSICAL, MICROSOFT, Unsupported
 
+GATHER_ND = "GatherND"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherND(Attributes):
@@ -282,11 +284,11 @@ OPERATORS = (
         index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_gather_elements,
     ),
     Operator(
-        "GatherND", cases=_tuple_cases, attributes=GatherND, check=_check_batch, check_shapes=_fits_batch,
+        GATHER_ND, cases=_tuple_cases, attributes=GatherND, check=_check_batch, check_shapes=_fits_batch,
         index_ranges=tuples_of_indices,
         carry=_carry_tuples, moves=True, folding=BY_ELEMENT, lower=_gather_nd,
     ),
-    Operator("GatherND", domain=MICROSOFT, expand=as_in_onnx),
+    Operator(GATHER_ND, domain=MICROSOFT, expand=as_in_onnx),
     Operator(
         "SpaceToDepth", cases=_block_cases, attributes=Blocks, words=_BLOCKS, check=_check_blocks,
         check_shapes=_is_an_image, moves=True,

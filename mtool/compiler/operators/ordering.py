@@ -34,6 +34,9 @@ class Running(AlongAxis):
     reverse: bool
 
 
+TOP_K = "TopK"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopK(Counting):
     """The largest elements along `axis` (1), or the smallest (0)."""
@@ -230,7 +233,7 @@ OPERATORS = (
         for op in ("CumSum", "CumProd")
     ),
     Operator(
-        "TopK", cases=_top_cases, attributes=TopK, canonical=with_axis(TopK, -1), check_shapes=_is_top, sizes=(1,),
+        TOP_K, cases=_top_cases, attributes=TopK, canonical=with_axis(TopK, -1), check_shapes=_is_top, sizes=(1,),
         bound=_most_of_top,
         folding=VECTORIZED, lower=_top_k,
     ),

@@ -10,6 +10,7 @@ from onnx import helper
 from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite.composites import COPY
 from mtool.compiler.frontend.tflite.translation import Translation
+from mtool.compiler.operators.indexing import GATHER_ND
 
 Translate = Callable[[Translation], None]
 
@@ -252,7 +253,7 @@ def _strided_slice(t: Translation) -> None:
 
 def _gather_nd(t: Translation) -> None:
     indices = t.node("Cast", [t.stored(1)], to=helper.np_dtype_to_tensor_dtype(np.dtype(np.int64)))
-    moved(t, lambda x: t.node("GatherND", [x, indices]))
+    moved(t, lambda x: t.node(GATHER_ND, [x, indices]))
 
 
 def _tile(t: Translation) -> None:
