@@ -13,8 +13,9 @@ from mtool.compiler.operators.elementwise import BINARY, UNARY
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, AlongAxis
 from mtool.compiler.operators.movement import Permutation
 from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantisation
+from mtool.compiler.operators.window import CONV
 
-SPATIAL = frozenset({"Conv", "ConvTranspose", "Pool", "Resize", "DepthToSpace", "SpaceToDepth", "LRN"})
+SPATIAL = frozenset({CONV, "ConvTranspose", "Pool", "Resize", "DepthToSpace", "SpaceToDepth", "LRN"})
 """Operators whose layout is channels behind the batch, as ONNX has it."""
 _TO_NCHW = (NCHW_OF_NHWC, (0, 2, 1))
 _TO_NHWC = (NHWC_OF_NCHW, (0, 2, 1))
@@ -234,10 +235,10 @@ def _macs(node: Node, inputs: list[Operand], output: Operand) -> int:
         x, *others = inputs
         rows = x.type.count // x.shape[-1]
         return rows * sum(one.type.count for one in others if one.is_constant and len(one.shape) == 2)
-    if node.op not in ("Conv", "ConvTranspose", "Gemm", "MatMul") or len(inputs) < 2:
+    if node.op not in (CONV, "ConvTranspose", "Gemm", "MatMul") or len(inputs) < 2:
         return 0
     weights = inputs[1].shape
-    if node.op == "Conv":
+    if node.op == CONV:
         return output.type.count * math.prod(weights[1:])
     return inputs[0].type.count * math.prod(weights[1:] if node.op == "ConvTranspose" else output.shape[-1:])
 

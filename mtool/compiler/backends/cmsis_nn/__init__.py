@@ -11,9 +11,10 @@ from mtool.compiler.backends.cmsis_nn import conditions, library
 from mtool.compiler.backends.cmsis_nn.calls import Call, add, convolution, lstm, multiply, pool, product, softmax, svdf
 from mtool.compiler.backends.cmsis_nn.conditions import function_of
 from mtool.compiler.backends.interface import Backend, Context, Operation, Product, Region
+from mtool.compiler.operators.window import CONV
 
 _CALLS: Mapping[str, Callable[[Call, Operation], str]] = {
-    "Conv": convolution, "Gemm": product, "MatMul": product, "Pool": pool, "Softmax": softmax, "Add": add,
+    CONV: convolution, "Gemm": product, "MatMul": product, "Pool": pool, "Softmax": softmax, "Add": add,
     "Mul": multiply, "IntegerLstm": lstm, "IntegerSvdf": svdf,
 }  # fmt: skip
 

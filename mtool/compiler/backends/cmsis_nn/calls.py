@@ -27,8 +27,8 @@ from mtool.compiler.backends.interface import Context, Operand, Operation, Produ
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.interpolation import exponentials, reciprocals
 from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.operators.recurrent import IntegerLstm, IntegerSvdf
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.whole_recurrent import IntegerLstm, IntegerSvdf
 from mtool.compiler.operators.window import Convolution, four_pads, pair
 
 Dims = tuple[int, int, int, int]

@@ -15,7 +15,7 @@ from mtool.compiler.kernels.multipliers import fixed_multiplier
 from mtool.compiler.operators.gemm import Gemm
 from mtool.compiler.operators.normalize import Softmax
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import Convolution
+from mtool.compiler.operators.window import CONV, Convolution
 
 _MOST = 1 << 23  # accumulators that are tried one by one
 _PART = 1 << 16  # of them at a time: where there is a difference, it is near
@@ -200,7 +200,7 @@ def _steps(operation: Operation, context: Context) -> tuple[int, str]:
         steps = 1
         if wide and operation.kind == "Softmax":
             steps = _TABLE_STEPS
-        elif wide and (operation.kind == "Conv" or is_product):
+        elif wide and (operation.kind == CONV or is_product):
             steps = _steps_of_short_multipliers(operation)
         return steps, ""
     if is_product and operation.operand(1).is_constant and _product_differs(operation):
@@ -240,7 +240,7 @@ def _bounds(operation: Operation) -> Array:
     """Return a number for each output that no accumulator of it is further from 0 than."""
     x, data = operation.operand(0), operation.operand(1).data
     assert data is not None
-    rows = data.reshape(len(data), -1) if operation.kind == "Conv" else rows_of(operation)
+    rows = data.reshape(len(data), -1) if operation.kind == CONV else rows_of(operation)
     low, high = x.dtype.limits
     far = max(abs(low - zero_of(x)), abs(high - zero_of(x)))
     found: Array = abs(rows.astype(np.int64)).sum(1) * far + abs(bias_of(operation, len(rows)).astype(int))
@@ -380,14 +380,14 @@ def _svdf(operation: Operation) -> str:
 
 _BYTES, _WORDS = ("int8",), ("int16",)
 PATTERNS = (
-    Pattern("Conv", _BYTES, "NHWC", True, (_convolution,)),
+    Pattern(CONV, _BYTES, "NHWC", True, (_convolution,)),
     Pattern("Gemm", _BYTES, "", True, (_product,)),
     Pattern("MatMul", _BYTES, "", True, (_product,)),
     Pattern("Pool", _BYTES, "NHWC", True, (_pool,)),
     Pattern("Softmax", _BYTES, "", True, (_softmax,)),
     Pattern("Add", _BYTES, "", True, (_same_shapes,)),
     Pattern("Mul", _BYTES, "", True, (_same_shapes,)),
-    Pattern("Conv", _WORDS, "NHWC", True, (_around_zero, _convolution, _sums_fit)),
+    Pattern(CONV, _WORDS, "NHWC", True, (_around_zero, _convolution, _sums_fit)),
     Pattern("Gemm", _WORDS, "", True, (_around_zero, _product, _one_scale, _sums_fit)),
     Pattern("MatMul", _WORDS, "", True, (_around_zero, _product, _one_scale, _sums_fit)),
     Pattern("Pool", _WORDS, "NHWC", True, (_around_zero, _pool)),

@@ -10,7 +10,7 @@ from mtool.compiler.operators.movement import Pad
 from mtool.compiler.operators.normalize import Softmax
 from mtool.compiler.operators.reduce import Axes
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import Convolution
+from mtool.compiler.operators.window import CONV, Convolution
 
 _BYTES = ("int8", "uint8")
 
@@ -101,7 +101,7 @@ def _mean(operation: Operation) -> str:
 
 
 PATTERNS = (
-    Pattern("Conv", _BYTES, "NHWC", True, (_convolution, _constants, _activation)),
+    Pattern(CONV, _BYTES, "NHWC", True, (_convolution, _constants, _activation)),
     Pattern("Gemm", _BYTES, "", True, (_dense, _constants, _activation)),
     Pattern("MatMul", _BYTES, "", True, (_dense, _constants, _activation)),
     Pattern("Pool", _BYTES, "NHWC", True, (_pool, _activation)),

@@ -14,7 +14,7 @@ import numpy as np
 from mtool.base import distribution, proc
 from mtool.compiler.backends.interface import BackendError, Operand, Operation
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.ethos_u import EthosU
+from mtool.compiler.operators.external import EthosU
 
 CONFIGURATIONS = (
     *(f"ethos-u55-{macs}" for macs in (32, 64, 128, 256)),

@@ -14,7 +14,7 @@ from mtool.compiler.operators.lowering import AlongAxis
 from mtool.compiler.operators.movement import Pad
 from mtool.compiler.operators.reduce import Axes
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import Convolution, Window
+from mtool.compiler.operators.window import CONV, Convolution, Window
 
 _VERSION = 3  # of the schema
 _CONSTANT_ALIGNMENT = 16  # of constants
@@ -393,7 +393,7 @@ def _mean(writer: _Writer, operation: Operation) -> None:
 
 
 WRITERS: Mapping[str, Callable[[_Writer, Operation], None]] = {
-    "Conv": _convolution,
+    CONV: _convolution,
     "Gemm": _dense,
     "MatMul": _dense,
     "Pool": _pool,

@@ -13,7 +13,7 @@ from mtool.compiler.frontend.tflite.products import weights
 from mtool.compiler.frontend.tflite.schema import Operator, Tensor
 from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, Translation
 from mtool.compiler.ir import DType
-from mtool.compiler.operators.ethos_u import kind_number
+from mtool.compiler.operators.external import kind_number
 from mtool.compiler.operators.pose_decoder import KEYPOINTS, MASK
 
 _COMPILED = {

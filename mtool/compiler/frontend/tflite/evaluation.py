@@ -14,9 +14,8 @@ import onnx
 from mtool.base.errors import UsageError
 from mtool.compiler.frontend.folding import fold
 from mtool.compiler.frontend.given_values import found_in, limits_of, stored_as
-from mtool.compiler.frontend.inference import infer
+from mtool.compiler.frontend.inference import infer, own_outputs
 from mtool.compiler.frontend.options import ModelOptions
-from mtool.compiler.frontend.own_outputs import own_outputs
 from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import OPSET, Translation

@@ -13,6 +13,8 @@ from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.indexing import GATHER_ND
+from mtool.compiler.operators.ordering import TOP_K
 
 
 def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
@@ -261,7 +263,7 @@ def strided_slice(t: Translation) -> None:
 def gather_nd(t: Translation) -> None:
     """Append GATHER_ND."""
     indices = t.node("Cast", [t.stored(1)], to=helper.np_dtype_to_tensor_dtype(np.dtype(np.int64)))
-    moved(t, lambda x: t.node("GatherND", [x, indices]))
+    moved(t, lambda x: t.node(GATHER_ND, [x, indices]))
 
 
 def tile(t: Translation) -> None:
@@ -386,7 +388,7 @@ def topk(t: Translation) -> None:
     (k,), size = t.numbers(1, "k"), (t.shape(0) or (0,))[-1]
     if not 0 < k <= size or t.tensor(0).dtype != t.result().dtype:
         raise Unsupported(f"it picks {k} of {size}")
-    values, indices = t.several("TopK", [t.stored(0), t.whole("k", [k])], 2, axis=-1, largest=1, sorted=1)
+    values, indices = t.several(TOP_K, [t.stored(0), t.whole("k", [k])], 2, axis=-1, largest=1, sorted=1)
     to = helper.np_dtype_to_tensor_dtype(t.result(1).dtype)
     t.put(values)
     t.put(t.node("Cast", [indices], to=to), 1)
@@ -572,7 +574,7 @@ def gather(t: Translation) -> None:
 
     def build(x: str) -> str:
         front = t.node("Transpose", [x], perm=order) if between else x
-        made = t.node("GatherND", [front, indices], batch_dims=batch)
+        made = t.node(GATHER_ND, [front, indices], batch_dims=batch)
         return t.node("Transpose", [made], perm=back) if between and picked else made
 
     moved(t, build)

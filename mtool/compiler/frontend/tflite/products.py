@@ -124,7 +124,7 @@ def bias(t: Translation, index: int, channels: int, x: int, w: int) -> list[str]
     return [t.dequantise(name, np.dtype(np.int32), scale.astype(np.float32), np.zeros(scale.size, np.int64), 0)]
 
 
-STEPS = "QuantisedRows"  # mtool's own operator, of mtool/compiler/operators/quantized_rows.py
+STEPS = "QuantisedRows"  # mtool's own operator, of mtool/compiler/operators/quantize.py
 
 
 def in_integers(options: ModelOptions) -> bool:

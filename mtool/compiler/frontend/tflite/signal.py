@@ -14,7 +14,7 @@ from mtool.compiler.frontend.tflite.custom import numbers_of
 from mtool.compiler.frontend.tflite.schema import COMPLEX, Tensor
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.signal_transform import RADICES, radices_of
+from mtool.compiler.operators.signal import RADICES, radices_of
 
 FFT_TYPES = ("int16", "int32", "float32")
 LEAST_GAINS = 125  # four numbers for each of 32 bits, less the first three

@@ -1,14 +1,14 @@
-"""Attention as onnxruntime's optimiser writes it, by ONNX's own Attention 23 and RotaryEmbedding 23 (com.microsoft)."""
+"""Attention as onnxruntime's optimizer writes it, by ONNX's own Attention 23 and RotaryEmbedding 23 (com.microsoft)."""
 
 import numpy as np
 
-from mtool.compiler.frontend.contrib.dynamic import integer_product
-from mtool.compiler.frontend.contrib.fused import Contrib
-from mtool.compiler.frontend.decomposition import Decomposition
-from mtool.compiler.frontend.problems import Unsupported
+from mtool.compiler.operators.gemm import integer_product
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 
 
-def _attended(write: Decomposition, q: str, k: str, v: str, mask: str = "") -> None:
+def _attended(write: OnnxNode, q: str, k: str, v: str, mask: str = "") -> None:
     """Give the attention of [batch, steps, heads * size] tensors."""
     heads = write.attrs["num_heads"]
     causal = int(write.attrs.get("unidirectional", 0))
@@ -18,10 +18,10 @@ def _attended(write: Decomposition, q: str, k: str, v: str, mask: str = "") -> N
     write.give(write("Attention", q, k, v, *masks, **attrs))
 
 
-def _multi_head(write: Decomposition) -> None:
+def _multi_head(write: OnnxNode) -> None:
     """MultiHeadAttention(query, key, value, bias, key padding, attention bias, past key, past value)."""
     write.refuse(**{"key_padding_mask": write.input(4), "past": write.input(6) + write.input(7)})
-    write.refuse(**{"present": "".join(write.proto.output[1:])})
+    write.refuse(**{"present": "".join(write.outputs[1:])})
     values = [write.input(index) for index in range(3)]
     if not all(values) or any(len(write.kind(value).shape) != 3 for value in values):
         raise Unsupported("its query, key and value are not three tensors [batch, steps, features]")
@@ -37,12 +37,12 @@ def _multi_head(write: Decomposition) -> None:
     _attended(write, q, k, v, write.input(5))
 
 
-def _part(write: Decomposition, value: str, start: int, end: int) -> str:
+def _part(write: OnnxNode, value: str, start: int, end: int) -> str:
     """Return a part of a tensor's last axis."""
     return write("Slice", value, *(write.constant([n], np.int64) for n in (start, end, -1)))
 
 
-def _split(write: Decomposition, together: str) -> None:
+def _split(write: OnnxNode, together: str) -> None:
     """Give the attention of query, key and value side by side along the last axis."""
     size = write.kind(together).shape[-1]
     write.refuse(
@@ -54,14 +54,14 @@ def _split(write: Decomposition, together: str) -> None:
     _attended(write, q, k, v)
 
 
-def _attention(write: Decomposition) -> None:
+def _attention(write: OnnxNode) -> None:
     """Attention(input, weights, bias, mask index, past, attention bias)."""
     write.refuse(**{"mask_index": write.input(3), "past": write.input(4), "attention_bias": write.input(5)})
     together = write("MatMul", write.input(0), write.input(1))
     _split(write, write("Add", together, write.input(2)) if write.input(2) else together)
 
 
-def _quantised(write: Decomposition) -> None:
+def _quantized(write: OnnxNode) -> None:
     """QAttention(input, weight, bias, their scales, mask index, their zero points, past): an integer product first."""
     write.refuse(**{"mask_index": write.input(5), "past": write.input(8)})
     product = integer_product(write, write.input(0), write.input(1), (write.input(6), write.input(7)))
@@ -69,9 +69,9 @@ def _quantised(write: Decomposition) -> None:
     _split(write, write("Add", write("Mul", write("Cast", product, to=1), scale), write.input(2)))
 
 
-def _rotary(write: Decomposition) -> None:
+def _rotary(write: OnnxNode) -> None:
     """RotaryEmbedding(input, positions, cosines, sines): ONNX has the positions last."""
-    x, positions, cosines, sines = write.proto.input
+    x, positions, cosines, sines = write.inputs
     write.refuse(
         **{"scale": write.attrs.get("scale", 1.0) != 1.0, "packed batching": write.attrs.get("is_packed_batching")}
     )
@@ -86,9 +86,9 @@ def _rotary(write: Decomposition) -> None:
     write.give(write("RotaryEmbedding", x, cosines, sines, positions, **attrs))
 
 
-ATTENTION: dict[str, Contrib] = {
-    "MultiHeadAttention": _multi_head,
-    "Attention": _attention,
-    "QAttention": _quantised,
-    "RotaryEmbedding": _rotary,
-}
+OPERATORS = (
+    Operator("MultiHeadAttention", domain=MICROSOFT, expand=_multi_head),
+    Operator("Attention", domain=MICROSOFT, expand=_attention),
+    Operator("QAttention", domain=MICROSOFT, expand=_quantized),
+    Operator("RotaryEmbedding", domain=MICROSOFT, expand=_rotary),
+)

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from mtool.compiler.frontend.classical.decomposition import Classical, Decomposition, transformed
-from mtool.compiler.frontend.problems import Unsupported
-from mtool.compiler.ir import TensorType
-from mtool.compiler.ir.types import DType
-from mtool.compiler.operators.classical import TreeEnsemble
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
+from mtool.compiler.operators.classical import ClassicalNode, classical, transformed
+from mtool.compiler.operators.lowering import Lowering, template_node
+from mtool.compiler.operators.problems import Unsupported
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 EQ = MODES.index("BRANCH_EQ")
@@ -92,7 +91,7 @@ class Forest:
         return numbers
 
 
-def _summed(write: Decomposition, x: str, forest: Forest, targets: int, how: str, base: list[float]) -> str:
+def _summed(write: ClassicalNode, x: str, forest: Forest, targets: int, how: str, base: list[float]) -> str:
     """Return what the trees give together, [examples, targets], as float32 (float64 where x is)."""
     state, dtype = write.state, write.dtype(x)
     if any(not 0 <= target < targets for leaf in forest.leaves for target, _ in leaf):
@@ -132,7 +131,7 @@ def _leaves(forest: Forest, targets: int, dtype: Any) -> dict[str, tuple[list[An
     return lists
 
 
-def _forest(write: Decomposition, features: int, leaf_prefix: str, target_key: str) -> Forest:
+def _forest(write: ClassicalNode, features: int, leaf_prefix: str, target_key: str) -> Forest:
     """Return the trees of the older operators, whose nodes go by tree and number."""
     attrs = write.attrs
     names = list(zip(attrs["nodes_treeids"], attrs["nodes_nodeids"], strict=True))
@@ -166,14 +165,14 @@ def _forest(write: Decomposition, features: int, leaf_prefix: str, target_key: s
     return forest
 
 
-def _checked(write: Decomposition, features: int, leaf_prefix: str, target_key: str) -> Forest:
+def _checked(write: ClassicalNode, features: int, leaf_prefix: str, target_key: str) -> Forest:
     try:
         return _forest(write, features, leaf_prefix, target_key)
     except (KeyError, IndexError, ValueError) as broken:
         raise Unsupported(f"its lists of nodes do not fit each other ({broken})") from None
 
 
-def _regressor(write: Decomposition) -> None:
+def _regressor(write: ClassicalNode) -> None:
     x, targets = write.matrix(), int(write.attrs.get("n_targets", 1))
     forest = _checked(write, write.kind(x).shape[1], "target", "target_ids")
     how = write.word("aggregate_function", "SUM")
@@ -185,7 +184,7 @@ def _regressor(write: Decomposition) -> None:
     write.give(transformed(write, result, write.word("post_transform")))
 
 
-def _classifier(write: Decomposition) -> None:
+def _classifier(write: ClassicalNode) -> None:
     """TreeEnsembleClassifier: with the weights of one class only, the other's score follows from it."""
     labels = write.integer_labels("classlabels_int64s", "classlabels_strings")
     x, how = write.matrix(), write.word("post_transform")
@@ -215,7 +214,7 @@ def _classifier(write: Decomposition) -> None:
     write.give(transformed(write, both, how if how == "LOGISTIC" and not positive else "NONE"), 1)
 
 
-def _ensemble(write: Decomposition) -> None:
+def _ensemble(write: ClassicalNode) -> None:
     """TreeEnsemble 5: branches and leaves apart, modes and splits as tensors."""
     x = write.matrix()
     try:
@@ -265,8 +264,48 @@ def _numbered_forest(attrs: Mapping[str, Any], features: int) -> Forest:
     return forest
 
 
-TREES: dict[str, Classical] = {
-    "TreeEnsemble": _ensemble,
-    "TreeEnsembleClassifier": _classifier,
-    "TreeEnsembleRegressor": _regressor,
-}
+COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeEnsemble(Attributes):
+    """Trees as arrays.
+
+    names: what the operands after the first are.
+    modes: the comparisons that occur, by their numbers in `COMPARISONS`.
+    aggregate: what becomes of the leaves' weights.
+    """
+
+    names: tuple[str, ...]
+    modes: tuple[int, ...]
+    aggregate: str
+
+
+def _tree_ensemble(ctx: Lowering, node: Node) -> None:
+    x, *arrays = node.inputs
+    names = TreeEnsemble.of(node).names
+    inputs = {"input": x, **dict(zip(names, arrays, strict=True))}
+    (rows, features), (_, targets) = ctx.types[x].shape, ctx.types[node.outputs[0]].shape
+    leaves = ctx.types[inputs["weight"]].count if "weight" in inputs else 0
+    attrs = TreeEnsemble.of(node)
+    values = {
+        "rows": rows, "features": features, "targets": targets, "operands": names, "aggregate": attrs.aggregate,
+        "trees": ctx.types[inputs["roots"]].count, "comparisons": tuple((n, COMPARISONS[n]) for n in attrs.modes),
+        "per_leaf": _per_leaf(ctx, inputs, leaves),
+    }  # fmt: skip
+    template_node(ctx, node, "tree_ensemble", inputs, {"output": node.outputs[0]}, values)
+
+
+def _per_leaf(ctx: Lowering, inputs: dict[str, str], weights: int) -> int:
+    """Return how many weights each leaf has; 0: that differs, or there are none."""
+    if "first" in inputs or not weights:
+        return 0
+    children = [ctx.constants[inputs[name]] for name in ("roots", "yes", "no") if name in inputs]
+    return weights // max(-int(data.min(initial=0)) for data in children)
+
+
+OPERATORS = (
+    classical("TreeEnsemble", _ensemble, _tree_ensemble, TreeEnsemble),
+    classical("TreeEnsembleClassifier", _classifier),
+    classical("TreeEnsembleRegressor", _regressor),
+)

@@ -1,21 +1,20 @@
-"""How large an image is, by its header: ImageDecoder 20 of an image that the model has is computed by Pillow."""
+"""ImageDecoder 20: an image that the model has is decoded by Pillow when it is compiled."""
 
 import io
 
 import numpy as np
 
-from mtool.compiler.frontend.problems import NotComputed
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.folding import Folding
+from mtool.compiler.operators.onnx_node import computed
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import NotComputed
 
 FORMATS = ("BMP", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")  # those of the operator, as Pillow calls them
 
 
-def elements_of(encoded: Array) -> int:
-    """Return how many elements an image has when it is decoded.
-
-    Raises:
-        NotComputed: it is no image of a format that the operator has, or Pillow is not installed.
-    """
+def _elements_of(encoded: Array) -> int:
+    """Return how many elements an image has when it is decoded, by its header."""
     try:
         import PIL.Image
     except ImportError:
@@ -25,3 +24,14 @@ def elements_of(encoded: Array) -> int:
             return int(image.width * image.height * max(len(image.getbands()), 3))
     except Exception as failed:  # whatever a damaged header makes of Pillow
         raise NotComputed(f"its input is no image that can be decoded: {type(failed).__name__}") from None
+
+
+OPERATORS = (
+    Operator(
+        "ImageDecoder",
+        canonical=computed("encoded_stream"),
+        sizes=(0,),
+        most_sizes=2**31,
+        folding=Folding(lambda node: 8 * (node.values[0].size + _elements_of(node.values[0]))),
+    ),
+)
