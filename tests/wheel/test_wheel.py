@@ -123,7 +123,7 @@ def test_who_installs_it_gets_types(python: Path, tmp_path: Path) -> None:
     assert 'Revealed type is "mtool.stages.compiling.Model"' in done.stdout
     assert 'Revealed type is "int"' in done.stdout.replace("builtins.int", "int")
     assert 'Argument "board" to "compile" has incompatible type "int"' in done.stdout
-    assert 'got "Model", expected "bool"' in done.stdout and "Found 2 errors in 1 file" in done.stdout, done.stdout
+    assert 'got "CompiledModel", expected "bool"' in done.stdout and "Found 2 errors in 1 file" in done.stdout, done.stdout
 
 
 def test_no_hint_installs_a_strangers_package() -> None:
