@@ -102,7 +102,7 @@ def _partition_inputs(
     """Return what the partitioner is given; operators are recognised in a graph that rounds as ONNX does."""
     from mtool.compiler.backends.chosen import choose
     from mtool.compiler.backends.interface import BoardMemory, Context
-    from mtool.compiler.backends.view import aligned
+    from mtool.compiler.backends.partition import aligned
 
     chosen = choose(request.backends)
     view = graph

@@ -20,9 +20,9 @@ from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.frontend.problems import OWN, REFUSED
 from mtool.compiler.frontend.reading import reread, runnable
 from mtool.compiler.frontend.tensors import graphs
-from mtool.compiler.frontend.tflite import hybrid
+from mtool.compiler.frontend.tflite import builtins, products
 from mtool.compiler.frontend.tflite.model import to_onnx, zeros_of
-from mtool.compiler.frontend.tflite.repair import litert_can_read
+from mtool.compiler.frontend.tflite.schema import litert_can_read
 from mtool.compiler.frontend.tflite.schema import read as tflite_file
 from mtool.compiler.frontend.tflite.translation import Network as Translated
 from mtool.stages.options import Options
@@ -191,14 +191,14 @@ def _is_exact(model: Path, options: Options) -> bool:
 
 def is_hybrid(model: Path, options: Options) -> bool:
     """Whether float activations of a TFLite model are brought to 8 bits, as LiteRT does."""
-    return hybrid.in_integers(options) and has_hybrid(model, options)
+    return products.in_integers(options) and has_hybrid(model, options)
 
 
 def has_hybrid(model: Path, options: Options) -> bool:
     """Whether a TFLite model has operators whose float activations LiteRT brings to 8 bits."""
     found = tflite_file(model, Budget(options.limits))
     parts = (found, *found.others)
-    return any(hybrid.is_hybrid(one, part.tensors) for part in parts for one in part.operators)
+    return any(builtins.is_hybrid(one, part.tensors) for part in parts for one in part.operators)
 
 
 @dataclass(frozen=True, slots=True)

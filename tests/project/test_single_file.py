@@ -55,6 +55,7 @@ def check(source: Path) -> None:
             subprocess.run([compiler, *STRICT, "-fsyntax-only", source], check=True)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("name", CHOICES)
 def test_it_compiles_by_itself(name: str, net: Path, tmp_path: Path) -> None:
     options = mtool.Options(single_file=True, portable=True, **CHOICES[name])  # type: ignore[arg-type]
@@ -66,6 +67,7 @@ def test_it_compiles_by_itself(name: str, net: Path, tmp_path: Path) -> None:
     subprocess.run(["g++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", tmp_path / "c" / "main.cpp"], check=True)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("name", [name for name in CHOICES if name != "step, packed"])
 def test_two_models_in_one_compile_by_themselves(name: str, net: Path, tmp_path: Path) -> None:
     """Statics of both that have one name get others, and none that an entry point has."""

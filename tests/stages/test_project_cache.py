@@ -66,6 +66,7 @@ def test_another_model_of_the_same_name_is_compiled(runs: Runs) -> None:
     assert runs.run() == (0, 3.0)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(
     "options",
     [Options(io="external"), Options(template_options={"opt": "-O3"}), Options(edits="keep")],

@@ -53,6 +53,7 @@ def test_a_plan_says_the_order(tmp_path: Path) -> None:
     assert compile_model(path, BOARD, tuned).manifest == written
 
 
+@pytest.mark.product(2)
 @needs_arm
 @pytest.mark.parametrize("is_faster", [True, False])
 def test_the_order_of_the_file_is_taken_where_it_is_faster(tmp_path: Path, *, is_faster: bool) -> None:

@@ -150,6 +150,7 @@ def test_what_only_the_node_itself_gets_wrong_is_not_excused(
             compare(path, board="host", deployment=deployment).check()
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("name", [*CASES])
 def test_the_taken_path_gives_what_the_model_does(name: str) -> None:
     case = CASES[name]

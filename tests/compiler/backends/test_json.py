@@ -21,7 +21,7 @@ import mtool
 from mtool.base.errors import MtoolError, UsageError
 from mtool.cli import app
 from mtool.compiler.backends import BackendSpec
-from mtool.compiler.backends.json.command import filled, words_of
+from mtool.compiler.backends.json.external_compiler import filled, words_of
 from mtool.compiler.backends.spec import parse
 from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import Deployment

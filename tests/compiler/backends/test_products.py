@@ -39,6 +39,7 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> CompiledModel:
     return mtool.compile(tmp_path / "net.onnx", board="host", options=Options(backends=(spec,), **options))
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(
     ("body", "words"),
     [

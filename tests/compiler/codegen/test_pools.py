@@ -72,6 +72,7 @@ def test_states_are_reset_where_nobody_clears_a_pool(tmp_path: Path) -> None:
         np.testing.assert_allclose(y.reshape(-1), wanted["y"].reshape(-1), atol=1e-6)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(
     "options",
     [["--partial", "always", "--interface-api", "step"], ["--stream", "image"]],

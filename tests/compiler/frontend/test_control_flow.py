@@ -47,6 +47,7 @@ def check(program: Batch | Firmware, name: str) -> None:
             np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_computes_what_onnxruntime_does(program: Batch, name: str) -> None:
     check(program, name)

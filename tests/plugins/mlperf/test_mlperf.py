@@ -9,7 +9,6 @@ import amount
 import numpy as np
 import pytest
 from own import begin, line
-from sklearn.metrics import roc_auc_score
 
 import mtool
 from mtool import boards
@@ -143,6 +142,8 @@ def test_an_emulated_inference_takes_its_time_at_the_boards_clock(board: str, mi
 
 
 def test_figures_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import roc_auc_score  # takes seconds, in each process that collects this file
+
     random = np.random.default_rng(0)
     labels = random.integers(0, 3, 60)
     scores = np.round(random.dirichlet(np.ones(3), 60) + 0.5 * np.eye(3)[labels], 1)
