@@ -128,7 +128,7 @@ def test_new_writes_nothing_where_it_may_not(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:  # mtool's part can't be written, when the user's is there
-        patched.setattr(new_project.Model, "render_project", full)
+        patched.setattr(new_project.CompiledModel, "render_project", full)
         assert begin(tmp_path / "new", model) == 2
         assert begin(there, model, "--keep") == 2
     assert contents(there) == {"README.md": b"mine"} and not (tmp_path / "new").exists()

@@ -120,10 +120,12 @@ def test_who_installs_it_gets_types(python: Path, tmp_path: Path) -> None:
     ]
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert 'Revealed type is "mtool.stages.compiling.Model"' in done.stdout
+    assert 'Revealed type is "mtool.stages.compiling.CompiledModel"' in done.stdout
     assert 'Revealed type is "int"' in done.stdout.replace("builtins.int", "int")
     assert 'Argument "board" to "compile" has incompatible type "int"' in done.stdout
-    assert 'got "Model", expected "bool"' in done.stdout and "Found 2 errors in 1 file" in done.stdout, done.stdout
+    assert 'got "CompiledModel", expected "bool"' in done.stdout and "Found 2 errors in 1 file" in done.stdout, (
+        done.stdout
+    )
 
 
 def test_no_hint_installs_a_strangers_package() -> None:
