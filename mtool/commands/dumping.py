@@ -11,7 +11,7 @@ from mtool.base import filetree
 from mtool.base.errors import UsageError
 from mtool.base.escaping import file_name
 from mtool.base.filetree import FileTree
-from mtool.compiler.ir.source import Move, undone
+from mtool.compiler.ir.graph import Move, undone
 from mtool.device.session import Device
 from mtool.device.session.layers import intermediates
 from mtool.stages.samples import Array, Sample

@@ -9,7 +9,7 @@ import numpy as np
 from mtool.base import locks
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
-from mtool.compiler.ir.source import moved
+from mtool.compiler.ir.graph import moved
 from mtool.device.session import Device
 from mtool.device.session.layers import intermediates
 from mtool.device.session.verify import Tolerance

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 
-from mtool.compiler.ir.source import moved
+from mtool.compiler.ir.graph import moved
 from mtool.manifest import Operand, Operator
 from mtool.stages.samples import Array, Sample
 from mtool.verification.exact import Bounds, ExactValues, Unknown

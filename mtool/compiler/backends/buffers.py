@@ -8,7 +8,7 @@ import numpy as np
 
 from mtool.base.reserved import KEYWORDS
 from mtool.compiler.backends.interface import Buffer, Product, Region
-from mtool.compiler.kernels.external.node import Lent
+from mtool.compiler.kernels.external import Lent
 
 _TENSOR = re.compile(r"(input|output)(\d+)")
 _USES = ("reads", "writes", "both")

@@ -8,7 +8,7 @@ from mtool.compiler.backends.buffers import cache_care, placed
 from mtool.compiler.backends.interface import BackendError, Product, Region
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
-from mtool.compiler.kernels.external.node import HOOKS, External
+from mtool.compiler.kernels.external import HOOKS, External
 from mtool.compiler.operators.external import KIND
 
 Compiled = tuple[str, Region, Product]

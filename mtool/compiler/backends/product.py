@@ -14,7 +14,7 @@ from mtool.base.reserved import KEYWORDS, is_macro
 from mtool.compiler.backends.buffers import lack_of_memory, problem_of_buffers
 from mtool.compiler.backends.interface import BackendError, Product, Region
 from mtool.compiler.ir import DType
-from mtool.compiler.kernels.external.node import HOOKS
+from mtool.compiler.kernels.external import HOOKS
 
 MOST_ALIGNMENT = 4096
 """Of a region's memory, in bytes."""

@@ -5,9 +5,8 @@ probabilities, and the table of LabelEncoder 4.
 from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
-from mtool.compiler.ir.expr import Reduction, axis, call, identity, load
-from mtool.compiler.ir.index import choose, number
-from mtool.compiler.kernels.template.node import Values
+from mtool.compiler.ir.expr import Reduction, axis, call, choose, identity, load, number
+from mtool.compiler.kernels.template import Values
 from mtool.compiler.operators.lowering import Lowering, Operator
 from mtool.compiler.operators.templates import template_node
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
-from mtool.compiler.ir.expr import axis, call, const, load
-from mtool.compiler.ir.index import choose, compare, minus, plus
+from mtool.compiler.ir.expr import axis, call, choose, compare, const, load, minus, plus
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator
 
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from mtool.compiler.ir import DType, Node
-from mtool.compiler.kernels.template.node import Values
+from mtool.compiler.kernels.template import Values
 from mtool.compiler.operators.lowering import Lowering, Operator
 from mtool.compiler.operators.ordering import Counting, counted
 from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened

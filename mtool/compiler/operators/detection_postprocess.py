@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
-from mtool.compiler.ir.scalar.text import literal
-from mtool.compiler.kernels.template.node import Values
+from mtool.compiler.ir.scalar import literal
+from mtool.compiler.kernels.template import Values
 from mtool.compiler.operators.lowering import Lowering, Operator
 from mtool.compiler.operators.own_domains import OwnOperator
 from mtool.compiler.operators.templates import template_node

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mtool.compiler.ir import Node
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.operators.lowering import Lowering, Operator
 
 KIND = "External"

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mtool.compiler.ir import Attributes, Expr, Node
-from mtool.compiler.ir.expr import axis, const, load
-from mtool.compiler.ir.index import (
+from mtool.compiler.ir.expr import (
+    axis,
     choose,
     compare,
+    const,
     every,
     inside,
     integer,
     least,
+    load,
     minus,
     modulo,
     most,

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
-from mtool.compiler.ir.expr import axis, call, const, load
-from mtool.compiler.ir.index import compare, every, wrapped
-from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.ir.expr import axis, call, compare, const, every, load, wrapped
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator, moves_integers
 
 MOST = 64  # inputs of one concatenation

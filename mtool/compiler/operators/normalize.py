@@ -3,8 +3,21 @@
 from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
-from mtool.compiler.ir.expr import Reduction, axis, call, const, identity, load
-from mtool.compiler.ir.index import choose, every, inside, integer, minus, number, plus
+from mtool.compiler.ir.expr import (
+    Reduction,
+    axis,
+    call,
+    choose,
+    const,
+    every,
+    identity,
+    inside,
+    integer,
+    load,
+    minus,
+    number,
+    plus,
+)
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator
 from mtool.compiler.operators.sliding_window import accumulator
 

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, DType, Node
-from mtool.compiler.kernels.template.node import Values
+from mtool.compiler.kernels.template import Values
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator
 from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant
-from mtool.compiler.ir.expr import axis, call, const, identity, load
-from mtool.compiler.ir.index import number, over
+from mtool.compiler.ir.expr import axis, call, const, identity, load, number, over
 from mtool.compiler.operators.elementwise import saturated
 from mtool.compiler.operators.lowering import Dequantised, Lowering, Operator
 from mtool.compiler.operators.movement import Permutation

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
-from mtool.compiler.kernels.template.node import Values
+from mtool.compiler.kernels.template import Values
 from mtool.compiler.operators.lowering import Lowering, Operator
 from mtool.compiler.operators.own_domains import OwnOperator
 from mtool.compiler.operators.templates import template_node

@@ -11,7 +11,7 @@ import numpy as np
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.template.node import Values
+from mtool.compiler.kernels.template import Values
 from mtool.compiler.operators.lowering import Lowering, Operator
 from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Node
-from mtool.compiler.kernels.template.node import Values
+from mtool.compiler.kernels.template import Values
 from mtool.compiler.operators.lowering import Lowering, Operator
 from mtool.compiler.operators.sliding_window import Pool
 from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened

@@ -6,7 +6,7 @@ import numpy as np
 
 from mtool.compiler.ir import DType, Node
 from mtool.compiler.ir.expr import acc, call, const
-from mtool.compiler.kernels.softmax.node import SoftmaxOfRows
+from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.operators import normalize
 from mtool.compiler.operators.lowering import Lowering, Operator
 from mtool.compiler.operators.normalize import Softmax

@@ -9,8 +9,19 @@ import math
 from dataclasses import dataclass
 
 from mtool.compiler.ir import DType, Expr, Node
-from mtool.compiler.ir.expr import Reduction, axis, broadcast_index, call, const, identity, load
-from mtool.compiler.ir.index import number, over, plus, times
+from mtool.compiler.ir.expr import (
+    Reduction,
+    axis,
+    broadcast_index,
+    call,
+    const,
+    identity,
+    load,
+    number,
+    over,
+    plus,
+    times,
+)
 from mtool.compiler.operators.lowering import Epsilon, Lowering, Operator
 from mtool.compiler.operators.sliding_window import accumulator
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from mtool.compiler.ir import DType, Node
 from mtool.compiler.ir.expr import call, identity, load
-from mtool.compiler.kernels.template.node import TemplateKernel, Values
+from mtool.compiler.kernels.template import TemplateKernel, Values
 from mtool.compiler.operators.lowering import Lowering
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mtool.compiler.backends.operation import Operand, Operation
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.kernels.scaling import fixed_multiplier
 
 _MOST = 1 << 23  # accumulators that are tried one by one
 _PART = 1 << 16  # of them at a time: where there is a difference, it is near

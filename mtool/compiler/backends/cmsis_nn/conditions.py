@@ -8,7 +8,7 @@ from mtool.compiler.backends.interface import Context
 from mtool.compiler.backends.operation import Operation
 from mtool.compiler.backends.pattern import Pattern
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.kernels.scaling import fixed_multiplier
 from mtool.compiler.operators.gemm import Gemm
 from mtool.compiler.operators.normalize import Softmax
 from mtool.compiler.operators.sliding_window import Pool

@@ -11,7 +11,7 @@ from mtool.compiler.backends.cmsis_nn.library import Library
 from mtool.compiler.backends.interface import Region
 from mtool.compiler.backends.operation import Operation
 from mtool.compiler.kernels.interpolation import exponentials, reciprocals
-from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.kernels.scaling import fixed_multiplier
 
 _SHIFTS = {False: 20, True: 15}
 """By how many bits the operands of a sum are shifted to the left; of int16."""

@@ -11,7 +11,7 @@ from mtool.compiler.backends.cmsis_nn.library import Library
 from mtool.compiler.backends.interface import Region
 from mtool.compiler.backends.operation import Operation
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.kernels.scaling import fixed_multiplier
 
 
 def product(operation: Operation, library: Library, region: Region) -> Call:

@@ -13,7 +13,7 @@ from mtool.compiler.backends.cmsis_nn.memory import Memory
 from mtool.compiler.backends.interface import Region
 from mtool.compiler.backends.operation import Operand, Operation
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.kernels.scaling import fixed_multiplier
 from mtool.compiler.operators.whole_recurrent import IntegerLstm, IntegerSvdf
 
 _UNIT = np.float32(2.0**-12)  # a step of a gate's sum

@@ -12,7 +12,7 @@ import tflite
 from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite.description import Tensor
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.kernels.scaling import fixed_multiplier
 
 RANGES = {
     tflite.ActivationFunctionType.NONE: (-math.inf, math.inf),

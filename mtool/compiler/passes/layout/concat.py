@@ -5,7 +5,7 @@ from dataclasses import replace
 from mtool.compiler.ir import Node
 from mtool.compiler.ir.editor import Editor
 from mtool.compiler.ir.node import Transpose
-from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC
 from mtool.compiler.passes.layout.rule import Change, inverse
 
