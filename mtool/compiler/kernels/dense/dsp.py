@@ -169,6 +169,7 @@ class Rows(GroupedGemv):
     header = "mt_dsp_gemv_int16.h"
     storing: ClassVar[int]
     """Instructions for four outputs, beside their sums."""
+    stem: ClassVar[str]  # of the runtime's functions
 
     unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number")
     packing: str = knob("", "halves", meaning=PACKING_MEANING)
@@ -200,11 +201,27 @@ class Rows(GroupedGemv):
         each = (3 if kind.halves else 4.75) * depth + 3 * depth / (self.unroll or best_unroll(depth)) + self.storing
         return rows * self.groups(node, graph) * each
 
+    def call(self, node: Node, graph: Graph, target: Target) -> Call:
+        """By the packing and the width of the sums."""
+        epilogue, kind = self.epilogue(node, graph), self._kind(node, graph)
+        assert epilogue is not None and kind is not None
+        weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
+        filled, group = self.padded_depth(weights.shape[1]), self.group(node, graph)
+        scales = [epilogue.scale] if isinstance(epilogue, Int16Epilogue) else []
+
+        def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
+            return pack_int16(weights, bias, scale, filled, group, self.packing)
+
+        stream = packed_by_rows(rows, group, weights, bias, *scales)
+        function = kind.function(self.stem, self.unroll or best_unroll(filled))
+        return Call(function, stream, kind.layout(group, scaled=bool(scales)), "&range" if scales else "")
+
 
 class GemvInt16(Rows):
     """Row by row of the input; four outputs share each pair of it. Sums of 64 bits: two outputs."""
 
     name = "dsp16_rows"
+    stem = "mt_dsp16_row"
     range_of = "kernels/dsp/tile_int16.c.j2"
     storing = 45
 
@@ -212,39 +229,18 @@ class GemvInt16(Rows):
         """Of int16."""
         return Int16Epilogue.of(node, graph)
 
-    def call(self, node: Node, graph: Graph, target: Target) -> Call:
-        """By the packing and the width of the sums."""
-        epilogue, kind = self.epilogue(node, graph), self._kind(node, graph)
-        assert epilogue is not None and kind is not None
-        weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        filled, group = self.padded_depth(weights.shape[1]), self.group(node, graph)
-        rows = partial(pack_int16, depth=filled, together=group, packing=self.packing)
-        stream = packed_by_rows(rows, group, weights, bias, epilogue.scale)
-        function = kind.function("mt_dsp16_row", self.unroll or best_unroll(filled))
-        return Call(function, stream, kind.layout(group), "&range")
-
 
 class GemvSums(Rows):
     """Row by row of the input; four outputs share each pair of it. What follows a row of sums is any expression."""
 
     name = "dsp16_row_sums"
+    stem = "mt_dsp16_row_sums"
     staged = DType.INT32
     storing = 60
 
     def epilogue(self, node: Node, graph: Graph) -> SumEpilogue | None:
         """Of sums."""
         return SumEpilogue.of(node, graph)
-
-    def call(self, node: Node, graph: Graph, target: Target) -> Call:
-        """By the packing."""
-        kind = self._kind(node, graph)
-        assert kind is not None
-        weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        filled, group = self.padded_depth(weights.shape[1]), self.group(node, graph)
-        rows = partial(pack_int16, scale=None, depth=filled, together=group, packing=self.packing)
-        stream = packed_by_rows(rows, group, weights, bias)
-        function = kind.function("mt_dsp16_row_sums", self.unroll or best_unroll(filled))
-        return Call(function, stream, kind.layout(group, scaled=False))
 
 
 SCHEDULES = (Gemv(), GemvInt16(), GemvSums())

@@ -155,6 +155,18 @@ class Rows(GroupedGemv):
         rows, depth = graph.types[node.inputs[0]].shape
         return rows * self.groups(node, graph) * (19 * self.padded_depth(depth) / INT16_LANES + self.storing)
 
+    def call(self, node: Node, graph: Graph, target: Target) -> Call:
+        """One for each kind of result."""
+        epilogue = self.epilogue(node, graph)
+        assert epilogue is not None
+        weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
+        layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns"
+        if not isinstance(epilogue, Int16Epilogue):
+            stream = packed_by_rows(partial(pack_int16, scale=None), GROUP, weights, bias)
+            return Call("mt_mve16_dense_sums", stream, layout)
+        stream = packed_by_rows(pack_int16, GROUP, weights, bias, epilogue.scale)
+        return Call("mt_mve16_dense", stream, f"{layout}, the bytes of scales", "&range")
+
 
 class GemvInt16(Rows):
     """Row by row of the input; eight outputs share each vector of it."""
@@ -166,16 +178,6 @@ class GemvInt16(Rows):
     def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | None:
         """Of int16."""
         return Int16Epilogue.of(node, graph)
-
-    def call(self, node: Node, graph: Graph, target: Target) -> Call:
-        """There is one."""
-        epilogue = self.epilogue(node, graph)
-        assert epilogue is not None
-        weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns, the bytes of scales"
-        return Call(
-            "mt_mve16_dense", packed_by_rows(pack_int16, GROUP, weights, bias, epilogue.scale), layout, "&range"
-        )
 
 
 # Dense layers whose results are sums of int16, for Helium: eight outputs at a time.
@@ -193,13 +195,6 @@ class GemvSums(Rows):
     def epilogue(self, node: Node, graph: Graph) -> SumEpilogue | None:
         """Of sums."""
         return SumEpilogue.of(node, graph)
-
-    def call(self, node: Node, graph: Graph, target: Target) -> Call:
-        """There is one."""
-        weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns"
-        stream = packed_by_rows(partial(pack_int16, scale=None), GROUP, weights, bias)
-        return Call("mt_mve16_dense_sums", stream, layout)
 
 
 FLOAT_GROUPS = (16, 8, 4)  # outputs at a time: the loops that mt_mve_gemv_f32.h has

@@ -1,6 +1,7 @@
 """Convolutions in portable C."""
 
 import math
+from typing import Any
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.kernels.conv2d.geometry import Conv, plane_in_place, pointwise_in_place
@@ -44,19 +45,7 @@ class Im2col(BaseSchedule):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv = Conv.of(node, graph)
-        epilogue, weights = EpilogueText(node, graph), stored_weights(node, graph)
-        body = template(
-            "kernels/conv2d/c99/im2col.c.j2",
-            conv=conv,
-            x=graph.types[node.inputs[0]].dtype.c,
-            acc=acc_type(node, graph).c,
-            w=DType.of(weights.dtype).c,
-            offset=weight_offset(node, graph),
-            float=acc_type(node, graph).is_float,
-            epilogue=epilogue,
-        )
-        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)
+        return _kernel(node, graph, "im2col")
 
 
 # Depthwise convolutions in portable C: a channel's padded plane.
@@ -95,20 +84,25 @@ class Depthwise(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv = Conv.of(node, graph)
-        epilogue, weights = EpilogueText(node, graph), stored_weights(node, graph)
-        body = template(
-            "kernels/conv2d/c99/depthwise.c.j2",
-            conv=conv,
-            plane=conv.plane,
-            x=graph.types[node.inputs[0]].dtype.c,
-            acc=acc_type(node, graph).c,
-            w=DType.of(weights.dtype).c,
-            offset=weight_offset(node, graph),
-            float=acc_type(node, graph).is_float,
-            unrolled=math.prod(conv.kernel) <= 16,
-            epilogue=epilogue,
-        )
-        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)
+        return _kernel(node, graph, "depthwise", plane=conv.plane, unrolled=math.prod(conv.kernel) <= 16)
+
+
+def _kernel(node: Node, graph: Graph, method: str, **values: Any) -> Kernel:
+    """Return the C of a method's template, which reads the weights as they are stored."""
+    epilogue, weights = EpilogueText(node, graph), stored_weights(node, graph)
+    x, acc = graph.types[node.inputs[0]].dtype.c, acc_type(node, graph)
+    body = template(
+        f"kernels/conv2d/c99/{method}.c.j2",
+        conv=Conv.of(node, graph),
+        x=x,
+        acc=acc.c,
+        w=DType.of(weights.dtype).c,
+        offset=weight_offset(node, graph),
+        float=acc.is_float,
+        epilogue=epilogue,
+        **values,
+    )
+    return epilogue.kernel(body, weights, x)
 
 
 SCHEDULES = (Im2col(), Depthwise())
