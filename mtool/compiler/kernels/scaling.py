@@ -180,7 +180,7 @@ class FixedScaling(Scaling):
 
     @classmethod
     def of(cls, multiplier: Array, shift: Array, *, twice: bool) -> Self:
-        """Take int32 multipliers and the shifts of a Rescale [N]; see mtool.compiler.ir.scalar.Rescale."""
+        """Take int32 multipliers and the shifts of a Rescale [N]; see mtool.compiler.ir.scalar."""
         shifts = np.where(multiplier == 0, 1, shift.astype(np.int32) + twice)  # of 0 any number
         return cls(np.stack([multiplier, shifts], axis=1).astype(np.int32).view(np.uint32), twice)
 

@@ -1,6 +1,6 @@
 """Recurrent operators of integers as one node each, for backends to recognise; what is compiled is written out.
 
-Sources: mtool/compiler/frontend/tflite/lstm_integer.py and svdf.py, which have their arithmetic.
+Sources: mtool/compiler/frontend/tflite/recurrent.py, which has their arithmetic.
 """
 
 from collections.abc import Sequence

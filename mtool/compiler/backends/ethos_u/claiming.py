@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from mtool.compiler.backends.ethos_u.precompiled import COMPILED
-from mtool.compiler.backends.ethos_u.windows import padding_of
-from mtool.compiler.backends.ethos_u.writing import activation_of, is_depthwise
-from mtool.compiler.backends.operation import Operation
-from mtool.compiler.backends.pattern import Pattern
+from mtool.compiler.backends.ethos_u.vela import COMPILED
+from mtool.compiler.backends.ethos_u.writing import activation_of, is_depthwise, padding_of
+from mtool.compiler.backends.interface import Operation, Pattern
 from mtool.compiler.operators.gemm import Gemm
 from mtool.compiler.operators.movement import Pad
 from mtool.compiler.operators.normalize import Softmax
