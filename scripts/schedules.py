@@ -8,18 +8,10 @@ import sys
 from pathlib import Path
 
 from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.discovery import INSTRUCTION_SETS, instruction_set
 from mtool.compiler.kernels.schedule import Schedule
 
 RESULT = Path(__file__).parents[1] / "docs" / "schedules.md"
-INSTRUCTIONS = {  # by what a schedule's name begins with
-    "c99": "portable C",
-    "dsp": "SIMD32 (Armv7E-M, Armv8-M with DSP) and an FPU",
-    "mve": "Helium with floating point",
-    "rvv": "RISC-V vectors",
-    "f32": "Cortex-M with a float32 FPU",
-    "int": "portable C, blocked for the core's registers",
-    "simd": "this computer, in vectors of floats",
-}
 HEAD = """# Schedules
 
 Written from the schedules themselves (`make schedules`); don't edit it.
@@ -103,11 +95,11 @@ def page() -> str:
 
 def _described(schedule: Schedule) -> str:
     lines = [
-        f"### `{schedule.name}` ({instructions(schedule)})",
+        f"### `{schedule.name}` ({INSTRUCTION_SETS[instruction_set(schedule)]})",
         "",
         f"Takes: {(inspect.getdoc(schedule.supports) or '').splitlines()[0]}",
         "",
-        f"File: `{type(schedule).__module__.replace('.', '/')}.py`",
+        f"File: `{Path(inspect.getfile(type(schedule))).relative_to(RESULT.parents[1])}`",
         "",
         inspect.getdoc(type(schedule)) or "",
         "",
@@ -119,11 +111,6 @@ def _described(schedule: Schedule) -> str:
             lines.append(f"| `{name}` | {values} | {knob.meaning} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def instructions(schedule: Schedule) -> str:
-    """Return the instructions that a schedule is written for."""
-    return INSTRUCTIONS[schedule.name.split("_")[0].removesuffix("16")]
 
 
 def main() -> int:

@@ -9,12 +9,12 @@ import numpy as np
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.node import Transpose, WithEpilogue
 from mtool.compiler.ir.scalar import evaluate
-from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.matmul.node import Matmul
 from mtool.compiler.kernels.pool2d.node import Pool2d
-from mtool.compiler.kernels.softmax.node import SoftmaxOfRows
+from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.plan import Plan
 
 Array = np.ndarray[Any, Any]

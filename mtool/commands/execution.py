@@ -19,7 +19,7 @@ from mtool.base.filetree import FileTree
 from mtool.base.identifiers import model_name
 from mtool.boards import Board
 from mtool.commands.cost import Cost, FirstRun, compare_first_run, cost_at
-from mtool.compiler.ir.source import Move, undone
+from mtool.compiler.ir.graph import Move, undone
 from mtool.device.build.build import BUILD_FOLDER
 from mtool.device.session import Device, Readings
 from mtool.device.session.bench import Speed, measure_speed, run_measured

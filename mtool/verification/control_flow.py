@@ -21,7 +21,7 @@ from onnx import AttributeProto, helper, numpy_helper
 from mtool import boards
 from mtool.base.errors import MtoolError
 from mtool.compiler.frontend import is_tflite
-from mtool.compiler.ir.source import moved
+from mtool.compiler.ir.graph import moved
 from mtool.device import session
 from mtool.device.session import Device
 from mtool.device.session.verify import Tolerance

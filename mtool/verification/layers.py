@@ -13,7 +13,7 @@ from mtool.base.escaping import short_name
 from mtool.base.option_values import Rounding
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
-from mtool.compiler.ir.source import moved
+from mtool.compiler.ir.graph import moved
 from mtool.device.session import Device
 from mtool.device.session.layers import intermediates
 from mtool.device.session.verify import Difference, Tolerance, compare

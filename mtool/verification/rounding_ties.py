@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool.compiler.ir.source import moved
+from mtool.compiler.ir.graph import moved
 from mtool.manifest import Operand, Operator
 from mtool.stages.samples import Array, Sample
 

@@ -10,7 +10,7 @@ from mtool.compiler.backends.interface import Product, Region
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.external.node import HOOKS, External, Lent
+from mtool.compiler.kernels.external import HOOKS, External, Lent
 from mtool.compiler.operators.external import KIND
 
 

@@ -26,7 +26,7 @@ from mtool.compiler.backends.interface import (
     Region,
 )
 from mtool.compiler.ir import DType
-from mtool.compiler.kernels.external.node import HOOKS
+from mtool.compiler.kernels.external import HOOKS
 
 _Answer = TypeVar("_Answer")
 _MOST_NODES = 5

@@ -9,7 +9,7 @@ from mtool.compiler.bytecode.program import calls_of
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.scalar import RescalePair
 from mtool.compiler.kernels.expressions import is_identity
-from mtool.compiler.kernels.padding import round_up
+from mtool.compiler.kernels.packing import round_up
 
 
 @dataclass(frozen=True, slots=True)

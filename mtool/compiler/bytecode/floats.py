@@ -10,7 +10,7 @@ from mtool.compiler.bytecode.method import Method, NoKernel
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.softmax.node import SoftmaxOfRows
+from mtool.compiler.kernels.softmax import SoftmaxOfRows
 
 TABLE = 256  # exponentials of int8
 

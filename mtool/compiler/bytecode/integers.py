@@ -11,16 +11,15 @@ from mtool.compiler.bytecode.method import Method, NoKernel
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.scalar import Requantise
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.dsp.depthwise_int8 import Traversal
-from mtool.compiler.kernels.conv2d.dsp.depthwise_int8 import pack as pack_depthwise
+from mtool.compiler.kernels.conv2d.dsp.depthwise import Traversal
+from mtool.compiler.kernels.conv2d.dsp.depthwise import pack as pack_depthwise
 from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.dense.dsp.gemv_int8 import pack as pack_dense
+from mtool.compiler.kernels.dense.dsp import pack as pack_dense
 from mtool.compiler.kernels.dense.node import Dense
-from mtool.compiler.kernels.dsp.shared_scaling import best_scaling
-from mtool.compiler.kernels.dsp.weights_int8 import Columns, Packed, go_in_pairs
-from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
+from mtool.compiler.kernels.dsp import Columns, Packed, best_scaling, go_in_pairs
+from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.exact_scaling import PLACES, ExactScaling, Together
-from mtool.compiler.kernels.padding import round_up
+from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.pool2d.node import Pool2d
 from mtool.compiler.kernels.scaling import FloatScaling
 

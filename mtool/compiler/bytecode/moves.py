@@ -10,8 +10,8 @@ from mtool.compiler.bytecode.method import Method, NoKernel
 from mtool.compiler.bytecode.program import calls_of, flat_affine
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.node import expression_of
-from mtool.compiler.kernels.concat.node import Concat
-from mtool.compiler.kernels.in_place import identity_loads
+from mtool.compiler.kernels.concat import Concat
+from mtool.compiler.kernels.schedule import identity_loads
 
 DIMENSIONS = 4  # of a copy
 

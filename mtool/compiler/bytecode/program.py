@@ -11,7 +11,7 @@ from mtool.compiler.bytecode.method import NoKernel
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, const, first_of
 from mtool.compiler.ir.scalar import Requantise, RescalePair
-from mtool.compiler.kernels.padding import round_up
+from mtool.compiler.kernels.packing import round_up
 
 STEPS: Final = {
     name: number

@@ -1,7 +1,7 @@
 """Memories of the board that regions of backends have by name, besides the arena: one piece of each for the model."""
 
 from mtool.base.escaping import comment
-from mtool.compiler.kernels.external.node import External, Lent
+from mtool.compiler.kernels.external import External, Lent
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.control import plans_in
 

@@ -20,7 +20,7 @@ from mtool.compiler.codegen.function import Call, arguments_of, further
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.control import Branches, Rounds
 from mtool.compiler.ir.types import Array, TensorType
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import RESOURCE, Argument, Kernel
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aliases

@@ -20,7 +20,7 @@ from mtool.compiler.codegen.state_reset import states_of
 from mtool.compiler.codegen.weight_overhead import ModelConstants
 from mtool.compiler.ir import Graph, Node, RunTimeSize, Stream
 from mtool.compiler.kernels.expression_cost import cost_of
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.kernels.weighted_sum import as_computed

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mtool.base.escaping import c_string, comment, short_name
 from mtool.compiler.ir import Node
 from mtool.compiler.ir.control import Control
-from mtool.compiler.kernels.external.node import HOOKS, External
+from mtool.compiler.kernels.external import HOOKS, External
 from mtool.compiler.plan import Plan, Step
 from mtool.compiler.plan.control import ControlSchedule
 

@@ -2,7 +2,7 @@
 
 from mtool.base.errors import BuildError
 from mtool.base.escaping import short_name
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.control import plans_in
 

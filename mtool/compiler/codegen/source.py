@@ -26,7 +26,7 @@ from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.control import Control
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.kernels.expressions import has_fixed16, has_halves, has_small_floats
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aliases

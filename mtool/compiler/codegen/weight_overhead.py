@@ -9,7 +9,7 @@ from mtool.compiler.codegen.functions import Functions
 from mtool.compiler.frontend.parameters import parameter_count
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.f32.stored import are_halves
+from mtool.compiler.kernels.f32 import are_halves
 from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.plan import Plan, Step

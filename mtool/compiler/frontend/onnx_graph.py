@@ -18,7 +18,7 @@ from mtool.compiler.frontend.problems import TooLarge, Unsupported
 from mtool.compiler.frontend.scope import bodies_of
 from mtool.compiler.frontend.separate import Separated, initialiser
 from mtool.compiler.ir import DType, Graph, TensorType
-from mtool.compiler.ir.source import Source
+from mtool.compiler.ir.graph import Source
 from mtool.compiler.operators.verification import verify
 
 

@@ -10,14 +10,13 @@ An epilogue of a kernel and the body of a loop operator are both such an express
 Everything else is a scalar function of `scalar.FUNCTIONS`, or `reduce` (value: Reduction).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from mtool.compiler.ir.types import DType
 
 T = TypeVar("T")
-
 LONGEST_SHOWN = 200  # parts of an expression in a dump
 
 
@@ -231,3 +230,87 @@ _INDEX_FOLD: dict[str, Callable[[int, int], int]] = {
     "floordiv": lambda a, b: a // b,
     "mod": lambda a, b: a % b,
 }
+
+
+# Index arithmetic: int32 expressions that never overflow, with Python numbers allowed on either side.
+
+
+Index = Expr | int
+
+
+def number(value: Index) -> Expr:
+    """Return an index as an expression."""
+    return value if isinstance(value, Expr) else const(value, DType.INT32)
+
+
+def plus(a: Index, b: Index) -> Expr:
+    """Return a + b."""
+    if isinstance(b, int) and b < 0:
+        return call("sub", number(a), number(-b), value="index")
+    return call("add", number(a), number(b), value="index")
+
+
+def minus(a: Index, b: Index) -> Expr:
+    """Return a - b."""
+    if isinstance(b, int) and b <= 0:
+        return plus(a, -b)
+    return call("sub", number(a), number(b), value="index")
+
+
+def times(a: Index, b: Index) -> Expr:
+    """Return a * b."""
+    return call("mul", number(a), number(b), value="index")
+
+
+def over(a: Index, b: Index) -> Expr:
+    """Return a / b, of numbers that are not negative."""
+    return call("floordiv", number(a), number(b), value="index")
+
+
+def modulo(a: Index, b: Index) -> Expr:
+    """Return the rest of a / b, of numbers that are not negative."""
+    return call("mod", number(a), number(b), value="index")
+
+
+def least(a: Index, b: Index) -> Expr:
+    """Return the smaller one."""
+    return call("minimum", number(a), number(b))
+
+
+def most(a: Index, b: Index) -> Expr:
+    """Return the larger one."""
+    return call("maximum", number(a), number(b))
+
+
+def compare(op: str, a: Index, b: Index) -> Expr:
+    """Return whether a is "less", "less_equal", "greater", "greater_equal" or "equal" to b."""
+    return call(op, number(a), number(b), dtype=DType.BOOL)
+
+
+def every(conditions: Iterable[Expr]) -> Expr | None:
+    """Return whether all conditions hold; None if there are none."""
+    total: Expr | None = None
+    for condition in conditions:
+        total = condition if total is None else call("and", total, condition)
+    return total
+
+
+def inside(index: Expr, size: int) -> list[Expr]:
+    """Return the conditions under which 0 <= index < size."""
+    return [compare("greater_equal", index, 0), compare("less", index, size)]
+
+
+def choose(condition: Expr, yes: Expr, no: Expr) -> Expr:
+    """Return one of two values; the other is not computed."""
+    return call("where", condition, yes, no, dtype=yes.dtype)
+
+
+def integer(value: Expr) -> Expr:
+    """Return a number as an index."""
+    return call("cast", value, dtype=DType.INT32)
+
+
+def wrapped(value: Expr, size: int) -> Expr:
+    """Return an index that counts from the end if it is negative."""
+    index = integer(value)
+    return choose(compare("less", index, 0), plus(index, size), index)

@@ -1,44 +1,36 @@
-"""Discovery of an operator's schedules: a file in the folder of its instruction set is one."""
+"""Discovery of an operator's schedules: `SCHEDULES` of each module and package in its folder."""
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from mtool.compiler.kernels.schedule import Schedule
 
-INSTRUCTION_SETS = ("c99", "integer", "f32", "dsp", "mve", "rvv", "simd")
-"""The folders of an operator, in the order of its schedules: of those with the same cost, the first is taken."""
+INSTRUCTION_SETS = {
+    "c99": "portable C",
+    "int": "portable C, blocked for the core's registers",
+    "f32": "Cortex-M with a float32 FPU",
+    "dsp": "SIMD32 (Armv7E-M, Armv8-M with DSP) and an FPU",
+    "mve": "Helium with floating point",
+    "rvv": "RISC-V vectors",
+    "simd": "this computer, in vectors of floats",
+}
+"""By what the names of schedules begin with, in the order of the schedules: of equal costs, the first is taken."""
 
-_TYPES = ("int8", "int16", "f32")  # with which the names of files end
-_METHODS = ("pointwise", "im2col", "depthwise3x3", "depthwise")  # with which they begin: the more special come first
+
+def instruction_set(schedule: Schedule) -> str:
+    """Return the instruction set that a schedule is written for, as INSTRUCTION_SETS has it."""
+    return schedule.name.split("_")[0].removesuffix("16")
 
 
 def schedules_of(package: str, path: Iterable[str]) -> tuple[Schedule, ...]:
-    """Return the schedules of an operator: `SCHEDULE` of each module in its folders that has one.
+    """Return the schedules of an operator by instruction set, each as its module lists them.
 
     Args:
         package: the operator's, `__name__`.
-        path: where that lies, `__path__`.
+        path: the package's folder, `__path__`.
     """
-    folders = {module.name for module in pkgutil.iter_modules(path) if module.ispkg}
-    return tuple(
-        schedule
-        for folder in INSTRUCTION_SETS
-        if folder in folders
-        for schedule in _schedules_in(f"{package}.{folder}")
-    )
-
-
-def _schedules_in(package: str) -> Iterator[Schedule]:
-    modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
-    for name in sorted((module.name for module in modules), key=_rank):
-        found: Schedule | None = getattr(importlib.import_module(f"{package}.{name}"), "SCHEDULE", None)
-        if found is not None:
-            yield found
-
-
-def _rank(name: str) -> tuple[int, int, str]:
-    """Return what the files of a folder are ordered by."""
-    words = name.split("_")
-    of_type = _TYPES.index(words[-1]) if words[-1] in _TYPES else -1
-    return of_type, _METHODS.index(words[0]) if words[0] in _METHODS else len(_METHODS), name
+    modules = [importlib.import_module(f"{package}.{module.name}") for module in pkgutil.iter_modules(path)]
+    found: list[Schedule] = [schedule for module in modules for schedule in getattr(module, "SCHEDULES", ())]
+    order = [*INSTRUCTION_SETS]
+    return tuple(sorted(found, key=lambda schedule: order.index(instruction_set(schedule))))

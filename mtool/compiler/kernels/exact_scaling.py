@@ -20,7 +20,7 @@ from mtool.compiler.kernels.threshold_multipliers import UNKNOWN, Reach, first_s
 
 PLACES = (4, 1)  # that are tried: a scale has 24 bits, and its multiplier of 31 keeps them in one or the other
 LIMIT = 2**31
-LIMIT_OF_PAIRS = 2**23  # of the second channel's sums (mtool.compiler.kernels.dsp.weights_int8)
+LIMIT_OF_PAIRS = 2**23  # of the second channel's sums (mtool.compiler.kernels.dsp)
 MOST_MOVED = 2**14  # what a bias is moved by
 TRIES = 9  # moves that are tried
 BESIDE = 2**16  # of 2^32: so near to a half (mt_requantise_fixed_exact of mt_math.h)

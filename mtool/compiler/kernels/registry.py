@@ -5,22 +5,42 @@ for cores without SIMD), f32 (float tiles for a Cortex-M's FPU), dsp (SIMD32), m
 another's package; what they share lies in mtool.compiler.kernels.
 """
 
-from mtool.compiler.kernels import (
-    concat,
-    control,
-    conv2d,
-    dense,
-    external,
-    loop,
-    matmul,
-    moves,
-    pool2d,
-    softmax,
-    template,
-)
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.node import Transpose, View
+from mtool.compiler.kernels import concat, control, conv2d, dense, external, loop, matmul, pool2d, softmax, template
 from mtool.compiler.kernels.schedule import KernelOp
-from mtool.compiler.kernels.specification import Specification
+from mtool.compiler.kernels.specification import Channels, Operand, Specification
 
+# The kinds of node that no C is written for: `view`, of the same bytes, and `transpose`, which becomes a loop.
+
+
+def _channels(node: Node, graph: Graph) -> Channels:
+    """Only sizes of 1 before the last one are added or dropped."""
+    before, after = (graph.types[value] for value in (node.inputs[0], node.outputs[0]))
+    keeps = before.shape[-1:] == after.shape[-1:] == (before.count,)
+    return Channels.EACH if keeps else Channels.MIXED
+
+
+def _inside(node: Node, graph: Graph) -> None:
+    """A view is of bytes that are there."""
+    first, made = View.of(node).first, graph.types[node.outputs[0]]
+    kinds = [graph.types[value] for value in node.inputs]
+    inside = 0 <= first <= first + made.count <= sum(kind.count for kind in kinds)
+    right = inside and all(kind.dtype is made.dtype for kind in kinds)
+    assert right, f"{node.op} {node.name} of {', '.join(map(str, kinds))} from {first} on -> {made}"
+
+
+def _permuted(node: Node, graph: Graph) -> None:
+    """Each dimension of the input is one of the output."""
+    perm = Transpose.of(node).perm
+    before, made = (graph.types[value] for value in (node.inputs[0], node.outputs[0]))
+    right = sorted(perm) == [*range(len(before.shape))] and before.dtype is made.dtype
+    right = right and tuple(before.shape[number] for number in perm) == made.shape
+    assert right, f"{node.op} {node.name} of {before} by {perm} -> {made}"
+
+
+VIEW = Specification(View, (Operand("input"),), takes_more=True, agree=_inside, channels=_channels)
+TRANSPOSE = Specification(Transpose, (Operand("input"),), agree=_permuted)
 KERNELS: dict[str, KernelOp] = {
     "branch": control.BRANCH,
     "concat": concat.KERNEL,
@@ -35,10 +55,9 @@ KERNELS: dict[str, KernelOp] = {
     "template": template.KERNEL,
 }
 """Internal operators that become C, by name."""
-
 SPECIFICATIONS: dict[str, Specification] = {
     **{name: kernel.specification for name, kernel in KERNELS.items()},
-    "transpose": moves.TRANSPOSE,
-    "view": moves.VIEW,
+    "transpose": TRANSPOSE,
+    "view": VIEW,
 }
 """The specification of each internal kind, by its name."""

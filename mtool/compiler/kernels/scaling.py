@@ -4,6 +4,7 @@ A schedule packs these words behind a channel's weights and calls the runtime's 
 loops are the same. crt/include/mt_math.h has the arithmetic.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Self
@@ -179,7 +180,7 @@ class FixedScaling(Scaling):
 
     @classmethod
     def of(cls, multiplier: Array, shift: Array, *, twice: bool) -> Self:
-        """Take int32 multipliers and the shifts of a Rescale [N]; see mtool.compiler.ir.scalar.Rescale."""
+        """Take int32 multipliers and the shifts of a Rescale [N]; see mtool.compiler.ir.scalar."""
         shifts = np.where(multiplier == 0, 1, shift.astype(np.int32) + twice)  # of 0 any number
         return cls(np.stack([multiplier, shifts], axis=1).astype(np.int32).view(np.uint32), twice)
 
@@ -238,3 +239,20 @@ class FixedScaling(Scaling):
 def _dead(weights: Array) -> Array:
     """Return which channels have no weights, bool [N]."""
     return np.array([not channel.any() for channel in weights])
+
+
+# Scales as integers: a multiplier of 31 bits and a shift, as TFLite and the libraries that follow it have them.
+
+
+def fixed_multiplier(scale: float) -> tuple[int, int]:
+    """Return a multiplier of 31 bits behind the point and an exponent: scale = multiplier / 2^31 * 2^exponent.
+
+    Source: tensorflow/lite/kernels/internal/quantization_util.cc (QuantizeMultiplier).
+    """
+    fraction, exponent = math.frexp(scale)
+    multiplier = math.floor(fraction * 2**31 + 0.5)
+    if multiplier == 2**31:
+        multiplier, exponent = 2**30, exponent + 1
+    if exponent < -31:
+        return 0, 0
+    return (2**31 - 1, 30) if exponent > 30 else (multiplier, exponent)

@@ -5,12 +5,71 @@ from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any, Protocol, Self
 
 from mtool.base.option_values import Level
-from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir import Expr, Graph, Node
+from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.in_place import residual_operands
-from mtool.compiler.kernels.knobs import Knob
 from mtool.compiler.kernels.specification import Specification
 from mtool.compiler.kernels.target import Target
+
+# Knobs: the parameters of a schedule that may be turned.
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A field of a schedule that may be turned: the values that it may have, its default first, and what it does.
+
+    A default of "" or 0 leaves the choice to the schedule, for each node; people write it `auto`.
+    """
+
+    values: tuple[Any, ...]
+    meaning: str
+
+    @property
+    def default(self) -> Any:
+        """The value unless told."""
+        return self.values[0]
+
+    def written(self, value: Any) -> str:
+        """Return a value as people write it."""
+        return str(value) if value else AUTO
+
+    def read(self, value: Any) -> Any:
+        """Return the value that is meant by a value or by how it is written; None: there is no such value."""
+        return next((own for own in self.values if value in (own, self.written(own))), None)
+
+
+AUTO = "auto"
+
+
+def knob(default: Any, *others: Any, meaning: str) -> Any:
+    """Declare a field of a schedule (a frozen dataclass) that may be turned; `meaning` is one line for people."""
+    return field(default=default, metadata={"knob": Knob((default, *others), meaning)})
+
+
+# In-place execution: the operands that a kernel's output may be written over.
+
+
+def identity_loads(node: Node, graph: Graph, expr: Expr) -> tuple[int, ...]:
+    """Return the inputs that `expr` reads only at the element that it computes, of the output's size.
+
+    An output may be written over such an input, element by element.
+    """
+    out = graph.types[node.outputs[0]]
+    found: dict[int, bool] = {}
+    for load in (part for part in expr.walk() if part.op == "load"):
+        kind = graph.types[node.inputs[load.value]]
+        same = kind.shape == out.shape and kind.dtype.size == out.dtype.size
+        plain = all(
+            (index.op == "axis" and index.value == dim) or kind.shape[dim] == 1 for dim, index in enumerate(load.args)
+        )
+        found[load.value] = found.get(load.value, True) and same and plain
+    return tuple(number for number, ok in sorted(found.items()) if ok and node.inputs[number] not in graph.constants)
+
+
+def residual_operands(node: Node, graph: Graph) -> tuple[int, ...]:
+    """Return the inputs that a kernel's output may be written over: read element by element, and not its own input."""
+    loads = identity_loads(node, graph, WithEpilogue.of(node).epilogue)
+    return tuple(number for number in loads if node.inputs[number] != node.inputs[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.blocks import row_sums
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
+from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.exact_scaling import MOST_MOVED
 from mtool.compiler.kernels.scaling import Scaling
 from mtool.compiler.kernels.threshold_multipliers import Reach

@@ -15,8 +15,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
-from mtool.compiler.ir.expr import Reduction, axis, call, identity, load
-from mtool.compiler.ir.index import choose, number
+from mtool.compiler.ir.expr import Reduction, axis, call, choose, identity, load, number
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.lowering import Lower, Lowering, template_node
 from mtool.compiler.operators.onnx_node import OnnxNode

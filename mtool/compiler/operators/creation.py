@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from onnx import numpy_helper
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
-from mtool.compiler.ir.expr import axis, call, const, load
-from mtool.compiler.ir.index import choose, compare, minus, plus
+from mtool.compiler.ir.expr import axis, call, choose, compare, const, load, minus, plus
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding, unknown_size

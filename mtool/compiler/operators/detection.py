@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
-from mtool.compiler.ir.scalar.text import literal
+from mtool.compiler.ir.scalar import literal
 from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Operator

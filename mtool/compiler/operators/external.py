@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Node
 from mtool.compiler.ir.types import TensorType
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import OWN

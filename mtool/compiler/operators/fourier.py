@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Expr, Node, TensorType
-from mtool.compiler.ir.expr import Reduction, axis, call, const, load
-from mtool.compiler.ir.index import modulo, plus, times
+from mtool.compiler.ir.expr import Reduction, axis, call, const, load, modulo, plus, times
 from mtool.compiler.ir.types import DType
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.lowering import AlongAxis, Lowering

@@ -11,14 +11,16 @@ from typing import Literal
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Expr, Node
-from mtool.compiler.ir.expr import axis, const, load
-from mtool.compiler.ir.index import (
+from mtool.compiler.ir.expr import (
+    axis,
     choose,
     compare,
+    const,
     every,
     inside,
     integer,
     least,
+    load,
     minus,
     modulo,
     most,

@@ -17,7 +17,7 @@ from mtool.compiler.ir.node import Transpose, View
 from mtool.compiler.ir.ranges import Range
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.template.node import TemplateKernel
+from mtool.compiler.kernels.template import TemplateKernel
 
 EIGHT_BITS = (DType.INT8, DType.UINT8)
 SIXTEEN_BITS = (DType.INT16, DType.UINT16)

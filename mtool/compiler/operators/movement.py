@@ -10,9 +10,8 @@ import onnx
 from onnx import helper
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
-from mtool.compiler.ir.expr import axis, call, const, load
-from mtool.compiler.ir.index import compare, every, wrapped
-from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.ir.expr import axis, call, compare, const, every, load, wrapped
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.index_ranges import index_along

@@ -13,9 +13,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
-from mtool.compiler.ir.expr import Reduction, acc, axis, broadcast_index, call, const, identity, load
-from mtool.compiler.ir.index import choose, every, inside, integer, minus, number, over, plus, times
-from mtool.compiler.kernels.softmax.node import SoftmaxOfRows
+from mtool.compiler.ir.expr import (
+    Reduction,
+    acc,
+    axis,
+    broadcast_index,
+    call,
+    choose,
+    const,
+    every,
+    identity,
+    inside,
+    integer,
+    load,
+    minus,
+    number,
+    over,
+    plus,
+    times,
+)
+from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.operators.bounds import Bounded, carry_elements
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.lowering import AlongAxis, Epsilon, Lowering

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
-from mtool.compiler.ir.scalar.text import literal
+from mtool.compiler.ir.scalar import literal
 from mtool.compiler.operators.lowering import Lowering, template_node
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import OWN

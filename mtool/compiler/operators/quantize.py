@@ -9,8 +9,7 @@ import numpy as np
 
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant, TensorType
-from mtool.compiler.ir.expr import axis, call, const, identity, load
-from mtool.compiler.ir.index import number, over
+from mtool.compiler.ir.expr import axis, call, const, identity, load, number, over
 from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import saturated
 from mtool.compiler.operators.folding import SLOW, VECTORIZED

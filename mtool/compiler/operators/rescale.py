@@ -1,7 +1,7 @@
 """mtool's own integer arithmetic that a frontend spells out, where ONNX has only real numbers.
 
 Rescale: int32 sums (or float32 ones that are whole numbers), a multiplier and a shift for all or for each channel
-along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.compiler.ir.scalar.Rescale).
+along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.compiler.ir.scalar).
 RescaleLong: the same of int64 sums. RescaleReal: int64 sums times a float64. RoundedMean: int32 sums divided by a
 positive count, ties away from zero. RoundedSteps: float32 to integers, ties away from zero. Table: 256 results for the
 values of an 8-bit integer. FixedLogistic, FixedTanh: of int16 with so many bits before the point, to int16 with none.

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Expr, Node
-from mtool.compiler.ir.expr import Reduction, axis, call, const, load
-from mtool.compiler.ir.index import choose, every
+from mtool.compiler.ir.expr import Reduction, axis, call, choose, const, every, load
 from mtool.compiler.ir.types import Array, DType
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.lowering import Lowering

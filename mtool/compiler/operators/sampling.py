@@ -4,8 +4,23 @@ import math
 from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, Expr, Node
-from mtool.compiler.ir.expr import Reduction, axis, call, const, load
-from mtool.compiler.ir.index import choose, every, inside, integer, least, most, number, over, plus, times
+from mtool.compiler.ir.expr import (
+    Reduction,
+    axis,
+    call,
+    choose,
+    const,
+    every,
+    inside,
+    integer,
+    least,
+    load,
+    most,
+    number,
+    over,
+    plus,
+    times,
+)
 from mtool.compiler.ir.types import DType
 from mtool.compiler.operators.folding import SLOW, Folded, Folding
 from mtool.compiler.operators.index_ranges import index_of

@@ -10,8 +10,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mtool.compiler.ir import DType, Expr, Node
-from mtool.compiler.ir.expr import Reduction, axis, call, const, load
-from mtool.compiler.ir.index import choose, compare, every, inside, integer, minus, modulo, number, over, plus, times
+from mtool.compiler.ir.expr import (
+    Reduction,
+    axis,
+    call,
+    choose,
+    compare,
+    const,
+    every,
+    inside,
+    integer,
+    load,
+    minus,
+    modulo,
+    number,
+    over,
+    plus,
+    times,
+)
 from mtool.compiler.operators import integer_products
 from mtool.compiler.operators.folding import CONVOLUTION, SLOW
 from mtool.compiler.operators.lowering import Lowering

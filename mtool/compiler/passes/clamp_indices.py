@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mtool.compiler.ir import Expr, Graph, Node
-from mtool.compiler.ir.expr import const
+from mtool.compiler.ir.expr import const, least, most
 from mtool.compiler.ir.graph import Rewriter
-from mtool.compiler.ir.index import least, most
 from mtool.compiler.ir.node import Computation
 from mtool.compiler.ir.ranges import Range, Ranges, common, ranges_implied_by
 from mtool.compiler.kernels.loop.node import Loop

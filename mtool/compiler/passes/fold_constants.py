@@ -8,7 +8,7 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.node import Transpose, View
 from mtool.compiler.ir.scalar import evaluate
-from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.loop.node import Loop
 
 MOST_FOLDED = 1 << 25

@@ -16,7 +16,7 @@ from mtool.compiler.ir.editor import Editor
 from mtool.compiler.ir.expr import axis, const, identity
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.node import Transpose, View
-from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.dense.node import Dense
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.matmul.node import Matmul

@@ -15,7 +15,7 @@ from mtool.compiler.ir.control import Branches, Control, Rounds, has_bodies
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.node import Computation, View
 from mtool.compiler.kernels.expression_cost import LOADED, ROUND, STORED, Facts, cost_of, part_that_pays, sizes_of
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.registry import KERNELS
 from mtool.compiler.kernels.target import Target

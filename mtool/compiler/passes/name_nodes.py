@@ -9,9 +9,9 @@ from mtool.compiler.ir.control import Control
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.template.node import TemplateKernel
+from mtool.compiler.kernels.template import TemplateKernel
 
 
 def name_nodes(graph: Graph) -> Graph:

@@ -6,7 +6,7 @@ from functools import partial
 from mtool.compiler.ir import Expr, Graph, Node
 from mtool.compiler.ir.editor import Editor
 from mtool.compiler.ir.expr import identity, load
-from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.loop.node import Loop
 
 MOST = 2  # times the elements that are left to quantise, where a move leaves some out

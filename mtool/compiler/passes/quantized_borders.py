@@ -12,8 +12,7 @@ import numpy as np
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.control import Branches, Carried, Control, Rounds, has_bodies
-from mtool.compiler.ir.graph import Rewriter
-from mtool.compiler.ir.source import Move
+from mtool.compiler.ir.graph import Move, Rewriter
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantisation

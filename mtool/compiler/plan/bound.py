@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.knobs import Knob
-from mtool.compiler.kernels.schedule import BaseSchedule, Schedule
+from mtool.compiler.kernels.schedule import BaseSchedule, Knob, Schedule
 from mtool.compiler.kernels.target import Target
 
 

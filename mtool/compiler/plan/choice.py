@@ -10,8 +10,7 @@ from mtool.base.option_values import LEVEL, WEIGHTS
 
 if TYPE_CHECKING:
     from mtool.compiler.ir import Graph, Node
-    from mtool.compiler.kernels.knobs import Knob
-    from mtool.compiler.kernels.schedule import KernelOp, Schedule
+    from mtool.compiler.kernels.schedule import KernelOp, Knob, Schedule
     from mtool.compiler.kernels.target import Target
 
 PAGE = "docs/schedules.md has every schedule and its knobs"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from mtool.compiler.ir import Graph, Node, State
 from mtool.compiler.ir.control import Rounds
 from mtool.compiler.kernels import registry
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.memory import aliases

@@ -6,8 +6,7 @@ from typing import Any, get_args
 
 from mtool.base.option_values import LEVEL, WEIGHTS, Level
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.knobs import Knob
-from mtool.compiler.kernels.schedule import Kernel, Schedule
+from mtool.compiler.kernels.schedule import Kernel, Knob, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.bound import BoundSchedule
 

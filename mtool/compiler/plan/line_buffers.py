@@ -20,7 +20,7 @@ from mtool.compiler.ir.expr import const, identity, load
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.row_wise import Fill, RowReads
+from mtool.compiler.kernels.specification import Fill, RowReads
 from mtool.compiler.plan.memory import ALIGNMENT, aliases
 from mtool.compiler.plan.region import Progress, Region
 from mtool.compiler.plan.rows import attributes_of_rows

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mtool.base.option_values import Io
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import View
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.plan.state_storage import values_in_state_storage
 from mtool.compiler.plan.step import Step
 

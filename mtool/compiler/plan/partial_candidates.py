@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.node import View
-from mtool.compiler.kernels.row_wise import RowReads
+from mtool.compiler.kernels.specification import RowReads
 from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.region import Region, RegionMemory, region_memory
 from mtool.compiler.plan.rows import row_reads

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from mtool.base.option_values import WEIGHTS, Optimize
 from mtool.compiler.ir.control import Control
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.plan.flash import Offer, chosen_offers
 from mtool.compiler.plan.function_knobs import RAM, built
 from mtool.compiler.plan.plan import Plan

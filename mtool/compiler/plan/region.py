@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from mtool.base.option_values import Io
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.row_wise import Fill, RowReads
+from mtool.compiler.kernels.specification import Fill, RowReads
 from mtool.compiler.plan.memory import aliases
 
 Readers = tuple[tuple[Node, RowReads], ...]

@@ -4,7 +4,7 @@ from mtool.compiler.ir import Attributes, Expr, Graph, Node
 from mtool.compiler.ir.expr import axis
 from mtool.compiler.ir.node import expression_of
 from mtool.compiler.kernels.registry import SPECIFICATIONS
-from mtool.compiler.kernels.row_wise import RowReads
+from mtool.compiler.kernels.specification import RowReads
 
 
 def row_reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:

@@ -17,8 +17,15 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.parametric import DifferError, Joiner
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels import registry
-from mtool.compiler.kernels.parametric_c import PREFIX, JoinedText, joined_text, types_and_functions, without_hints
-from mtool.compiler.kernels.parametric_remainders import PERIODS, joined_remainders
+from mtool.compiler.kernels.parametric_c import (
+    PERIODS,
+    PREFIX,
+    JoinedText,
+    joined_remainders,
+    joined_text,
+    types_and_functions,
+    without_hints,
+)
 from mtool.compiler.kernels.schedule import Argument, Kernel, KernelOp, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.bound import BoundSchedule

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.expr import identity, load
 from mtool.compiler.ir.node import View
-from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.plan.step import Step
 

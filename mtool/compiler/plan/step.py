@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels import registry
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import KernelOp, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.choice import Choice, chosen

@@ -20,7 +20,7 @@ from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.row_wise import RowReads
+from mtool.compiler.kernels.specification import RowReads
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.choice import Choices
 from mtool.compiler.plan.partial import Chooser, plan_of, with_regions

@@ -6,7 +6,7 @@ from dataclasses import replace
 from mtool.base.formulas import Point
 from mtool.compiler.ir import DType, Graph, Node, RunTimeSize, TensorType
 from mtool.compiler.ir.control import Rounds, bodies_of
-from mtool.compiler.ir.names import Names
+from mtool.compiler.ir.graph import Names
 from mtool.compiler.ir.node import View
 from mtool.compiler.run_time_sizes.points import is_within
 from mtool.compiler.run_time_sizes.refusals import Refusals

@@ -12,7 +12,7 @@ import numpy as np
 
 from mtool.base.formulas import Point
 from mtool.compiler.ir import Attributes, DType, Graph, Node, TensorType
-from mtool.compiler.ir.names import Names
+from mtool.compiler.ir.graph import Names
 from mtool.compiler.ir.parametric import DifferError
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.lowering import AlongAxis

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mtool.compiler.ir import DType, Graph, Node, TensorType
 from mtool.compiler.ir.expr import const
-from mtool.compiler.ir.names import Names
+from mtool.compiler.ir.graph import Names
 from mtool.compiler.kernels.loop.node import Loop
 
 

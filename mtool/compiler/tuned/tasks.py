@@ -9,7 +9,7 @@ from mtool.compiler.ir import Expr, Graph, Node
 from mtool.compiler.ir.control import Control, with_own_bodies
 from mtool.compiler.ir.node import View, expression_of
 from mtool.compiler.kernels import registry
-from mtool.compiler.kernels.external.node import External
+from mtool.compiler.kernels.external import External
 from mtool.compiler.plan import Plan, Step
 from mtool.compiler.plan.control import plans_in
 from mtool.compiler.tuned.record import LONGEST_TEXT, TaskRecord, digest

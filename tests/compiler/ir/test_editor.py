@@ -8,8 +8,7 @@ from single_pass import pairs
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.editor import Editor
-from mtool.compiler.ir.graph import Rewriter, verify
-from mtool.compiler.ir.names import Names
+from mtool.compiler.ir.graph import Names, Rewriter, verify
 from mtool.compiler.ir.node import View
 
 

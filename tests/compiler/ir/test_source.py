@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mtool.compiler.ir.source import Move, Source, moved
+from mtool.compiler.ir.graph import Move, Source, moved
 
 DATA = np.arange(2 * 3 * 4).reshape(2, 3, 4)
 

@@ -5,9 +5,8 @@ import pytest
 
 from mtool.compiler.ir import blocks
 from mtool.compiler.ir.scalar import Requantise
-from mtool.compiler.kernels.dsp.loops import Loop
-from mtool.compiler.kernels.dsp.weights_int8 import Columns, Packed, are_pairs_exact, pack, pack_apart, radix_pairs
-from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
+from mtool.compiler.kernels.dsp import Columns, Loop, Packed, are_pairs_exact, pack, pack_apart, radix_pairs
+from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.exact_scaling import ExactScaling
 from mtool.compiler.kernels.packing import packed_by_rows
 from mtool.compiler.kernels.scaling import FixedScaling, FloatScaling, Scaling

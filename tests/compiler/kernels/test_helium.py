@@ -19,7 +19,7 @@ from one_firmware import Case, failures
 from onnx import helper
 
 from mtool.compiler.kernels import registry
-from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
+from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.scaling import FixedScaling, FloatScaling
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, make_plan

@@ -9,7 +9,7 @@ from onnx import helper
 
 from mtool.compiler.frontend import onnx_graph
 from mtool.compiler.kernels import registry
-from mtool.compiler.kernels.conv2d.integer.pairs_int8 import SCHEDULE
+from mtool.compiler.kernels.conv2d.integer.im2col import Pairs
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes import run
 
@@ -49,5 +49,5 @@ def test_two_weights_of_128_beside_each_other_are_refused(beside: int, taken: bo
     ]
     graph = run(onnx_graph.import_graph(model(nodes, {"x": (np.int8, (1, 6, 5, 5))}, ["y"], constants), "m"), M3)
     (node,) = (node for node in graph.nodes if node.op == "conv2d")
-    assert SCHEDULE.supports(node, graph, M3) == taken
+    assert Pairs().supports(node, graph, M3) == taken
     assert any(schedule.supports(node, graph, M3) for schedule in registry.KERNELS["conv2d"].schedules)

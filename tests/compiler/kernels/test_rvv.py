@@ -14,7 +14,7 @@ from mtool.compiler.codegen.weights import number_rows
 from mtool.compiler.ir import DType, Expr
 from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantise, Rescale
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.rvv.epilogue import VectorEpilogue
+from mtool.compiler.kernels.rvv import VectorEpilogue
 from mtool.compiler.kernels.scaling import FixedScaling
 
 BOARD = "qemu_riscv32_v"

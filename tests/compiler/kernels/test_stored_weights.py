@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from mtool.compiler import codegen, frontend, passes
 from mtool.compiler.frontend import ModelOptions
-from mtool.compiler.kernels.f32.stored import as_words
+from mtool.compiler.kernels.f32 import as_words
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import make_plan
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from mtool.compiler.kernels.template_cache import PycacheBytecode
+from mtool.compiler.kernels.rendering import PycacheBytecode
 
 
 def render(folder: Path, settings: str = "") -> str:

@@ -11,7 +11,7 @@ from onnx import helper
 
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.code_price import price_of_code
-from mtool.compiler.kernels.conv2d.tile import Tile
+from mtool.compiler.kernels.conv2d.geometry import Tile
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.choice import Choice, chosen
 

@@ -11,7 +11,7 @@ from onnx import helper
 
 from mtool.compiler import codegen
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.kernels.weight_offset import weight_offset
+from mtool.compiler.kernels.weighted_sum import weight_offset
 
 F = np.float32
 TARGETS = [

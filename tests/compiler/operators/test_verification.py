@@ -9,13 +9,13 @@ import pytest
 from mtool.compiler.ir import Attributes, DType, Graph, Node, TensorType
 from mtool.compiler.ir.expr import Expr, acc, axis, load
 from mtool.compiler.ir.node import Transpose, View
-from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense.node import Dense
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.matmul.node import Matmul
 from mtool.compiler.kernels.pool2d.node import Pool2d
-from mtool.compiler.kernels.softmax.node import SoftmaxOfRows
+from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.operators.verification import verify
 
 F32, I8, I32 = DType.FLOAT32, DType.INT8, DType.INT32

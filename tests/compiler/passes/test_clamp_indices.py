@@ -11,8 +11,22 @@ from graphs import Array, lowered, model, reference
 from onnx import ModelProto, helper
 
 from mtool.compiler.ir import DType, Expr
-from mtool.compiler.ir.expr import axis, const, load
-from mtool.compiler.ir.index import choose, compare, integer, least, minus, modulo, most, over, plus, times, wrapped
+from mtool.compiler.ir.expr import (
+    axis,
+    choose,
+    compare,
+    const,
+    integer,
+    least,
+    load,
+    minus,
+    modulo,
+    most,
+    over,
+    plus,
+    times,
+    wrapped,
+)
 from mtool.compiler.ir.ranges import Ranges, ranges_implied_by
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.plugins.onnx_backend.batch import Batch, CModel, build, to_c

@@ -11,7 +11,7 @@ from onnx import helper
 
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
+from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan
 

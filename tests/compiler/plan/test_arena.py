@@ -16,7 +16,7 @@ from mtool.compiler import passes
 from mtool.compiler.frontend import from_proto
 from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.ir import Graph
-from mtool.compiler.ir.source import Source
+from mtool.compiler.ir.graph import Source
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, make_plan
 from mtool.compiler.plan.memory import Part, storages

@@ -16,7 +16,7 @@ from onnx import helper
 
 from mtool.base.option_values import Io
 from mtool.compiler import codegen, frontend, passes
-from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.operators.verification import verify
 from mtool.compiler.plan import Plan, make_plan
 

@@ -26,7 +26,7 @@ from mtool.compiler.backends.cmsis_nn.library import FOLDER, Library
 from mtool.compiler.backends.interface import Context, Operand, Operation, Product, Region
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.interpolation import exponentials, reciprocals
-from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.kernels.scaling import fixed_multiplier
 from mtool.compiler.operators.recurrent import IntegerLstm, IntegerSvdf
 from mtool.compiler.operators.sliding_window import Pool
 from mtool.compiler.operators.window import Convolution, four_pads, pair

@@ -11,7 +11,7 @@ import numpy as np
 
 from mtool.compiler.backends.interface import Context, Operand, Operation, Pattern
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.kernels.scaling import fixed_multiplier
 from mtool.compiler.operators.gemm import Gemm
 from mtool.compiler.operators.normalize import Softmax
 from mtool.compiler.operators.sliding_window import Pool

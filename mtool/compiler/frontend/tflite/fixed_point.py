@@ -12,7 +12,7 @@ import tflite
 from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.kernels.scaling import fixed_multiplier
 from mtool.compiler.kernels.threshold_multipliers import Reach, first_sums, multiplier_bounds
 
 RANGES = {

@@ -5,27 +5,706 @@ for double. The `mt_` functions are inline functions of crt/include/mt_math.h an
 types of 16 bits.
 """
 
-from mtool.compiler.ir.scalar.evaluation import FUNCTIONS, evaluate, render
-from mtool.compiler.ir.scalar.fixed16 import FIXED16
-from mtool.compiler.ir.scalar.function import Function
-from mtool.compiler.ir.scalar.rescaling import FixedRequantise, Requantise, Rescale, RescaleLong, RescalePair
-from mtool.compiler.ir.scalar.text import (
-    ADD,
-    AND,
-    ATOM,
-    COMPARE,
-    MUL,
-    OR,
-    SELECT,
-    SHIFT,
-    UNARY,
-    Text,
-    half,
-    literal,
-    loaded,
-    stored,
-)
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from mtool.compiler.ir.expr import Expr
+from mtool.compiler.ir.types import DType
+
+# C text of a number: constants, storage, and how tightly a piece binds.
+
+
+ATOM, UNARY, MUL, ADD, SHIFT, COMPARE, AND, OR, SELECT = range(9)  # precedence of C, tightest first
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of C and how tightly its outermost operator binds.
+
+    condition: the same, of any integer type, for who asks only whether it is 0; None: `c` is that.
+    """
+
+    c: str
+    level: int = ATOM
+    condition: "Text | None" = None
+
+    def at(self, level: int) -> str:
+        """Return the text, in parentheses unless it binds at least as tightly as `level`."""
+        return self.c if self.level <= level else f"({self.c})"
+
+    def truth(self, level: int) -> str:
+        """Return the condition that it is not 0, as `at` does."""
+        return (self.condition or self).at(level)
+
+
+def boolean(condition: str, level: int) -> Text:
+    """Return a condition as the number 0 or 1 of a bool."""
+    plain = Text(condition, level)
+    return Text(f"(uint8_t){plain.at(UNARY)}", UNARY, plain)
+
+
+def literal(value: float | int | bool, dtype: DType) -> Text:
+    """Return a constant as C; floats round-trip exactly."""
+    if dtype.is_float:
+        suffix = "" if dtype is DType.FLOAT64 else "f"
+        if math.isnan(value):
+            return Text("NAN")
+        if math.isinf(value):
+            return Text("INFINITY") if value > 0 else Text("-INFINITY", UNARY)
+        kind = np.float64 if dtype is DType.FLOAT64 else np.float32
+        digits = str(kind(dtype.numpy.type(value)))
+        digits = digits if any(mark in digits for mark in ".en") else digits + ".0"
+        return Text(digits + suffix, UNARY if value < 0 or digits[0] == "-" else ATOM)
+    number = int(value)
+    if dtype.label == "int64":
+        return Text("INT64_MIN") if number == -(2**63) else Text(f"INT64_C({number})")
+    if dtype.label == "uint64":
+        return Text(f"UINT64_C({number})")
+    if dtype.label == "uint32":
+        return Text(f"{number}u")
+    if number == -(2**31):
+        return Text("INT32_MIN")
+    return Text(str(number), UNARY if number < 0 else ATOM)
+
+
+def half(dtype: DType) -> str:
+    """Return what the functions of mt_half.h and mt_float8.h for a type begin with."""
+    return {DType.FLOAT16: "mt_f16", DType.BFLOAT16: "mt_bf16"}.get(dtype, f"mt_{dtype.label}")
+
+
+def loaded(c: str, dtype: DType) -> str:
+    """Return the C of an element of storage as a number to compute with."""
+    return f"{half(dtype)}_load({c})" if dtype.is_half else c
+
+
+def stored(c: str, dtype: DType) -> str:
+    """Return the C of a number as it is stored."""
+    return f"{half(dtype)}_store({c})" if dtype.is_half else c
+
+
+def wrap(expr: Expr, text: Text) -> Text:
+    """Bring C's promoted result back to a small integer type."""
+    if expr.dtype.is_nibble:
+        return nibble(expr.dtype, text)
+    return Text(f"({expr.dtype.c}){text.at(UNARY)}", UNARY) if expr.dtype.is_integer and expr.dtype.size < 4 else text
+
+
+def nibble(dtype: DType, text: Text) -> Text:
+    """Keep the low 4 or 2 bits, with their sign."""
+    mask, sign = (1 << dtype.bits) - 1, 1 << (dtype.bits - 1)
+    if dtype.kind == "uint":
+        return Text(f"(uint8_t)({text.at(MUL)} & {mask})", UNARY)
+    return Text(f"(int8_t)((({text.at(MUL)} & {mask}) ^ {sign}) - {sign})", UNARY)
+
+
+# A scalar function, and the forms that most of them have.
+
+
+A = Any  # arrays of any shape; NumPy's own rules apply
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A scalar function: `meaning(expr, *arrays)` and `text(expr, *texts)`."""
+
+    meaning: Callable[..., A]
+    text: Callable[..., Text]
+
+
+def infix(symbol: str, level: int, meaning: Callable[..., A]) -> Function:
+    """Return an operator of C that binds at `level`; int32 and int64 wrap around."""
+
+    def text(expr: Expr, left: Text, right: Text) -> Text:
+        dtype = expr.dtype
+        if dtype.kind == "int" and dtype.size >= 4 and expr.value != "index":  # wraps, as ONNX does; C's would not
+            a, b = (_unsigned(operand.at(UNARY), dtype) for operand in (left, right))
+            return Text(f"({dtype.c})({a} {symbol} {b})", UNARY)
+        if right.c[:1] == "-" and right.c[1:].isdigit() and level == ADD:
+            flipped = {"+": "-", "-": "+"}[symbol]
+            return wrap(expr, Text(f"{left.at(level)} {flipped} {right.c[1:]}", level))
+        return wrap(expr, Text(f"{left.at(level)} {symbol} {right.at(level - 1)}", level))
+
+    return Function(lambda expr, a, b: meaning(a, b).astype(expr.dtype.numpy), text)
+
+
+def _unsigned(c: str, dtype: DType) -> str:
+    """Return an operand as an unsigned number of a signed type's size; of a cast to that type the bits stay."""
+    own = c.removeprefix(f"({dtype.c})")
+    return own if own.startswith(f"((u{dtype.c})") else f"(u{dtype.c}){own}"
+
+
+def compare(symbol: str, meaning: Callable[..., A]) -> Function:
+    """Return a comparison: a bool of two numbers."""
+    return Function(
+        lambda expr, a, b: meaning(a, b),
+        lambda expr, a, b: boolean(f"{a.at(ADD)} {symbol} {b.at(ADD)}", COMPARE),
+    )
+
+
+def libm(name: str, meaning: Callable[..., A]) -> Function:
+    """Return a function of math.h: `expf` for float, `exp` for double."""
+
+    def text(expr: Expr, *args: Text) -> Text:
+        suffix = "" if expr.dtype is DType.FLOAT64 else "f"
+        return Text(f"{name}{suffix}({', '.join(arg.c for arg in args)})")
+
+    return Function(lambda expr, *args: np.asarray(meaning(*args)).astype(expr.dtype.numpy), text)
+
+
+def inline(name: str, meaning: Callable[..., A]) -> Function:
+    """Return an inline function of mt_scalar.h, one for each type: mt_max_f32, mt_max_i32."""
+
+    def text(expr: Expr, *args: Text) -> Text:
+        return Text(f"{name}_{expr.dtype.code}({', '.join(arg.c for arg in args)})")
+
+    return Function(lambda expr, *args: np.asarray(meaning(*args)).astype(expr.dtype.numpy), text)
+
+
+def bits(symbol: str, meaning: Callable[..., A]) -> Function:
+    """Return an operator of C on the bits of two integers."""
+
+    def text(expr: Expr, a: Text, b: Text) -> Text:
+        return Text(f"({expr.dtype.c})({a.at(UNARY)} {symbol} {b.at(UNARY)})", UNARY)
+
+    return Function(lambda expr, a, b: meaning(a, b).astype(expr.dtype.numpy), text)
+
+
+def predicate(name: str, meaning: Callable[..., A]) -> Function:
+    """Return a test of math.h: a bool of one number."""
+    return Function(lambda expr, a: meaning(a), lambda expr, a: boolean(f"{name}({a.c}) != 0", COMPARE))
+
+
+# gemmlowp's logistic function and hyperbolic tangent of 16-bit fixed point: crt/include/mt_fixed16.h in NumPy.
+#
+# An argument has so many bits before the point as the expression's value says; a result has 15 behind it.
+
+
+_FACTORS = (25520, 19875, 12055, 4435, 600, 11, 0)
+"""exp(-2^n), n from -2 on."""
+_ONE = 2**15 - 1
+
+
+def _product(a: A, b: A) -> A:
+    return (a * b + (1 << 14)) >> 15
+
+
+def _saturated(x: A) -> A:
+    return np.clip(x, -(2**15), _ONE)
+
+
+def _divide(x: A, bits: int) -> A:
+    mask = (1 << bits) - 1
+    return (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))
+
+
+def _exp(x: A, whole: int) -> A:
+    """Return exp of what is not positive."""
+    bits = 15 - whole
+    quarter = 1 << (bits - 2)
+    rest = (x & (quarter - 1)) - quarter
+    a = rest * (1 << whole) + (1 << 12)
+    square = _product(a, a)
+    cube, fourth = _product(square, a), _product(square, square)
+    series = _divide(_product(_divide(fourth, 2) + cube, 10923) + square, 1)
+    result = _saturated(28918 + _product(28918, a + series))
+    for number, factor in enumerate(_FACTORS[: whole + 2]):
+        result = np.where((rest - x) >> (bits - 2 + number) & 1, _product(result, factor), result)
+    if whole > 5:
+        result = np.where(x < -(32 << bits), 0, result)
+    return np.where(x == 0, _ONE, result)
+
+
+def _quotient(x: A) -> A:
+    """Return 4 / (1 + x), with two bits before the point."""
+    half = (x + _ONE + 1) >> 1
+    y = 23130 + _product(half, -15420)
+    for _ in range(3):
+        y = y + _saturated(_product(y, (1 << 13) - _product(half, y)) * 4)
+    return y
+
+
+def _logistic(expr: Expr, x: A) -> A:
+    wide = np.asarray(x, np.int64)
+    result = _saturated(_quotient(_exp(-np.abs(wide), expr.value)) * 2)
+    result = np.where(wide > 0, result, _ONE - result)
+    return np.where(wide == 0, 1 << 14, result).astype(expr.dtype.numpy)
+
+
+def _tanh(expr: Expr, x: A) -> A:
+    wide = np.asarray(x, np.int64)
+    result = _saturated((_quotient(_exp(-np.abs(wide), expr.value + 1)) - (1 << 13)) * 4)
+    return (np.sign(wide) * result).astype(expr.dtype.numpy)
+
+
+FIXED16: dict[str, Function] = {
+    "logistic16": Function(_logistic, lambda expr, x: Text(f"mt_fixed16_logistic({x.c})")),
+    "tanh16": Function(_tanh, lambda expr, x: Text(f"mt_fixed16_tanh({x.c}, {expr.value})")),
+}
+
+
+# To integers and from integers to others: with a scale in float, in fixed point, or as TFLite has it.
+
+
+def _quantise(expr: Expr, x: A, scale: A, zero_point: A) -> A:
+    low, high = expr.value or expr.dtype.limits
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.rint(np.float32(x) / np.float32(scale)) + zero_point
+    return np.where(np.isnan(steps), low, np.clip(steps, low, high)).astype(expr.dtype.numpy)
+
+
+def _quantise_text(expr: Expr, x: Text, scale: Text, zero_point: Text) -> Text:
+    low, high = expr.value or expr.dtype.limits
+    call = f"mt_quantise({x.c}, {scale.c}, {zero_point.c}, {low}, {high})"
+    return Text(f"({expr.dtype.c}){call}", UNARY)
+
+
+@dataclass(frozen=True, slots=True)
+class Requantise:
+    """int32 or int64 to a small integer: saturate(round_half_even((float)acc * scale) + zero_point) to [low, high].
+
+    `bounded`: |acc * scale| is known to stay below 2^22, so that the cheap rounding is right.
+    """
+
+    zero_point: int
+    low: int
+    high: int
+    bounded: bool
+
+
+def _requantise(expr: Expr, total: A, scale: A) -> A:
+    how: Requantise = expr.value
+    product = np.asarray(total).astype(np.float32) * np.asarray(scale, np.float32)
+    return np.clip(np.rint(product) + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+
+
+def _requantise_text(expr: Expr, total: Text, scale: Text) -> Text:
+    how: Requantise = expr.value
+    name = "mt_requantise" if how.bounded else "mt_requantise_wide"
+    if expr.args[0].dtype is DType.INT64:
+        name = "mt_requantise_long"
+    call = f"{name}({total.c}, {scale.c}, {how.zero_point}, {how.low}, {how.high})"
+    return Text(f"({expr.dtype.c}){call}", UNARY)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRequantise:
+    """`Requantise` without an FPU: clamp((((int64)acc * multiplier) >> 32) + offset >> shift).
+
+    That rounds ties up; `even` rounds them to even, for scales with which exact ties happen. `near`: some multipliers
+    are negative; their accumulators beside a half are rounded as float32 rounds the product.
+    """
+
+    zero_point: int
+    low: int
+    high: int
+    shift: int
+    even: bool = False
+    near: bool = False
+
+    @property
+    def offset(self) -> int:
+        """Zero point and rounding, before the shift."""
+        return (self.zero_point << self.shift) + (1 << (self.shift - 1))
+
+
+def _fixed_requantise(expr: Expr, total: A, multiplier: A) -> A:
+    how: FixedRequantise = expr.value
+    whole = np.asarray(multiplier, np.int64)
+    product = np.asarray(total, np.int64) * np.abs(whole)
+    if how.even:
+        half = np.int64(1) << (31 + how.shift)
+        steps = (product + half - 1 + ((product >> (32 + how.shift)) & 1)) >> (32 + how.shift)
+        return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+    steps = (product >> 32) + how.offset >> how.shift
+    if how.near:
+        scale = np.ldexp(np.abs(whole), -32 - how.shift).astype(np.float32)
+        rounded = np.rint(np.asarray(total).astype(np.float32) * scale).astype(np.int64) + how.zero_point
+        steps = np.where(whole < 0, rounded, steps)
+    return np.clip(steps, how.low, how.high).astype(expr.dtype.numpy)
+
+
+def _fixed_requantise_text(expr: Expr, total: Text, multiplier: Text) -> Text:
+    how: FixedRequantise = expr.value
+    name, offset = ("_even", how.zero_point) if how.even else ("_exact" if how.near else "", how.offset)
+    call = f"mt_requantise_fixed{name}({total.c}, {multiplier.c}, {offset}, {how.shift}, {how.low}, {how.high})"
+    return Text(f"({expr.dtype.c}){call}", UNARY)
+
+
+@dataclass(frozen=True, slots=True)
+class RescalePair:
+    """Two small integers to one: clamp((a * left + b * right + offset) >> shift), all in int32.
+
+    `even`: the shift rounds to the nearest, ties to even, and the zero point is added behind it.
+    """
+
+    left: int
+    right: int
+    offset: int
+    shift: int
+    low: int
+    high: int
+    even: bool = False
+    zero_point: int = 0
+
+
+def _rescale_pair(expr: Expr, a: A, b: A) -> A:
+    how: RescalePair = expr.value
+    total = np.asarray(a, np.int64) * how.left + np.asarray(b, np.int64) * how.right + how.offset
+    if how.even:
+        total = total + (1 << (how.shift - 1)) - 1 + ((total >> how.shift) & 1)
+    return np.clip((total >> how.shift) + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+
+
+def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
+    how: RescalePair = expr.value
+    total = f"{a.at(MUL)} * {how.left} + {b.at(MUL)} * {how.right} + {how.offset}".replace("+ -", "- ")
+    if how.even:
+        steps = f"mt_shift_even({total}, {how.shift}) + {how.zero_point}".replace("+ -", "- ")
+        return Text(f"({expr.dtype.c})mt_clamp({steps}, {how.low}, {how.high})", UNARY)
+    return Text(f"({expr.dtype.c})mt_clamp(({total}) >> {how.shift}, {how.low}, {how.high})", UNARY)
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """int32 to an integer as TFLite's kernels do it: clamp(round(acc * multiplier / 2^(32 + shift)) + zero_point).
+
+    The multiplier and the shift are arguments of the expression. Rounding is once, ties up; `twice`: first to
+    acc * multiplier / 2^31, ties up, then the rest, ties away from zero. `wide`: a shift may be below 1, down to -31.
+    """
+
+    zero_point: int
+    low: int
+    high: int
+    wide: bool
+    twice: bool
+
+
+def _rescale(expr: Expr, total: A, multiplier: A, shift: A) -> A:
+    how: Rescale = expr.value
+    product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
+    total_shift = np.asarray(shift, np.int64) + 32
+    if how.twice:
+        left = np.maximum(31 - total_shift, 0)
+        first = ((product << left) + (1 << 30)) >> 31
+        right = np.maximum(total_shift - 31, 0)
+        steps = np.where(right > 0, (first + (np.int64(1) << right >> 1) - (first < 0)) >> right, first)
+    else:
+        steps = (product + (np.int64(1) << (total_shift - 1))) >> total_shift
+    return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+
+
+def _rescale_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Text:
+    how: Rescale = expr.value
+    call = (
+        f"mt_rescale{'_twice' if how.twice else ''}{'_wide' if how.wide else ''}({total.c}, {multiplier.c}, {shift.c})"
+    )
+    if expr.dtype is DType.INT32:
+        return Text(call)
+    moved = f"{call} + {how.zero_point}".replace("+ -", "- ") if how.zero_point else call
+    return Text(f"({expr.dtype.c})mt_clamp({moved}, {how.low}, {how.high})", UNARY)
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleLong:
+    """int64 to an integer as TFLite's kernels of int16 do it: clamp(round(acc * multiplier / 2^shift) + zero_point).
+
+    The multiplier, of 15 bits, and the shift are arguments of the expression; ties are rounded up.
+    """
+
+    zero_point: int
+    low: int
+    high: int
+
+
+def _rescale_long(expr: Expr, total: A, multiplier: A, shift: A) -> A:
+    how: RescaleLong = expr.value
+    shift = np.asarray(shift, np.int64)
+    product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
+    steps = (product + (np.int64(1) << (shift - 1))) >> shift
+    return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+
+
+def _rescale_long_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Text:
+    how: RescaleLong = expr.value
+    call = f"mt_rescale_long({total.c}, {multiplier.c}, {shift.c})"
+    moved = f"{call} + {how.zero_point}".replace("+ -", "- ") if how.zero_point else call
+    return Text(f"({expr.dtype.c})mt_clamp({moved}, {how.low}, {how.high})", UNARY)
+
+
+def _mean(expr: Expr, total: A, count: A) -> A:
+    wide, divisor = np.asarray(total, np.int64), np.asarray(count, np.int64)
+    return (np.sign(wide) * ((np.abs(wide) + divisor // 2) // divisor)).astype(expr.dtype.numpy)
+
+
+RESCALING: dict[str, Function] = {
+    "quantise": Function(_quantise, _quantise_text),
+    "requantise": Function(_requantise, _requantise_text),
+    "requantise_fixed": Function(_fixed_requantise, _fixed_requantise_text),
+    "rescale": Function(_rescale, _rescale_text),
+    "rescale_long": Function(_rescale_long, _rescale_long_text),
+    "mean": Function(_mean, lambda expr, a, b: Text(f"mt_mean({a.c}, {b.c})")),  # int32, ties away from zero
+    "rescale_pair": Function(_rescale_pair, _rescale_pair_text),
+}
+
+
+# Arithmetic, comparisons, logic, bits and the functions of math.h.
+
+
+def _truncated_div(a: A, b: A) -> A:
+    if not np.issubdtype(np.asarray(a).dtype, np.integer):
+        return a / b
+    quotient = np.abs(a) // np.abs(b)
+    return np.where((np.asarray(a) < 0) != (np.asarray(b) < 0), -quotient, quotient)
+
+
+def _divide_text(expr: Expr, a: Text, b: Text) -> Text:
+    if expr.dtype.is_integer and expr.value != "index":
+        return Text(f"mt_div_{expr.dtype.code}({a.c}, {b.c})")
+    return Text(f"{a.at(MUL)} / {b.at(UNARY)}", MUL)
+
+
+def _pow(a: A, b: A) -> A:
+    """Of integers, a power below zero is a fraction, but for those of 1 and -1: towards zero, it is 0."""
+    exponent = np.asarray(b).astype(np.asarray(a).dtype)
+    if not np.issubdtype(exponent.dtype, np.signedinteger):
+        return np.power(a, exponent)
+    below = np.power(np.where(np.abs(a) == 1, a, 0), np.where(exponent < 0, 2 - (exponent & 1), 1))
+    return np.where(exponent < 0, below, np.power(a, np.maximum(exponent, 0)))
+
+
+def _pow_text(expr: Expr, a: Text, b: Text) -> Text:
+    if expr.dtype.is_integer:
+        return Text(f"mt_pow_{expr.dtype.code}({a.c}, {b.c})")
+    return Text(f"pow{'' if expr.dtype is DType.FLOAT64 else 'f'}({a.c}, {b.c})")
+
+
+def _sigmoid(x: A) -> A:
+    wide = np.asarray(x, np.float64)
+    return np.where(wide >= 0, 1 / (1 + np.exp(-np.abs(wide))), np.exp(-np.abs(wide)) / (1 + np.exp(-np.abs(wide))))
+
+
+def _softplus(x: A) -> A:
+    return np.logaddexp(np.asarray(x, np.float64), 0)
+
+
+def _mish(x: A) -> A:
+    return np.asarray(x, np.float64) * np.tanh(_softplus(x))
+
+
+def _erf(x: A) -> A:
+    return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+
+def _where_text(expr: Expr, condition: Text, yes: Text, no: Text) -> Text:
+    return Text(f"{condition.truth(OR)} ? {yes.at(OR)} : {no.at(OR)}", SELECT)
+
+
+ARITHMETIC: dict[str, Function] = {
+    "add": infix("+", ADD, np.add),
+    "sub": infix("-", ADD, np.subtract),
+    "mul": infix("*", MUL, np.multiply),
+    "div": Function(lambda expr, a, b: _truncated_div(a, b).astype(expr.dtype.numpy), _divide_text),
+    "floordiv": infix("/", MUL, np.floor_divide),  # of index expressions, which are never negative
+    "mod": infix("%", MUL, np.mod),
+    "neg": Function(lambda expr, a: np.negative(a), lambda expr, a: wrap(expr, Text(f"-{a.at(ATOM)}", UNARY))),
+    "maximum": inline("mt_max", np.maximum),
+    "minimum": inline("mt_min", np.minimum),
+    "abs": inline("mt_abs", np.abs),
+    "exp": libm("exp", np.exp),
+    "log": libm("log", np.log),
+    "sqrt": libm("sqrt", np.sqrt),
+    "tanh": libm("tanh", np.tanh),
+    "erf": libm("erf", _erf),
+    "sin": libm("sin", np.sin),
+    "cos": libm("cos", np.cos),
+    "floor": libm("floor", np.floor),
+    "ceil": libm("ceil", np.ceil),
+    "rint": libm("rint", np.rint),
+    "round": libm("round", lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x)),
+    "trunc": libm("trunc", np.trunc),
+    "tan": libm("tan", np.tan),
+    "asin": libm("asin", np.arcsin),
+    "acos": libm("acos", np.arccos),
+    "atan": libm("atan", np.arctan),
+    "sinh": libm("sinh", np.sinh),
+    "cosh": libm("cosh", np.cosh),
+    "asinh": libm("asinh", np.arcsinh),
+    "acosh": libm("acosh", np.arccosh),
+    "atanh": libm("atanh", np.arctanh),
+    "expm1": libm("expm1", np.expm1),
+    "log1p": libm("log1p", np.log1p),
+    "pow": Function(lambda expr, a, b: _pow(a, b).astype(expr.dtype.numpy), _pow_text),
+    "sign": inline("mt_sign", np.sign),
+    "remainder": inline("mt_mod", np.mod),  # the sign of the divisor
+    "fmod": inline("mt_fmod", np.fmod),  # the sign of the dividend
+    "shl": inline("mt_shl", np.left_shift),
+    "shr": inline("mt_shr", np.right_shift),
+    "bit_and": bits("&", np.bitwise_and),
+    "bit_or": bits("|", np.bitwise_or),
+    "bit_xor": bits("^", np.bitwise_xor),
+    "bit_not": Function(lambda expr, a: np.invert(a), lambda expr, a: Text(f"({expr.dtype.c})~{a.at(ATOM)}", UNARY)),
+    "isnan": predicate("isnan", np.isnan),
+    "isinf": predicate("isinf", np.isinf),
+    "sigmoid": inline("mt_sigmoid", _sigmoid),
+    "softplus": inline("mt_softplus", _softplus),
+    "mish": inline("mt_mish", _mish),
+    "less": compare("<", np.less),
+    "less_equal": compare("<=", np.less_equal),
+    "greater": compare(">", np.greater),
+    "greater_equal": compare(">=", np.greater_equal),
+    "equal": compare("==", np.equal),
+    "and": Function(lambda expr, a, b: a & b, lambda expr, a, b: Text(f"{a.truth(AND)} && {b.truth(AND)}", AND)),
+    "or": Function(lambda expr, a, b: a | b, lambda expr, a, b: Text(f"({a.truth(COMPARE)} || {b.truth(COMPARE)})")),
+    "xor": Function(lambda expr, a, b: a ^ b, lambda expr, a, b: boolean(f"{a.at(ADD)} != {b.at(ADD)}", COMPARE)),
+    "not": Function(lambda expr, a: ~np.asarray(a, bool), lambda expr, a: boolean(f"!{a.truth(ATOM)}", UNARY)),
+    "where": Function(lambda expr, c, a, b: np.where(c, a, b), _where_text),
+}
+
+
+# From one type to another: casts of values and of bits.
+
+
+def _cast(expr: Expr, a: A) -> A:
+    data = np.asarray(a)
+    if expr.args[0].dtype.is_float and expr.dtype.is_integer:
+        data = _truncated(data.astype(np.float64), expr.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return data.astype(expr.dtype.numpy)
+
+
+def _truncated(data: A, dtype: DType) -> A:
+    """Return integers, towards zero, as mt_scalar.h has them: of NaN and outside of the type its least number."""
+    bits = 64 if dtype.size == 8 else 32
+    whole, least = np.trunc(data), -(2.0 ** (bits - 1))
+    held = np.where((whole >= least) & (whole < -least), whole, least).astype(f"int{bits}")
+    if dtype.kind == "int" or dtype.size < 4:
+        return held
+    fits = (whole >= 0) & (whole < -2 * least)
+    return np.where(fits, np.where(fits, whole, 0).astype(f"uint{bits}"), held.astype(f"uint{bits}"))
+
+
+def _cast_text(expr: Expr, x: Text) -> Text:
+    source = expr.args[0].dtype
+    if expr.dtype is DType.BOOL:
+        return boolean(f"{x.at(ADD)} != 0", COMPARE)
+    if expr.dtype.is_half:
+        wide = x.c if source.computed == "float" else f"(float){x.at(UNARY)}"
+        return Text(f"{half(expr.dtype)}_round({wide})")
+    if source.is_float and expr.dtype.is_integer:
+        x = _integer_from(source, expr.dtype, x)
+    if expr.dtype.is_nibble:
+        return nibble(expr.dtype, x)
+    if source.is_float and expr.dtype.is_integer and expr.dtype.size >= 4:
+        return x
+    return Text(f"({expr.dtype.c}){x.at(UNARY)}", UNARY)
+
+
+def _integer_from(source: DType, dtype: DType, x: Text) -> Text:
+    """Return a float as an integer; a small one by way of int32, as in onnxruntime. C's own cast may be undefined."""
+    code = dtype.code if dtype.size >= 4 else DType.INT32.code
+    return Text(f"mt_{code}_from_{source.code}({x.c})")
+
+
+def _bitcast(expr: Expr, a: A) -> A:
+    return np.ascontiguousarray(a).view(expr.dtype.numpy).reshape(np.shape(a))
+
+
+def _bitcast_text(expr: Expr, x: Text) -> Text:
+    source = expr.args[0].dtype
+    if source.is_half:
+        x = Text(stored(x.c, source))
+    elif source.is_float:
+        x = Text(f"mt_u{source.size * 8}_of_{source.code}({x.c})")
+    if expr.dtype.is_half:
+        return Text(loaded(f"({expr.dtype.c}){x.at(UNARY)}", expr.dtype))
+    if expr.dtype.is_float:
+        unsigned = f"u{expr.dtype.size * 8}"
+        return Text(f"mt_{expr.dtype.code}_of_{unsigned}((uint{expr.dtype.size * 8}_t){x.at(UNARY)})")
+    return Text(f"({expr.dtype.c}){x.at(UNARY)}", UNARY)
+
+
+CONVERSIONS: dict[str, Function] = {
+    "bitcast": Function(_bitcast, _bitcast_text),
+    "cast": Function(_cast, _cast_text),
+}
+
+
+# An expression whole: its meaning for a tensor, and its C.
+
+
+FUNCTIONS: dict[str, Function] = {**ARITHMETIC, **CONVERSIONS, **RESCALING, **FIXED16}
+"""All scalar functions, by the name that an expression has for them."""
+
+
+def evaluate(
+    expr: Expr, operands: Sequence[np.ndarray[Any, Any]], shape: tuple[int, ...], total: A = None
+) -> np.ndarray[Any, Any]:
+    """Return what an expression means for every element of a tensor of `shape`.
+
+    Args:
+        expr: the expression of one element.
+        operands: the node's inputs, by number.
+        shape: the loop's size along axes 0, 1, …
+        total: what stands for `acc`, an array of `shape`.
+    """
+    sizes = dict(enumerate(shape))
+    for node in expr.parts():
+        if node.op == "reduce":
+            sizes.update(node.value.axes)
+    order = sorted(sizes)
+    rank = len(order)
+
+    def grid(number: int) -> A:
+        view = [1] * rank
+        view[order.index(number)] = sizes[number]
+        return np.arange(sizes[number]).reshape(view)
+
+    def visit(node: Expr, args: Sequence[A]) -> A:
+        if node.op == "const":
+            return np.asarray(node.value, node.dtype.numpy)
+        if node.op == "axis":
+            return grid(node.value)
+        if node.op == "acc":
+            return np.asarray(total).reshape([sizes[n] if n < len(shape) else 1 for n in order])
+        if node.op == "load":
+            data = operands[node.value]
+            if not args:
+                return data
+            if not data.size:  # nothing lies inside
+                return np.zeros(np.broadcast_shapes(*map(np.shape, args)), data.dtype)
+            # An index of a load that a `where` will drop may lie outside.
+            inside = [np.clip(arg, 0, size - 1) for arg, size in zip(args, data.shape, strict=True)]
+            return data[tuple(np.broadcast_arrays(*inside))]
+        if node.op == "reduce":
+            axes = tuple(order.index(number) for number, _ in node.value.axes)
+            full = [sizes[n] if i in axes else 1 for i, n in enumerate(order)]
+            body = np.broadcast_to(args[0], np.broadcast_shapes(np.shape(args[0]), tuple(full)))
+            return getattr(np, node.value.kind).reduce(body, axis=axes, keepdims=True).astype(node.dtype.numpy)
+        return FUNCTIONS[node.op].meaning(node, *args)
+
+    with np.errstate(all="ignore"):  # infinities and NaN are numbers like others, as they are in C
+        result = np.asarray(expr.fold(visit))
+    result = result.reshape((1,) * (rank - result.ndim) + result.shape)
+    full_shape = tuple(shape) + (1,) * (rank - len(shape))
+    return np.broadcast_to(result, full_shape).astype(expr.dtype.numpy).reshape(shape)
+
+
+def render(expr: Expr, leaf: Callable[[Expr], Text]) -> Text:
+    """Return an expression as C; `leaf` gives the text of axes, loads, reductions and acc."""
+
+    def text(node: Expr, args: Sequence[Text]) -> Text:
+        if node.op == "const":
+            return literal(node.value, node.dtype)
+        return leaf(node) if node.op in _LEAVES else FUNCTIONS[node.op].text(node, *args)
+
+    return expr.fold(text, leaves=_LEAVES)
+
+
+_LEAVES = ("axis", "load", "acc", "reduce")
 __all__ = [
     "ADD",
     "AND",

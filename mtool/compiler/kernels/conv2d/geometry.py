@@ -1,12 +1,16 @@
 """The numbers of a convolution."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
 from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.kernels.conv2d.node import Conv2d
-from mtool.compiler.kernels.weight_offset import weight_offset
+from mtool.compiler.kernels.packing import round_up
+from mtool.compiler.kernels.schedule import residual_operands
+from mtool.compiler.kernels.weighted_sum import weight_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +94,236 @@ class Conv:
         negated = {"<": ">=", ">=": "<", ">": "<="}
         tests = (test.split() for test in self.outside(axis, name, count, each))
         return [f"{left} {negated[sign]} {right}" for left, sign, right in tests]
+
+
+# Register tiles: how many pixels by how many output channels a schedule's inner loop computes together.
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Pixels by output channels."""
+
+    pixels: int
+    channels: int
+
+    @classmethod
+    def named(cls, name: str) -> "Tile":
+        """Return the tile of a name: 4x2."""
+        pixels, channels = map(int, name.split("x"))
+        return cls(pixels, channels)
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        return f"{self.pixels}x{self.channels}"
+
+    @classmethod
+    def chosen(cls, usual: str, other: str, cost: Callable[["Tile"], float], saving: float = 0.2) -> "Tile":
+        """Return the usual tile, or another that reads the weights more often, where that saves so much of the cost."""
+        first, second = cls.named(usual), cls.named(other)
+        return second if cost(second) < (1 - saving) * cost(first) else first
+
+    def columns(self, conv: Conv) -> int:
+        """Return how often pixels are put together for one group; the last may be fewer than the tile has."""
+        return math.ceil(conv.pixels / self.pixels)
+
+    def channel_steps(self, conv: Conv) -> int:
+        """Return how often channels of a group are; likewise."""
+        return math.ceil(conv.out_channels / conv.group / self.channels)
+
+
+# Traversal of a channel in a depthwise convolution: along its rows or columns, several outputs at a time.
+
+
+# The direction in which a depthwise schedule goes over a channel's plane: a knob of each of them.
+DIRECTIONS = ("straight", "turned")
+DIRECTION_MEANING = "inner loop along rows, or along columns of a turned plane; auto: with the fewer instructions"
+
+
+@dataclass(frozen=True, slots=True)
+class Traversal:
+    """The plane of a channel as it is traversed: all pairs are (slow, fast); steps are elements of the tensors.
+
+    `block` outputs side by side on the fast axis share the inputs that they load. The last block of a row ends with it:
+    it computes some outputs again if the row is not whole blocks.
+    """
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    plane: tuple[int, int]
+    copied: tuple[int, int]
+    pad: tuple[int, int]
+    out_size: tuple[int, int]
+    in_step: tuple[int, int]
+    out_step: tuple[int, int]
+    transposed: bool
+    block: int
+
+    @classmethod
+    def all(cls, conv: Conv, direction: str, most: int) -> "list[Traversal]":
+        """Return the ways, of up to `most` outputs a block; direction: "straight", "turned" or "" for both."""
+        return [
+            cls._along(conv, turned, block)
+            for turned in (False, True)
+            if direction in ("", "turned" if turned else "straight")
+            for block in range(1, min(most, conv.out_size[not turned]) + 1)
+        ]
+
+    @classmethod
+    def _along(cls, conv: Conv, turned: bool, block: int) -> "Traversal":
+        def pair(of: tuple[int, int]) -> tuple[int, int]:
+            return of[::-1] if turned else of
+
+        return cls(
+            kernel=pair(conv.kernel),
+            stride=pair(conv.stride),
+            dilation=pair(conv.dilation),
+            plane=pair(conv.plane),
+            copied=pair(
+                (min(conv.size[0], conv.plane[0] - conv.pad[0]), min(conv.size[1], conv.plane[1] - conv.pad[1]))
+            ),
+            pad=pair(conv.pad),
+            out_size=pair(conv.out_size),
+            in_step=pair((conv.size[1] * conv.channels, conv.channels)),
+            out_step=pair((conv.out_size[1] * conv.channels, conv.channels)),
+            transposed=turned,
+            block=block,
+        )
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a row."""
+        return -(-self.out_size[1] // self.block)
+
+    @property
+    def block_inputs(self) -> list[int]:
+        """The positions of the inputs that a block reads for one row of taps."""
+        return sorted(
+            {t * self.stride[1] + k * self.dilation[1] for t in range(self.block) for k in range(self.kernel[1])}
+        )
+
+
+# The ring of input rows that depthwise convolutions of any kernel copy for vectors.
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """As many rows as the kernel spans: `columns` of each with padding, of which `copied` come from the input."""
+
+    rows: int
+    columns: int
+    copied: int
+
+    @classmethod
+    def of(cls, conv: Conv) -> "Ring":
+        """Take what the outputs reach."""
+        copied = min(conv.size[1], conv.plane[1] - conv.pad[1])
+        columns = max(conv.plane[1], copied + conv.pad[1])
+        return cls((conv.kernel[0] - 1) * conv.dilation[0] + 1, columns, copied)
+
+
+# Blocks of Winograd's F(2x2, 3x3): two tiles side by side, 2x4 outputs of 4x6 inputs.
+
+
+OUTPUTS = (2, 4)
+INPUTS = (4, 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The blocks of a convolution; `pixel`: elements of a pixel as they are read, more than its channels or as many."""
+
+    conv: Conv
+    pixel: int
+
+    @staticmethod
+    def can_compute(conv: Conv) -> bool:
+        """Whether a convolution is 3x3 with stride 1, of one group."""
+        return (conv.kernel, conv.stride, conv.dilation, conv.group) == ((3, 3), (1, 1), (1, 1), 1)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Return how many blocks there are above and beside one another in an image."""
+        (height, width), (rows, columns) = self.conv.out_size, OUTPUTS
+        return -(-height // rows), -(-width // columns)
+
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+        return self.conv.batch * self.counts[0] * self.counts[1]
+
+    @property
+    def gathered(self) -> float:
+        """Return how many of them are put together first, about."""
+        if self.borders == ["1"]:
+            return self.count
+        return min(self.count, 2 * self.count / min(self.counts)) if self.borders else 0
+
+    @property
+    def borders(self) -> list[str]:
+        """Return the C conditions under which a block's inputs are put together first; "1": all are."""
+        conv = self.conv
+        if self.pixel > conv.channels or any(size < most for size, most in zip(conv.size, INPUTS, strict=True)):
+            return ["1"]
+        found = []
+        for axis, (name, step) in enumerate(zip(("top", "left"), OUTPUTS, strict=True)):
+            last = round_up(conv.out_size[axis], step) - step - conv.pad[axis]
+            limit = conv.size[axis] - INPUTS[axis]
+            found += [f"{name} < 0"] if conv.pad[axis] else []
+            found += [f"{name} > {limit}"] if last > limit else []
+        return found
+
+    @property
+    def patch(self) -> int:
+        """Return the elements of inputs that are put together; 0: none are."""
+        return INPUTS[0] * INPUTS[1] * self.pixel if self.borders else 0
+
+
+# Convolutions that may write their output over their input.
+
+
+def pointwise_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
+    """Return the inputs that the output of a kernel may be written over that gathers each pixel before it writes it."""
+    conv = Conv.of(node, graph)
+    x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+    residuals = residual_operands(node, graph)
+    shrinks = conv.out_channels * y.dtype.size <= conv.channels * x.dtype.size
+    pixel_by_pixel = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and shrinks
+    if pixel_by_pixel and not WithEpilogue.of(node).epilogue.operands() & {0}:
+        return (0, *residuals)
+    return residuals
+
+
+def own_in_place(node: Node, graph: Graph, *, possible: bool) -> tuple[int, ...]:
+    """Return the inputs that the output may be written over: residual operands, and the kernel's own if `possible`.
+
+    It must have elements of the same size, and nothing else may read it.
+    """
+    x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+    own = possible and x.dtype.size == y.dtype.size and not WithEpilogue.of(node).epilogue.operands() & {0}
+    return (0, *residual_operands(node, graph)) if own else residual_operands(node, graph)
+
+
+def plane_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
+    """Return the inputs that the output of a kernel may be written over that reads a channel before it writes it."""
+    x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+    return own_in_place(node, graph, possible=x.shape == y.shape)
+
+
+def shrinks_by_rows(conv: Conv, pixels: int) -> bool:
+    """Whether each row of outputs ends before the input that the next one reads, and is whole groups of `pixels`."""
+    out_row, in_row = conv.out_size[1] * conv.out_channels, conv.size[1] * conv.channels
+    return conv.out_size[1] % pixels == 0 and all(
+        (y + 1) * out_row <= max(0, (y + 1) * conv.stride[0] - conv.pad[0]) * in_row
+        for y in range(conv.out_size[0] - 1)
+    )
+
+
+def reads_ahead(conv: Conv, rows: int) -> bool:
+    """Whether each row of outputs ends before the input that is not in a ring of so many rows yet."""
+    out_row, in_row = conv.out_size[1] * conv.out_channels, conv.size[1] * conv.channels
+    return all(
+        (y + 1) * out_row <= max(0, min(conv.size[0], y * conv.stride[0] - conv.pad[0] + rows)) * in_row
+        for y in range(conv.out_size[0])
+    )

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 
 from mtool.compiler.ir import Attributes, Graph, Node
-from mtool.compiler.kernels.row_wise import RowReads, RowWise
-from mtool.compiler.kernels.specification import Channels, Specification
+from mtool.compiler.kernels.specification import Channels, RowReads, RowWise, Specification
 from mtool.compiler.kernels.weighted_sum import WeightedSum, check_types, operands
 
 Pair = tuple[int, int]

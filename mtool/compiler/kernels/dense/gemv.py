@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.epilogues.tile import TileEpilogue
-from mtool.compiler.kernels.padding import round_up
+from mtool.compiler.kernels.epilogues import TileEpilogue
+from mtool.compiler.kernels.f32 import Stored, as_words
+from mtool.compiler.kernels.packing import filled_up, round_up
 from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
 from mtool.compiler.kernels.target import Target
@@ -92,3 +95,34 @@ class GroupedGemv(BaseSchedule):
         )
         scratch = (self.staged or self.element).c if self.scratch_bytes(node, graph) else ""
         return epilogue.kernel(node, graph, body, call.weights, call.layout, self.header, scratch, call.shared)
+
+
+# Packed weights of dense layers of float32.
+
+
+LAYOUT_F32 = "some outputs a row: their weights by turns, their biases"
+
+
+def pack_f32(weights: Array, bias: Array, group: int, stored: Stored = "") -> Array:
+    """Return the stream of mt_f32_rows and mt_mve_f32_rows, float32 [N/group, group * (K + 1)].
+
+    Args:
+        weights: float32 [N, K]; N is filled up to a multiple of `group`, K of 4.
+        bias: float32 [N].
+        group: outputs at a time.
+        stored: how the weights are stored, if not as floats: then they may be int8, and the stream is of words
+            (mtool.compiler.kernels.f32), biases being floats.
+    """
+    if stored:
+        count, depth = (round_up(size, to) for size, to in zip(weights.shape, (group, 4), strict=True))
+        filled = filled_up(weights, count, depth).reshape(count // group, group, depth)
+        words = as_words(filled.transpose(0, 2, 1).reshape(count // group, -1), stored)
+        biases = np.pad(bias, (0, count - bias.size)).reshape(count // group, group)
+        return np.concatenate([words, as_words(biases, "")], axis=1)
+    count, depth = weights.shape
+    whole, rest = divmod(count, group)
+    stream = np.zeros((round_up(count, group) // group, round_up(depth, 4) + 1, group), weights.dtype)
+    for part, source in ((stream[:, :depth], weights), (stream[:, -1:], bias[:, np.newaxis])):
+        part[:whole] = source[: whole * group].reshape(whole, group, source.shape[1]).transpose(0, 2, 1)
+        part[whole:, :, :rest] = source[whole * group :].T
+    return stream.reshape(len(stream), -1)

@@ -1,1 +1,400 @@
 """SIMD32 (Armv7E-M, Armv8-M with DSP): packed weights and tiles of two 16-bit products an instruction."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.blocks import row_blocks, row_sums
+from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.code_price import price_of_code
+from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling, Together
+from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
+from mtool.compiler.kernels.scaling import FloatScaling, Scaling
+from mtool.compiler.kernels.weighted_sum import stored_weights
+
+# The runtime's functions that schedules for SIMD32 share: their names, and the lines that define them.
+
+
+LIMITS = (-128, 127)
+KINDS = {"": "MT_BY_FLOAT", "_twice": "MT_TWICE", "_once": "MT_ONCE"}  # of mt_math.h
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFunction:
+    """A function of crt/include/mt_dsp_*_int8.h.
+
+    name: in C.
+    shared: the lines that define it where the header does not.
+    ranged: whether its last argument is the output's range.
+    """
+
+    name: str
+    shared: tuple[str, ...] = ()
+    ranged: bool = False
+
+    @classmethod
+    def of(cls, macro: str, stem: str, scaling: Scaling, epilogue: Int8Epilogue, loop: str, *numbers: int) -> Self:
+        """Name it.
+
+        Args:
+            macro: what defines it, but for _PLAIN or _RANGE.
+            stem: what its name begins with.
+            scaling: of the sums.
+            epilogue: whose limits it has.
+            loop: its loop, as the name has it.
+            numbers: what the macro takes behind the name.
+        """
+        name = f"{stem}{scaling.kind}_{loop}"
+        kind = f"MT_EXACT_{scaling.places}" if isinstance(scaling, ExactScaling) else KINDS[scaling.kind]
+        arguments = ", ".join([*map(str, numbers), kind])
+        clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
+        if epilogue.is_plain or (isinstance(scaling, ExactScaling) and not clamped):
+            return cls(name, (f"{macro}_PLAIN({name}, {arguments})",), ranged=False)
+        name += "_range" if clamped else "_zero"
+        return cls(name, (f"{macro}_RANGE({name}, {arguments}, {int(clamped)})",), ranged=True)
+
+
+# The loops that the register tiles of crt/include/mt_dsp.h have.
+
+
+UNROLLS = (28, 16, 8)  # steps of k an iteration
+TURNS = (32, 16, 8)  # the same of a loop for any depth
+WORD = 4  # steps of k that a word of weights has, for two channels
+LONGEST = 10  # words that are written out without a loop: a small cache of flash holds them
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A dot product in words of four steps of k: all `words` are written out, or a loop has `turn` of them.
+
+    One loop is for all depths of two words or more: it is entered as many turns from its end as there are.
+    """
+
+    words: int
+    turn: int
+
+    @classmethod
+    def of(cls, depth: int, unroll: int) -> "Loop":
+        """Return a loop of `unroll` steps a turn for sums of `depth`; it has none for one word."""
+        return cls(1, 0) if depth <= WORD else cls(0, unroll // WORD)
+
+    @classmethod
+    def whole(cls, depth: int) -> "Loop":
+        """Return that without a loop."""
+        return cls(depth // WORD, 0)
+
+    def overhead(self, depth: int, end: int) -> int:
+        """Return instructions besides the products of `depth` steps, of which the end of a turn has `end`."""
+        return 2 + end * -(-(depth // WORD - 1) // self.turn) if self.turn else 0
+
+    @property
+    def name(self) -> str:
+        """As functions have it."""
+        return f"turns_{self.turn}" if self.turn else f"whole_{self.words}"
+
+
+# The scalings of a model's layers, with as few functions of the runtime as their code is worth.
+#
+# A function has the places of MT_EXACT in its instructions. A layer that wants other places, or floats alone, can be
+# computed by the function that the model's other layers have: that scales channels without multipliers by floats.
+
+
+FLOATS_BESIDE = 10  # instructions of a tile by floats that another function costs
+EXACT_BESIDE = 30  # the same of one by multipliers
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """How a node's sums are scaled: which channels in one way, how many tiles of results it has, a function's bytes.
+
+    alike: whether another node may have the same function.
+    """
+
+    together: Together
+    tiles: float
+    code: float
+    alike: Callable[[Node], bool]
+
+
+def shared_scaling(node: Node, graph: Graph, layer_of: Callable[[Node], Layer]) -> tuple[Scaling, Array]:
+    """Return what scales a node's sums, and the biases for it, as Int8Epilogue.exact_scaling does."""
+    layer = layer_of(node)
+    scaling, bias = best_scaling(node, graph, layer.together)
+    if not isinstance(scaling, FloatScaling | ExactScaling):
+        return scaling, bias
+    key = f"places of {node.op} by {layer.together.count}"
+    if key not in graph.memo:
+        graph.memo[key] = _most_used(graph, layer_of, layer.alike)
+    places: int | None = graph.memo[key]
+    beside = EXACT_BESIDE if isinstance(scaling, ExactScaling) else FLOATS_BESIDE
+    same = isinstance(scaling, ExactScaling) and scaling.places == places
+    if places is None or same or beside * layer.tiles > layer.code * price_of_code(node, graph):
+        return scaling, bias
+    epilogue = Int8Epilogue.of(node, graph)
+    assert epilogue is not None and epilogue.scale is not None
+    return ExactScaling.of_floats(epilogue.scale, epilogue.how.zero_point, places), epilogue.bias
+
+
+def _most_used(graph: Graph, layer_of: Callable[[Node], Layer], alike: Callable[[Node], bool]) -> int | None:
+    """Return the places of most tiles; None: no layer has multipliers."""
+    tiles: dict[int, float] = {}
+    for node in graph.nodes:
+        if alike(node):
+            layer = layer_of(node)
+            scaling, _ = best_scaling(node, graph, layer.together)
+            if isinstance(scaling, ExactScaling):
+                tiles[scaling.places] = tiles.get(scaling.places, 0) + layer.tiles
+    return max(tiles, key=lambda places: tiles[places], default=None)
+
+
+def any_has_floats(nodes: Iterable[Node], graph: Graph) -> bool:
+    """Whether a channel of some nodes has no multiplier, so that their function scales by floats too."""
+    scalings = (best_scaling(node, graph, ALONE)[0] for node in nodes)
+    return any(isinstance(scaling, ExactScaling) and not scaling.has_multiplier.all() for scaling in scalings)
+
+
+def best_scaling(node: Node, graph: Graph, together: Together) -> tuple[Scaling, Array]:
+    """Return the scaling that is the best for a node, found once for those that have the same constants."""
+    known: dict[tuple[Any, ...], tuple[Scaling, Array]] = graph.memo.setdefault("exact scalings", {})
+    constants = tuple(name for name in node.inputs[1:] if name in graph.constants)
+    key = (constants, WithEpilogue.of(node).epilogue, together)
+    if key not in known:
+        epilogue = Int8Epilogue.of(node, graph)
+        assert epilogue is not None
+        known[key] = epilogue.exact_scaling(graph.constants[node.inputs[1]], together)
+    return known[key]
+
+
+# Packed weights of int8 layers for SIMD32, two channels together; see crt/include/mt_dsp.h.
+
+
+PAIRED = "a and b: biases of a and of a+256b, weights as halfwords a+256b"
+
+
+def go_in_pairs(node: Node, graph: Graph, groups: int = 1) -> bool:
+    """Whether a node's int8 weights can be paired up in each of so many groups of channels; see are_pairs_exact."""
+    known: dict[tuple[Any, ...], bool] = graph.memo.setdefault("weights in pairs", {})
+    key = (*node.inputs[1:3], groups)
+    if key not in known:
+        real, bias = (graph.constants[value] for value in node.inputs[1:3])
+        parts = (np.split(data, groups) for data in (stored_weights(node, graph), bias, real))
+        known[key] = all(are_pairs_exact(*part) for part in zip(*parts, strict=True))
+    return known[key]
+
+
+def are_pairs_exact(weights: Array, bias: Array, real: Array) -> bool:
+    """Whether no sum of a channel b leaves 24 bits, and no pair of weights 16, in whatever order columns have them.
+
+    Of channels without weights the bias does not matter: Scaling.without_dead_channels makes it small.
+
+    Args:
+        weights: int8 [N, ...].
+        bias: int32 [N].
+        real: the weights with the offset without which they are stored, if they have one.
+    """
+    sums = row_sums(real[1::2])
+    offsets = np.where(sums.magnitude == 0, 0, bias[1::2].astype(np.int64))
+    least = offsets + 127 * sums.negative - 128 * sums.positive
+    most = offsets + 127 * sums.positive - 128 * sums.negative
+    if max(-least.min(initial=0), most.max(initial=0)) >= 1 << 23:
+        return False
+    return not any(_has_lowest_beside_both_signs(weights[rows]) for rows in row_blocks(weights, multiple=2))
+
+
+def _has_lowest_beside_both_signs(weights: Array) -> bool:
+    """Whether a channel b has -128 both beside a negative weight of a and beside another."""
+    flat = weights.reshape(len(weights), -1)
+    b = flat[1::2]
+    a, lowest = flat[0::2][: len(b)], b == -128
+    return bool(((lowest & (a < 0)).any(axis=1) & (lowest & (a >= 0)).any(axis=1)).any())
+
+
+def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array]:
+    """Pair up channels a and b in halfwords a + 256 * b, or a - 256 * b where -128 in b stands beside a negative a.
+
+    Args:
+        weights: int8 [N, K], N even, K a multiple of 4; `are_pairs_exact` of them.
+        bias: int32 [N].
+
+    Returns:
+        uint32 words [N/2, K/2] of the halfwords, biases [N/2, 2] (a, a + 256 * b), and the signs of b [N/2], float32.
+    """
+    count, depth = weights.shape
+    wide = weights.astype(np.int32).reshape(count, depth // 4, 2, 2).swapaxes(2, 3).reshape(count, depth)
+    a, b = wide[0::2], wide[1::2]
+    sign = np.where((a + 256 * b).min(axis=1, initial=0) < -32768, -1, 1)
+    offsets = bias.astype(np.int64)
+    halves = (a + 256 * sign[:, None] * b).astype(np.int16).view(np.uint16).astype(np.uint32)
+    halves = halves.reshape(count // 2, depth // 2, 2)
+    heads = np.stack([offsets[0::2], offsets[0::2] + 256 * sign * offsets[1::2]], axis=1) & 0xFFFFFFFF
+    return halves[..., 0] | halves[..., 1] << 16, heads.astype(np.uint32), sign.astype(np.float32)
+
+
+def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
+    """Return the stream of mt_dsp_columns, uint32 [N/2, depth/2 + 4 or 6].
+
+    Args:
+        weights: int8 [N, K] in the columns' order; N is filled up to an even number, K to `depth`, with zeros;
+            `are_pairs_exact` of them.
+        bias: int32 [N], the input's zero point folded in.
+        scaling: of N channels.
+        depth: a multiple of 4.
+    """
+    count = round_up(weights.shape[0], 2)
+    words, heads, sign = radix_pairs(filled_up(weights, count, depth), np.pad(bias, (0, count - weights.shape[0])))
+    return np.concatenate([heads, words, scaling.padded(count).paired(sign)], axis=1)
+
+
+def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
+    """Return the stream of mt_dsp_apart, of the same size, for any weights; see pack."""
+    count = round_up(weights.shape[0], 2)
+    filled = np.ascontiguousarray(filled_up(weights, count, depth))
+    words = filled.view(np.uint32).reshape(count // 2, 2, depth // 4).swapaxes(1, 2).reshape(count // 2, depth // 2)
+    heads = np.pad(bias, (0, count - weights.shape[0])).view(np.uint32).reshape(count // 2, 2)
+    return np.concatenate([heads, words, scaling.padded(count).apart()], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a column of a tile consists of.
+
+    order: the index of each element among a channel's weights, -1 for filling.
+    depth: what it is filled up to, a multiple of 4.
+    offset: of the weights; behind its elements it has `sums` elements for its own sum
+    (mtool.compiler.kernels.weighted_sum).
+    """
+
+    order: Array
+    depth: int
+    offset: int = 0
+    sums: int = 0
+
+    def of(self, weights: Array) -> Array:
+        """Return the weights of some channels in this order, [N, depth or less]."""
+        flat = np.pad(weights.reshape(len(weights), -1), ((0, 0), (0, 1)), constant_values=-self.offset)
+        flat = flat[:, self.order]
+        if not self.offset:
+            return flat
+        # what fills a column up is among its sums too
+        flat = np.pad(flat, ((0, 0), (0, -flat.shape[1] % 4)), constant_values=-self.offset)
+        return np.pad(flat, ((0, 0), (0, self.sums)), constant_values=self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A layer's packed weights, [groups, ...], what scales its sums, and whether the weights stand apart."""
+
+    epilogue: Int8Epilogue
+    scaling: Scaling
+    stream: Array
+    apart: bool
+
+    @classmethod
+    def of(
+        cls,
+        epilogue: Int8Epilogue,
+        numbers: tuple[Scaling, Array],
+        weights: Array,
+        real: Array,
+        columns: Columns,
+        groups: int = 1,
+        *,
+        apart: bool,
+    ) -> "Packed":
+        """Pack the weights of a layer.
+
+        Args:
+            epilogue: that follows.
+            numbers: a scaling and a bias for each channel, two of which are scaled in one way.
+            weights: int8 [N, K].
+            real: the weights with the offset without which they are stored, if they have one.
+            columns: the order of the weights in the columns.
+            groups: how many share N.
+            apart: not in pairs, for weights that do not `go_in_pairs`.
+        """
+        scaling, bias = numbers
+        if not apart:
+            bias, scaling = scaling.without_dead_channels(real, bias)
+
+        def rows(weights: Array, bias: Array, scaling: Scaling) -> Array:
+            return (pack_apart if apart else pack)(columns.of(weights), bias, scaling, columns.depth)
+
+        return cls(epilogue, scaling, packed_by_rows(rows, 2, weights, bias, scaling, groups=groups), apart)
+
+    @property
+    def layout(self) -> str:
+        """What stands where in a row of the stream."""
+        scaling = f"{self.scaling.meaning} of each"
+        if self.apart:
+            return f"two output channels a row: their biases, words of four weights by turns, {scaling}"
+        return f"two output channels a row, {PAIRED}, {scaling}"
+
+    def function(self, loop: Loop, suffix: str = "") -> SharedFunction:
+        """Return the runtime's function with this loop; `suffix` is that of another tile."""
+        stem = f"mt_dsp_{'apart' if self.apart else 'columns'}{suffix}"
+        macro = f"MT_DSP_COLUMNS{suffix.upper()}"
+        numbers = (loop.words, loop.turn, int(self.apart))
+        return SharedFunction.of(macro, stem, self.scaling, self.epilogue, loop.name, *numbers)
+
+
+# Packed weights of layers with int16 activations for SIMD32; see crt/include/mt_dsp_int16.h.
+
+
+PACKING_MEANING = "of weights: halves are pairs of int16; auto: bytes that are widened in the loop, if they are int8"
+
+
+def pack_int16(weights: Array, bias: Array, scale: Array | None, depth: int, together: int, packing: str = "") -> Array:
+    """Return a stream, uint32 [N/together, ...]: of so many channels biases, words of weights turn by turn, scales.
+
+    Args:
+        weights: int8 or int16 [N, K]; N is filled up to a multiple of `together`, K to `depth`, with zeros.
+        bias: int32 or int64 [N], the input's zero point folded in.
+        scale: float32 [N]; None: the stream has none.
+        depth: a multiple of 4.
+        together: how many channels are computed at a time.
+        packing: "halves": int8 weights become pairs of int16 too, which take twice the flash and no widening.
+    """
+    count = round_up(weights.shape[0], together)
+    more, groups = count - weights.shape[0], count // together
+    filled = np.pad(weights, ((0, more), (0, depth - weights.shape[1])))
+    if weights.dtype == np.int8 and not packing:
+        filled = filled.reshape(count, -1, 2, 2).swapaxes(2, 3)  # (0, 2, 1, 3): what SXTB16 gives are neighbours
+    else:
+        filled = filled.astype(np.int16)
+    words = np.ascontiguousarray(filled.reshape(count, -1)).view(np.uint32).reshape(groups, together, -1)
+    heads = np.pad(bias, (0, more)).view(np.uint32).reshape(groups, -1)
+    parts = [heads, words.swapaxes(1, 2).reshape(groups, -1)]
+    if scale is not None:
+        parts.append(np.pad(scale.astype(np.float32), (0, more)).view(np.uint32).reshape(groups, -1))
+    return np.concatenate(parts, axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The loops of mt_dsp_int16.h that a layer takes, by its weights' packing and the width of its sums."""
+
+    halves: bool
+    long: bool
+
+    @classmethod
+    def of(cls, weights: Array, bias: Array, packing: str) -> "Kind | None":
+        """Tell by the weights and the bias; None: they are neither int8 nor int16."""
+        if weights.dtype not in (np.int8, np.int16):
+            return None
+        return cls(weights.dtype == np.int16 or packing == "halves", bias.dtype == np.int64)
+
+    def layout(self, together: int, *, scaled: bool = True) -> str:
+        """Return what stands where in a row of a stream of so many channels together."""
+        biases = "biases of 64 bits" if self.long else "biases"
+        words = "two weights" if self.halves else "four weights"
+        scales = ", scales (the bits of floats)" if scaled else ""
+        return f"{together} output channels a row: {biases}, words of {words} by turns{scales}"
+
+    def function(self, stem: str, unroll: int) -> str:
+        """Return the name of the runtime's function: mt_dsp16_bytes_28, mt_dsp16_halves_long."""
+        return f"{stem}_{'halves' if self.halves else 'bytes'}_{'long' if self.long else unroll}"

@@ -1,1 +1,125 @@
 """Cores that have nothing but a multiplier of integers: register tiles of 8-bit products."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, is_stored_as_int8
+
+# Register tiles of 8-bit products for cores that have nothing but a multiplier of integers.
+#
+# A tile is `columns` input vectors by `channels` outputs: each element that is loaded is multiplied with all of the
+# other side, and the sums stay in registers. The core's registers and what the layer's work is worth in code decide
+# its size. Instructions a product as GCC 12 -O2 compiles the inner loop: Cortex-M3, 2 by 4, 1.91; RV32IMC, 2 by 8,
+# 2.75.
+
+
+EPILOGUE = 8.0  # instructions of an output besides its products: three bytes of code each
+RESULT = 12.0  # instructions of an output that tiles of one schedule have in common
+COLUMNS_MEANING = "input vectors of a tile at most; auto: as the core has registers, and as the work is worth the code"
+CHANNELS_MEANING = "outputs of a tile at most; auto: likewise"
+UNROLL_MEANING = "elements of the depth in one turn of the loop at most, which divide it; auto: likewise"
+POINTERS = 4  # registers of a loop besides sums and inputs: a weight, where it reads, how often it runs
+IN_FLIGHT = 8  # products at most between two places where the compiler has to have added what it has
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of a node: how many input vectors of `depth` elements are multiplied with how many outputs.
+
+    `once`: no output may be computed twice, since it takes the place of what it is computed from. `byte`: instructions
+    that a byte of code has to save.
+    """
+
+    vectors: int
+    outputs: int
+    depth: int
+    once: bool
+    byte: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A register tile: input vectors by outputs, and the elements of depth in one turn of the loop.
+
+    The last tile of the outputs ends with the last of them: it computes some again that the one before it has computed,
+    so that one loop does all.
+    """
+
+    columns: int
+    channels: int
+    unroll: int
+
+    @classmethod
+    def best(cls, target: Target, work: Work, columns: int = 0, channels: int = 0, unroll: int = 0) -> "Tile":
+        """Choose what is left open (0), by instructions and code; what is given is taken as far as it is possible."""
+        wide = min(columns or 2, work.vectors)
+        high = min(channels or 8, work.outputs)
+        deep = unroll or (1 if target.is_8_bit else 8)  # for an AVR, compilers are asked for small code
+        fitting = [
+            cls(p, q, depth)
+            for p in range(1, wide + 1)
+            for q in range(1, high + 1)
+            for depth in range(1, deep + 1)
+            if work.depth % depth == 0
+            and not (work.once and work.outputs % q)
+            and ((p, q) == (1, 1) or p * q + p + POINTERS <= target.registers or (columns and channels))
+        ]
+        for name, chosen in (("columns", columns), ("channels", channels), ("unroll", unroll)):
+            if chosen:
+                most = max(getattr(tile, name) for tile in fitting)
+                fitting = [tile for tile in fitting if getattr(tile, name) == most]
+        return min(fitting, key=lambda tile: tile.cost(target, work) + work.byte * tile.code_bytes(target))
+
+    @property
+    def group(self) -> int:
+        """Channels after which the compiler has to have added its products."""
+        return max(1, IN_FLIGHT // self.columns)
+
+    def _step(self, target: Target) -> int:
+        return self.columns + self.channels + self.columns * self.channels * target.product_instructions
+
+    def cost(self, target: Target, work: Work) -> float:
+        """Instructions of all of it."""
+        tiles = -(-work.vectors // self.columns) * -(-work.outputs // self.channels)
+        each = work.depth * (self._step(target) + 3 / self.unroll) + EPILOGUE * self.columns * self.channels + 12
+        return tiles * each
+
+    def code_bytes(self, target: Target) -> float:
+        """Code, about."""
+        return 4 * self.unroll * self._step(target) + 3 * EPILOGUE * self.columns * self.channels
+
+
+def is_narrow(node: Node, graph: Graph) -> bool:
+    """Whether inputs and stored weights have 8 bits: so have most integer models; their products fit in any int."""
+    return graph.types[node.inputs[0]].dtype in EIGHT_BITS and is_stored_as_int8(node, graph)
+
+
+def reads_activations(node: Node, graph: Graph) -> bool:
+    """Whether an epilogue reads what may lie where the output goes: then each output is computed once."""
+    return any(name not in graph.constants for name in node.inputs[3:])
+
+
+def layout(channels: int) -> str:
+    """Return in what order `pack` gives weights."""
+    return f"{channels} output channels at a time, side by side for each input"
+
+
+def pack(weights: Array, channels: int, groups: int = 1) -> Array:
+    """Return the weights in the order in which tiles read them: `channels` rows side by side, element by element.
+
+    Args:
+        weights: int8 [N, K].
+        channels: rows of a tile; the last tile of a group ends with the group, over rows of the one before it.
+        groups: parts of equal size that N consists of.
+    """
+    count = weights.shape[0] // groups
+    firsts = [min(first, count - channels) for first in range(0, count, channels)]
+    tiles = np.empty((groups, len(firsts), weights.shape[1], channels), weights.dtype)
+    for group, rows in enumerate(np.split(weights, groups)):
+        for tile, first in enumerate(firsts):
+            tiles[group, tile] = rows[first : first + channels].T
+    return tiles.reshape(-1)

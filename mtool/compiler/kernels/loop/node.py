@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.node import Computation
-from mtool.compiler.kernels.row_wise import RowReads, RowWise
-from mtool.compiler.kernels.specification import Specification
+from mtool.compiler.kernels.specification import RowReads, RowWise, Specification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

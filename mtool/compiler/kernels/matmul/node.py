@@ -1,9 +1,13 @@
 """The nodes of products of two activations: `matmul`."""
 
+import math
 from dataclasses import dataclass
+from typing import Self
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.kernels.expressions import needs_math, operand_arguments, operand_constants, operand_names
+from mtool.compiler.kernels.schedule import Argument, Kernel
 from mtool.compiler.kernels.specification import Operand, Specification
 
 
@@ -38,5 +42,68 @@ def _agree(node: Node, graph: Graph) -> None:
 
 
 _FACTORS = (DType.INT8, DType.UINT8)
-
 SPECIFICATION = Specification(Matmul, (Operand("a", dtypes=_FACTORS), Operand("b", dtypes=_FACTORS)), agree=_agree)
+
+
+# The numbers of one batched product, and the parameters of its function.
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Sizes, the zero points of both operands, and their strides in elements.
+
+    `batch` has the sizes of the outer dimensions, `a_batch` and `b_batch` the strides along them. `a_steps` are those
+    along (rows, depth), `b_steps` along (depth, columns).
+    """
+
+    batch: tuple[int, ...]
+    rows: int
+    depth: int
+    columns: int
+    points: tuple[int, int]
+    a_batch: tuple[int, ...]
+    b_batch: tuple[int, ...]
+    a_steps: tuple[int, int]
+    b_steps: tuple[int, int]
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self:
+        """Read them off a matmul node."""
+        *batch, rows, columns = graph.types[node.outputs[0]].shape
+        attrs = Matmul.of(node)
+        a, b = attrs.a, attrs.b
+        return cls(
+            tuple(batch), rows, attrs.depth, columns, attrs.points,
+            a[:-2], b[:-2], (a[-2], a[-1]), (b[-2], b[-1]),
+        )  # fmt: skip
+
+    @property
+    def batches(self) -> int:
+        """The number of products."""
+        return math.prod(self.batch)
+
+    @property
+    def indices(self) -> dict[int, str]:
+        """The C of the output's axes in the loops of the templates."""
+        outer = {dim: f"n{dim}" if size > 1 else "0" for dim, size in enumerate(self.batch)}
+        return {**outer, len(self.batch): "m", len(self.batch) + 1: "n"}
+
+
+def kernel(
+    node: Node, graph: Graph, body: str, after: Expr | None, scratch: str = "", headers: tuple[str, ...] = ()
+) -> Kernel:
+    """Assemble the function: both operands, either of which may be a constant, output, what `after` reads."""
+    names = operand_names(node, graph, after) if after is not None else {}
+    constants = operand_constants(node, graph, names)
+    arguments = []
+    for number, name in enumerate(("a", "b")):
+        value = node.inputs[number]
+        if value in graph.constants:
+            constants[name] = graph.constants[value]
+        source = ("constant", name) if value in graph.constants else ("input", number)
+        arguments.append(Argument(name, graph.types[value].dtype.c, source))
+    arguments.append(Argument("output", graph.types[node.outputs[0]].dtype.c, "output"))
+    arguments += operand_arguments(node, graph, names)
+    if scratch:
+        arguments.append(Argument("scratch", scratch, "scratch"))
+    return Kernel(tuple(arguments), body, constants, after is not None and needs_math(after), headers)

@@ -1,1 +1,87 @@
 """Helium: vectors, and tiles of them."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.scalar import Requantise
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.exact_scaling import ExactScaling
+from mtool.compiler.kernels.scaling import Scaling
+
+# How Helium scales the sums of a layer of int8: by the cheapest of what gives the same integers.
+
+
+ONE = 1 << 30  # the multiplier of channels whose result is known
+
+
+@dataclass(frozen=True, slots=True)
+class MultiplierScaling(Scaling):
+    """A multiplier a channel and one offset for all, which VQDMLASH adds: see mt_requantise_exact of mt_math.h."""
+
+    places: int
+
+    @property
+    def kind(self) -> str:
+        """By the places, which the instructions hold."""
+        return f"_exact{self.places}"
+
+    @property
+    def meaning(self) -> str:
+        """A multiplier."""
+        return "multiplier"
+
+    def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
+        """They have none."""
+        return bias, self
+
+    def stepped(self, sign: Array) -> Self:
+        """Turn the sign; the runtime divides."""
+        turned = (self.words.view(np.int32) * sign.astype(np.int32)[:, None]).astype(np.int32)
+        return replace(self, words=turned.view(np.uint32))
+
+    def fourfold(self) -> Self:
+        """The same; the runtime divides."""
+        return self
+
+
+def vector_scaling(epilogue: Int8Epilogue, weights: Array) -> Int8Epilogue:
+    """Return an epilogue with multipliers, if all channels have one with the layer's offset; else with near floats.
+
+    Args:
+        epilogue: of N channels.
+        weights: integers [N, ...].
+    """
+    scaling, bias = epilogue.exact_scaling(weights)
+    if not isinstance(scaling, ExactScaling) or not isinstance(epilogue.how, Requantise):
+        return epilogue.nearer(weights)
+    if (epilogue.how.low, epilogue.how.high) != (-128, 127) or not scaling.has_multiplier.all():
+        return epilogue.nearer(weights)
+    zero_point, places = epilogue.how.zero_point, scaling.places
+    multiplier, offset = scaling.words.view(np.int32).astype(np.int64).T
+    dead = np.array([not channel.any() for channel in weights])
+    if (offset[~dead] != (zero_point << places) + (1 << (places - 1))).any():
+        return epilogue.nearer(weights)
+    known = (offset >> places) - zero_point  # a sum of so many steps gives it
+    words = np.where(dead, ONE, multiplier).astype(np.int32).view(np.uint32)[:, None]
+    bias = np.where(dead, np.clip(known, -256, 255) << (places + 2), bias).astype(np.int32)
+    return replace(epilogue, scaling=MultiplierScaling(words, places), bias=bias)
+
+
+# Lanes of Helium's vectors.
+
+
+INT8_LANES = 16
+INT16_LANES = 8
+F32_LANES = 4
+# Where a vector's lanes are after VMULLB/VMULLT and VMOVLB/VMOVLT.
+WIDENED_ORDER = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
+
+
+def has_narrow_sums(node: Node, graph: Graph) -> bool:
+    """Whether the weights are int8 and sums are proved to fit in 32 bits."""
+    weights, bias = (graph.constants[node.inputs[n]].dtype for n in (1, 2))
+    return bool(weights == np.int8 and bias == np.int32)

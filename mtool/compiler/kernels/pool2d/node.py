@@ -7,8 +7,7 @@ from typing import Literal
 
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.kernels.row_wise import RowReads, RowWise
-from mtool.compiler.kernels.specification import Channels, Operand, Specification
+from mtool.compiler.kernels.specification import Channels, Operand, RowReads, RowWise, Specification
 
 Pair = tuple[int, int]
 

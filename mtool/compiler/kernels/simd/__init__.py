@@ -1,1 +1,53 @@
 """Weighted sums for a computer, in vectors of floats."""
+
+import numpy as np
+
+from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.weighted_sum import EIGHT_BITS
+
+# Weighted sums in vectors of floats: which nodes have them, and whether integers are exact in them.
+
+
+LANES = 8
+"""Channels are filled up to a multiple of so many, the most that a vector has."""
+WORTH = 50_000.0
+"""Instructions that vectors have to save in a node: what is small stays in loops that are easier to read."""
+_EXACT = 2**24  # integers up to this are float32
+_FARTHEST = {DType.INT8: 128, DType.UINT8: 255}
+
+
+def has_float_sums(node: Node, graph: Graph, target: Target) -> bool:
+    """Whether a node's sums, without its bias, are those of vectors of floats: to the bit if they are integers."""
+    if not target.has_simd:
+        return False
+    kind = graph.types[node.inputs[0]].dtype
+    weights, bias = (graph.constants[value] for value in node.inputs[1:3])
+    if kind is DType.FLOAT32:
+        return weights.dtype in (np.float32, np.int8) and bias.dtype == np.float32
+    return kind in EIGHT_BITS and bias.dtype == np.int32 and _is_exact(node, graph, _FARTHEST[kind])
+
+
+def _is_exact(node: Node, graph: Graph, farthest: int) -> bool:
+    """Whether no partial sum of products of integers leaves the integers of float32, in whatever order."""
+    known: dict[str, int] = graph.memo.setdefault("sums of weights", {})
+    value = node.inputs[1]
+    if value not in known:
+        weights = graph.constants[value]
+        rows = weights.reshape(weights.shape[0], -1)
+        known[value] = max((int(np.abs(row.astype(np.int64)).sum()) for row in rows), default=0)
+    return known[value] * farthest <= _EXACT
+
+
+def packed(weights: Array) -> Array:
+    """Return the weights of mt_simd_columns, float32 [N/8, K, 8].
+
+    Args:
+        weights: numbers [N, K]; N is filled up to a multiple of 8.
+    """
+    count, depth = weights.shape
+    blocks = -(-count // LANES)
+    stream = np.zeros((blocks * LANES, depth), np.float32)
+    stream[:count] = weights
+    return np.ascontiguousarray(stream.reshape(blocks, LANES, depth).transpose(0, 2, 1))

@@ -1,12 +1,66 @@
 """Kernels that are one C template each: sorting, scattering, running sums, recurrence.
 
-Internal form `template`, with the attributes of mtool.compiler.kernels.template.node.
+Internal form `template`, with the attributes of mtool.compiler.kernels.template.
 """
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.discovery import schedules_of
-from mtool.compiler.kernels.schedule import KernelOp
-from mtool.compiler.kernels.template.node import SPECIFICATION, TemplateKernel
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mtool.compiler.ir import Attributes, Graph, Node
+from mtool.compiler.kernels.rendering import template
+from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp
+from mtool.compiler.kernels.specification import Specification
+from mtool.compiler.kernels.target import Target
+
+# The nodes that are one C template each: `template`.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateKernel(Attributes):
+    """A kernel that is one C template.
+
+    template: the name of its file, without its ending; or the whole path of a file that is not mtool's.
+    values: the template's variables, beside `types`, the types of its inputs and outputs.
+    names: the C names of the inputs, then of the outputs.
+    label: the ONNX operator, in lower case.
+    scratch: bytes of working memory.
+    scratch_type: the C type of its elements.
+    math: whether the C calls the mathematical library.
+    macs: its multiply-accumulates.
+    headers: of the runtime, that it needs besides mt_math.h.
+    overwrites: pairs of an input and the output that may be written over it, by their numbers.
+    """
+
+    template: str
+    values: Mapping[str, Any]
+    names: tuple[str, ...]
+    label: str
+    scratch: int = 0
+    scratch_type: str = ""
+    math: bool = False
+    macs: int = 0
+    headers: tuple[str, ...] = ()
+    overwrites: tuple[tuple[int, int], ...] = ()
+
+
+def _agree(node: Node, graph: Graph) -> None:
+    attrs, where = TemplateKernel.of(node), f"the template of {node.name}"
+    count = len(node.inputs) + len(node.outputs)
+    assert len(attrs.names) == count, f"{where} has {len(attrs.names)} names of inputs and outputs; expected {count}"
+    known = [*attrs.names, *(["scratch"] if attrs.scratch else [])]
+    assert all(map(str.isidentifier, known)) and len({*known}) == len(known), f"{where} has the names {known}"
+    assert isinstance(attrs.values, Mapping), f"{where} has no mapping of its variables"
+    assert "types" not in attrs.values, f"{where} has a variable `types` of its own"
+    assert all(type(size) is int and size >= 0 for size in (attrs.scratch, attrs.macs)), f"{where}: scratch and MACs"
+    assert bool(attrs.scratch) <= bool(attrs.scratch_type), f"{where} has scratch without a type"
+    places = (len(node.inputs), len(node.outputs))
+    for pair in attrs.overwrites:
+        assert all(0 <= one < most for one, most in zip(pair, places, strict=True)), f"{where} overwrites {pair}"
+
+
+SPECIFICATION = Specification(TemplateKernel, takes_more=True, has_one_output=False, agree=_agree)
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -17,4 +71,58 @@ def _macs(node: Node, graph: Graph) -> int:
     return TemplateKernel.of(node).macs
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))
+# The schedule of kernels that are one C template.
+
+
+class Template(BaseSchedule):
+    """The template as it is."""
+
+    name = "c99_template"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Everything."""
+        return True
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """The scratch that the lowering asked for."""
+        return TemplateKernel.of(node).scratch
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """What the lowering allows."""
+        return tuple(place for place, output in self.overwrites(node, graph) if not output)
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """What the lowering allows."""
+        return TemplateKernel.of(node).overwrites
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """There is no other."""
+        return 0.0
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Render the template; `types` has the type of each input and output."""
+        attrs = TemplateKernel.of(node)
+        names = attrs.names
+        inputs, outputs = names[: len(node.inputs)], names[len(node.inputs) :]
+        types = {name: graph.types[v] for name, v in zip(names, [*node.inputs, *node.outputs], strict=True)}
+        is_path = Path(attrs.template).is_absolute()
+        body = template(
+            attrs.template if is_path else f"kernels/template/c99/{attrs.template}.c.j2",
+            types=types,
+            joined=graph.is_sample,
+            **attrs.values,
+        )
+        arguments, constants = [], {}
+        for number, (name, value) in enumerate(zip(inputs, node.inputs, strict=True)):
+            constant = value in graph.constants
+            if constant:
+                constants[name] = graph.constants[value]
+            arguments.append(Argument(name, types[name].dtype.c, ("constant", name) if constant else ("input", number)))
+        for number, name in enumerate(outputs):
+            arguments.append(Argument(name, types[name].dtype.c, ("output", number)))
+        if attrs.scratch:
+            arguments.append(Argument("scratch", attrs.scratch_type, "scratch"))
+        return Kernel(tuple(arguments), body, constants, attrs.math, attrs.headers)
+
+
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, (Template(),))

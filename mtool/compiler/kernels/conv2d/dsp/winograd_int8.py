@@ -10,18 +10,15 @@ import numpy as np
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.blocks import OUTPUTS, Blocks
-from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.dsp.functions import LIMITS, SharedFunction
+from mtool.compiler.kernels.conv2d.geometry import OUTPUTS, Blocks, Conv
+from mtool.compiler.kernels.dsp import LIMITS, SharedFunction
 from mtool.compiler.kernels.exact_scaling import ExactScaling
-from mtool.compiler.kernels.knobs import knob
-from mtool.compiler.kernels.packing import packed_by_rows
-from mtool.compiler.kernels.padding import round_up
+from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.kernels.weight_offset import is_stored_as_int8
+from mtool.compiler.kernels.weighted_sum import is_stored_as_int8
 from mtool.compiler.kernels.winograd import FACTOR, Layer, by_columns, sums_fit, transformed
 
 HEADER = "mt_dsp_winograd_int8.h"
@@ -148,6 +145,3 @@ def _function(layer: Layer, unroll: int, *, whole: bool) -> SharedFunction:
     name += "_range" if clamped else ""
     by = f"MT_EXACT_{scaling.places}"
     return SharedFunction(name, (f"MT_DSP_WINOGRAD({name}, {unroll}, {int(whole)}, {by}, {int(clamped)})",))
-
-
-SCHEDULE = Winograd()

@@ -8,17 +8,14 @@ import numpy as np
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.kernels.code_price import price_of_code
-from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.conv2d.in_place import plane_in_place
-from mtool.compiler.kernels.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS, Traversal
-from mtool.compiler.kernels.epilogues.expression import EpilogueText
+from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv, Traversal, plane_in_place
+from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.expressions import is_identity
-from mtool.compiler.kernels.integer.tile import EPILOGUE, POINTERS, is_narrow, reads_activations
-from mtool.compiler.kernels.knobs import knob
+from mtool.compiler.kernels.integer import EPILOGUE, POINTERS, is_narrow, reads_activations
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.kernels.weight_offset import stored_weights, weight_offset
+from mtool.compiler.kernels.weighted_sum import stored_weights, weight_offset
 
 BLOCK = 6  # outputs at most: more take longer code and hardly fewer loads
 HELD = 5  # the same where the taps stay in registers: nothing but inputs is loaded, and the code is longer
@@ -148,6 +145,3 @@ def _is_local(node: Node, graph: Graph) -> bool:
         if axis.op == "axis"
     }
     return all(axis.value == 3 for axis in own)
-
-
-SCHEDULE = Depthwise()

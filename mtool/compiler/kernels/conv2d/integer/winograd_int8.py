@@ -9,11 +9,10 @@ import numpy as np
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.blocks import Blocks
-from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.epilogues.expression import EpilogueText, acc_type
-from mtool.compiler.kernels.integer.tile import RESULT, is_narrow
-from mtool.compiler.kernels.padding import round_up
+from mtool.compiler.kernels.conv2d.geometry import Blocks, Conv
+from mtool.compiler.kernels.epilogues import EpilogueText, acc_type
+from mtool.compiler.kernels.integer import RESULT, is_narrow
+from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
 from mtool.compiler.kernels.target import Target
@@ -92,6 +91,3 @@ class Winograd(BaseSchedule):
 
 def _blocks(conv: Conv) -> Blocks:
     return Blocks(conv, conv.channels)
-
-
-SCHEDULE = Winograd()

@@ -8,9 +8,9 @@ import numpy as np
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
-from mtool.compiler.kernels.mve.vectors import INT8_LANES, WIDENED_ORDER
-from mtool.compiler.kernels.padding import round_up
+from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.mve import INT8_LANES, WIDENED_ORDER
+from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import Scaling
 from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
@@ -98,6 +98,3 @@ class Depthwise3x3(BaseSchedule):
         )
         layout = f"16 channels a row: a vector a tap, bytes of biases, bytes of {epilogue.scaling.meaning}"
         return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int8_t")
-
-
-SCHEDULE = Depthwise3x3()

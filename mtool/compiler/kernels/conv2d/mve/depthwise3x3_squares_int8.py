@@ -12,7 +12,7 @@ import numpy as np
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
+from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import FloatScaling
 from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
@@ -174,6 +174,3 @@ def _masks(conv: Conv, lines: Lines, across: int) -> tuple[str, str]:
     wanted = ([a < count and b < across for a, b in places] for count in (each, rest))
     every, last = (hex(sum(3 << 2 * lane for lane, yes in enumerate(some) if yes)) for some in wanted)
     return every, last
-
-
-SCHEDULE = Squares()

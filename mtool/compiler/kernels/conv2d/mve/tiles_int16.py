@@ -10,16 +10,13 @@ import numpy as np
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.conv2d.in_place import own_in_place
+from mtool.compiler.kernels.conv2d.geometry import Conv, own_in_place
 from mtool.compiler.kernels.conv2d.mve.tiles_int8 import SCATTER_REACH
-from mtool.compiler.kernels.epilogues.sums import SumEpilogue, epilogue_of_int16
-from mtool.compiler.kernels.knobs import knob
-from mtool.compiler.kernels.mve.vectors import INT16_LANES, has_narrow_sums
-from mtool.compiler.kernels.packing import packed_by_rows
-from mtool.compiler.kernels.padding import round_up
+from mtool.compiler.kernels.epilogues import SumEpilogue, epilogue_of_int16
+from mtool.compiler.kernels.mve import INT16_LANES, has_narrow_sums
+from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
 from mtool.compiler.kernels.target import Target
 
 HEADER = "mt_mve_tile_4x2_int16.h"
@@ -136,3 +133,35 @@ class Tiles(BaseSchedule):
         layout = "two output channels a row: bytes of biases, vectors of 8 weights by turns"
         layout += "" if sums else ", bytes of scales"
         return epilogue.kernel(node, graph, body, weights, layout, HEADER, "int16_t")
+
+
+# Convolutions of int16 activations for Helium: patches stand side by side as columns.
+
+
+class Im2col(Tiles):
+    """k x k: the patches of four pixels are gathered side by side and multiplied with all channels, two at a time.
+
+    Vectors are copied where a pixel is whole vectors, rows of a patch or elements elsewhere.
+    """
+
+    name = "mve16_patch"
+    template = "kernels/conv2d/mve/im2col_int16.c.j2"
+
+    def fits(self, conv: Conv) -> bool:
+        """More than one input of a group."""
+        return not conv.is_depthwise
+
+
+# 1x1 convolutions of int16 activations for Helium.
+
+
+class Pointwise(Tiles):
+    """1x1: four pixels side by side times all channels, two at a time. In place; growing layers run backwards."""
+
+    name = "mve16_pointwise"
+    template = "kernels/conv2d/mve/pointwise_int16.c.j2"
+    pixelwise = True
+
+    def fits(self, conv: Conv) -> bool:
+        """1x1, stride 1, no padding, no groups."""
+        return conv.is_pointwise and conv.group == 1

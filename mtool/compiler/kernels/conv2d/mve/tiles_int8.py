@@ -10,17 +10,13 @@ import numpy as np
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.conv2d.in_place import own_in_place, shrinks_by_rows
-from mtool.compiler.kernels.conv2d.tile import Tile
-from mtool.compiler.kernels.epilogues.integer import Int8Epilogue
-from mtool.compiler.kernels.knobs import knob
-from mtool.compiler.kernels.mve.vectors import INT8_LANES
-from mtool.compiler.kernels.packing import packed_by_rows
-from mtool.compiler.kernels.padding import round_up
+from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, own_in_place, shrinks_by_rows
+from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.mve import INT8_LANES
+from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
 from mtool.compiler.kernels.target import Target
 
 TILES = ("4x2", "2x4")  # pixels by channels; the second where four pixels would leave columns empty
@@ -167,3 +163,35 @@ class Tiles(BaseSchedule):
         layout = f"{tile.channels} output channels a row: bytes of biases, vectors of 16 weights by turns, "
         layout += f"bytes of {epilogue.scaling.meaning}"
         return epilogue.kernel(node, graph, body, weights, layout, HEADERS[tile.name], "int8_t")
+
+
+# Convolutions of int8 for Helium: patches stand side by side as columns.
+
+
+class Im2col(Tiles):
+    """k x k: the patches of a tile's pixels are gathered and multiplied with all channels, a tile's at a time.
+
+    Vectors are copied where a pixel is whole vectors; rows of a patch, or bytes on the border, elsewhere.
+    """
+
+    name = "mve_patch"
+    template = "kernels/conv2d/mve/im2col_int8.c.j2"
+
+    def fits(self, conv: Conv) -> bool:
+        """More than one input of a group."""
+        return not conv.is_depthwise
+
+
+# 1x1 convolutions of int8 for Helium.
+
+
+class Pointwise(Tiles):
+    """1x1: a tile's pixels side by side times all channels, a tile's at a time. In place; if it grows, backwards."""
+
+    name = "mve_pointwise"
+    template = "kernels/conv2d/mve/pointwise_int8.c.j2"
+    pixelwise = True
+
+    def fits(self, conv: Conv) -> bool:
+        """1x1, stride 1, no padding, no groups."""
+        return conv.is_pointwise and conv.group == 1

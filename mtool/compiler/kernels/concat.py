@@ -1,0 +1,105 @@
+"""Concatenation: internal form `concat`, of inputs of one type."""
+
+import math
+from dataclasses import dataclass
+
+from mtool.compiler.ir import Attributes, Graph, Node
+from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp
+from mtool.compiler.kernels.specification import RowReads, RowWise, Specification
+from mtool.compiler.kernels.target import Target
+
+# The nodes of concatenations: `concat`.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concat(Attributes):
+    """A concatenation of values of one type.
+
+    axis: the dimension along which they are joined, from 0 on.
+    appends: the output lies over the first input, which then is not copied; the planner says so.
+    """
+
+    axis: int
+    appends: bool = False
+
+
+def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
+    """Of channels, row by row."""
+    if Concat.of(node).axis != 3 or any(value in graph.constants for value in node.inputs):
+        return None
+    return tuple(RowReads(number) for number in range(len(node.inputs)))
+
+
+def _agree(node: Node, graph: Graph) -> None:
+    """What is joined is alike but for the size along the axis, which is that of the output together."""
+    axis, made = Concat.of(node).axis, graph.types[node.outputs[0]]
+    kinds = [graph.types[value] for value in node.inputs]
+    where = f"{node.op} {node.name} of {', '.join(map(str, kinds))} along {axis} -> {made}"
+    assert 0 <= axis < len(made.shape), where
+    assert sum(kind.shape[axis] for kind in kinds if len(kind.shape) > axis) == made.shape[axis], where
+    for kind in kinds:
+        like = (*made.shape[:axis], *kind.shape[axis : axis + 1], *made.shape[axis + 1 :])
+        assert (kind.dtype, kind.shape) == (made.dtype, like), where
+
+
+SPECIFICATION = Specification(Concat, takes_more=True, agree=_agree, row_wise=RowWise(_reads))
+
+
+def _label(node: Node, graph: Graph) -> str:
+    return "concat"
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    return 0
+
+
+# Concatenation in portable C: copies.
+
+
+class Copies(BaseSchedule):
+    """A memcpy for each input and each slice before the axis; none for a first input that is in its place already."""
+
+    name = "c99_copies"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Everything."""
+        return True
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """One instruction a byte."""
+        return float(graph.types[node.outputs[0]].bytes)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        out, attrs = graph.types[node.outputs[0]], Concat.of(node)
+        axis = attrs.axis
+        outer = math.prod(out.shape[:axis])
+        total = math.prod(out.shape[axis:])
+        arguments, lines, constants, start = [], [], {}, 0
+        indent = "        " if outer > 1 else "    "
+        for number, value in enumerate(node.inputs):
+            count = math.prod(graph.types[value].shape[axis:])
+            if number == 0 and attrs.appends:
+                start = count
+                continue
+            name = f"input{number}"
+            constant = value in graph.constants
+            arguments.append(Argument(name, out.dtype.c, ("constant", name) if constant else ("input", number)))
+            if constant:
+                constants[name] = graph.constants[value]
+            to = " + ".join(["output", *([f"i * {total}"] if outer > 1 else []), *([str(start)] if start else [])])
+            source = f"{name} + i * {count}" if outer > 1 else name
+            copy = "MT_FLASH_COPY" if constant else "memcpy"
+            lines.append(f"{indent}{copy}({to}, {source}, {out.dtype.c_bytes(count)});")
+            start += count
+        if outer > 1:
+            lines = [f"    for (int32_t i = 0; i < {outer}; ++i) {{", *lines, "    }"]
+        arguments.append(Argument("output", out.dtype.c, "output"))
+        return Kernel(tuple(arguments), "\n".join(lines), constants)
+
+
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, (Copies(),))

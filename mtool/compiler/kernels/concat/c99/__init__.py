@@ -1,1 +1,0 @@
-"""Concatenation in portable C."""

@@ -1,0 +1,189 @@
+"""Depthwise convolutions of int16 activations for Helium: eight lanes of channels.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise_int16.h.
+"""
+
+import math
+
+import numpy as np
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.conv2d.geometry import Conv, Ring, reads_ahead
+from mtool.compiler.kernels.epilogues import Int8Epilogue, SumEpilogue, epilogue_of_int16
+from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
+from mtool.compiler.kernels.packing import round_up
+from mtool.compiler.kernels.rendering import template
+from mtool.compiler.kernels.scaling import Scaling
+from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.target import Target
+
+# Depthwise convolutions of int8 with any kernel for Helium: 16 lanes of channels, a ring of rows.
+#
+# The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise_int8.h.
+
+
+HEADER = "mt_mve_depthwise_int8.h"
+
+
+def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
+    """Return int8 [C/16, 128 or 192 + 16 * T]: biases, taps, scaling; the lanes of all but taps as they are widened.
+
+    Args:
+        taps: int8 [T, C]; T is filled up to an even number, C to a multiple of 16.
+        bias: int32 [C], the input's zero point folded in.
+        scaling: of C channels.
+    """
+    count, channels = taps.shape
+    more = round_up(channels, INT8_LANES) - channels
+    filled = np.pad(taps, ((0, count % 2), (0, more)))
+    weights = filled.reshape(len(filled), -1, INT8_LANES).transpose(1, 0, 2).reshape(-1, len(filled) * INT8_LANES)
+    biases = np.pad(bias.astype(np.int32), (0, more)).reshape(-1, INT8_LANES)[:, WIDENED_ORDER]
+    heads = np.ascontiguousarray(biases).view(np.int8)
+    return np.concatenate([heads, weights, scaling.padded(channels + more).vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
+
+
+class Depthwise(BaseSchedule):
+    """Depthwise: 16 channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
+
+    Taps go in pairs, whose products are summed in 16 bits. The last lanes may be fewer than 16.
+    """
+
+    name = "mve_taps"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Any kernel, stride, dilation and multiplier, weights from -127, one image, int8 to 8 bits."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        shape = conv.is_depthwise and conv.batch == 1
+        weights = graph.constants[node.inputs[1]]
+        int8 = weights.dtype == np.int8 and weights.min(initial=0) >= -127
+        narrow = graph.types[node.outputs[0]].dtype.size == 1
+        return target.has_mve and shape and int8 and narrow and epilogue is not None
+
+    def _pitch(self, conv: Conv) -> int:
+        """Bytes of a row of the ring."""
+        return INT8_LANES * Ring.of(conv).columns
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """The ring, and where taps lie in it."""
+        conv = Conv.of(node, graph)
+        return Ring.of(conv).rows * self._pitch(conv) + 4 * round_up(conv.depth, 2)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if rows are read before they are written and channels are their own."""
+        conv = Conv.of(node, graph)
+        own = conv.channels == conv.out_channels and not WithEpilogue.of(node).epilogue.operands() & {0}
+        return (0,) if own and reads_ahead(conv, Ring.of(conv).rows) else ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """26 instructions for two taps of a vector, 45 for its result, 5 for a copied vector."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        vectors = math.ceil(conv.out_channels / INT8_LANES)
+        after = 6 * conv.pixels * conv.out_channels if epilogue is not None and epilogue.rest is not None else 0
+        each = 26 * math.ceil(conv.depth / 2) + 45
+        return vectors * (each * conv.pixels + 5.0 * math.prod(conv.size) + 30 * conv.out_size[0]) + after
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        assert epilogue is not None
+        taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.out_channels, -1).T)
+        packed = pack(taps, epilogue.bias, epilogue.scaling)
+        body = template(
+            "kernels/conv2d/mve/depthwise_int8.c.j2",
+            conv=conv,
+            how=epilogue.how,
+            epilogue=epilogue,
+            kind=epilogue.scaling.kind,
+            multiplier=conv.out_channels // conv.channels,
+            copied=Ring.of(conv).copied,
+            pitch=self._pitch(conv),
+            taps=round_up(conv.depth, 2),
+            stream=packed.shape[1],
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        layout = f"16 channels a row: bytes of biases, a vector a tap, bytes of {epilogue.scaling.meaning}"
+        return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int8_t")
+
+
+HEADER_INT16 = "mt_mve_depthwise_int16.h"
+
+
+def pack_int16(taps: Array, bias: Array, scale: Array | None) -> Array:
+    """Return int8 [C/8, 32 or 64 + 8 * T]: biases and scales of even and odd channels around eight of each tap.
+
+    Args:
+        taps: int8 [T, C]; C is filled up to a multiple of 8.
+        bias: int32 [C], the input's zero point folded in.
+        scale: float32 [C]; None: there are none.
+    """
+    count, channels = taps.shape
+    more = round_up(channels, INT16_LANES) - channels
+    weights = np.pad(taps, ((0, 0), (0, more))).reshape(count, -1, INT16_LANES).swapaxes(0, 1)
+    ends = []
+    for end in (bias.astype(np.int32), *([] if scale is None else [scale.astype(np.float32)])):
+        lanes = np.pad(end, (0, more)).reshape(-1, INT16_LANES // 2, 2).swapaxes(1, 2)
+        ends.append(np.ascontiguousarray(lanes).reshape(-1, INT16_LANES).view(np.int8))
+    return np.concatenate([ends[0], weights.reshape(len(weights), -1), *ends[1:]], axis=1)
+
+
+class DepthwiseInt16(BaseSchedule):
+    """Depthwise: pixel by pixel, where each tap lies in the image is found once for all channels, eight at a time.
+
+    Rows of the input are copied into a ring of as many as the kernel spans.
+    """
+
+    name = "mve16_taps"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Any kernel, stride and dilation, one image, int16 to int16 or sums of 32 bits."""
+        conv = Conv.of(node, graph)
+        shape = conv.is_depthwise and conv.batch == 1 and conv.channels == conv.out_channels
+        narrow = has_narrow_sums(node, graph)
+        return target.has_mve and shape and narrow and epilogue_of_int16(node, graph) is not None
+
+    def _results(self, node: Node, graph: Graph) -> int:
+        """Results of a pixel that an epilogue follows, in int16."""
+        epilogue, channels = epilogue_of_int16(node, graph), Conv.of(node, graph).channels
+        if isinstance(epilogue, SumEpilogue):
+            return 2 * round_up(channels, INT16_LANES)
+        return channels if epilogue is not None and epilogue.rest is not None else 0
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """An offset a tap, a pixel of padding, results that an epilogue follows, the ring."""
+        conv = Conv.of(node, graph)
+        ring = Ring.of(conv).rows * conv.size[1] * conv.channels
+        return 4 * conv.depth + 2 * (conv.channels + self._results(node, graph) + ring)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if rows are copied before they are written."""
+        conv = Conv.of(node, graph)
+        plain = graph.types[node.outputs[0]].dtype.size == 2 and not WithEpilogue.of(node).epilogue.operands() & {0}
+        return (0,) if plain and reads_ahead(conv, Ring.of(conv).rows) else ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """10 instructions a tap of a vector, 32 for its result, 12 to find where a tap is."""
+        conv = Conv.of(node, graph)
+        vectors = math.ceil(conv.channels / INT16_LANES)
+        after = 8 * self._results(node, graph)
+        copying = math.prod(conv.size) * conv.channels / 2
+        return float(conv.pixels * (vectors * (8 * conv.depth + 34) + 12 * conv.depth + after)) + copying
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), epilogue_of_int16(node, graph)
+        assert epilogue is not None
+        taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.channels, -1).T)
+        body = template(
+            "kernels/conv2d/mve/depthwise_int16.c.j2",
+            conv=conv,
+            epilogue=epilogue,
+            span=Ring.of(conv).rows,
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
+        )
+        scale = None if isinstance(epilogue, SumEpilogue) else epilogue.scale
+        packed = pack_int16(taps, graph.constants[node.inputs[2]], scale)
+        layout = "8 channels a row: bytes of biases (even channels first), a vector a tap"
+        layout += "" if scale is None else ", bytes of scales"
+        return epilogue.kernel(node, graph, body, packed, layout, HEADER_INT16, "int32_t")

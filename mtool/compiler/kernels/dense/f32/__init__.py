@@ -1,1 +1,0 @@
-"""Dense layers for Cortex-M with a float32 FPU."""

@@ -1,1 +1,0 @@
-"""Epilogues: what a kernel does with each of its results before it stores it."""

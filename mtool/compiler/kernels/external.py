@@ -1,0 +1,263 @@
+"""Calls of C that is not mtool's: a region of the network that a backend computes (mtool.compiler.backends).
+
+Internal form `external`, with the attributes of mtool.compiler.kernels.external. It has one schedule, the call.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mtool.compiler.ir import Attributes, Graph, Node
+from mtool.compiler.kernels.schedule import RESOURCE, Argument, BaseSchedule, Kernel, KernelOp
+from mtool.compiler.kernels.specification import Specification
+from mtool.compiler.kernels.target import Target
+
+# The nodes that another code generator computes: `external`.
+
+
+HOOKS = ("activate", "open", "before", "after", "close", "deactivate")
+"""When a function of a device is called (crt/include/mt_device.h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A piece of a memory of the board that a region has while it is computed.
+
+    name: "input0", "output0", …, "scratch", which lie there, or that of working memory.
+    memory: the memory, by the board's name of it.
+    offset: where it begins in what the model has of that memory.
+    bytes, alignment: its size, and that of its beginning.
+    """
+
+    name: str
+    memory: str
+    offset: int
+    bytes: int
+    alignment: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class External(Attributes):
+    """A region of the network that a backend computes, as a call of its C.
+
+    The node's inputs are the region's, then the constants of the call; its outputs are the region's.
+
+    backend: the backend's name.
+    model: the network's, the beginning of all C names.
+    label: what it computes, for people.
+    body: the statements of the function; they know the inputs as `input0`, `input1`, …, the outputs as `output0`, …,
+        the constants by their names, and `scratch`, in bytes.
+    constants: the C names of the constants, in the order of the last inputs.
+    layouts: what stands where in each of them.
+    headers: what the body includes.
+    files: what the build needs besides, by path in the model's folder.
+    scratch: bytes of working memory, in the arena.
+    alignment: of that, in bytes.
+    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
+    macs: the multiply-accumulates of the operators that it computes.
+    cost: its estimate in instructions of the core.
+    cycles: the backend's estimate of the accelerator's cycles; 0: there is none.
+    operators: the model's operators that it computes.
+    can_fail: the body returns a status: 0, or one of the device.
+    hooks: the C functions that are called around its work, as pairs of an occasion of HOOKS and a name.
+    lent: the pieces of memories that it has while it is computed.
+    prepare, finish: statements before and behind the body.
+    cleaned, invalidated: what the cache is cleaned of before the body and forgets behind it, by names; `clean` and
+        `invalidate` are the C functions for that.
+    resource: the body and the hooks are given the caller's `resource`.
+    """
+
+    backend: str
+    label: str
+    body: str
+    constants: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict, compare=False)
+    scratch: int = 0
+    alignment: int = 4
+    tensor_alignment: int = 1
+    macs: int = 0
+    cost: float = 0.0
+    cycles: float = 0.0
+    operators: tuple[str, ...] = ()
+    can_fail: bool = False
+    hooks: tuple[tuple[str, str], ...] = ()
+    lent: tuple[Lent, ...] = ()
+    prepare: str = ""
+    finish: str = ""
+    model: str = ""
+    cleaned: tuple[str, ...] = ()
+    invalidated: tuple[str, ...] = ()
+    clean: str = ""
+    invalidate: str = ""
+    resource: bool = False
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether something stands around the body."""
+        return bool(self.lent or self.prepare or self.finish or self.cleaned or self.invalidated)
+
+    def __str__(self) -> str:
+        return f"backend={self.backend} operators={len(self.operators)}"
+
+
+def _agree(node: Node, graph: Graph) -> None:
+    attrs, where = External.of(node), f"the call of {node.name}"
+    count = len(attrs.constants)
+    assert len(attrs.layouts) == count, f"{where} has {count} constants and {len(attrs.layouts)} layouts"
+    assert len(node.inputs) >= count, f"{where} has {len(node.inputs)} inputs; expected {count} constants"
+    for name, value in zip(attrs.constants, node.inputs[len(node.inputs) - count :], strict=True):
+        assert value in graph.constants, f"{name} of {where} is no constant"
+    assert len({*attrs.constants}) == count, f"{where} has the constants {attrs.constants}"
+    assert all(map(str.isidentifier, attrs.constants)), f"{where} has the constants {attrs.constants}"
+    assert all(when in HOOKS and name.isidentifier() for when, name in attrs.hooks), f"{where} has {attrs.hooks}"
+    assert attrs.scratch >= 0 and attrs.macs >= 0 and attrs.cost >= 0, f"{where} has negative needs"
+    assert attrs.alignment > 0 and not attrs.alignment & (attrs.alignment - 1), f"{where}: alignment"
+
+
+SPECIFICATION = Specification(External, takes_more=True, has_one_output=False, agree=_agree)
+
+
+def _label(node: Node, graph: Graph) -> str:
+    return External.of(node).label
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    return External.of(node).macs
+
+
+# The call of a backend's C.
+
+
+# What stands around a backend's body: copies to memories of the board, and the care for the cache.
+#
+# The core's statements and the device's are functions of their own, so that the body may return where it likes.
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A function's body that calls another function with the backend's, and that function."""
+
+    body: str
+    inner: str
+
+
+def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Mapping[str, int]) -> Frame:
+    """Return the function around a backend's body.
+
+    Args:
+        attrs: the region.
+        name: the node's.
+        arguments: what the region's function is given.
+        sizes: the bytes of each argument.
+    """
+    kinds = {one.name: one for one in arguments}
+    lent = {one.name: one for one in attrs.lent}
+    pool = {
+        key: f"{attrs.model}_{one.memory}" + (f" + {one.offset}" if one.offset else "") for key, one in lent.items()
+    }
+    declared, copies, back = [], [], []
+    for key in lent:
+        kind = kinds[key].c_type if key in kinds else "uint8_t"
+        place = pool[key] if kind == "uint8_t" else f"({kind} *)(void *)({pool[key]})"
+        own = f"lent_{key}" if key in kinds else key
+        declared.append(f"{kind} *const {own} = {place};")
+        if key.startswith("input") and key in kinds:
+            copies.append(f"memcpy({own}, {key}, {sizes[key]});")
+        if key.startswith("output") and key in kinds:
+            back.append(f"memcpy({key}, {own}, {sizes[key]});")
+
+    def there(key: str) -> str:
+        return f"lent_{key}" if key in lent and key in kinds else key
+
+    working = [Argument(key, "uint8_t", "scratch") for key in lent if key not in kinds]
+    own_arguments = [*arguments, *working]
+    passed = ", ".join(there(one.name) for one in own_arguments)
+    size = {**sizes, **{key: one.bytes for key, one in lent.items()}}
+    result = "int32_t" if attrs.can_fail else "void"
+
+    def function(part: str, text: str, kind: str) -> str:
+        heads = ", ".join(one.declaration for one in own_arguments)
+        body = _unused(own_arguments, text) + text.rstrip()
+        return f"static {kind} {attrs.model}_{name}_{part}({heads})\n{{\n{body}\n}}\n"
+
+    parts = [("prepare", attrs.prepare, "void"), ("device", attrs.body, result), ("finish", attrs.finish, "void")]
+    calls = {part: f"{attrs.model}_{name}_{part}({passed});" for part, _, _ in parts}
+    lines = [*declared, *copies, *([calls["prepare"]] if attrs.prepare else [])]
+    lines += [f"{attrs.clean}({there(key)}, {size[key]});" for key in attrs.cleaned]
+    if attrs.can_fail:
+        lines += [f"const int32_t status = {calls['device']}", "if (status != 0)", "    return status;"]
+    else:
+        lines.append(calls["device"])
+    lines += [f"{attrs.invalidate}({there(key)}, {size[key]});" for key in attrs.invalidated]
+    lines += [*([calls["finish"]] if attrs.finish else []), *back, *(["return 0;"] if attrs.can_fail else [])]
+    inner = "\n".join(function(*part) for part in parts if part[1])
+    return Frame("\n".join(f"    {line}" for line in lines), inner)
+
+
+def _unused(arguments: Sequence[Argument], text: str) -> str:
+    """Return statements that use the parameters which a text does not name."""
+    unused = [one.name for one in arguments if not re.search(rf"\b{one.name}\b", text)]
+    return "".join(f"    (void){name};\n" for name in unused)
+
+
+class ExternalCall(BaseSchedule):
+    """The call, as the backend wrote it."""
+
+    name = "c99_call"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Everything: the backend was asked."""
+        return True
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """What the backend asked for, unless it lies in another memory."""
+        attrs = External.of(node)
+        return 0 if any(one.name == "scratch" for one in attrs.lent) else attrs.scratch
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The backend's estimate."""
+        return External.of(node).cost
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """A function whose body is the backend's."""
+        attrs = External.of(node)
+        first = len(node.inputs) - len(attrs.constants)
+        types = graph.types
+        arguments = [
+            Argument(f"input{number}", types[value].dtype.c, ("input", number))
+            for number, value in enumerate(node.inputs[:first])
+        ]
+        arguments += [
+            Argument(f"output{number}", types[value].dtype.c, ("output", number))
+            for number, value in enumerate(node.outputs)
+        ]
+        constants = dict(zip(attrs.constants, node.inputs[first:], strict=True))
+        arguments += [Argument(name, types[value].dtype.c, ("constant", name)) for name, value in constants.items()]
+        if self.scratch_bytes(node, graph):
+            arguments.append(Argument("scratch", "uint8_t", "scratch"))
+        if attrs.resource:
+            arguments.append(RESOURCE)
+        body, inner = attrs.body, ""
+        if attrs.resource and not re.search(r"\bresource\b", body):
+            body = f"    (void)resource;\n{body}"
+        if attrs.has_frame:
+            values = [*node.inputs[:first], *node.outputs, *constants.values()]
+            sizes = dict(zip((one.name for one in arguments), (types[value].bytes for value in values), strict=False))
+            frame = framed(attrs, node.name, arguments, {**sizes, "scratch": attrs.scratch})
+            body, inner = frame.body, frame.inner
+        return Kernel(
+            tuple(arguments),
+            body,
+            {name: graph.constants[value] for name, value in constants.items()},
+            headers=(*attrs.headers, *(["mt_device.h"] if attrs.lent else [])),
+            inner=inner,
+            layouts=dict(zip(attrs.constants, attrs.layouts, strict=True)),
+            can_fail=attrs.can_fail,
+        )
+
+
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, (ExternalCall(),))

@@ -1,1 +1,0 @@
-"""The call of a backend's C, which is portable as far as that is."""

@@ -1,1 +1,0 @@
-"""Float32 on a Cortex-M with an FPU: register tiles."""

@@ -1,1 +1,0 @@
-"""Loops in portable C."""

@@ -1,0 +1,233 @@
+"""The one emitter of loop nests."""
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir.expr import Reduction, axis, first_of, plus
+from mtool.compiler.ir.scalar import ADD, FUNCTIONS, MUL, Text, literal
+from mtool.compiler.kernels.expressions import (
+    Leaves,
+    element,
+    is_identity,
+    needs_math,
+    operand_arguments,
+    operand_constants,
+    operand_names,
+    operands_read,
+)
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, identity_loads
+from mtool.compiler.kernels.target import Target
+
+INDENT = "    "
+FOURS = 9
+"""Terms along the innermost axis from which on four at a time are added to a sum of floats, pair by pair, …"""
+LARGEST_BODY = 32
+"""… if the expression of a term has at most so many parts."""
+FOURS_BLOCK = 16
+"""Terms that are added up from zero,"""
+BLOCK = 8
+"""where they are not added by fours."""
+
+NAMES = "ijklmnpqrs"  # axis names; beyond them a7, a8, …
+
+
+def _axis_name(number: int) -> str:
+    return NAMES[number] if number < len(NAMES) else f"a{number}"
+
+
+class LoopNest(BaseSchedule):
+    """Axes in order, outermost first; a single flat loop where every operand has the output's shape."""
+
+    name = "c99_loop"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Every expression has this form."""
+        return True
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Operands that are read only at the element that is written."""
+        expr = Loop.of(node).expr
+        if any(part.op == "reduce" for part in expr.walk()):
+            return ()
+        return identity_loads(node, graph, expr)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Count the expression's functions an element."""
+        weight = sum(1 for _ in Loop.of(node).expr.walk())
+        return float(graph.types[node.outputs[0]].count * weight)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the nest."""
+        expr = Loop.of(node).expr
+        out = graph.types[node.outputs[0]]
+        names = operand_names(node, graph, expr)
+        read = operands_read(expr, node, graph)
+        used = {number: name for number, name in names.items() if number in read}
+        arguments = [*operand_arguments(node, graph, used), Argument("output", out.dtype.c, "output")]
+        loads = [part for part in expr.walk() if part.op == "load"]
+        free = any(part.op == "axis" for part in expr.walk(indices=False))
+        free = free or any(part.op == "reduce" for part in expr.walk())  # which a table's index may hold too
+        flat = not free and all(
+            is_identity(load, out.shape, graph.types[node.inputs[load.value]].shape)
+            or graph.types[node.inputs[load.value]].count == 1
+            or self._is_table(load)
+            for load in loads
+        )
+        lines = self._flat(expr, node, graph, names, out.count) if flat else self._nest(expr, node, graph, names)
+        constants = operand_constants(node, graph, used)
+        body = "\n".join(lines)
+        return Kernel(tuple(arguments), body, constants, needs_math(expr))
+
+    def _is_table(self, load: Expr) -> bool:
+        """A lookup whose index holds no bare axis: table[input[i] + 128]."""
+        return not any(part.op == "axis" for arg in load.args for part in arg.walk(indices=False))
+
+    def _flat(self, expr: Expr, node: Node, graph: Graph, names: dict[int, str], count: int) -> list[str]:
+        value = element(expr, node, graph, names, lambda number: Text("0"), offset="i")
+        return [f"{INDENT}for (int32_t i = 0; i < {count}; ++i) {{", f"{INDENT * 2}output[i] = {value};", f"{INDENT}}}"]
+
+    def _nest(self, expr: Expr, node: Node, graph: Graph, names: dict[int, str]) -> list[str]:
+        out = graph.types[node.outputs[0]]
+        lines: list[str] = []
+        depth = 1
+        for number, size in enumerate(out.shape):
+            if size != 1:
+                axis = _axis_name(number)
+                lines.append(f"{INDENT * depth}for (int32_t {axis} = 0; {axis} < {size}; ++{axis}) {{")
+                depth += 1
+
+        def axes(number: int) -> Text:
+            return Text("0") if number < len(out.shape) and out.shape[number] == 1 else Text(_axis_name(number))
+
+        totals: dict[Expr, str] = {}
+
+        joined = graph.is_sample
+
+        def reduce(part: Expr) -> Text:
+            if part not in totals:
+                totals[part] = f"total{len(totals)}" if totals else "total"
+                text = Leaves(node, graph, names, axes, reduce=reduce).number
+                lines.extend(INDENT * depth + line for line in _reduction(part, totals[part], text, joined))
+            return Text(totals[part])
+
+        value = element(expr, node, graph, names, axes, reduce=reduce)
+        index = element_offset(out.shape)
+        lines.append(f"{INDENT * depth}output[{index}] = {value};")
+        lines.extend(INDENT * level + "}" for level in range(depth - 1, 0, -1))
+        return lines
+
+
+def element_offset(shape: tuple[int, ...]) -> str:
+    """Return the flat offset of the element that the axes stand at, as C."""
+    text = ""
+    for number, size in enumerate(shape):
+        if size == 1:
+            continue
+        axis = _axis_name(number)
+        text = axis if not text else f"({text}) * {size} + {axis}" if " " in text else f"{text} * {size} + {axis}"
+    return text or "0"
+
+
+def _reduction(part: Expr, name: str, text: Callable[[Expr], Text], joined: bool) -> list[str]:
+    """Return the C of a reduction whose body `text` writes; `joined`: of one structure at all sizes."""
+    how: Reduction = part.value
+    dtype, (body,) = part.dtype, part.args
+    op = {"multiply": "mul"}.get(how.kind, how.kind)
+
+    def changed(by: Text) -> str:
+        combined = FUNCTIONS[op].text(Expr(op, dtype), Text(name), by).c
+        symbol = next((symbol for symbol in "+*" if combined.startswith(f"{name} {symbol} ")), "")
+        return f"{name} {symbol}= {by.c};" if symbol else f"{name} = {combined};"
+
+    begin = f"{dtype.computed} {name} = {literal(first_of(how.kind, dtype), dtype).c};"
+    if how.kind == "add" and dtype.is_float and changed(Text("x")) == f"{name} += x;":
+        return [begin, *_float_sum(how, dtype, name, body, text, joined)]
+    return [begin, *_loops(how.axes, [changed(text(body))])]
+
+
+def _for(name: str, first: str, last: str, step: int, lines: Sequence[str]) -> list[str]:
+    """Return lines in a loop."""
+    head = f"for (int32_t {name} = {first}; {name} < {last}; {f'{name} += {step}' if step > 1 else f'++{name}'}) {{"
+    return [head, *(INDENT + line for line in lines), "}"]
+
+
+def _loops(axes: Sequence[tuple[int, int]], lines: Sequence[str]) -> list[str]:
+    """Return lines in a loop over each axis."""
+    for number, size in reversed(axes):
+        lines = _for(_axis_name(number), "0", str(size), 1, lines)
+    return [*lines]
+
+
+def _float_sum(
+    how: Reduction, dtype: DType, name: str, body: Expr, text: Callable[[Expr], Text], joined: bool
+) -> list[str]:
+    """Return the C of a sum of floats: blocks, each from zero, are added up.
+
+    One term after the other, n terms are off by up to n roundings of their sum. With blocks, and what each addition of
+    a block rounds away kept beside it, the bound does not grow with n (docs/verify.md).
+    """
+    axes = how.axes
+    *outer, (inner, size) = axes or [(0, 1)]
+    count = prod(size for _, size in axes)
+    fours = size >= FOURS and body.size <= LARGEST_BODY and not how.careful and not joined
+    most = 1 if how.careful else FOURS_BLOCK if fours else BLOCK
+
+    def terms(total: str, number: int, first: str, length: int) -> list[str]:
+        """Return what adds up the terms from `first` on along an axis, with all of those behind it."""
+        behind = axes[[axis for axis, _ in axes].index(number) + 1 :]
+        k, last, lines = _axis_name(number), _plus(first, length), [f"{total} += {text(body).c};"]
+        if number != inner:
+            own = terms(total, *behind[-1][:1], "0", size)
+            return _for(k, first, last, 1, _loops(behind[:-1], own))
+        if not fours or length < 4:
+            return _for(k, first, last, 1, lines)
+        parts = [text(body.with_axes({inner: plus(axis(inner), n)})) for n in range(4)]
+        a, b, c, d = (part.at(ADD if n % 2 == 0 else MUL) for n, part in enumerate(parts))
+        whole = _plus(first, length // 4 * 4)
+        found = _for(k, first, whole, 4, [f"{total} += ({a} + {b}) + ({c} + {d});"])
+        return found + (_for(k, whole, last, 1, lines) if length % 4 else [])
+
+    if count <= most and not joined:
+        return _loops(outer, terms(name, inner, "0", size)) if axes else [f"{name} += {text(body).c};"]
+    if joined and axes:
+        return _joined_sum(axes, dtype, name, text(body), most)
+    behind, split = 1, len(axes) - 1  # the terms of the axes behind the one along which the blocks lie
+    while behind * axes[split][1] <= most:
+        behind, split = behind * axes[split][1], split - 1
+    (number, size_split), length = axes[split], most // behind
+    part, rest = f"{name}_part", f"{name}_rest"
+    function = "f64" if dtype is DType.FLOAT64 else "f32"
+    add = f"mt_add_{function}(&{name}, &{rest}, {part});"
+    zero = literal(0, dtype).c
+
+    def block(first: str, length: int) -> list[str]:
+        return [f"{dtype.computed} {part} = {zero};", *terms(part, number, first, length), add]
+
+    whole = size_split // length * length
+    lines = _for(f"{_axis_name(number)}0", "0", str(whole), length, block(f"{_axis_name(number)}0", length))
+    if whole < size_split:
+        lines += ["{", *(INDENT + line for line in block(str(whole), size_split - whole)), "}"]
+    total = f"{name} = mt_total_{function}({name}, {rest});"
+    return [f"{dtype.computed} {rest} = {zero};", *_loops(axes[:split], lines), total]
+
+
+def _joined_sum(axes: Sequence[tuple[int, int]], dtype: DType, name: str, term: Text, most: int) -> list[str]:
+    """Return the C of a sum of floats, in blocks of the innermost axis, whatever its size."""
+    (*outer, (inner, size)), zero = axes, literal(0, dtype).c
+    k, function = _axis_name(inner), "f64" if dtype is DType.FLOAT64 else "f32"
+    block = [
+        f"{dtype.computed} {name}_part = {zero};",
+        *_for(k, f"{k}0", f"{k}0 + {most} && {k} < {size}", 1, [f"{name}_part += {term.c};"]),
+        f"mt_add_{function}(&{name}, &{name}_rest, {name}_part);",
+    ]
+    lines = _loops(outer, _for(f"{k}0", "0", str(size), most, block))
+    return [f"{dtype.computed} {name}_rest = {zero};", *lines, f"{name} = mt_total_{function}({name}, {name}_rest);"]
+
+
+def _plus(first: str, count: int) -> str:
+    return str(int(first) + count) if first.isdigit() else f"{first} + {count}"
+
+
+SCHEDULES = (LoopNest(),)

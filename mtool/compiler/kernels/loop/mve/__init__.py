@@ -1,1 +1,0 @@
-"""Loops with Helium."""

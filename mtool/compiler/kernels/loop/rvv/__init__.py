@@ -1,1 +1,0 @@
-"""Loops for RISC-V vectors."""

@@ -1,1 +1,0 @@
-"""Batched products in portable C."""

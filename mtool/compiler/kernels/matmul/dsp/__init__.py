@@ -1,1 +1,0 @@
-"""Batched products for SIMD32 (Armv7E-M, Armv8-M with DSP)."""

@@ -1,1 +1,0 @@
-"""Pools for SIMD32 (Armv7E-M, Armv8-M with DSP)."""

@@ -1,1 +1,0 @@
-"""Pools for Cortex-M with a float32 FPU."""

@@ -1,1 +1,0 @@
-"""Pools for Helium."""

@@ -1,0 +1,187 @@
+"""Tiles of RISC-V vectors: how many input vectors share a row of weights. See crt/include/mt_rvv_tile_int8.h."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir.scalar import FixedRequantise, RescalePair
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.epilogues import TileEpilogue, is_elementwise, per_channel
+from mtool.compiler.kernels.expressions import is_identity, operand_names
+from mtool.compiler.kernels.scaling import FixedScaling
+from mtool.compiler.kernels.schedule import Kernel
+
+# How vectors of sums become int8 on RISC-V, by a multiplier a channel, and what follows. See crt/include/mt_rvv.h.
+
+
+_KINDS = ("requantise_fixed", "rescale")
+DOUBLED = 2**30  # a high word below it can be doubled
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A sum of two tensors: their names, "" for the stored results, and the C of its `struct mt_rvv_pair`."""
+
+    names: tuple[str, str]
+    declared: str
+
+
+@dataclass(frozen=True, slots=True)
+class VectorEpilogue(TileEpilogue):
+    """An epilogue as `rest(narrow(acc))`: how sums become int8, and an expression over those; None: nothing.
+
+    Attributes:
+        kind: the suffix of the runtime's functions.
+        range: the runtime's `struct mt_rvv_range`: offset or zero point, shift, lowest and highest value.
+        bias: int32 [N].
+        numbers: int32 [N, 1 or 2], multipliers and, for TFLite's rounding, places.
+        rest: the expression.
+    """
+
+    kind: str
+    range: tuple[int, int, int, int]
+    bias: Array
+    numbers: Array
+    rest: Expr | None
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self | None:
+        """Split a node's epilogue; None: it has another form, or the kernel is not of int8 with sums of 32 bits."""
+        expr = WithEpilogue.of(node).epilogue
+        found = {part for part in expr.walk() if part.op in _KINDS and part.args[0].op == "acc"}
+        weights, bias = (graph.constants[value] for value in node.inputs[1:3])
+        int8 = graph.types[node.inputs[0]].dtype is DType.INT8 and weights.dtype == np.int8 and bias.dtype == np.int32
+        if len(found) != 1 or not int8:
+            return None
+        (part,) = found
+        numbers = [per_channel(number, node, graph) for number in part.args[1:]]
+        if part.dtype is not DType.INT8 or any(number is None for number in numbers):
+            return None
+        narrow = Expr("acc", DType.INT8)
+        whole = expr.rewrite(lambda p: narrow if p == part else p)
+        rest = None if whole == narrow else whole
+        if rest is not None and not is_elementwise(rest, node, graph, DType.INT8):
+            return None
+        how = part.value
+        if isinstance(how, FixedRequantise):
+            assert numbers[0] is not None
+            kind, offset = ("_even", how.zero_point) if how.even else ("_near" if how.near else "", how.offset)
+            return cls(kind, (offset, how.shift, how.low, how.high), bias, numbers[0][:, None], rest)
+        multiplier, shift = numbers
+        assert multiplier is not None and shift is not None
+        scaling = FixedScaling.of(multiplier, shift, twice=how.twice)
+        bias, scaling = scaling.without_dead_channels(weights, bias)
+        if not scaling.fits(weights, bias):
+            return None
+        words = scaling.words.view(np.int32)
+        return cls(scaling.kind, (how.zero_point, 0, how.low, how.high), bias, words, rest)
+
+    def packed(self, rows: Array) -> Array:
+        """Return biases, multipliers, places and rows of weights, uint32 [words].
+
+        Args:
+            rows: int8 [K, N], the weights of each step of the depth.
+        """
+        numbers = np.concatenate([self.bias.reshape(1, -1), self.numbers.T]).astype(np.int32)
+        flat = np.ascontiguousarray(rows).reshape(-1)
+        weights = np.pad(flat, (0, -flat.size % 4)).view("<u4")
+        return np.concatenate([numbers.reshape(-1).view(np.uint32), weights.astype(np.uint32)])
+
+    def of_channels(self, channels: slice) -> "VectorEpilogue":
+        """Return that of some channels."""
+        return VectorEpilogue(self.kind, self.range, self.bias[channels], self.numbers[channels], self.rest)
+
+    def repeated(self, times: int) -> "VectorEpilogue":
+        """Return that of the same channels so many times."""
+        bias, numbers = np.tile(self.bias.reshape(-1), times), np.tile(self.numbers, (times, 1))
+        return VectorEpilogue(self.kind, self.range, bias, numbers, self.rest)
+
+    def layout_of(self, step: str) -> str:
+        """Return in what order `packed` gives numbers and weights; `step`: what each row is for."""
+        places = ", places" if self.numbers.shape[1] > 1 else ""
+        return f"biases, multipliers{places} of all outputs, then a row of weights for each {step}, 4 bytes a word"
+
+    def pair(self, node: Node, graph: Graph) -> "Pair | None":
+        """Return `rest` as the sum of the stored results and another tensor's elements; None: it is something else."""
+        rest, shape = self.rest, graph.types[node.outputs[0]].shape
+        if rest is None or rest.op != "rescale_pair" or rest.dtype is not DType.INT8:
+            return None
+        names, texts = operand_names(node, graph, rest), []
+        for part in rest.args:
+            if part.op == "load" and part.dtype is DType.INT8 and part.value < len(node.inputs):
+                if not is_identity(part, shape, graph.types[node.inputs[part.value]].shape):
+                    return None
+                texts.append(names[part.value])
+            elif part.op == "acc":
+                texts.append("")
+            else:
+                return None
+        how: RescalePair = rest.value
+        limits = (how.left, how.right, how.offset, how.shift, how.zero_point, how.low, how.high, int(how.even))
+        return Pair((texts[0], texts[1]), f"static const struct mt_rvv_pair pair = {{{', '.join(map(str, limits))}}};")
+
+    def whole_kernel(
+        self, node: Node, graph: Graph, body: str, weights: Array, layout: str, headers: tuple[str, ...]
+    ) -> Kernel:
+        """Assemble the function, as `kernel` does, with scratch; the first of its headers has the loops."""
+        return replace(self.kernel(node, graph, body, weights, layout, headers[0], "int8_t"), headers=headers)
+
+    @property
+    def declared(self) -> str:
+        """The range, in C."""
+        return f"static const struct mt_rvv_range range = {{{', '.join(map(str, self.range))}}};"
+
+
+def instructions(kind: str) -> float:
+    """Return instructions that make int8 of a vector of sums."""
+    return {"_near": 17.0, "_even": 15.0, "_twice": 13.0, "_once": 11.0}.get(kind, 10.0)
+
+
+VLEN = 128  # bits of a register, for estimates: any length gives the same results
+TILE_MEANING = "input vectors of a tile by registers of a row of 16-bit weights; auto: as the estimate says"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """So many input vectors at a time, and so many registers for a row of weights of 16 bits."""
+
+    vectors: int
+    registers: int
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        return f"{self.vectors}x{self.registers}"
+
+    @property
+    def function(self) -> str:
+        """The runtime's function, without the scaling."""
+        return "mt_rvv_wide" if self.registers == 4 else "mt_rvv_tall"
+
+    @property
+    def lanes(self) -> int:
+        """Outputs of a vector, about."""
+        return VLEN // 16 * self.registers
+
+    def cost(self, vectors: int, depth: int, outputs: int, kind: str, pieces: int = 1) -> float:
+        """Return instructions: of a step of the depth 3, 2 an input; of a turn of four, 2 and one an input.
+
+        `pieces`: of which the depth consists, each with a beginning in every vector.
+        """
+        here = min(vectors, self.vectors) if self.registers == 4 else self.vectors
+        strips = math.ceil(outputs / self.lanes)
+        step = 3 + 2 * here + (2 + here) / 4 - (0.9 if here == 1 and strips > 1 else 0.0)  # two share an input
+        after = 50 + instructions(kind) * here + pieces * (8 + 2 * here)
+        return math.ceil(vectors / self.vectors) * (strips * (depth * step + after) + 20 + 10 * self.vectors)
+
+
+TILES = {tile.name: tile for tile in (Tile(2, 4), Tile(6, 2))}
+
+
+def best(vectors: int, depth: int, outputs: int, kind: str, pieces: int = 1) -> Tile:
+    """Return the tile with the fewest instructions."""
+    return min(TILES.values(), key=lambda tile: tile.cost(vectors, depth, outputs, kind, pieces))

@@ -1,1 +1,0 @@
-"""RISC-V vectors: how their sums become int8."""

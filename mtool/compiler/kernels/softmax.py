@@ -1,0 +1,161 @@
+"""Softmax and LogSoftmax (ai.onnx 1, 11, 13), float and integer.
+
+Internal form `softmax`: input x[M,N] along the last axis; acc is the float32 result. For integers,
+exp(scale * (q - max)) has only 256 values, which stand in a table: input 1, a constant.
+"""
+
+from dataclasses import dataclass
+
+from mtool.compiler.ir import Attributes, DType, Graph, Node
+from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.kernels.epilogues import EpilogueText
+from mtool.compiler.kernels.expressions import needs_math, operand_arguments, operand_constants
+from mtool.compiler.kernels.rendering import template
+from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp
+from mtool.compiler.kernels.specification import Operand, Specification
+from mtool.compiler.kernels.target import Target
+
+# The nodes of softmaxes: `softmax`.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftmaxOfRows(WithEpilogue):
+    """A softmax along the last of two dimensions.
+
+    log: its logarithm, of floats.
+    has_table: the input is an 8-bit integer, and the second operand says the exponentials of all differences from the
+        largest: exp(scale * d) for d = -255 … 0.
+    fixed: in fixed point, with a table of int32; acc is a whole number of steps of 2^-bits.
+    """
+
+    log: bool = False
+    has_table: bool = False
+    fixed: bool = False
+    bits: int = 8
+
+
+def _has_table(attrs: Attributes) -> bool:
+    return isinstance(attrs, SoftmaxOfRows) and attrs.has_table
+
+
+def _agree(node: Node, graph: Graph) -> None:
+    """A table is of 8-bit integers, in fixed point of int32."""
+    attrs, kind = SoftmaxOfRows.of(node), graph.types[node.inputs[0]]
+    if attrs.has_table:
+        table = graph.types[node.inputs[1]]
+        right = kind.dtype.is_integer and kind.dtype.bits == 8 and (table.dtype is DType.INT32) == attrs.fixed
+        assert right, f"{node.op} {node.name} has a table {table} of {kind}, fixed={attrs.fixed}"
+
+
+SPECIFICATION = Specification(
+    SoftmaxOfRows,
+    (
+        Operand("input", "MN", is_in_arena=True),
+        Operand("exponentials", "T", (DType.FLOAT32, DType.INT32), is_constant=True, is_given=_has_table),
+    ),
+    layout="MN",
+    agree=_agree,
+)
+
+
+def _label(node: Node, graph: Graph) -> str:
+    return "log softmax" if SoftmaxOfRows.of(node).log else "softmax"
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    return 0
+
+
+# Softmax in fixed point, in portable C.
+
+
+# Softmax in portable C.
+DISTANCES = "d = -255 to 0, how far an element is below the largest of its row"
+
+
+class Softmax(BaseSchedule):
+    """Row by row: the maximum, the sum of the exponentials, the quotients.
+
+    The exponentials are kept where the quotients go, if they are floats; those of integers are looked up twice.
+    """
+
+    name = "c99_rows"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Results of float32."""
+        return not SoftmaxOfRows.of(node).fixed
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input: each element is read for the last time when its quotient is written."""
+        same = graph.types[node.inputs[0]].dtype.size == graph.types[node.outputs[0]].dtype.size
+        return (0,) if same else ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """80 instructions an element."""
+        return 80.0 * graph.types[node.outputs[0]].count
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+        epilogue = EpilogueText(node, graph)
+        integer, log, names = x.dtype.is_integer, SoftmaxOfRows.of(node).log, epilogue.names
+        # an operand may lie where the output does, and is read when that has powers already
+        residuals = [number for number in names if node.inputs[number] not in graph.constants]
+        body = template(
+            "kernels/c99/softmax.c.j2",
+            rows=x.shape[0],
+            length=x.shape[1],
+            x=x.dtype.c,
+            kind=x.dtype.kind[0] + str(x.dtype.size * 8),
+            integer=integer,
+            joined=graph.is_sample,
+            log=log,
+            stores=not (integer or log or residuals) and y.dtype is DType.FLOAT32,
+            epilogue=epilogue,
+        )
+        arguments = [
+            Argument("input", x.dtype.c, ("input", 0)),
+            Argument("output", y.dtype.c, "output"),
+            *([Argument("exponential", "float", ("constant", "exponential"))] if integer else []),
+            *operand_arguments(node, graph, names),
+        ]
+        constants = {"exponential": graph.constants[node.inputs[1]]} if integer else {}
+        constants |= operand_constants(node, graph, names)
+        layouts = {"exponential": f"exp(scale * d) for {DISTANCES}"}
+        math = not integer or needs_math(epilogue.expr)
+        return Kernel(tuple(arguments), body, constants, math, layouts=layouts)
+
+
+class SoftmaxFixed(Softmax):
+    """Row by row in fixed point: gemmlowp's, the quotients in steps of 1/256 or 1/65536."""
+
+    name = "c99_fixed_rows"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """8-bit integers with a table of exponentials of int32."""
+        return SoftmaxOfRows.of(node).fixed
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+        epilogue = EpilogueText(node, graph)
+        kind = x.dtype.kind[0] + str(x.dtype.size * 8)
+        rows, length = x.shape
+        bits = SoftmaxOfRows.of(node).bits
+        body = template(
+            "kernels/c99/softmax_fixed.c.j2",
+            rows=rows, length=length, x=x.dtype.c, kind=kind, bits=bits, epilogue=epilogue,
+        )  # fmt: skip
+        arguments = (
+            Argument("input", x.dtype.c, ("input", 0)),
+            Argument("output", y.dtype.c, "output"),
+            Argument("exponential", "int32_t", ("constant", "exponential")),
+            *operand_arguments(node, graph, epilogue.names),
+        )
+        constants = {"exponential": graph.constants[node.inputs[1]]}
+        constants |= operand_constants(node, graph, epilogue.names)
+        layouts = {"exponential": f"exp(scale * d) in steps of 2^-31 for {DISTANCES}"}
+        return Kernel(arguments, body, constants, needs_math(epilogue.expr), ("mt_fixed.h",), layouts)
+
+
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, (Softmax(), SoftmaxFixed()))

@@ -1,1 +1,0 @@
-"""Softmax in portable C."""

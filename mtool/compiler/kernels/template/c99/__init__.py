@@ -1,1 +1,0 @@
-"""Templates in portable C."""
