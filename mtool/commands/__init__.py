@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mtool.commands.profiling import bench_layers
     from mtool.commands.reporting import Report, report
     from mtool.compiler.plan import Choice
-    from mtool.compiler.plan.pool import Pool
+    from mtool.compiler.plan.plan import Pool
     from mtool.device.cycles import Clock
     from mtool.quantization.dataset import Pixels
     from mtool.quantization.quantizing import Quantised, Scheme, quantize
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _EXPORTS = {
     "mtool.compiler.plan": ("Choice",),
-    "mtool.compiler.plan.pool": ("Pool",),
+    "mtool.compiler.plan.plan": ("Pool",),
     "mtool.stages.building": (
         "HOST_DRIVEN",
         "Prepared",

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mtool.compiler.plan.interleaved import longest_stretch
+from mtool.compiler.plan.shared_arena import longest_stretch
 from mtool.device import session
 from mtool.device.session.profile import step_times
 from mtool.manifest import Manifest

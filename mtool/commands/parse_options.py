@@ -20,7 +20,7 @@ from mtool.base.option_values import (
     Weights,
 )
 from mtool.compiler.codegen import conventions
-from mtool.compiler.plan.pool import section_fault
+from mtool.compiler.plan.plan import section_fault
 from mtool.stages.option_texts import (
     backends,
     constant_values,

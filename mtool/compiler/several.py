@@ -13,10 +13,9 @@ from mtool.boards import Board
 from mtool.compiler.codegen.firmware import firmware_files
 from mtool.compiler.codegen.functions import Stored
 from mtool.compiler.codegen.generation import Emitted
-from mtool.compiler.codegen.model_slot import Place
+from mtool.compiler.codegen.protect import Place
 from mtool.compiler.compilation import Planned, planned, unit_for
-from mtool.compiler.plan.interleaved import every_pause, interleave
-from mtool.compiler.plan.shared_arena import share_arena
+from mtool.compiler.plan.shared_arena import every_pause, interleave, share_arena
 from mtool.compiler.request import Request
 from mtool.manifest import Manifest
 

@@ -7,9 +7,9 @@ from mtool.base.option_values import IN_RAM
 from mtool.boards import Board, Draw, Reads
 from mtool.compiler.codegen.generation import Emitted
 from mtool.compiler.plan.control import device_cycles, without_estimate
-from mtool.compiler.plan.interleaved import longest_stretch
-from mtool.compiler.plan.pools import WORD
-from mtool.compiler.plan.ram import BYTES_A_PRODUCT, HELD
+from mtool.compiler.plan.pools.arena import WORD
+from mtool.compiler.plan.pools.for_time import BYTES_A_PRODUCT, HELD
+from mtool.compiler.plan.shared_arena import longest_stretch
 from mtool.device.cycles import Core, cores
 from mtool.manifest import Manifest
 from mtool.stages.software_float import float_operators
@@ -22,8 +22,9 @@ _UNSURE = 2  # times: how far waits may be off where their figures are only like
 # Products: with fewer, what an operator does once for each row and call counts too; but not if most is dense layers.
 _SMALL = 1_000_000
 
-# Waits for code are not counted. They tell where its cache holds less than the loops of a few operators, and these are
-# many or long. The middle of what was measured there, and how far that spreads (docs/cycles.md, "Before a build").
+# Waits for code are not counted. They tell where its cache holds less than the loops of a few operators, and these
+# are many or long. The middle of what was measured there, and how far that spreads (docs/cycles.md, "Before a
+# build").
 _LITTLE_CODE = 4096  # bytes
 _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE = 1.35, 0.35
 

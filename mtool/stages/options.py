@@ -11,7 +11,7 @@ from mtool.base.filetree import Edits
 from mtool.base.identifiers import model_name
 from mtool.base.option_values import Arenas, Weights
 from mtool.boards import Board
-from mtool.compiler.plan.pool import section_fault
+from mtool.compiler.plan.plan import section_fault
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
 from mtool.stages.tuned import known_for

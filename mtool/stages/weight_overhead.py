@@ -1,6 +1,6 @@
 """The warning of constants that take more flash than they take in the model's file.
 
-What was chosen to, where the board has room (mtool.compiler.plan.flash), is told to who wants to see more.
+What was chosen to, where the board has room (mtool.compiler.plan.pools.for_time), is told to who wants to see more.
 """
 
 import logging

@@ -10,7 +10,7 @@ from dataclasses import replace
 from mtool.base.option_values import LEVEL, WEIGHTS, Level
 from mtool.boards import Board
 from mtool.compiler.kernels.schedule import schedule_text
-from mtool.compiler.plan.function_knobs import LEVELS, RAM, Built, built
+from mtool.compiler.plan.choice import LEVELS, RAM, Built, built
 from mtool.compiler.planning import target_of
 from mtool.compiler.tuned.record import Target, Unit
 from mtool.tuning.candidates import Candidate

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.schedule import Kernel, Schedule
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.plan.bound import BoundSchedule
+from mtool.compiler.plan.choice import BoundSchedule
 
 
 @dataclass(eq=False)

@@ -17,8 +17,8 @@ from typing import Any, Self
 import numpy as np
 
 from mtool.base.option_values import LEVEL, WEIGHTS
-from mtool.compiler.tuned.choosing import parse
 from mtool.compiler.tuned.record import Measurement, TaskRecord
+from mtool.compiler.tuned.tasks import parse
 
 CORES = Path(__file__).parent / "cores"
 RIDGE = 10.0

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from mtool.base.errors import BuildError, FitError
-from mtool.compiler.tuned import log as tuning_log
-from mtool.compiler.tuned.log import Log
-from mtool.compiler.tuned.record import Measurement, Setup, Status, Target, measurement_key, new_id, now, reason_of
+from mtool.compiler.tuned import record as tuning_log
+from mtool.compiler.tuned.record import Log, Measurement, Setup, Status, Target, measurement_key, new_id, now, reason_of
 from mtool.tuning.builds import Build, built_otherwise
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.finals import finalists, take_turns

@@ -13,8 +13,8 @@ from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, Step
+from mtool.compiler.plan.choice import choose_schedule
 from mtool.compiler.plan.memory import Storage, aligned
-from mtool.compiler.plan.step import choose_schedule
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.in_model import InModel
 from mtool.tuning.operators import IDLE, Operators
