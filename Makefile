@@ -1,9 +1,15 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference outputs docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+# onnxruntime sends no reports from scripts that import it themselves.
+export ORT_DISABLE_TELEMETRY = 1
+
+.PHONY: check quick test test-all lint bench bench-compile bench-cycles bench-farm bench-host bench-tune aot-table sizes schedules commands reference outputs docs golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## everything that CI checks
 	scripts/test
+
+quick:          ## a minute of checks: a smoke set, and the tests of what has changed since main
+	scripts/test --quick
 
 test:           ## the tests alone
 	scripts/setup --dev

@@ -27,7 +27,7 @@ from mtool.commands import Options
 from mtool.compiler.codegen import conventions
 from mtool.device import session
 from mtool.device.build.size import STACK_SECTION
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.samples import seeded
 
 ROOT = Path(__file__).parents[1]
@@ -162,7 +162,7 @@ def code_bytes(path: Path, board: str, level: str, *, single: bool) -> tuple[int
     return object_bytes(model, level), text - model.manifest.constant_bytes
 
 
-def object_bytes(model: Model, level: str) -> int:
+def object_bytes(model: CompiledModel, level: str) -> int:
     """Return the bytes of instructions of a model's objects, as another build compiles its C."""
     sources = model.sources()
     flags = [level, "-std=c99", "-I.", *model.board.cflags]

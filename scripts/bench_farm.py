@@ -29,7 +29,7 @@ import bench_terminals as terminals  # noqa: E402
 from mtool.compiler.tuned import record as tuning_log  # noqa: E402
 from mtool.compiler.tuned.record import digest  # noqa: E402
 from mtool.tuning.candidates import Space  # noqa: E402
-from mtool.tuning.progress import Progress  # noqa: E402
+from mtool.tuning.search import Progress  # noqa: E402
 from tests.tuning.farm.cluster import Cluster, cluster, connected, wait_for  # noqa: E402
 from tests.tuning.farm.searches import StandInMaker, best, search, spaces_of, truly_best  # noqa: E402
 

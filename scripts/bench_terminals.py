@@ -17,13 +17,11 @@ from mtool.compiler.tuned.record import Log, digest
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.stages.tuned import target_and_setup
 from mtool.tuning.candidates import Space, space_of
-from mtool.tuning.farm.bundle import Bundle
 from mtool.tuning.farm.client import Farm
-from mtool.tuning.farm.making import TrialMaker
-from mtool.tuning.farm.search import RackSearch
-from mtool.tuning.firmware import Place, Room, shares_of
-from mtool.tuning.progress import Progress
-from mtool.tuning.search import Goal, Wanted
+from mtool.tuning.farm.messages import Bundle
+from mtool.tuning.farm.search import FarmSearch, TrialMaker
+from mtool.tuning.firmware import TrialLimits, TrialSite, shares_of
+from mtool.tuning.search import Goal, Progress, WantedCandidate
 from mtool.tuning.trial import Names, Share
 from tests.tuning.dense import network
 from tests.tuning.farm.cluster import Cluster, cluster, wait_for
@@ -52,10 +50,10 @@ class Beforehand:
         return made(self.maker.place, shares).tasks, self.made[key]
 
 
-class SearchAlone(RackSearch):
+class SearchAlone(FarmSearch):
     """A search without finals, which are on one board for each task."""
 
-    def _final_batches(self) -> Iterator[list[Wanted]]:
+    def _final_batches(self) -> Iterator[list[WantedCandidate]]:
         return iter(())
 
     def prepare(self) -> None:
@@ -93,7 +91,7 @@ def bench(folder: Path, workers: int, each: int, factor: float) -> None:
     plan, names = plan_model(model, board)
     spaces_of_it = (space_of(task, target_of(board)) for task in tasks_of(plan, names))
     space = max(spaces_of_it, key=lambda one: len(one.candidates))
-    maker = Beforehand(TrialMaker(Place(board, Options(edits="force"), folder / "trials", Deployment())))
+    maker = Beforehand(TrialMaker(TrialSite(board, Options(edits="force"), folder / "trials", Deployment())))
     count = workers * each
     rates = {}
     for number, processes in ((1, 1), (count, workers)):
@@ -131,7 +129,7 @@ def _run(
     farm = Farm(made.address, BOARD)
     wait_for(lambda: farm.wait(0.2) == [] and farm.boards == number, 300)
     target, setup = target_and_setup(board, "host", {})
-    room = Room(1 << 26, None, 1 << 26, A_FIRMWARE)
+    room = TrialLimits(1 << 26, None, 1 << 26, A_FIRMWARE)
     progress = Progress.of(spaces, "ns")
     path = folder / f"{number}.jsonl"
     with farm:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from mtool.compiler.tuned import record as tuning_log
-from mtool.tuning.learned import CostModel, left_out, usable
+from mtool.tuning.candidates import CostModel, left_out, usable
 
 
 def main() -> int:

@@ -6,12 +6,15 @@ the same ones each time; `make test-all` runs every one, and so does naming one 
 The tests of a file run in one process (`--dist loadfile`), those of some folders too (distribution.py), so that what
 they share is made once. Files with a test that is marked `long` begin first: none is left alone at the end.
 
+MTOOL_TESTS_UNTIL is a time (seconds since 1970) after which no test begins: `scripts/test --quick` sets it.
+
 Python looks for objects in circles less often than by itself: compiling a model makes many objects and hardly a circle.
 """
 
 import gc
 import os
 import sys
+import time
 import zlib
 from collections import defaultdict
 from pathlib import Path
@@ -19,6 +22,8 @@ from typing import Any
 
 import pytest
 
+# Before NumPy is imported, here and in what is started: its threads wait for one another in busy loops.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import amount
@@ -28,6 +33,7 @@ import cpu_times
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("COLUMNS", None)  # which xdist sets: tables would be folded
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each start of mtool would compile all that it imports
     compiler_cache.use()
     os.environ["MTOOL_CACHE"] = "off"  # what is made is what is tested
     os.environ["MTOOL_WERROR"] = "1"  # a warning fails a build here, not at a user's
@@ -46,7 +52,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _choose(config, items)
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    begins_first = "MTOOL_TESTS_UNTIL" not in os.environ  # where time is short, what takes long comes last
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None) == begins_first)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    if time.time() > float(os.environ.get("MTOOL_TESTS_UNTIL", "inf")):
+        pytest.skip("no time was left; scripts/test runs it")
 
 
 def _values(item: pytest.Item) -> dict[str, Any]:

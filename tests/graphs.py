@@ -18,7 +18,7 @@ from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.ir import Graph
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, make_plan
-from mtool.verification.oracles import products
+from mtool.verification.oracles import ort
 
 HOST = Target("host", frozenset({"fpu"}))
 NO_FPU = Target("cortex-m3", frozenset())
@@ -95,8 +95,8 @@ def reference(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]
     """Return onnxruntime's outputs, without its graph optimisations, and with integer products that never saturate."""
     import onnxruntime
 
-    if products.has_products(proto):
-        proto = products.exact(proto)
+    if ort.has_products(proto):
+        proto = ort.exact(proto)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3

@@ -64,10 +64,10 @@ ProjectType = Literal["standalone", "host-driven", "mlperftiny"]
 """What a project of a user's own is: a program around the model, a model driven by a host, EEMBC's benchmark."""
 
 Method = Literal["minmax", "entropy", "percentile"]
-"""The method by which quantisation finds an activation's range."""
+"""The method by which quantization finds an activation's range."""
 
 Integer = Literal["int8", "uint8"]
-"""The type of a quantised activation."""
+"""The type of a quantized activation."""
 
 FLASH_RUNNERS: Mapping[str, str] = {
     "west": "west.West",

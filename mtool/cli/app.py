@@ -7,6 +7,7 @@ import inspect
 import io
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,18 +15,114 @@ from typing import Annotated, Any
 
 import typer
 import typer.main
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 import mtool
-from mtool.base import locks
+from mtool.base import locks, spelling
 from mtool.base.errors import MtoolError, UsageError, of_os_error
-from mtool.cli import several, user_project
+from mtool.base.escaping import argument
+from mtool.base.option_table import of_group
+from mtool.cli import several
 from mtool.cli.ending import INTERRUPTED, ReaderGone
-from mtool.cli.grouped import GroupedCommand
 from mtool.cli.output import Output
-from mtool.cli.parameters import SEVERAL, Asked, FirmwareOptions, ProjectOptions
-from mtool.cli.wrong_usage import usage_error
+from mtool.cli.parameters import SEVERAL, FirmwareOptions, OptionGroup, ProjectOptions
+
+# A command whose help tells its options in groups: its own first, then those of a subject, by their panels.
+
+
+LIST = "--options"
+"""The option of commands that lists the options of a template."""
+_OWN = "Options"
+_LAST = "Every command"
+
+
+class GroupedCommand(TyperCommand):
+    """Tell options by group. With --options, which lists those of a template, no other argument is asked for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        if any(LIST in parameter.opts for parameter in self.params) and LIST in args:
+            for parameter in self.params:
+                parameter.required = False
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for the arguments and one for each group of options."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], _OWN: []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            panel = getattr(parameter, "rich_help_panel", None)
+            is_help = "--help" in parameter.opts
+            name = "Arguments" if isinstance(parameter, TyperArgument) else _LAST if is_help else str(panel or _OWN)
+            groups.setdefault(name, []).append(record)
+        groups[_LAST] = groups.pop(_LAST, [])
+        for name, rows in groups.items():
+            if rows:
+                with formatter.section(name):
+                    formatter.write_dl(rows)
+
+
+# What the parser of the command line says of wrong options and values, in the form of every other error.
+
+
+_MODELS = (".onnx", ".tflite")
+_WORDS = {  # pydantic's, and ours
+    "Input should be greater than or equal to": "expected at least",
+    "Input should be less than or equal to": "expected at most",
+    "Input should be a valid integer": "expected a whole number",
+    "Input should be a valid": "expected a",
+    "Input should be": "expected",
+}
+
+
+def usage_error(wrong: TyperException) -> UsageError:
+    """Return the error: what is wrong, what was expected, and the name that was meant or where to read on."""
+    context = getattr(wrong, "ctx", None)
+    command = context.command_path if context is not None else "mtool"
+    page = f"see: {command} --help"
+    message = wrong.format_message().strip().removesuffix(".")
+    meant = list(getattr(wrong, "possibilities", None) or ())
+    if meant:
+        message = message.partition(" (")[0]
+        hint = f"did you mean {meant[0]}? {page}"
+    elif found := re.search(r"(.*)\. Did you mean '(\S+)'\?", message):
+        message, hint = found[1], f"did you mean {found[2]}? {page}"
+    else:
+        hint = _meant(message) or page
+        if command == "mtool" and message.startswith("No such option"):
+            hint = f"options of a command come behind it; {page}"
+    what = message[:1].lower() + message[1:]
+    if what.startswith("got unexpected extra argument"):
+        hint = f"a board stands behind --board, and names with blanks in quotes; {page}"
+    invalid = re.match(r"invalid value for ('\S+'|.*?): ", what)
+    refused: list[Any] = getattr(wrong.__cause__, "errors", list)()
+    if invalid is None or not refused:
+        return UsageError(what, hint=hint)
+    where, value, reason = invalid[0], str(refused[0]["input"]), refused[0]["msg"].removesuffix(".")
+    allowed = re.findall(r"'([^']*)'", reason.partition(" is not one of ")[2])
+    if allowed:
+        return UsageError(
+            f"{where}{value!r} is not one of {', '.join(allowed)}",
+            hint=spelling.did_you_mean(value, allowed, otherwise=page),
+        )
+    expected = reason.removeprefix("Value error, ").partition(", unable")[0]
+    for theirs, ours in _WORDS.items():
+        expected = expected.replace(theirs, ours)
+    return UsageError(f"{where}{expected}, found {value!r}", hint=page)
+
+
+def _meant(message: str) -> str:
+    """Return what to type instead of what begins with no command: a model's path, an option of commands, "help"."""
+    if (name := re.fullmatch(r"No such command '(.*)'", message)) is not None:
+        if name[1].endswith(_MODELS):
+            return f"a command comes first: mtool run {argument(name[1])}"
+        return "did you mean mtool --help?" if name[1] == "help" else ""
+    return ""
+
 
 COMMANDS: Mapping[str, str] = {
     "doctor": "Tell what is missing here and how to install it.",
@@ -59,9 +156,13 @@ COMMANDS: Mapping[str, str] = {
 }
 """Each command with the first line of its docstring: `--help` shows them, and loads none.
 
-The command is the function of that name in the module of that name.
+The command is the function of that name in the module of that name, or of `_MODULES`.
 """
 
+_MODULES = {
+    **dict.fromkeys(("new", "update", "generate", "build", "compile", "partition"), "project"),
+    **dict.fromkeys(("key", "load"), "module"),
+}
 HELP = """Put an ONNX or TFLite model on a microcontroller.
 
 Results go to stdout, progress to stderr.
@@ -69,7 +170,6 @@ Results go to stdout, progress to stderr.
 Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit, 5 toolchain or build,
 6 no or ambiguous board, 7 flash, 8 communication, 9 numeric mismatch, 10 device fault, 130 Ctrl-C, 143 SIGTERM.
 """
-
 _VERSION = "--version"
 _BOARDS = "MTOOL_BOARDS"  # as mtool.boards reads it, which takes longer to load than --help may
 BoardFiles = Annotated[
@@ -121,8 +221,13 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def load(name: str) -> Callable[..., None]:
     """Import a command's module and return the command."""
-    command: Callable[..., None] = getattr(importlib.import_module(f"mtool.cli.{name}"), name)
+    command: Callable[..., None] = getattr(importlib.import_module(module_of(name)), name)
     return command
+
+
+def module_of(name: str) -> str:
+    """Return the name of the module that a command is in."""
+    return f"mtool.cli.{_MODULES.get(name, name)}"
 
 
 class _Commands(TyperGroup):
@@ -157,7 +262,7 @@ def _application() -> Callable[..., Any]:
 def command_of(name: str) -> TyperCommand:
     """Import a command's module and return the command with its options."""
     app = _typer(add_completion=False)
-    command_class = getattr(importlib.import_module(f"mtool.cli.{name}"), "COMMAND_CLASS", GroupedCommand)
+    command_class = getattr(importlib.import_module(module_of(name)), "COMMAND_CLASS", GroupedCommand)
     app.command(cls=command_class)(_with_output(load(name)))
     command = typer.main.get_command(app)
     assert isinstance(command, TyperCommand)
@@ -206,7 +311,7 @@ def _global_options(
 def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options --json, -v and -q in place of its first parameter, an Output.
 
-    A parameter that is `Asked` for stands for several options.
+    A parameter that is an `OptionGroup` stands for several options.
     """
     first, *own = inspect.signature(command).parameters.values()
     assert first.annotation is Output, f"{command.__name__} must take an Output first"
@@ -240,7 +345,7 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         def act() -> None:
             given, project = values, None
             if of_a_project:
-                given, project = user_project.filled(
+                given, project = several.filled(
                     values,
                     key=key,
                     command=command.__name__,
@@ -253,10 +358,10 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             folder = given.get("output_dir")
             paths = given.get(key) or []
             paths = paths if isinstance(paths, list) else [paths]
-            for name, one in asked.items():
+            for name, one in groups.items():
                 from mtool.commands import parse_options
 
-                raw = {each: given.pop(each) for each in one.parameters}
+                raw = {each: given.pop(each) for each in of_group(one.name)}
                 given[name] = (
                     several.options(raw, paths) if one.of_models else getattr(parse_options, one.reader)(**raw)
                 )
@@ -268,20 +373,20 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             elif len(paths) > 1:
                 several.for_each(command, output, given)
             else:
-                one_of = {name: given[name][0] for name, one in asked.items() if one.of_models}
+                one_of = {name: given[name][0] for name, one in groups.items() if one.of_models}
                 one_of |= {name: several.of_the_only(name, given, default) for name, default in of_one.items()}
                 command(output, **{**given, **({key: paths[0]} if paths else {}), **one_of})
 
         with _boards_known(board_files or ()):
             raise typer.Exit(_end(output, act))
 
-    asked: dict[str, Asked] = {}
+    groups: dict[str, OptionGroup] = {}
     of_one = {one.name: one.default for one in own if is_repeated and one.name in several.OF_ONE_MODEL}
     parameters: list[inspect.Parameter] = []
     for parameter in own:
-        found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, Asked)]
+        found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, OptionGroup)]
         if found:
-            asked[parameter.name] = found[0]
+            groups[parameter.name] = found[0]
             described = found[0].parameters
             parameters += _keywords(several.once_for_each(described) if found[0].of_models else described)
         else:
@@ -342,10 +447,10 @@ def _end(output: Output, action: Callable[[], None]) -> int:
             raise
         except OSError as failed:
             output.trace()
-            return _told(output, of_os_error(failed))
+            return _report_error(output, of_os_error(failed))
         except MemoryError:
             output.trace()
-            return _told(output, UsageError("there is not enough memory", hint="free some, or raise ulimit -v"))
+            return _report_error(output, UsageError("there is not enough memory", hint="free some, or raise ulimit -v"))
         except Exception as bug:
             output.trace()
             hint = "" if output.verbosity >= 2 else "run it again with -vv for the traceback, and report it"
@@ -353,6 +458,6 @@ def _end(output: Output, action: Callable[[], None]) -> int:
             return MtoolError.exit_code
 
 
-def _told(output: Output, error: MtoolError) -> int:
+def _report_error(output: Output, error: MtoolError) -> int:
     output.error(error)
     return error.exit_code

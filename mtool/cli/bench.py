@@ -73,15 +73,11 @@ def bench(
         raise UsageError("--function is one time, --layers and --cycles are tables", hint="give one of them")
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
     if on is not None:
+        from mtool.stages.job import board_of
+
         if function or layers or cycles:
             raise UsageError("--on is for a model that was loaded, whose operators have no C here")
-        from mtool.commands import loaded_model, module_models
-
-        module_models.board_of(on, board)
-        cost = loaded_model.bench(model, on, readings=readings, fill=fill, options=options, deployment=deployment)
-        out.result(cost.as_json())
-        out.text(table((cost.model, cost.board), commands.comparison([cost])))
-        return
+        board_of(on, board)
     if function:
         timing = commands.time_function(
             model, function, board=board, readings=readings, options=options, deployment=deployment
@@ -110,9 +106,10 @@ def bench(
         cycles=cycles,
         clocks=clocks,
         fill=fill,
+        on=on,
     )
     if cost.cycles is None:
-        out.result({**cost.as_json(), **_first_run(cost)})
+        out.result({**cost.as_json(), **({} if on else _first_run(cost))})
         out.text(table((cost.model, cost.board), commands.comparison([cost])))
     else:
         _print_cycles(out, cost, cost.cycles, clocks)

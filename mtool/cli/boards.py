@@ -1,16 +1,132 @@
 """`mtool boards`: what can be built for."""
 
+import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mtool.cli import completion, parameters
+from mtool.base import configuration, files
+from mtool.base.errors import UsageError
+from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.stages.formatting import kilobytes
 
 if TYPE_CHECKING:
     from mtool.boards import Board
+
+
+# `mtool boards --new`: an entry for a board of the user's own, by questions, by options, or from Zephyr.
+
+
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output: Path | None) -> None:
+    """Write the entry of a board and tell how to use it.
+
+    Raises:
+        UsageError: the name is none, a fact is missing or wrong, or the file is there already.
+        BoardError: there is no board to begin with.
+        BuildError: the board to begin with is Zephyr's, and the tree, a module or a tool is missing.
+    """
+    if not name:
+        raise UsageError("--from, --set and --output are for a new board", hint="give its name: --new NAME")
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name of a board", hint="use letters, digits, _, - and .")
+    project = configuration.nearest()
+    path = output or (project.parent if project else Path()) / "boards" / f"{name}.yaml"
+    if path.exists():
+        raise UsageError(f"{path} is there already", hint="edit it, or give another file: --output FILE")
+    from mtool import boards
+    from mtool.boards import making
+
+    if name in boards.shipped():
+        raise UsageError(
+            f"{name} is a board that mtool has already",
+            hint=f"give yours another name: --new my_{name}; what mtool knows of it: mtool boards {name}",
+        )
+    given = _parsed_facts(facts)
+    start = _start(origin)
+    missing = making.lacking(given, start)
+    if missing and sys.stdin.isatty() and not out.as_json:
+        given |= _prompted(given, start)
+        missing = making.lacking(given, start)
+    if missing:
+        raise UsageError(
+            f"a new board needs {' and '.join(missing)}",
+            details=[f"--set {key}=...   {making.FACTS[key]}" for key in missing],
+            hint="or begin with another: --from BOARD, --from zephyr:NAME",
+        )
+    entry = making.entry_of(given, start, boards.load_all())
+    text = making.text_of(name, entry)
+    board = boards.board_of(path, name, entry)
+    files.write(path, text.encode(), follow=True)
+    found = path.resolve() in [file.resolve() for file in boards.files_of()]
+    out.result({"file": str(path), "board": board.model_dump(mode="json")})
+    out.text(f"{path}", *(f"  {line}" for line in text.splitlines()))
+    use = f"mtool boards {name}" if found else f"mtool boards {name} --boards {path}"
+    out.text("", f"see it with: {use}" + ("" if found else f'; or say in mtool.toml: boards = "{path}"'))
+
+
+def _parsed_facts(facts: Sequence[str]) -> dict[str, str]:
+    from mtool import boards
+    from mtool.boards import making
+
+    told, known = {}, boards.load_all()
+    for fact in facts:
+        key, equals, value = fact.partition("=")
+        if not equals or not value:
+            raise UsageError(f"--set {fact} is no KEY=VALUE", hint="an example: --set cpu=cortex-m4")
+        making.check(key.strip(), value.strip(), known)
+        told[key.strip()] = value.strip()
+    return told
+
+
+def _start(origin: str) -> dict[str, Any]:
+    """Return the entry to begin with. What was done with that board was not done with the new one."""
+    if not origin:
+        return {}
+    from mtool import boards
+
+    board = boards.get(origin)
+    entry: dict[str, Any] = board.model_dump(mode="json", exclude={"name", "status"}, exclude_defaults=True)
+    for name, memory in board.memories.items():
+        if memory.reads is not None:  # which no manifest and no record of a tuning holds
+            entry["memories"][name]["reads"] = memory.reads.model_dump(exclude_defaults=True)
+    if board.draws is not None:
+        entry["draws"] = board.draws.model_dump(mode="json")
+    return entry
+
+
+def _prompted(told: dict[str, str], start: dict[str, Any]) -> dict[str, str]:
+    """Ask for the facts that are missing."""
+    from mtool import boards
+    from mtool.boards import making
+
+    answers: dict[str, str] = {}
+    wanted = making.lacking(told, start)
+    every = [key for key in making.FACTS if key not in told and (not start or key in wanted)]
+    known = boards.load_all()
+    for key in every:
+        if key == "arduino" and answers.get("zephyr"):
+            continue
+        answer = ""
+        while not answer:
+            answer = typer.prompt(f"{key}: {making.FACTS[key]}", default="", show_default=False, err=True).strip()
+            try:
+                if answer:
+                    making.check(key, answer, known)
+                elif key not in making.NEEDED:
+                    break
+            except UsageError as wrong:
+                typer.echo(f"{wrong.what}; {wrong.hint}", err=True)
+                answer = ""
+        answers[key] = answer
+    return {key: answer for key, answer in answers.items() if answer}
+
 
 FLASH = frozenset({"code", "weights"})
 RAM = frozenset({"arena", "data", "stack"})
@@ -21,7 +137,10 @@ def boards(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="[BOARD]", help="Show this one in full.", show_default=False, autocompletion=completion.boards
+            metavar="[BOARD]",
+            help="Show this one in full.",
+            show_default=False,
+            autocompletion=parameters.complete_boards,
         ),
     ] = "",
     attached: Annotated[bool, typer.Option("--attached", help="List what is plugged in instead.")] = False,
@@ -42,7 +161,7 @@ def boards(
             metavar="BOARD",
             help="With --new: begin with what is known of this one; zephyr:NAME reads the Zephyr tree.",
             show_default=False,
-            autocompletion=completion.boards,
+            autocompletion=parameters.complete_boards,
         ),
     ] = "",
     facts: Annotated[
@@ -62,9 +181,7 @@ def boards(
 ) -> None:
     """List the boards, or show one in full; or write an entry for one of your own."""
     if new or origin or facts or output:
-        from mtool.cli import new_board
-
-        new_board.write(out, new, origin, facts or (), output)
+        write_new(out, new, origin, facts or (), output)
         return
     if watch or attached:
         from mtool.cli import attached as ports

@@ -9,7 +9,6 @@ from mtool import commands
 from mtool.base.errors import FitError, UsageError
 from mtool.base.escaping import short_name
 from mtool.cli import parameters
-from mtool.cli.claims import claims_table
 from mtool.cli.output import Output, table
 from mtool.stages import formatting
 
@@ -17,10 +16,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mtool.boards import Board
-    from mtool.commands import Fit, Fits
+    from mtool.cli.console import Fitted
+    from mtool.commands import Fit, FitReport
     from mtool.device.build.fit import Need
-    from mtool.manifest import Manifest, Operator
+    from mtool.manifest import Claim, Manifest, Operator
     from mtool.stages.latency_estimate import LongestOperator
+
+
+# Who computes which operator of a model, as a table.
+
+
+def claims_table(claims: "Sequence[Claim]") -> "Fitted":
+    """Return a table of who computes each operator that backends were asked for, and why the others do not."""
+    rows = [
+        [
+            short_name(one.operator),
+            one.kind,
+            f"{one.backend} ({one.region})" if one.backend else "C",
+            "; ".join(f"{refusal.backend}: {refusal.reason}" for refusal in one.refusals),
+        ]
+        for one in claims
+    ]
+    return table(("operator of the model", "", "computed by", "why not by others"), rows, folds=True)
+
 
 _ALL = "all"  # boards, as if none were named
 
@@ -235,7 +253,7 @@ def _looks(operator: "Operator") -> tuple[str, str, str, int]:
     return operator.label, operator.shape, operator.by, operator.macs
 
 
-def _verdict(report: "Fits", *, named: bool) -> str:
+def _verdict(report: "FitReport", *, named: bool) -> str:
     """Return in a line how it ends: which boards the model fits."""
     model = ", ".join(short_name(one.model_file) for one in report.manifest.models)
     fitting = [fit.board for fit in report.fits if fit.fits]

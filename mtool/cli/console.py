@@ -3,9 +3,13 @@
 import io
 import os
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TextIO
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 
 from mtool.cli.ending import ReaderGone
 
@@ -31,3 +35,88 @@ def console(stream: TextIO | None) -> Console:
         emoji=False,
         width=None if stream.isatty() else wide,
     )
+
+
+# A plain table that fits the terminal: text is cut, or folded, in narrower columns, numbers and names stay whole.
+#
+# Only `Output` imports this, when it draws a table: rich doubles a start's time.
+
+
+_GAP = 2  # columns between two of the table's
+_NARROWEST_TEXT = 10
+_NARROWEST = 4
+_BAR = "█"
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A table of headings and rows, drawn as wide as it is or as the console allows.
+
+    The columns of the indices `right` are numbers, aligned to the right; those and the first stay whole as long as the
+    others can be narrower. A column of bars shrinks first. `folds`: what is too long goes on in another line; else
+    it is cut in a terminal, and its end marked.
+    """
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: frozenset[int]
+    folds: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it."""
+        folds = self.folds or not console.is_terminal  # what goes to a program is not cut
+        natural = [
+            max([cell_len(heading), *(cell_len(row[index]) for row in self.rows)])
+            for index, heading in enumerate(self.headings)
+        ]
+        bars = {index for index in range(len(natural)) if self._is_bars(index)}
+        widths = _widths(natural, self.right, bars, options.max_width)
+        drawn = Table(box=None, pad_edge=False, header_style="bold", show_header=any(self.headings))
+        shown = [index for index, width in enumerate(widths) if width or not natural[index]]
+        for index in shown:
+            drawn.add_column(
+                self.headings[index],
+                justify="right" if index in self.right else "left",
+                width=widths[index] or None,
+                no_wrap=not folds or widths[index] == natural[index],
+                overflow="fold" if folds or index in self.right else "ellipsis",
+            )
+        for row in self.rows:
+            drawn.add_row(*(_scaled(row[i], natural[i], widths[i]) if i in bars else row[i] for i in shown))
+        yield drawn
+
+    def _is_bars(self, index: int) -> bool:
+        cells = {*"".join(row[index] for row in self.rows)}
+        return cells == {_BAR}
+
+
+def fitted(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], *, folds: bool = False
+) -> Fitted:
+    """Return a table of cells that are one line each."""
+    return Fitted(tuple(headings), tuple(map(tuple, rows)), frozenset(right), folds)
+
+
+def _widths(natural: Sequence[int], right: frozenset[int], bars: set[int], room: int) -> list[int]:
+    """Return how wide each column is drawn; 0: it is left out."""
+    widths = list(natural)
+
+    def over() -> int:
+        used = [width for width in widths if width]
+        return sum(used) + _GAP * (len(used) - 1) - room
+
+    for index in bars:
+        if over() > 0:
+            widths[index] = max(widths[index] - over(), 0)
+            if widths[index] < _NARROWEST:
+                widths[index] = 0
+    text = [index for index in range(1, len(widths)) if index not in right and index not in bars]
+    every = list(range(len(widths)))
+    for columns, least in ((text, _NARROWEST_TEXT), (text, _NARROWEST), (every, _NARROWEST)):
+        while over() > 0 and (wide := [index for index in columns if widths[index] > least]):
+            widths[max(wide, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _scaled(bar: str, natural: int, width: int) -> str:
+    return bar if width == natural else _BAR * round(len(bar) * width / natural)

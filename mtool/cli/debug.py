@@ -13,7 +13,7 @@ from mtool.cli import parameters
 from mtool.cli.output import Output
 
 if TYPE_CHECKING:
-    from mtool.commands.debugging import Plan
+    from mtool.commands.debugging import DebugPlan
 
 
 def debug(
@@ -68,13 +68,13 @@ def debug(
     The inference is run once to see whether it faults; then QEMU, or the gdb server of the board's probe, runs it again
     with the same inputs, and gdb stops where the operator begins, and at the fault itself.
     """
-    from mtool.commands import debug_plan, debugging
+    from mtool.commands import debugging
     from mtool.commands.execution import built_with_inputs
-    from mtool.stages import input_patterns
+    from mtool.stages.job import Job
 
-    input_patterns.check(fill)
-    if dry_run and debug_plan.is_cabled(model, board, options):
-        asked, lines = debug_plan.planned(
+    job = Job.of(model, board, options, deployment, fill=fill, seed=seed)
+    if dry_run and debugging.is_cabled(model, board, options):
+        asked, lines = debugging.planned(
             model,
             board,
             options,
@@ -88,7 +88,7 @@ def debug(
         _tell(out, asked)
         out.text(*lines, *_commands(asked))
         return
-    prepared, (sample, *_), _ = built_with_inputs(model, board, input, options, deployment, fill=fill, seed=seed)
+    prepared, (sample, *_), _ = built_with_inputs(job, input)
     chosen = debugging.plan(
         prepared,
         sample,
@@ -113,11 +113,11 @@ def debug(
         raise BuildError(f"{Path(chosen.gdb[0]).name} ended with exit code {code}")
 
 
-def _commands(chosen: "Plan") -> list[str]:
+def _commands(chosen: "DebugPlan") -> list[str]:
     return [shlex.join(argv) for argv in (chosen.server, chosen.gdb) if argv]
 
 
-def _tell(out: Output, chosen: "Plan") -> None:
+def _tell(out: Output, chosen: "DebugPlan") -> None:
     out.note(f"stop at {chosen.stop.describe()}")
     stop = chosen.stop.operator
     out.result(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from mtool import commands
-from mtool.cli import completion, parameters
+from mtool.cli import parameters
 from mtool.cli.output import Output
 
 
@@ -20,7 +20,7 @@ def flash(
             metavar="TOOL",
             help="The flash tool; default: the board's first.",
             show_default=False,
-            autocompletion=completion.runners,
+            autocompletion=parameters.complete_runners,
         ),
     ] = "",
     *,
@@ -39,9 +39,9 @@ def flash(
     """
     model, chosen = models[0], options[0]
     if chosen.program is not None and not dry_run:
-        from mtool.commands import user_program
+        from mtool.commands import flashing
 
-        flashed = user_program.flash_program(model, board=board, runner=runner, options=chosen, deployment=deployment)
+        flashed = flashing.flash_program(model, board=board, runner=runner, options=chosen, deployment=deployment)
         out.result({"board": board, "folder": str(flashed.prepared.folder), "port": flashed.port or None})
         out.text("flashed: the program runs by itself" + (f", its console is {flashed.port}" if flashed.port else ""))
         return
@@ -74,5 +74,5 @@ def flash(
     out.text(f"ready: mtool run, verify, bench --board {ready.prepared.board.name}")
 
 
-def _smoke(found: "commands.Smoke") -> dict[str, Any]:
+def _smoke(found: "commands.SmokeRun") -> dict[str, Any]:
     return {"time": found.time, "unit": found.unit, "compared_with": found.compared_with or None}

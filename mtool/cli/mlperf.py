@@ -13,7 +13,7 @@ from mtool.stages import formatting
 
 if TYPE_CHECKING:
     from mtool.boards import Board
-    from mtool.stages.latency_estimate import LikelyTime
+    from mtool.stages.latency_estimate import LatencyEstimate
 
 
 def mlperf(
@@ -54,9 +54,9 @@ def mlperf(
     In a project of the type mlperftiny (docs/own-project.md). A board that is not emulated is flashed first.
     """
     from mtool import boards
-    from mtool.commands import user_program, user_project
-    from mtool.plugins.mlperf import dataset, session
-    from mtool.plugins.mlperf.device import DeviceUnderTest
+    from mtool.commands import flashing, user_project
+    from mtool.plugins import mlperf
+    from mtool.plugins.mlperf import DeviceUnderTest
     from mtool.stages import arrays
     from mtool.stages.latency_estimate import emulated_time
 
@@ -87,14 +87,14 @@ def mlperf(
         lines.append(line)
         out.note(line)
 
-    with user_program.open_program(found.model, board=name, options=options, deployment=deployment) as opened:
+    with flashing.open_program(found.model, board=name, options=options, deployment=deployment) as opened:
         device = DeviceUnderTest(opened.transport, lambda who, text: lines.append(f"[{who}]: {text}"))
         manifest = opened.prepared.manifest
         tensor = manifest.inputs[0]
         try:
-            outcome = session.run(
+            outcome = mlperf.run(
                 device,
-                lambda benchmark: dataset.read(data, benchmark, tensor),
+                lambda benchmark: mlperf.read(data, benchmark, tensor),
                 mode,
                 tell=tell,
                 count=count,
@@ -149,7 +149,7 @@ def _seconds_of(board: "Board") -> str:
     return "its seconds are counted cycles at the board's clock"
 
 
-def _estimate(time: "LikelyTime") -> str:
+def _estimate(time: "LatencyEstimate") -> str:
     """Return the line of an inference's time at the board's clock."""
     error = f" ± {time.error:.0%}" if time.error else ""
     return f"about {time.milliseconds:.3g} ms{error} an inference at {formatting.frequency(time.hz)}, estimated"

@@ -1,6 +1,8 @@
 """`mtool module`: a model that firmware takes at run time, as one signed file."""
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +13,8 @@ from mtool.cli import parameters
 from mtool.cli.output import Output, table
 
 if TYPE_CHECKING:
-    from mtool.commands.module_update import Renewal
+    from mtool.commands.loading import Progress
+    from mtool.commands.modules import ModuleUpdate
     from mtool.manifest.modules.format import Module
 
 _NATIVE = "native: code and constants that run wherever they lie"
@@ -69,7 +72,7 @@ def module(
     It has the model's code and constants, which run wherever they lie, what they call of the firmware, hashes, sizes
     and the interface. Without --key it is not signed, and only firmware for development takes it.
     """
-    from mtool.commands import module_update, modules
+    from mtool.commands import modules
 
     if show:
         found, data = modules.read_module(model)
@@ -79,9 +82,9 @@ def module(
     old = None if since is None else modules.read_module(since)
     before = None if old is None else old[0]
     if before is not None:
-        options, counter = module_update.options_since(before, options, counter)
+        options, counter = modules.options_since(before, options, counter)
     if bytecode:
-        from mtool.commands.bytecode import make_bytecode
+        from mtool.commands.modules import make_bytecode
 
         made = make_bytecode(model, options=options, key=key, counter=counter or 0, since=before)
     else:
@@ -89,7 +92,7 @@ def module(
     target = output or Path(f"{made.module.name}.mtm")
     modules.write_module(made, target)
     trust = "signed" if made.module.is_signed else "not signed"
-    renewal = None if old is None else module_update.renewal(old, (made.module, made.data))
+    renewal = None if old is None else modules.update_between(old, (made.module, made.data))
     _tell(out, made.module, made.data, trust, path=target, linked=made.linked, renewal=renewal)
     if key is None:
         out.text("", "not signed: firmware takes it only if it was built to take such; sign it by --key FILE")
@@ -123,7 +126,7 @@ def _tell(
     *,
     path: Path,
     linked: tuple[str, ...] = (),
-    renewal: "Renewal | None" = None,
+    renewal: "ModuleUpdate | None" = None,
 ) -> None:
     from mtool.compiler.bytecode.call import kernels_of
     from mtool.manifest.modules import machine
@@ -182,3 +185,123 @@ def _tell(
         out.text(f"of the compiler's library, in the module: {', '.join(linked)}")
     if renewal is not None:
         out.text(f"since the module before: {renewal.describe()}")
+
+
+# `mtool load`: a module, into a device.
+
+
+def load(
+    out: Output,
+    module: Annotated[
+        Path, typer.Argument(metavar="MODULE", help="The module, .mtm (`mtool module`).", show_default=False)
+    ],
+    project: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="PROJECT",
+            help="The folder of the firmware that runs on the device; without it, what answers at --port.",
+            show_default=False,
+        ),
+    ] = None,
+    board: Annotated[str, parameters.boards("The board at --port; default: the project's.")] = "",
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
+    *,
+    ram: Annotated[bool, typer.Option("--ram", help="Into RAM, where the next reset forgets it.")] = False,
+    since: Annotated[
+        Path | None,
+        typer.Option(
+            "--since",
+            metavar="OLD.mtm",
+            help="The module that is in flash: its difference from the new one is sent; default: the same, where that "
+            "module was loaded from here.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Give a device a module: its model is one of the device's from then on, with no new firmware.
+
+    It goes into the free slot of the flash, and takes the place of the one of its name, or of the one that was loaded
+    first where no slot is left, when it is whole and was checked: which one is said before. Whatever breaks off leaves
+    what was there, and the same command goes on where it was. Ends with exit code 2 if
+    the module is none for this device, 4 if it does not fit, 8 if the device stops answering, 10 if it refuses it.
+    """
+    from mtool.commands import loading
+
+    with _bar(out) as progress:
+        done = loading.load_module(
+            module, project, port=port, probe=probe, board=board, ram=ram, since=since, progress=progress
+        )
+    names = list(dict.fromkeys(one.name for one in done.models))  # one hides another of its name
+    out.result(
+        {
+            "module": str(module),
+            "name": done.module.name,
+            "model_hash": done.module.model_hash.hex(),
+            "counter": done.module.counter,
+            "place": done.place.name.lower(),
+            "bytes": done.file_bytes,
+            "there_bytes": done.there_bytes,
+            "delta_bytes": done.delta_bytes,
+            "replaced": done.replaced or None,
+            "is_kept": done.is_kept,
+            "seconds": round(done.seconds, 3),
+            "models": [
+                {"name": one.name, "place": one.place.name.lower(), "model_hash": one.model_hash} for one in done.models
+            ],
+        }
+    )
+    delta = f", sent as a delta of {done.delta_bytes:,} B" if done.delta_bytes else ""
+    before = f", {done.there_bytes:,} of them there before" if done.there_bytes else ""
+    instead = f", in place of {done.replaced}" if done.replaced else ""
+    out.text(f"{done.module.name} is in {done.place.name.lower()}: {done.file_bytes:,} B{before}{delta}{instead}")
+    out.text(f"the device has: {', '.join(names)}")
+    if not done.is_kept:
+        what = "its RAM" if done.place.name == "RAM" else "its flash"
+        out.text(f"the emulator has ended, and {what} with it: the next one starts without it")
+
+
+@contextmanager
+def _bar(out: Output) -> Iterator["Progress"]:
+    """Yield what shows how far the load is, on a terminal."""
+    if out.verbosity < 0 or not out.stderr.is_terminal:
+        yield lambda there, whole: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=out.stderr, transient=True) as bar:
+        task = bar.add_task("load")
+        yield lambda there, whole: bar.update(task, completed=there, total=whole)
+
+
+# `mtool key`: a pair of keys that sign modules.
+
+
+def key(
+    out: Output,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="The private key, a new file; the public one is FILE.pub beside it.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Make a pair of keys (Ed25519) for modules: one signs them, firmware is built with the other.
+
+    The private key is a file that only you can read: keep a copy where nobody else does. Firmware takes modules of its
+    keys alone, so what is lost can't be replaced. Files that are there are never overwritten.
+    """
+    from mtool.manifest.modules import keys
+
+    public = keys.make(file)
+    other = keys.public_path_of(file)
+    out.result(
+        {"private": str(file), "public": str(other), "public_key": public.raw.hex(), "key_id": public.key_id.hex()}
+    )
+    out.text(f"{file}      private: it signs modules; keep it secret, and a copy of it")
+    out.text(f"{other}  public: firmware is built with it")
+    out.text(f"key id {public.key_id.hex()}, public key {public.raw.hex()}")

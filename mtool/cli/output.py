@@ -19,7 +19,7 @@ from mtool.cli.ending import ReaderGone
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from mtool.cli.fitted import Fitted
+    from mtool.cli.console import Fitted
 
 SCHEMA_VERSION = 1
 
@@ -164,7 +164,7 @@ def table(
 
     In a terminal it is as wide as that: text is cut, or folded with `folds`. What goes elsewhere is as wide as it is.
     """
-    from mtool.cli.fitted import fitted
+    from mtool.cli.console import fitted
 
     most = _WIDEST_CELL if sys.stdout is not None and sys.stdout.isatty() else LONGEST_LINE
     cells = [[one_line(cell, most) for cell in row] for row in rows]

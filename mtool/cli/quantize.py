@@ -13,7 +13,7 @@ from mtool.cli.output import Output, table
 from mtool.stages import formatting
 
 if TYPE_CHECKING:
-    from mtool.commands import Quantised
+    from mtool.commands import QuantizationResult
 
 _WORST = 5  # layers that are printed
 
@@ -76,7 +76,7 @@ def quantize(
 
     The ranges of its activations come from --data; the result is an ONNX model in QDQ form, of a .tflite model too.
     """
-    quantised = commands.quantize(
+    quantized = commands.quantize(
         model,
         data,
         output=output,
@@ -87,12 +87,12 @@ def quantize(
         pixels=commands.Pixels(scale, offset),
         options=options,
     )
-    out.result({**dataclasses.asdict(quantised), "path": str(quantised.path)})
-    _print(out, quantised)
+    out.result({**dataclasses.asdict(quantized), "path": str(quantized.path)})
+    _print(out, quantized)
 
 
-def _print(out: Output, done: "Quantised") -> None:
-    from mtool.stages.footprint import side_by_side
+def _print(out: Output, done: "QuantizationResult") -> None:
+    from mtool.quantization.quantizing import side_by_side
 
     over = formatting.count(done.compared_over, "sample")
     out.text("", f"difference from the float model over {over}")
@@ -120,10 +120,10 @@ def _print(out: Output, done: "Quantised") -> None:
     out.text("")
     is_board = done.board != parameters.HOST
     rows = side_by_side(done.before, done.after, is_board=is_board)
-    out.text(table((f"on {done.board}" if is_board else "", "float", "quantised"), rows, right=(1, 2)))
+    out.text(table((f"on {done.board}" if is_board else "", "float", "quantized"), rows, right=(1, 2)))
     if not is_board:
         out.text("the arena is this computer's; --board BOARD has a board's flash and RAM")
-    for label, one in (("float", done.before), ("quantised", done.after)):
+    for label, one in (("float", done.before), ("quantized", done.after)):
         if one.note:
             out.text(f"  {label}: {one.note}")
     out.text("", f"wrote {done.path}; try it: mtool verify {done.path} --board {done.board}")

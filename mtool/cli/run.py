@@ -16,7 +16,7 @@ from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
 
 if TYPE_CHECKING:
-    from mtool.commands import Ran
+    from mtool.commands import RunResult
     from mtool.manifest import Tensor
     from mtool.stages.samples import Array, Sample
 
@@ -93,13 +93,13 @@ def run(
     _print(out, ran)
 
 
-def _print(out: Output, ran: "Ran") -> None:
-    from mtool.stages import dynamic_outputs
+def _print(out: Output, ran: "RunResult") -> None:
+    from mtool.stages import samples as sampling
 
     out.text()
     tensors = {output.name: output for output in ran.prepared.manifest.outputs}
     for sample in ran.outputs[:_SHOWN]:
-        for name, value in dynamic_outputs.cut(list(tensors.values()), sample).items():
+        for name, value in sampling.cut(list(tensors.values()), sample).items():
             out.text(f"  {short_name(name):<9} {described(value)}{_there(tensors[name], sample)}")
     if len(ran.outputs) > _SHOWN:
         out.text(f"  and {len(ran.outputs) - _SHOWN} samples more; --output Y.npz writes all")
@@ -133,7 +133,7 @@ def _run_program(
     out: Output, model: Path, board: str, options: "commands.Options", deployment: "commands.Deployment"
 ) -> None:
     """Run the user's own program; what it says is the result."""
-    from mtool.commands.user_program import run_program
+    from mtool.commands.flashing import run_program
 
     said = bytearray()
 

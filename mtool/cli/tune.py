@@ -13,11 +13,11 @@ from mtool.cli import parameters
 from mtool.cli.output import Output, table
 
 if TYPE_CHECKING:
-    from mtool.cli.fitted import Fitted
+    from mtool.cli.console import Fitted
     from mtool.compiler.tuned.record import Unit, WholePlan
     from mtool.compiler.tuned.summary import KnownTarget, KnownTask
     from mtool.tuning import Tuned
-    from mtool.tuning.progress import Progress, Row
+    from mtool.tuning.search import Progress, Row
 
 
 def tune(
@@ -77,9 +77,11 @@ def tune(
     if model is None:
         raise UsageError("the model's path is missing", hint="give a model to tune, or --show FILE")
     if not scheduler and (tls_ca or tls_cert or tls_key):
-        raise UsageError("--tls-ca, --tls-cert and --tls-key are for a rack", hint="give --scheduler HOST:PORT too")
+        raise UsageError(
+            "--tls-ca, --tls-cert and --tls-key are for a board farm", hint="give --scheduler HOST:PORT too"
+        )
     from mtool.tuning import tune as measure
-    from mtool.tuning.farm.security import RackAt, Tls
+    from mtool.tuning.farm.security import FarmAddress, Tls
 
     with _Display(out).shown() as display:
         try:
@@ -94,7 +96,7 @@ def tune(
                 options=options,
                 deployment=deployment,
                 listener=display.update,
-                rack=RackAt(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
+                farm=FarmAddress(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
                 pareto=pareto,
                 builds=builds,
             )

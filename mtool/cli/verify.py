@@ -19,7 +19,7 @@ from mtool.stages.formatting import samples as samples_of
 
 if TYPE_CHECKING:
     from mtool.device.session.verify import Difference, Report
-    from mtool.verification.layer_report import Layer, Layers
+    from mtool.verification.layers import LayerComparison, LayerReport
 
 _BAR = 40  # columns of the longest bar of a histogram
 
@@ -77,18 +77,18 @@ def verify(
     tolerance = dataclasses.replace(tolerance, atol=atol, rtol=rtol)
     if lsb is not None:
         tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)
-    compare: Callable[..., Report | Layers]
-    if on is None:
-        compare = functools.partial(commands.verify_layers if layers else commands.verify, board=board)
-    else:
-        from mtool.commands import loaded_model, module_models
+    compare: Callable[..., Report | LayerReport] = commands.verify_layers
+    if on is not None:
+        from mtool.stages.job import board_of
 
         if layers:
             raise UsageError("--layers needs the model's C in the firmware, and --on is for one that was loaded")
-        board = module_models.board_of(on, board)
-        compare = functools.partial(loaded_model.verify, folder=on)
+        board = board_of(on, board)
+    if not layers:
+        compare = functools.partial(commands.verify, on=on)
     report = compare(
         model,
+        board=board,
         golden=golden,
         tolerance=tolerance,
         samples=samples,
@@ -96,7 +96,7 @@ def verify(
         options=options,
         deployment=deployment,
     )
-    if isinstance(report, commands.Layers):
+    if isinstance(report, commands.LayerReport):
         _print_layers(out, report, board)
         return
     out.result({"board": board, "ok": report.ok, **dataclasses.asdict(report)})
@@ -113,7 +113,7 @@ def _samples(report: "Report") -> str:
     return samples_of(report.samples, sequence=report.sequence)
 
 
-def _print_layers(out: Output, report: "Layers", board: str) -> None:
+def _print_layers(out: Output, report: "LayerReport", board: str) -> None:
     out.result({"board": board, **report.as_json()})
     rows = list(_rows(report.layers))
     out.text(table(("#", "operator", "shape", "schedule", "against the model"), rows, right=(0,)))
@@ -121,7 +121,7 @@ def _print_layers(out: Output, report: "Layers", board: str) -> None:
     out.text(report.summary())
 
 
-def _rows(layers: Sequence["Layer"]) -> Iterator[list[str]]:
+def _rows(layers: Sequence["LayerComparison"]) -> Iterator[list[str]]:
     """Yield a row for each result; an operator with several results stands in the first row, and their names in all."""
     for operator, group in itertools.groupby(layers, lambda layer: layer.operator):
         results = list(group)
@@ -131,7 +131,7 @@ def _rows(layers: Sequence["Layer"]) -> Iterator[list[str]]:
             yield [*(["", "", "", ""] if number else head), name + _verdict(layer)]
 
 
-def _verdict(layer: "Layer") -> str:
+def _verdict(layer: "LayerComparison") -> str:
     difference = layer.difference
     if difference is None:
         return "not in the model"

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from mtool.base.errors import UsageError
-from mtool.cli import completion, parameters
-from mtool.cli.grouped import GroupedCommand
+from mtool.cli import parameters
+from mtool.cli.app import GroupedCommand
 from mtool.cli.output import Output
 
 _OWN = {"--port": "--port", "-p": "--port", "--probe": "--probe"}
@@ -70,7 +70,7 @@ def worker(
             "-b",
             metavar="BOARD",
             help="A board that this computer has; may be repeated, each with its --port or --probe behind it.",
-            autocompletion=completion.boards,
+            autocompletion=parameters.complete_boards,
             show_default=False,
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""The workflows of a user: quantise, compile, build, run, verify, bench. The command line's twin.
+"""The workflows of a user: quantize, compile, build, run, verify, bench. The command line's twin.
 
 Each name is loaded when it is first used, so that a command imports what it needs and no more.
 """
@@ -7,133 +7,94 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mtool.commands.cost import ALL_KINDS, Cost, bench, comparison, cost_of, time_function
-    from mtool.commands.cycles import clocks, cycle_rows, hertz, mix_rows, part_headings, part_rows, standing_for
-    from mtool.commands.execution import Ran, run
-    from mtool.commands.flashing import Ready, Smoke, flash_model, flash_plan
-    from mtool.commands.modules import Made, make_module, read_module, write_module
-    from mtool.commands.partitioning import Parts, partition
-    from mtool.commands.profiling import bench_layers
-    from mtool.commands.reporting import Report, report
+    from mtool.commands.cost import (
+        ALL_KINDS,
+        Cost,
+        bench,
+        bench_layers,
+        clocks,
+        comparison,
+        cycle_rows,
+        hertz,
+        mix_rows,
+        part_headings,
+        part_rows,
+        standing_for,
+        time_function,
+    )
+    from mtool.commands.execution import RunResult, run
+    from mtool.commands.flashing import SmokeRun, flash_model, flash_plan
+    from mtool.commands.modules import make_module, read_module
+    from mtool.commands.partitioning import partition
+    from mtool.commands.reporting import report
     from mtool.compiler.plan import Choice
     from mtool.compiler.plan.plan import Pool
     from mtool.device.cycles import Clock
     from mtool.quantization.dataset import Pixels
-    from mtool.quantization.quantizing import Quantised, Scheme, quantize
-    from mtool.stages.building import HOST_DRIVEN, Prepared, build_model, build_plan, open, prepare
-    from mtool.stages.compiling import Model, compile, compile_models
+    from mtool.quantization.quantizing import QuantizationResult, Scheme, quantize
+    from mtool.stages.building import (
+        HOST_DRIVEN,
+        BuiltProject,
+        build_model,
+        build_plan,
+        open,
+        prepare,
+        write_package,
+        write_project,
+        write_sources,
+    )
+    from mtool.stages.compiling import CompiledModel, compile, compile_models
     from mtool.stages.deployment import Deployment
-    from mtool.stages.fitting import Fit, Fits, check, check_models
+    from mtool.stages.fitting import Fit, FitReport, check, check_models
     from mtool.stages.options import Options
-    from mtool.stages.writing import write_package, write_project, write_sources
-    from mtool.verification.layer_report import Layers
-    from mtool.verification.layers import verify_layers
-    from mtool.verification.tolerance import default_tolerance
+    from mtool.verification.layers import LayerReport, default_tolerance, verify_layers
     from mtool.verification.verification import verify
 
 _EXPORTS = {
-    "mtool.compiler.plan": ("Choice",),
-    "mtool.compiler.plan.plan": ("Pool",),
-    "mtool.stages.building": (
-        "HOST_DRIVEN",
-        "Prepared",
-        "build_model",
-        "build_plan",
-        "open",
-        "prepare",
-    ),
-    "mtool.stages.compiling": (
-        "Model",
-        "compile",
-        "compile_models",
-    ),
     "mtool.commands.cost": (
-        "ALL_KINDS",
-        "Cost",
-        "bench",
-        "comparison",
-        "cost_of",
-        "time_function",
+        "ALL_KINDS Clock Cost bench bench_layers clocks comparison cycle_rows "
+        "hertz mix_rows part_headings part_rows standing_for time_function"
     ),
-    "mtool.commands.cycles": (
-        "Clock",
-        "clocks",
-        "hertz",
-        "cycle_rows",
-        "mix_rows",
-        "part_headings",
-        "part_rows",
-        "standing_for",
+    "mtool.commands.execution": "RunResult run",
+    "mtool.commands.flashing": "SmokeRun flash_model flash_plan",
+    "mtool.commands.modules": "make_module read_module",
+    "mtool.commands.partitioning": "partition",
+    "mtool.commands.reporting": "report",
+    "mtool.compiler.plan": "Choice",
+    "mtool.compiler.plan.plan": "Pool",
+    "mtool.quantization.dataset": "Pixels",
+    "mtool.quantization.quantizing": "QuantizationResult Scheme quantize",
+    "mtool.stages.building": (
+        "BuiltProject HOST_DRIVEN build_model build_plan open prepare write_package write_project write_sources"
     ),
-    "mtool.quantization.dataset": ("Pixels",),
-    "mtool.commands.execution": (
-        "Ran",
-        "run",
-    ),
-    "mtool.stages.fitting": (
-        "Fit",
-        "Fits",
-        "check",
-        "check_models",
-    ),
-    "mtool.commands.flashing": (
-        "Ready",
-        "Smoke",
-        "flash_model",
-        "flash_plan",
-    ),
-    "mtool.verification.layer_report": ("Layers",),
-    "mtool.verification.layers": ("verify_layers",),
-    "mtool.stages.deployment": ("Deployment",),
-    "mtool.stages.options": ("Options",),
-    "mtool.commands.modules": ("Made", "make_module", "read_module", "write_module"),
-    "mtool.commands.partitioning": (
-        "Parts",
-        "partition",
-    ),
-    "mtool.commands.profiling": ("bench_layers",),
-    "mtool.quantization.quantizing": (
-        "Quantised",
-        "Scheme",
-        "quantize",
-    ),
-    "mtool.commands.reporting": (
-        "Report",
-        "report",
-    ),
-    "mtool.verification.tolerance": ("default_tolerance",),
-    "mtool.verification.verification": ("verify",),
-    "mtool.stages.writing": (
-        "write_package",
-        "write_project",
-        "write_sources",
-    ),
+    "mtool.stages.compiling": "CompiledModel compile compile_models",
+    "mtool.stages.deployment": "Deployment",
+    "mtool.stages.fitting": "Fit FitReport check check_models",
+    "mtool.stages.options": "Options",
+    "mtool.verification.layers": "LayerReport default_tolerance verify_layers",
+    "mtool.verification.verification": "verify",
 }
-MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
+MODULES = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 __all__ = [
     "ALL_KINDS",
     "HOST_DRIVEN",
+    "BuiltProject",
     "Choice",
     "Clock",
+    "CompiledModel",
     "Cost",
     "Deployment",
     "Fit",
-    "Fits",
-    "Layers",
-    "Made",
-    "Model",
+    "FitReport",
+    "LayerReport",
     "Options",
-    "Parts",
     "Pixels",
     "Pool",
-    "Prepared",
-    "Quantised",
-    "Ran",
-    "Ready",
-    "Report",
+    "QuantizationResult",
+    "RunResult",
     "Scheme",
-    "Smoke",
+    "SmokeRun",
     "bench",
     "bench_layers",
     "build_model",
@@ -144,7 +105,6 @@ __all__ = [
     "comparison",
     "compile",
     "compile_models",
-    "cost_of",
     "cycle_rows",
     "default_tolerance",
     "flash_model",
@@ -165,7 +125,6 @@ __all__ = [
     "time_function",
     "verify",
     "verify_layers",
-    "write_module",
     "write_package",
     "write_project",
     "write_sources",

@@ -1,27 +1,136 @@
 """The cost of a model on a board: instructions or time, flash, RAM, stack."""
 
-from collections.abc import Sequence
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mtool import boards
-from mtool.base import locks
+from mtool.base import files, locks
+from mtool.base.errors import MtoolError, UsageError
 from mtool.boards import Board
-from mtool.commands.first_run import FirstRun, compare_first_run
 from mtool.device import cycles as counting
+from mtool.device import session
 from mtool.device.build import builds_whole_framework, measure
+from mtool.device.build.build import BUILD_FOLDER
+from mtool.device.cycles import Clock, Estimate, Part, cores
 from mtool.device.session import Device, Readings, Timing
 from mtool.device.session.bench import Speed, measure_speed
-from mtool.manifest import total_arena_bytes
-from mtool.stages import input_patterns
-from mtool.stages.building import HOST_DRIVEN, STANDALONE, Prepared
-from mtool.stages.compiling import Model
-from mtool.stages.deployment import DEFAULT, Deployment
-from mtool.stages.formatting import amount, kilobytes
-from mtool.stages.inference import run_samples
+from mtool.device.session.loaded import interfaces
+from mtool.device.session.profile import Profile, step_times
+from mtool.manifest import Manifest, total_arena_bytes
+from mtool.stages import samples as sampling
+from mtool.stages.building import HOST_DRIVEN, STANDALONE, BuiltProject
+from mtool.stages.compiling import CompiledModel
+from mtool.stages.deployment import DEFAULT, Deployment, run_samples
+from mtool.stages.formatting import amount, joules, kilobytes, share
+from mtool.stages.job import Job
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
+
+if TYPE_CHECKING:
+    from mtool.device.session.verify import Report, Tolerance
+    from mtool.verification.layers import LayerReport
+
+
+# The first run of a new build is compared with the reference, if that is installed: it costs next to nothing.
+#
+# One sample is compared. What was compared is remembered beside the build, by its hash, so that later runs of the same
+# build are not slowed; a build whose outputs differ is compared, and told, each time.
+
+
+log = logging.getLogger(__name__)
+MOST_MACS = 2_000_000_000  # of an inference: a few seconds on the host
+_STAMP = "compared.key"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRun:
+    """The comparison of a build's first run with the reference."""
+
+    report: "Report"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison as plain values, as `mtool verify` gives it."""
+        return {"ok": self.report.ok, **asdict(self.report)}
+
+    def describe(self) -> str:
+        """Return in a line what differs."""
+        wrong = [output for output in self.report.outputs if not output.within]
+        parts = [f"{one.name}: {one.differing:,} of {one.elements:,} elements, {_most(one)}" for one in wrong]
+        return f"the outputs differ from {self.report.reference}'s ({'; '.join(parts)}): mtool verify tells more"
+
+
+def is_first(model: CompiledModel, prepared: BuiltProject) -> bool:
+    """Tell whether a build has yet to be compared, and can be: with a reference, and in a few seconds."""
+    with contextlib.suppress(OSError):
+        if HOST_DRIVEN not in prepared.built.rebuilt and _stamp(prepared).read_text() == _identity(prepared):
+            return False
+    from mtool.verification import reference  # with it come the frontends, which later runs do without
+
+    return reference.is_installed(model.path) and model.manifest.macs <= MOST_MACS
+
+
+def compare_first_run(
+    model: CompiledModel, prepared: BuiltProject, deployment: Deployment, sample: Sample, run: Callable[[], Sample]
+) -> FirstRun | None:
+    """Compare the outputs of one sample with the reference's if the build is new, and tell a difference in a line.
+
+    Args:
+        model: the compiled model.
+        prepared: its build.
+        deployment: which device runs it.
+        sample: the inputs.
+        run: returns the device's outputs, those of the first inference of a session.
+
+    Returns:
+        How they compare; None: the build is not new, or the reference can't run the model.
+    """
+    if not is_first(model, prepared):
+        return None
+    from mtool.verification import reference
+    from mtool.verification.layers import compare_layers
+    from mtool.verification.oracles.process import DiedError
+    from mtool.verification.verification import judge
+
+    def layers(allowed: "Tolerance", some: Sequence[Sample]) -> "LayerReport":
+        with deployment.open(prepared) as device:
+            return compare_layers(device, model, some, allowed)
+
+    try:
+        expected = reference.outputs(model.path, [sample], options=model.options)
+        found = FirstRun(judge(model, [sample], expected, [run()], layers=layers))
+    except MtoolError as refused:
+        level = logging.WARNING if isinstance(refused, DiedError) else logging.DEBUG
+        log.log(level, "the first run is not compared with %s: %s", reference.name_of(model.path), refused.what)
+        return None
+    if found.report.ok:
+        with contextlib.suppress(UsageError):  # it is compared again then
+            files.write(_stamp(prepared), _identity(prepared).encode())
+    else:
+        log.warning("%s", found.describe())
+    return found
+
+
+def _most(difference: Any) -> str:
+    if difference.max_lsb is not None:
+        return f"by {difference.max_lsb} LSB at most"
+    return "not finite" if difference.max_abs is None else f"by {difference.max_abs:.3g} at most"
+
+
+def _stamp(prepared: BuiltProject) -> Path:
+    own = f"{prepared.manifest.model}-" if prepared.manifest.firmware else ""
+    return prepared.folder / BUILD_FOLDER / f"{own}{_STAMP}"
+
+
+def _identity(prepared: BuiltProject) -> str:
+    """Return the hash over every file that goes into the firmware."""
+    project = prepared.manifest.project
+    return project.build_hash if project is not None else ""
+
 
 MODULE = "module"
 """In place of a firmware's kind: the figures are a module's."""
@@ -156,6 +265,7 @@ def bench(
     cycles: bool = False,
     clocks: Sequence[counting.Clock] = (),
     fill: str = "random",
+    on: Path | None = None,
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
 
@@ -172,32 +282,48 @@ def bench(
         deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
         clocks: the boards whose flash is looked at for that.
-        fill: what the inputs are filled with: "zeros", "ones", "random", or a file (workflow.filling).
+        fill: what the inputs are filled with: "zeros", "ones", "random", or a file .
+        on: the project whose firmware has the model as a module: that is measured, and the flash and the RAM are the
+            module's own.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
-    input_patterns.check(fill)
+    job = Job.of(path, board, options, deployment, fill=fill, on=on)
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
-    model = deployment.compile(path, board=board, options=options)
-    prepared = deployment.build(model, kinds=kinds_to_measure(model))
-    inputs = input_patterns.filled(prepared.manifest.inputs, fill)[0]
+    model = job.compile()
+    prepared = job.build(model, kinds_to_measure(model))
+    inputs = job.filled(prepared.manifest)
     with deployment.open(prepared) as device:
         cost = cost_of(prepared, device, inputs, readings)
-    first = compare_first_run(
+        if on is not None:
+            own = [one for one in interfaces(device.session).values() if one.name == prepared.manifest.model][-1]
+            return replace(
+                cost,
+                flash_code_bytes=own.code_bytes,
+                flash_const_bytes=own.constant_bytes,
+                arena_bound_bytes=model.manifest.arena_bound_bytes,
+                ram_static_bytes=0,
+                firmware=MODULE,
+            )
+    first = _compare_first(job, model, prepared, inputs)
+    cost = replace(cost, first_run=first)
+    if not cycles:
+        return cost
+    return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks, model=prepared.manifest.model))
+
+
+def _compare_first(job: Job, model: CompiledModel, prepared: BuiltProject, inputs: Sample) -> FirstRun | None:
+    """Compare the outputs of a build that is new in a session of its own: the first inference counts."""
+    deployment = job.deployment
+    return compare_first_run(
         model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
     )
-    cost = replace(cost, first_run=first)
-    return (
-        replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks, model=prepared.manifest.model))
-        if cycles
-        else cost
-    )
 
 
-def kinds_to_measure(model: Model) -> tuple[str, ...]:
+def kinds_to_measure(model: CompiledModel) -> tuple[str, ...]:
     """Return the kinds of firmware that a measurement builds: the one that runs, and the one without the RPC server.
 
     Where each kind builds a whole framework, which takes minutes, the one that runs has to do.
@@ -208,7 +334,7 @@ def kinds_to_measure(model: Model) -> tuple[str, ...]:
     return (HOST_DRIVEN,) if builds_whole_framework(project.load(template).builder) else ALL_KINDS
 
 
-def cost_of(prepared: Prepared, device: Device, inputs: Sample, readings: Readings) -> Cost:
+def cost_of(prepared: BuiltProject, device: Device, inputs: Sample, readings: Readings) -> Cost:
     """Measure what an inference costs on a device that is open."""
     return cost_at(prepared, measure_speed(device, inputs, readings))
 
@@ -229,14 +355,14 @@ def time_function(
         UsageError: the model has no such operator.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    model = deployment.compile(path, board=board, options=options)
-    prepared = deployment.build(model)
-    inputs = input_patterns.filled(prepared.manifest.inputs, "random")[0]
+    job = Job.of(path, board, options, deployment)
+    prepared = job.build(job.compile())
+    inputs = job.filled(prepared.manifest)
     with deployment.open(prepared) as device:
         return device.time(**asdict(readings), function=function, inputs=inputs)
 
 
-def cost_at(prepared: Prepared, speed: Speed) -> Cost:
+def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
     """Return what an inference of this speed costs; of the standalone firmware if it was built, else of the other."""
     manifest = prepared.manifest
     firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
@@ -290,3 +416,259 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
         ["RAM: stack", *("" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs)],
         *(with_server if any(cost.firmware != STANDALONE for cost in costs) else ()),
     ]
+
+
+# The worst latency of the most urgent of several models: what it waits for, and what it takes itself.
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """The time from the release of the most urgent model until its outputs are there, at most.
+
+    Attributes:
+        model: its name.
+        unit: "instructions", or "ns".
+        own: what an inference takes.
+        wait: the longest stretch of another model in which it can't begin.
+        waits_for: that model's name.
+    """
+
+    model: str
+    unit: str
+    own: float
+    wait: float
+    waits_for: str
+
+    @property
+    def worst(self) -> float:
+        """The sum of both.
+
+        What the scheduler itself takes comes on top, some 100 instructions for each operator, and the copies of inputs
+        and outputs that don't lie in the arena.
+        """
+        return self.own + self.wait
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return {**asdict(self), "worst": self.worst}
+
+    def describe(self) -> str:
+        """Return it in a line."""
+        waits = f"{self.wait:,.0f} waiting for {self.waits_for}, {self.own:,.0f} its own"
+        return f"worst latency of {self.model}: {self.worst:,.0f} {self.unit} ({waits})"
+
+
+def worst_latency(prepared: BuiltProject, deployment: Deployment, *, repeat: int = 3, fill: str = "random") -> Latency:
+    """Measure the operators of a built firmware's models on its device, and tell the first model's worst latency.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    from mtool.compiler.plan.shared_arena import longest_stretch
+
+    urgent, *others = prepared.manifest.models
+    where, limit_s = (deployment.port, deployment.probe), deployment.timeout_s
+    with session.open(prepared.folder, port=where[0], probe=where[1], work_s=limit_s) as device:
+
+        def times(described: Manifest) -> list[float]:
+            own = device[described.model]
+            inputs = sampling.filled(described.inputs, fill)[0]
+            return step_times(own.client, described, inputs, repeat=repeat, work_s=own.work_s)
+
+        stretches = {one.model: longest_stretch(times(one), one.pauses) for one in others}
+        first = device[urgent.model]
+        own = first.time(1, repeat, inputs=sampling.filled(urgent.inputs, fill)[0]).median
+        waits_for = max(stretches, key=lambda name: stretches[name])
+        return Latency(urgent.model, first.unit, own, stretches[waits_for], waits_for)
+
+
+# Profile every operator of a model.
+
+
+@locks.keep_locks()
+def bench_layers(
+    path: str | Path,
+    *,
+    board: str | Board,
+    repeat: int = 3,
+    options: Options | None = None,
+    deployment: Deployment = DEFAULT,
+    fill: str = "random",
+) -> Profile:
+    """Compile, build and run a model, and time each operator on the device.
+
+    Args:
+        path: the ONNX or TFLite model.
+        board: a board or its name.
+        repeat: inferences, over which each operator's median is taken.
+        options: how to compile and which template to use.
+        deployment: the project folder, and the device that runs it.
+        fill: what the inputs are filled with: "zeros", "ones", "random", or a file.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    job = Job.of(path, board, options, deployment, fill=fill)
+    model = job.compile()
+    prepared = job.build(model)
+    inputs = job.filled(prepared.manifest)
+    with deployment.open(prepared) as device:
+        profile = device.profile(inputs, repeat=repeat)
+    _compare_first(job, model, prepared, inputs)
+    return profile
+
+
+# Tables of estimated cycles: per core, at the clock of real boards, by kind of instruction and by function.
+
+
+_HZ = 1e6
+_LEAST, _MOST = 1e3, 1e10  # hertz: what a core may have
+
+
+def clocks(names: Sequence[str], target: Board) -> list[Clock]:
+    """Return the clocks that estimates are made for.
+
+    Args:
+        names: boards, boards at another frequency than theirs ("nucleo_l4r5zi@80MHz"), and frequencies of `target`'s
+            own core ("120MHz"), in memory that answers at once.
+        target: the board that the code is compiled for.
+
+    Raises:
+        BoardError: there is no such board.
+        UsageError: its core has no table, or can't run code for `target`'s core; its clock is not known, or none.
+    """
+    able = [core.cpu for core in cores() if target.cpu in core.runs]
+    found = []
+    for name in names:
+        board, hz = _board_and_clock(name)
+        if board is None:
+            found.append(Clock(f"{hz / _HZ:g} MHz", able[0] if able else target.cpu, hz))
+            continue
+        if board.cpu not in able:
+            raise UsageError(
+                f"--clock {name}: no estimate is made for its core",
+                details=[f"its core is {board.cpu}; estimates of code for {target.cpu}: {', '.join(able)}"],
+                hint="choose a board of such a core: mtool boards",
+            )
+        memory = board.memory_for("weights")
+        found.append(Clock(name, board.cpu, _known(name, board, hz), memory.reads if memory else None, board.draws))
+    return found
+
+
+def standing_for(target: Board, names: Sequence[str]) -> Board:
+    """Return the board that code is compiled for and counted on, as it stands for the one that estimates are made for.
+
+    Where one board is named, the model is compiled as for its flash and the room in its RAM, which decide about the
+    memory of constants. Else it is `target` as it is.
+    """
+    (clock,) = clocks(names, target) if len(names) == 1 else (None,)
+    weights, data = target.region_for("weights"), target.region_for("data")
+    if clock is None or clock.reads is None or weights is None or data is None:
+        return target
+    ram = boards.get(clock.name.rpartition("@")[0] or clock.name).memory_for("data")
+    reads = clock.reads.model_copy(update={"wait_states": {clock.hz // 1_000_000 + 1: clock.waits}})
+    memories = dict(target.memories)
+    memories[weights] = memories[weights].model_copy(update={"reads": reads})
+    if ram is not None:
+        memories[data] = memories[data].model_copy(update={"size": min(ram.size, memories[data].size)})
+    return target.model_copy(update={"memories": memories})
+
+
+def hertz(clock: str) -> int:
+    """Return the hertz of a frequency ("120MHz"), of a board's clock, or of a board at another ("nucleo_l4r5zi@80MHz").
+
+    Raises:
+        BoardError: there is no such board.
+        UsageError: it is no frequency, or the board's clock is not known.
+    """
+    board, hz = _board_and_clock(clock)
+    return hz if board is None else _known(clock, board, hz)
+
+
+def _board_and_clock(clock: str) -> tuple[Board | None, int]:
+    """Return the board and the frequency that are named; None: no board; 0: no frequency.
+
+    Raises:
+        BoardError: there is no such board.
+        UsageError: what should be a frequency is none.
+    """
+    name, at, wanted = clock.rpartition("@")
+    if at:
+        return boards.get(name), _frequency(clock, wanted)
+    if clock not in boards.load_all() and re.search(r"(^\W*\d|hz$)", clock.strip(), re.IGNORECASE):
+        return None, _frequency(clock, clock)
+    return boards.get(clock), 0
+
+
+def _known(clock: str, board: Board, hz: int) -> int:
+    if not (hz or board.clock_hz):
+        raise UsageError(f"--clock {clock}: its clock is not known", hint=f"give it: --clock {board.name}@100MHz")
+    return hz or board.clock_hz
+
+
+def _frequency(clock: str, text: str) -> int:
+    """Return the hertz of "120MHz", "64e6" or "1.2 GHz".
+
+    Raises:
+        UsageError: it is none, or none that a core has.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([kmg]?)(hz)?", text.strip(), re.IGNORECASE | re.ASCII)
+    if match is None:
+        raise UsageError(f"--clock {clock}: {text!r} is no frequency", hint="such as 120MHz, 64000000 or 1.2GHz")
+    hz = float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2].lower()]
+    if not match[2] and not match[3] and 0 < hz < _LEAST:
+        raise UsageError(f"--clock {clock}: {hz:g} Hz: give a unit, {hz:g}MHz")
+    if not _LEAST <= hz <= _MOST:
+        raise UsageError(f"--clock {clock}: no core has {hz:g} Hz", hint="such as 120MHz, 64000000 or 1.2GHz")
+    return round(hz)
+
+
+def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[str]]:
+    """Return rows of a label and a figure: cycles of each core, and milliseconds at each clock."""
+    from mtool.stages.latency_estimate import estimate_energy  # which loads the compile half
+
+    names = {core.cpu: core.name for core in cores()}
+    rows = []
+    for cpu, cycles in estimate.cycles.items():
+        each = f"{cycles / macs:.2f} per MAC, " if macs else ""
+        ratio = f"{cycles / estimate.instructions:.2f} per instruction"
+        rows.append([f"{names[cpu]}, estimated", f"{cycles:,} cycles ({each}{ratio})"])
+    for clock in at:
+        milliseconds = estimate.milliseconds(clock)
+        energy = estimate_energy(milliseconds, 0, clock.draws, clock.hz)
+        volts = f" at {clock.draws.volts:g} V" if clock.draws else ""
+        told = f", {joules(energy.microjoules)} ± {energy.error:.0%}{volts}" if energy else ""
+        rows.append([clock.name, f"{milliseconds:,.2f} ms at {clock.hz / _HZ:g} MHz, {_waits(estimate, clock)}{told}"])
+    return rows
+
+
+def _waits(estimate: Estimate, clock: Clock) -> str:
+    """Return what is known of the flash in words."""
+    if clock.reads is None:
+        return "in memory that answers at once"
+    waits = estimate.waits[clock.name]
+    sure = "" if clock.reads.is_sure else "likely "
+    part = share(waits, waits + estimate.cycles[clock.cpu])
+    return f"{part} of it waiting for the flash ({sure}{clock.waits} wait states)"
+
+
+def mix_rows(estimate: Estimate) -> list[list[str]]:
+    """Return rows of a kind of instructions, how many were executed, and their share."""
+    return [[kind, f"{count:,}", share(count, estimate.instructions)] for kind, count in estimate.mix.items() if count]
+
+
+def part_rows(parts: Sequence[Part], estimate: Estimate) -> list[list[str]]:
+    """Return rows of an operator or a function: its instructions, and each core's cycles and their share."""
+    rows = []
+    for part in parts:
+        row = [part.name, f"{part.instructions:,}"]
+        for cpu, cycles in part.cycles.items():
+            row += [f"{cycles:,}", share(cycles, estimate.cycles[cpu])]
+        rows.append(row)
+    return rows
+
+
+def part_headings(what: str, estimate: Estimate) -> list[str]:
+    """Return the headings of `part_rows`; `what` is what the parts are."""
+    names = {core.cpu: core.name for core in cores()}
+    return [what, "instructions", *(text for cpu in estimate.cycles for text in (names[cpu], "share"))]

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import manifest
+from mtool import boards, manifest, project
 from mtool.base import proc, spelling
 from mtool.base.errors import BuildError, DeviceError, MtoolError, UsageError
+from mtool.boards import Board
+from mtool.commands.execution import project_of
 from mtool.device import session
 from mtool.device.build.symbolizer import Symboliser
 from mtool.device.flash import flashing, gdb_servers, ports
@@ -22,8 +24,10 @@ from mtool.device.session import Device
 from mtool.device.transport import ProcessTransport, Recorder
 from mtool.device.transport.emulator import Channel, command, free_port
 from mtool.manifest import Manifest, Operator
-from mtool.stages.building import HOST_DRIVEN, Prepared
+from mtool.stages.building import HOST_DRIVEN, BuiltProject, rendered_plan
+from mtool.stages.compiling import compile
 from mtool.stages.deployment import DEFAULT, Deployment
+from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 
 _FAULT_HANDLER = "platform_fault"  # of a firmware without an operating system
@@ -54,7 +58,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DebugPlan:
     """What is run: the program that serves gdb (none: gdb starts the firmware itself, or a server is there) and gdb."""
 
     stop: Stop
@@ -134,7 +138,7 @@ def firmware_of(folder: Path) -> Path:
 
 
 def plan(
-    prepared: Prepared,
+    prepared: BuiltProject,
     sample: Sample,
     *,
     operator: str = "",
@@ -143,7 +147,7 @@ def plan(
     commands: Sequence[str] = (),
     batch: bool = False,
     deployment: Deployment = DEFAULT,
-) -> Plan:
+) -> DebugPlan:
     """Run an inference, and return what stops the next one at an operator.
 
     Args:
@@ -197,12 +201,12 @@ def plan(
     stop = stop_at(described, wanted, fault)
     remote = "" if project.transport == "process" and not on_board else address
     argv = gdb_argv(program, firmware, stop, remote, commands, batch=batch)
-    return Plan(stop, tuple(argv), serving, sent, drives=on_board)
+    return DebugPlan(stop, tuple(argv), serving, sent, drives=on_board)
 
 
 def debug(
-    chosen: Plan,
-    prepared: Prepared,
+    chosen: DebugPlan,
+    prepared: BuiltProject,
     sample: Sample,
     folder: Path,
     deployment: Deployment = DEFAULT,
@@ -279,3 +283,66 @@ def _replay(server: ProcessTransport, sent: bytes) -> None:
 def _drive(folder: Path, sample: Sample, deployment: Deployment) -> None:
     with session.open(folder, port=deployment.port, probe=deployment.probe, timeout_s=_PATIENCE_S) as device:
         device.run(sample, timeout_s=_PATIENCE_S)
+
+
+# The commands that `mtool debug` would run for a board on a cable, which need not be there.
+
+
+def is_cabled(path: Path, board: str | Board, options: Options) -> bool:
+    """Tell whether what is debugged runs on a board that has to be attached: it is not this computer, nor emulated."""
+    if path.is_dir():
+        described = manifest.load(path).project
+        return described is not None and described.transport == "serial" and described.board.emulator is None
+    target = boards.get(board or "host") if isinstance(board, str) else board
+    if target.emulator is not None or not (options.template or target.templates):
+        return False
+    template, _ = project.choose(target, options.template, options.template_options)
+    return template.transport == "serial"
+
+
+def planned(
+    path: Path,
+    board: str | Board,
+    options: Options,
+    deployment: Deployment,
+    *,
+    operator: str = "",
+    gdb: str = "",
+    server: str = "",
+    commands: Sequence[str] = (),
+    batch: bool = False,
+) -> tuple[DebugPlan, list[str]]:
+    """Return what would be run on a board, and the commands before it; nothing is written, run or asked of a board.
+
+    The arguments are those of `debugging.plan`. Whether an inference faults is not known, so that gdb stops at the
+    operator that is named, or at the first.
+
+    Raises:
+        UsageError: there is no such operator, or nothing serves gdb for the board.
+        MtoolError: the model can't be compiled.
+    """
+    if path.is_dir():
+        project_of(path, board, options, deployment)
+        folder, described, before = path, manifest.load(path), list[str]()
+    else:
+        model = compile(path, board=board or "host", options=options, folder=deployment.folder)
+        tree, described = model.render_project()
+        folder = deployment.folder or model.default_folder()
+        before = rendered_plan(model, tree, described, deployment.folder, kinds=(HOST_DRIVEN,))
+    on = described.project
+    if on is None:
+        raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
+    wanted = find(described, operator) if operator else None
+    address, serving = server, list[str]()
+    if ":" not in server:
+        runner, port = gdb_servers.choose(on.board, server, template=on.template), free_port()
+        device = ports.resolve(on.board, ports.wanted(deployment.port, deployment.probe))
+        tool = flashing.RUNNERS[runner]
+        probe = device.probe if device else deployment.probe
+        job = flashing.job_of(folder.absolute(), on, tool, kind=HOST_DRIVEN, probe=probe)
+        address, serving = f"127.0.0.1:{port}", [*gdb_servers.argv(runner, job, port)]
+    firmware = manifest.firmware_of(folder, on, HOST_DRIVEN).absolute()
+    stop = stop_at(described, wanted, None)
+    program = gdb_of(on.board.toolchain, gdb, needed=False)
+    argv = gdb_argv(program, firmware, stop, address, commands, batch=batch)
+    return DebugPlan(stop, tuple(argv), tuple(serving), drives=True), before

@@ -1,5 +1,8 @@
 """Run a model on a board, once or over samples."""
 
+import contextlib
+import io
+import json
 import logging
 import time
 from collections.abc import Sequence
@@ -8,37 +11,204 @@ from pathlib import Path
 
 import numpy as np
 
-from mtool import manifest
-from mtool.base import locks
-from mtool.base.errors import UsageError
+from mtool import boards, manifest
+from mtool.base import files, filetree, locks
+from mtool.base.errors import MtoolError, UsageError
+from mtool.base.escaping import file_name
+from mtool.base.filetree import FileTree
+from mtool.base.identifiers import model_name
 from mtool.boards import Board
-from mtool.commands import dumping, module_models, project_cache
-from mtool.commands.cost import Cost, cost_at
-from mtool.commands.first_run import FirstRun, compare_first_run
+from mtool.commands.cost import Cost, FirstRun, compare_first_run, cost_at
+from mtool.compiler.ir.source import Move, undone
+from mtool.device.build.build import BUILD_FOLDER
 from mtool.device.session import Device, Readings
 from mtool.device.session.bench import Speed, measure_speed, run_measured
+from mtool.device.session.layers import intermediates
 from mtool.manifest import Project
-from mtool.stages import arrays, dynamic_outputs, input_patterns
+from mtool.stages import arrays
 from mtool.stages import samples as sampling
-from mtool.stages.building import HOST_DRIVEN, Prepared
-from mtool.stages.compiling import Model
-from mtool.stages.deployment import DEFAULT, HOST, Deployment
-from mtool.stages.inference import infer_all
-from mtool.stages.options import Options
+from mtool.stages.building import HOST_DRIVEN, BuiltProject, write_project
+from mtool.stages.compile_cache import made_of
+from mtool.stages.compiling import CompiledModel, default_folder
+from mtool.stages.deployment import DEFAULT, HOST, Deployment, infer_all
+from mtool.stages.job import Job, loaded_model, project_in
+from mtool.stages.options import Options, known_of
 from mtool.stages.samples import Array, Sample
-from mtool.stages.writing import write_project
 
+# The project folder as a cache: it is used again if model, options and mtool are the same and nobody changed it.
+#
+# What it was made of is remembered beside its build, as a hash, and so is what it consisted of. Where both still hold,
+# nothing is compiled or rendered again: the project itself says what it is.
+
+
+_STAMP = "compiled.key"
 log = logging.getLogger(__name__)
 
 
+def load_cached(
+    path: Path, board: str | Board, options: Options, folder: Path | None
+) -> tuple[CompiledModel, Path] | None:
+    """Return the compiled model that a project folder holds, and the folder; None: it is not fresh, or not there.
+
+    Args:
+        path: the model file.
+        board: a board or its name.
+        options: how it is to be compiled.
+        folder: the project folder; None: the one by the model's and the board's name.
+    """
+    if options.backends:  # whose own files and compilers may have changed
+        return None
+    try:
+        target = boards.get(board) if isinstance(board, str) else board
+        project = folder or default_folder(model_name(options.name or path.stem), target)
+        stamp = _stamp(project)
+        if not stamp.is_file() or filetree.interrupted(project):
+            return None
+        if stamp.read_text() != f"{_made_of(path, target, options)} {_consists_of(project)}":
+            return None
+        described = manifest.load(project)
+        if described.project is None:
+            return None
+        below = project / described.project.model
+        made = FileTree({name: (below / name).read_bytes() for name in _names(below, described.model)})
+        filetree.tell_left(project)
+        known_of(target, options)  # for its note, which a compilation gives
+        return CompiledModel(path, target, options, made, described.model_copy(update={"project": None})), project
+    except (MtoolError, OSError, UnicodeError) as stale:  # whoever compiles it anew tells what is wrong
+        log.debug("%s is not fresh: %s", path.name, stale)
+        return None
+
+
+def store_cached(model: CompiledModel, folder: Path) -> None:
+    """Note what a project was made of and consists of."""
+    with contextlib.suppress(MtoolError, OSError):  # it is compiled again then
+        found = f"{_made_of(model.path, model.board, model.options)} {_consists_of(folder)}"
+        files.write(_stamp(folder), found.encode())
+
+
+def _stamp(folder: Path) -> Path:
+    return folder / BUILD_FOLDER / _STAMP
+
+
+def _consists_of(folder: Path) -> str:
+    return filetree.digest_of(folder, skip=(BUILD_FOLDER,))
+
+
+def _names(folder: Path, model: str) -> list[str]:
+    return sorted(path.name for path in folder.glob(f"{model}*") if path.is_file())
+
+
+def _made_of(path: Path, board: Board, options: Options) -> str:
+    return made_of(path, board, options, known_of(board, options, tells=False))
+
+
+# Every tensor of an inference as a .npy file, by the name that it has in the model: `--dump DIR`.
+
+
+INDEX = "index.json"
+"""The file that tells each tensor's name, type, shape and operator."""
+_Computed = tuple[str, dict[str, object], Array, tuple[Move, ...]]  # the tensor's name, what is told of it, and moves
+
+
+def write_dump(device: Device, samples: Sequence[Sample], folder: Path) -> None:
+    """Run samples operator by operator and write every tensor; those of several samples to folders 0, 1, ...
+
+    A tensor is written in the model's own layout, as far as its operator kept what that takes: "moves" of the index
+    are those that are left. What an earlier dump wrote to the folder is replaced.
+
+    Args:
+        device: an open session.
+        samples: the inputs, in order.
+        folder: where to.
+
+    Raises:
+        UsageError: the folder holds something else, or can't be written.
+        DeviceError: an operator failed.
+    """
+    files: dict[str, bytes] = {}
+    for number, sample in enumerate(samples):
+        under = f"{number}/" if len(samples) > 1 else ""
+        files |= {f"{under}{name}": data for name, data in _files(device, sample).items()}
+    if len(samples) > 1:
+        files[INDEX] = (json.dumps({"samples": len(samples)}) + "\n").encode()
+    filetree.write(FileTree(files), folder)
+
+
+def check_dump(folder: Path) -> None:
+    """Say now that a dump can't be written to a folder: a new one, an empty one and an earlier dump are right.
+
+    Raises:
+        UsageError: it holds something else, or can't be written.
+    """
+    if folder.is_dir() and not (folder / INDEX).is_file() and any(folder.iterdir()):
+        raise UsageError(f"--dump {folder}: that folder holds something else than a dump", hint="give a new folder")
+    filetree.check_folder(folder)
+
+
+def _files(device: Device, sample: Sample) -> dict[str, bytes]:
+    rows: list[dict[str, object]] = []
+    files: dict[str, bytes] = {}
+
+    def add(tensor: str, array: Array, **told: object) -> None:
+        shown = file_name(tensor).replace(":", "_")  # of which Windows has its own meaning
+        taken = {path.lower() for path in files}
+        path = next(
+            path
+            for path in (f"{shown}.npy", *(f"{shown}~{number}.npy" for number in range(2, len(files) + 3)))
+            if path.lower() not in taken
+        )
+        files[path] = _npy(array)
+        rows.append({"file": path, "tensor": tensor, "dtype": str(array.dtype), "shape": list(array.shape), **told})
+
+    for name, array in sample.items():
+        add(name, np.asarray(array), kind="input")
+    for name, told, array, moves in _computed(device, sample):
+        plain, left = undone(array, moves)
+        add(name, plain, **told, moves=[[what, list(numbers)] for what, numbers in left])
+    files[INDEX] = (json.dumps({"tensors": rows}, indent=1) + "\n").encode()
+    return files
+
+
+def _computed(device: Device, sample: Sample) -> list[_Computed]:
+    """Return what operators wrote, the rows of one that works in parts joined: name, operator, array, moves."""
+    parts: dict[str, list[_Computed]] = {}
+    for operator, operand, array in intermediates(device, sample):
+        source = operand.source
+        if operator.whole and source is None:
+            continue  # padding that is written between rows
+        name = source.tensor if source else operand.value
+        told: dict[str, object] = {
+            "kind": "computed" if source else "of mtool's own",
+            "operator": operator.index,
+            "name": operator.whole or operator.name,
+            "label": operator.label,
+        }
+        one = (name, told, array.copy(), source.moves if source else ())
+        parts.setdefault(operator.whole or f"{operator.index} {operand.value}", []).append(one)
+    found: list[_Computed] = []
+    for pieces in parts.values():
+        name, told, array, moves = pieces[0]
+        if len(pieces) > 1:
+            array = np.concatenate([piece[2] for piece in pieces], axis=1)
+            moves = moves[:-1] if moves and moves[-1][0] == "rows" else moves
+        found.append((name, told, array, moves))
+    return found
+
+
+def _npy(array: Array) -> bytes:
+    data = io.BytesIO()
+    np.save(data, array, allow_pickle=False)
+    return data.getvalue()
+
+
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RunResult:
     """The result of a run: the outputs of each sample, and the cost of an inference.
 
     `first_run` tells how the first sample compares with the reference, where the build is new.
     """
 
-    prepared: Prepared
+    prepared: BuiltProject
     inputs: tuple[Sample, ...]
     outputs: tuple[Sample, ...]
     cost: Cost
@@ -54,7 +224,7 @@ class Ran:
             return dict(names)
         if any(sample[name].shape != value.shape for sample in self.outputs for name, value in names.items()):
             tensors = self.prepared.manifest.outputs  # of several run-time sizes
-            padded = [dynamic_outputs.padded(tensors, sample) for sample in self.outputs]
+            padded = [sampling.padded(tensors, sample) for sample in self.outputs]
             return {name: np.stack([sample[name] for sample in padded]) for name in names}
         return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
 
@@ -71,7 +241,7 @@ def run(
     kinds: Sequence[str] = (HOST_DRIVEN,),
     fill: str = "random",
     dump: Path | None = None,
-) -> Ran:
+) -> RunResult:
     """Compile, build and run a model; does again only what is stale.
 
     Args:
@@ -84,7 +254,7 @@ def run(
         seed: of the drawn sample.
         kinds: the firmware kinds to build: "host_driven" runs; "standalone" too, if the cost is to be told without
             the RPC server.
-        fill: without `inputs`, what they are filled with: "zeros", "ones", "random", or a file (workflow.filling).
+        fill: without `inputs`, what they are filled with: "zeros", "ones", "random", or a file.
         dump: a folder for every tensor of every sample; None: none is written.
 
     Raises:
@@ -92,12 +262,10 @@ def run(
     """
     if isinstance(inputs, Path):
         arrays.stored(inputs)  # before all the work
-    input_patterns.check(fill)
+    job = Job.of(path, board, options, deployment, fill=fill, seed=seed)
     if dump is not None:
-        dumping.check(dump)
-    prepared, drawn, model = built_with_inputs(
-        Path(path), board, inputs, options or Options(), deployment, fill=fill, seed=seed, kinds=kinds
-    )
+        check_dump(dump)
+    prepared, drawn, model = built_with_inputs(job, inputs, kinds)
     start = time.monotonic()
     with deployment.open(prepared) as device:
         outputs, speed = _inferences(prepared, device, drawn, deployment)
@@ -105,44 +273,37 @@ def run(
     log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board, device), cost.speed())
     if dump is not None:
         with deployment.open(prepared) as device:
-            dumping.dump(device, drawn, dump)
+            write_dump(device, drawn, dump)
     first = compare_first_run(model, prepared, deployment, drawn[0], lambda: outputs[0]) if model is not None else None
-    return Ran(prepared, tuple(drawn), tuple(outputs), cost, first)
+    return RunResult(prepared, tuple(drawn), tuple(outputs), cost, first)
 
 
 def built_with_inputs(
-    path: Path,
-    board: str | Board,
-    inputs: Path | Sequence[Sample] | None,
-    options: Options,
-    deployment: Deployment,
-    *,
-    fill: str = "random",
-    seed: int = 0,
-    kinds: Sequence[str] = (HOST_DRIVEN,),
-) -> tuple[Prepared, Sequence[Sample], Model | None]:
+    job: Job, inputs: Path | Sequence[Sample] | None, kinds: Sequence[str] = (HOST_DRIVEN,)
+) -> tuple[BuiltProject, Sequence[Sample], CompiledModel | None]:
     """Return a built project, the samples to run it on, and the model; None: the project is all that there is.
 
-    The arguments are those of `run`. Samples are read before anything is built.
+    `inputs` and `kinds` are as of `run`. Samples are read before anything is built.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
+    path, board, options, deployment = job.path, job.board, job.options, job.deployment
     known = loaded = None
-    model: Model | None = None
+    model: CompiledModel | None = None
     if path.is_dir():
         described = project_of(path, board, options, deployment)
-        loaded = module_models.loaded_model(path, options.name, deployment)
+        loaded = loaded_model(path, options.name, deployment)
         chosen = loaded or chosen_model(path, options.name)
         target, folder, tensors, name = described.board, path, chosen.inputs, "" if loaded else chosen.model
     else:
         board = board or HOST
-        known = None if deployment.models else project_cache.load(path, board, options, deployment.folder)
+        known = None if deployment.models else load_cached(path, board, options, deployment.folder)
         model = known[0] if known else deployment.compile(path, board=board, options=options)
         target, tensors, name = model.board, model.manifest.inputs, model.manifest.model
     samples: Sequence[Sample]
     if inputs is None:
-        samples = input_patterns.filled(tensors, fill, seed=seed)
+        samples = sampling.filled(tensors, job.fill, seed=job.seed)
     else:
         samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
     if model is not None:
@@ -153,7 +314,7 @@ def built_with_inputs(
     if loaded is not None:
         prepared = replace(prepared, manifest=loaded)
     if model is not None and known is None and not deployment.models:
-        project_cache.store(model, folder)
+        store_cached(model, folder)
     return prepared, samples, model
 
 
@@ -170,9 +331,7 @@ def project_of(folder: Path, board: str | Board, options: Options | None, deploy
             details=[f"{folder / manifest.FILE_NAME} is not there"],
             hint=manifest.own_hint(folder) or "give a model, .onnx or .tflite, or a folder that mtool build made",
         )
-    described = manifest.load(folder).project
-    if described is None:
-        raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
+    described = project_in(folder)
     named = board if isinstance(board, str) else board.name
     if named not in ("", described.board.name):
         raise UsageError(f"{folder} is a project for {described.board.name}, not for {named}", hint="leave --board out")
@@ -202,7 +361,7 @@ def chosen_model(folder: Path, name: str) -> manifest.Manifest:
 
 
 def _inferences(
-    prepared: Prepared, device: Device, samples: Sequence[Sample], deployment: Deployment
+    prepared: BuiltProject, device: Device, samples: Sequence[Sample], deployment: Deployment
 ) -> tuple[list[Sample], Speed]:
     """Run each sample, and measure the last inference; one of an executor on this side tells no time."""
     if prepared.manifest.executor == "graph-host":

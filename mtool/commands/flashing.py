@@ -6,44 +6,44 @@ import logging
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from mtool import boards
+from mtool import boards, project
 from mtool.base import configuration, locks
-from mtool.base.errors import MtoolError
+from mtool.base.errors import BoardError, CommunicationError, MtoolError, NoAnswerError
 from mtool.boards import Board
 from mtool.device import build as building
 from mtool.device import flash, session
 from mtool.device.flash import Job, Runner, halted, ports
 from mtool.device.flash.by_command import ByCommand
 from mtool.device.flash.ports import Attached
-from mtool.device.session import Device
+from mtool.device.session import Device, opening
+from mtool.device.transport.base import Transport
 from mtool.device.transport.emulator import Channel
 from mtool.manifest import Manifest
 from mtool.project import template
 from mtool.stages import checkup, formatting
 from mtool.stages import samples as sampling
-from mtool.stages.building import Prepared, build_model, rendered_plan
-from mtool.stages.compiling import Model, compile
-from mtool.stages.deployment import DEFAULT, Deployment
+from mtool.stages.building import STANDALONE, BuiltProject, build_model, rendered_plan
+from mtool.stages.compiling import CompiledModel, compile
+from mtool.stages.deployment import DEFAULT, Deployment, Reconnection
 from mtool.stages.options import Options
-from mtool.stages.reconnect import Revival
 from mtool.verification import reference
 from mtool.verification.layers import compare_layers
 from mtool.verification.verification import judge
 
 log = logging.getLogger(__name__)
-
 KIND = "host_driven"
 _START_S = 10.0  # a board may take so long from its reset to its first answer
 _HASH_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Smoke:
+class SmokeRun:
     """One inference on the board: the model, the time by its timer in `unit`, and whose outputs they were equal to."""
 
     model: str
@@ -53,7 +53,7 @@ class Smoke:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class FlashResult:
     """A board that runs a model.
 
     Attributes:
@@ -65,15 +65,15 @@ class Ready:
         smokes: the inference that was run, of each model.
     """
 
-    prepared: Prepared
+    prepared: BuiltProject
     device: Attached | None
     runner: str
     seconds: float
     verified: bool
-    smokes: tuple[Smoke, ...]
+    smokes: tuple[SmokeRun, ...]
 
     @property
-    def smoke(self) -> Smoke:
+    def smoke(self) -> SmokeRun:
         """The inference of the firmware's first model."""
         return self.smokes[0]
 
@@ -86,7 +86,7 @@ def flash_model(
     runner: str = "",
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
-) -> Ready:
+) -> FlashResult:
     """Bring a model onto a board: does all that is stale, then flashes, shakes hands and runs one inference.
 
     Args:
@@ -118,7 +118,9 @@ def flash_model(
     with locks.locked(*((device.probe, device.port) if device else ())):
         if emulated:
             return _flash_emulator(model, prepared, chosen, deployment)
-        revival = Revival.of(target, deployment.power, device.port if device else "", device.probe if device else "")
+        revival = Reconnection.of(
+            target, deployment.power, device.port if device else "", device.probe if device else ""
+        )
 
         def attempt() -> tuple[flash.Flashed, Device]:
             done = _flash(prepared, chosen, device)
@@ -128,10 +130,10 @@ def flash_model(
         flashed, opened = revival.until_back(attempt) if revival.power is not None else attempt()
         with opened:
             smokes = _smoke(opened, model, deployment, baud=target.usb.uart if target.usb else None)
-    return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smokes)
+    return FlashResult(prepared, device, chosen.name, flashed.seconds, flashed.verified, smokes)
 
 
-def _compiled(path: str | Path, board: Board, options: Options | None, deployment: Deployment) -> Model:
+def _compiled(path: str | Path, board: Board, options: Options | None, deployment: Deployment) -> CompiledModel:
     """Compile a model, or take the first of the firmware's models, which are compiled."""
     return (
         deployment.models[0]
@@ -145,14 +147,14 @@ def _is_program(board: Board, runner: str) -> bool:
     return board.emulator is not None and board.emulator.is_the_firmware and not runner
 
 
-def _run_program(path: str | Path, board: Board, options: Options | None, deployment: Deployment) -> Ready:
+def _run_program(path: str | Path, board: Board, options: Options | None, deployment: Deployment) -> FlashResult:
     """Build the firmware of a board that is this computer, and run one inference in it."""
     model = _compiled(path, board, options, deployment)
     prepared = build_model(model, deployment.folder, kinds=(KIND,))
     log.info("  %-9s          %s is a program of this computer: nothing to flash", "flash", board.name)
     with session.open(prepared.folder, timeout_s=_START_S) as opened:
         smokes = _smoke(opened, model, deployment, baud=None)
-    return Ready(prepared, None, "", 0.0, verified=False, smokes=smokes)
+    return FlashResult(prepared, None, "", 0.0, verified=False, smokes=smokes)
 
 
 def runner_of(
@@ -173,7 +175,7 @@ def runner_of(
 
 
 def open_flashed(
-    prepared: Prepared, runner: Runner, deployment: Deployment, *, record: IO[str] | None = None
+    prepared: BuiltProject, runner: Runner, deployment: Deployment, *, record: IO[str] | None = None
 ) -> Device:
     """Flash a built project and return a session with the firmware; `record` is as of `session.open`.
 
@@ -283,20 +285,22 @@ def flash_job(folder: Path, described: Manifest, runner: Runner, device: Attache
     )
 
 
-def _flash(prepared: Prepared, runner: Runner, device: Attached | None) -> flash.Flashed:
+def _flash(prepared: BuiltProject, runner: Runner, device: Attached | None) -> flash.Flashed:
     flashed = flash.flash(runner, flash_job(prepared.folder, prepared.manifest, runner, device))
     _told_flashed(flashed, prepared)
     return flashed
 
 
-def _told_flashed(flashed: flash.Flashed, prepared: Prepared) -> None:
+def _told_flashed(flashed: flash.Flashed, prepared: BuiltProject) -> None:
     size = building.measure(prepared.built.firmware[KIND], prepared.manifest)
     total = formatting.kilobytes(size.flash_code_bytes + size.flash_const_bytes)
     note = f"{flashed.runner}, {total} written" + (", verified" if flashed.verified else "")
     log.info("  %-9s %4.1f s   %s", "flash", flashed.seconds, note)
 
 
-def _flash_emulator(model: Model, prepared: Prepared, runner: Runner, deployment: Deployment) -> Ready:
+def _flash_emulator(
+    model: CompiledModel, prepared: BuiltProject, runner: Runner, deployment: Deployment
+) -> FlashResult:
     """Flash a halted emulator, which then runs the firmware; the session is with that very emulator."""
     emulator = prepared.board.emulator
     assert emulator is not None
@@ -307,7 +311,7 @@ def _flash_emulator(model: Model, prepared: Prepared, runner: Runner, deployment
         flashed = _flash(prepared, runner, Attached(port, "", "", ""))
         device = stack.enter_context(Device(prepared.manifest, transport, timeout_s=_START_S, firmware=firmware))
         smokes = _smoke(device, model, deployment, baud=None)
-    return Ready(prepared, None, runner.name, flashed.seconds, flashed.verified, smokes)
+    return FlashResult(prepared, None, runner.name, flashed.seconds, flashed.verified, smokes)
 
 
 def _channel(described: Manifest) -> Channel:
@@ -315,7 +319,7 @@ def _channel(described: Manifest) -> Channel:
     return "uart" if described.project.transport == "serial" else "semihosting"
 
 
-def _smoke(device: Device, model: Model, deployment: Deployment, *, baud: int | None) -> tuple[Smoke, ...]:
+def _smoke(device: Device, model: CompiledModel, deployment: Deployment, *, baud: int | None) -> tuple[SmokeRun, ...]:
     """Tell the hashes of the firmware that answered, and run one inference of each model."""
     log.info(
         "  %-9s          %s%s",
@@ -326,7 +330,7 @@ def _smoke(device: Device, model: Model, deployment: Deployment, *, baud: int | 
     return tuple(_smoke_of(device[one.manifest.model], one) for one in deployment.models or (model,))
 
 
-def _smoke_of(device: Device, model: Model) -> Smoke:
+def _smoke_of(device: Device, model: CompiledModel) -> SmokeRun:
     described = device.manifest
     samples = sampling.seeded(described.inputs, count=1, seed=0)
     outputs = [device.run(sample) for sample in samples]
@@ -339,11 +343,11 @@ def _smoke_of(device: Device, model: Model) -> Smoke:
         else f"not compared: {reference.name_of(model.path)} can't run it here"
     )
     log.info("  %-9s          %s", "smoke", note)
-    return Smoke(described.model, timing.median, timing.unit, compared_with)
+    return SmokeRun(described.model, timing.median, timing.unit, compared_with)
 
 
 def _compare(
-    device: Device, model: Model, samples: Sequence[sampling.Sample], outputs: Sequence[sampling.Sample]
+    device: Device, model: CompiledModel, samples: Sequence[sampling.Sample], outputs: Sequence[sampling.Sample]
 ) -> str:
     """Compare outputs with the reference's; return its name, or "" if it is not installed or can't run the model."""
     try:
@@ -368,3 +372,135 @@ def _hashes(described: Manifest) -> str:
     assert described.project is not None
     build, model = described.project.build_hash[:_HASH_DIGITS], described.model_hash[:_HASH_DIGITS]
     return f"build {build} model {model}"
+
+
+# A user's own program: the standalone firmware of a project of theirs, run or flashed. No host drives it.
+
+
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class FlashedProgram:
+    """A program that a board has: what flashed it, and at which port its console may be."""
+
+    prepared: BuiltProject
+    runner: str
+    port: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProgram:
+    """A program that runs, and the channel to it."""
+
+    prepared: BuiltProject
+    transport: Transport
+
+
+@contextmanager
+def open_program(
+    path: str | Path, *, board: str | Board, options: Options, deployment: Deployment = DEFAULT
+) -> Iterator[RunningProgram]:
+    """Build a user's program that speaks through mt_port.h, start it (or flash it), and open the channel to it.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    target = boards.get(board) if isinstance(board, str) else board
+    transport_of = project.choose(target, options.template, {})[0].transport
+    port, probe = deployment.port, deployment.probe
+    if port or probe or (transport_of == "serial" and target.emulator is None):
+        flashed = flash_program(path, board=target, options=options, deployment=deployment)
+        prepared, port = flashed.prepared, port or flashed.port
+    else:
+        prepared = prepare_program(path, board=target, options=options, deployment=deployment)
+    with opening.open_transport(prepared.folder, port=port, probe=probe, kind=STANDALONE) as transport:
+        yield RunningProgram(prepared, transport)
+
+
+def prepare_program(
+    path: str | Path, *, board: str | Board, options: Options, deployment: Deployment = DEFAULT
+) -> BuiltProject:
+    """Compile the model and build the program around it.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    model = deployment.compile(path, board=board, options=options)
+    return build_model(model, deployment.folder, kinds=(STANDALONE,))
+
+
+@locks.keep_locks()
+def run_program(
+    path: str | Path,
+    *,
+    board: str | Board,
+    options: Options,
+    deployment: Deployment = DEFAULT,
+    tell: Callable[[bytes], None],
+    limit_s: float | None = None,
+) -> None:
+    """Build a user's program and run it, on this computer or in the board's emulator, until it ends.
+
+    Args:
+        path: the model.
+        board: a board or its name.
+        options: with the program.
+        deployment: the project folder.
+        tell: is given what the program says, as it comes.
+        limit_s: how long it may take; None: as long as it likes.
+
+    Raises:
+        BoardError: the board is not emulated: the program runs by itself once it is flashed.
+        DeviceError: the program ended with a fault.
+        CommunicationError: it ended with an exit status that is not 0.
+        NoAnswerError: it has not come to its end.
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    target = boards.get(board) if isinstance(board, str) else board
+    prepared = prepare_program(path, board=target, options=options, deployment=deployment)
+    project = prepared.manifest.project
+    assert project is not None
+    if project.transport == "serial" and target.emulator is None:
+        raise BoardError(
+            f"{target.name} is not emulated, so its program can't be run here",
+            hint="flash it, and it runs by itself: mtool flash",
+        )
+    with opening.open_transport(prepared.folder, kind=STANDALONE) as transport:
+        _listen(transport, tell, limit_s)
+
+
+def _listen(transport: Transport, tell: Callable[[bytes], None], limit_s: float | None) -> None:
+    end = None if limit_s is None else time.monotonic() + limit_s
+    while end is None or time.monotonic() < end:
+        try:
+            data = transport.read(timeout_s=_LOOK_S)
+        except CommunicationError as ended:
+            if "ended with exit code 0" in ended.what:
+                return
+            raise
+        if data:
+            tell(data)
+    raise NoAnswerError(f"the program has not come to its end within {limit_s:.3g} s", hint="give it longer")
+
+
+@locks.keep_locks()
+def flash_program(
+    path: str | Path, *, board: str | Board, runner: str = "", options: Options, deployment: Deployment = DEFAULT
+) -> FlashedProgram:
+    """Build a user's program and flash it; it runs by itself.
+
+    Raises:
+        BoardError: no board is attached, or several match.
+        FlashError: the flash tool is missing, or it failed.
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    target = boards.get(board) if isinstance(board, str) else board
+    chosen = runner_of(target, runner, template=template_of(target, options), deployment=deployment)
+    device = find_device(target, deployment)
+    chosen.probe_version()
+    prepared = prepare_program(path, board=target, options=options, deployment=deployment)
+    with locks.locked(*((device.probe, device.port) if device else ())):
+        done = flash.flash(chosen, flash_job(prepared.folder, prepared.manifest, chosen, device, kind=STANDALONE))
+    log.info("  %-9s %4.1f s   %s", "flash", done.seconds, done.runner)
+    return FlashedProgram(prepared, done.runner, device.port if device else "")

@@ -20,6 +20,7 @@ from mtool.device.session.loaded import require_modules
 from mtool.device.transport import open_port
 from mtool.manifest.modules import exports, machine
 from mtool.manifest.modules.format import Kind, Module
+from mtool.stages.job import project_in
 
 log = logging.getLogger(__name__)
 
@@ -122,9 +123,7 @@ def _has_flash_file(folder: Path) -> bool:
 
 
 def _check_project(folder: Path, board: str) -> None:
-    described = manifest.load(folder).project
-    if described is None:
-        raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
+    described = project_in(folder)
     if board not in ("", described.board.name):
         raise UsageError(f"{folder} is a project for {described.board.name}, not for {board}", hint="leave --board out")
     require_modules(described)

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING
 from mtool import boards
 from mtool.base import files
 from mtool.base.errors import UsageError, of_os_error
+from mtool.base.escaping import encodable
 from mtool.base.filetree import FileTree
 from mtool.boards import Board
-from mtool.commands import module_update
 from mtool.compiler.codegen.conventions import Conventions
-from mtool.manifest import Manifest
+from mtool.compiler.frontend.reading import file_hash
+from mtool.manifest import Manifest, Tensor
+from mtool.manifest.delta import MOST_BYTES, delta_by_parts
 from mtool.manifest.modules.format import (
     HEAD_BYTES,
     SIGNED_BYTES,
@@ -26,14 +29,140 @@ from mtool.manifest.modules.format import (
     size_in,
     unpack,
 )
-from mtool.stages.compiling import Model, compile
-from mtool.stages.options import Options
+from mtool.manifest.modules.machine import Architecture
+from mtool.stages.compiling import CompiledModel, compile
+from mtool.stages.formatting import count, tensor
+from mtool.stages.options import Options, schedule_choices
 from mtool.version import __version__
 
 if TYPE_CHECKING:
     from mtool.manifest.modules.keys import PrivateKey, PublicKey
 
+# A module that renews an earlier one: the same interface, the same code where that can be, other weights.
+
+
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleUpdate:
+    """What a module changes of an earlier one.
+
+    Attributes:
+        delta_bytes: what is sent to a device that has the earlier one, beside the head; 0: the files are too large.
+        parts: of the delta: for names and the interface, for the code, for the constants.
+        has_same_code: no byte of the code differs.
+    """
+
+    delta_bytes: int
+    parts: tuple[int, int, int]
+    has_same_code: bool
+
+    def describe(self) -> str:
+        """Return it in words."""
+        about, code, constants = self.parts
+        same = ", which is the same" if self.has_same_code else ""
+        if not self.delta_bytes:
+            return "too large for a delta"
+        return (
+            f"a delta of {self.delta_bytes:,} B: {constants:,} for the constants, {code:,} for the code{same}, "
+            f"{about:,} for names and the interface"
+        )
+
+
+def options_since(old: Module, options: Options, counter: int | None) -> tuple[Options, int]:
+    """Return the options and the counter of a module that renews another: its own, unless others are given.
+
+    Raises:
+        UsageError: the counter is below that of the earlier one, which its device would refuse.
+    """
+    if counter is not None and counter < old.counter:
+        raise UsageError(
+            f"--counter {counter} is below that of the module which this one renews",
+            details=[f"expected {old.counter} or more"],
+            hint="leave --counter out, and it is the same",
+        )
+    return replace(options, name=options.name or old.name), old.counter if counter is None else counter
+
+
+def with_schedules_of(old: Module, model: CompiledModel, compile: Callable[[Options], CompiledModel]) -> CompiledModel:
+    """Return a model compiled with the schedules of an earlier module, where others were chosen for these weights.
+
+    Schedules that the user names stay. Those that can't compute the new weights are told, and the model stays as it is.
+    """
+    before = {one.name: one.schedule for one in old.description.operators if one.schedule}
+    others = {
+        one.name: before[one.name]
+        for one in model.manifest.operators
+        if one.name in before and one.name not in model.options.schedules and before[one.name] != one.schedule
+    }
+    if not others:
+        return model
+    try:
+        choices = schedule_choices([f"{name}={schedule}" for name, schedule in others.items()])
+        again = compile(replace(model.options, schedules={**choices, **model.options.schedules}))
+    except UsageError as refused:
+        log.warning("the code changes, as the new weights can't be computed as before: %s", refused.what)
+        return model
+    log.info("  %-9s          %s as before: %s", "schedules", count(len(others), "operator"), ", ".join(others))
+    return again
+
+
+def check_kind(old: Module, kind: Kind) -> None:
+    """Refuse a module of another kind than the one that it renews: no code of it would stay.
+
+    Raises:
+        UsageError: one is native and the other bytecode.
+    """
+    if old.kind != kind:
+        raise UsageError(
+            f"the module which this one is to renew is {old.kind.name.lower()}, and this one {kind.name.lower()}",
+            hint="give --bytecode" if old.kind == Kind.BYTECODE else "leave --bytecode out",
+        )
+
+
+def check_interface(old: Description, new: Description) -> None:
+    """Check that what calls an earlier module can call the new one.
+
+    Raises:
+        UsageError: an input or output is missing, or has another name, type or shape.
+    """
+    for what, before, after in (("inputs", old.inputs, new.inputs), ("outputs", old.outputs, new.outputs)):
+        if [_called(one) for one in before] != [_called(one) for one in after]:
+            raise UsageError(
+                f"the {what} are others than those of the module which this one is to renew",
+                details=[
+                    f"expected  {', '.join(map(_named, before)) or 'none'}",
+                    f"found     {', '.join(map(_named, after)) or 'none'}",
+                ],
+                hint="without --since it is a model of its own, and can be loaded all the same",
+            )
+        for one, other in zip(before, after, strict=True):
+            if (one.scale, one.zero_point) != (other.scale, other.zero_point):
+                log.warning(
+                    "%s is quantized in another way than before, which who fills or reads it has to know", one.name
+                )
+
+
+def update_between(old: tuple[Module, bytes], new: tuple[Module, bytes]) -> ModuleUpdate:
+    """Return what a module changes of an earlier one; both with the bytes of their files."""
+    (before, old_data), (after, data) = old, new
+    has_same_code = before.image[: before.code_bytes] == after.image[: after.code_bytes]
+    if max(len(old_data), len(data)) > MOST_BYTES:
+        return ModuleUpdate(0, (0, 0, 0), has_same_code)
+    about = len(data) - HEAD_BYTES - len(after.image)
+    made, parts = delta_by_parts(old_data[HEAD_BYTES:], data[HEAD_BYTES:], (about, about + after.code_bytes))
+    names, code, constants = parts
+    return ModuleUpdate(len(made), (names, code, constants), has_same_code)
+
+
+def _called(one: Tensor) -> tuple[str, str, tuple[int, ...]]:
+    return one.name, one.dtype, tuple(one.shape)
+
+
+def _named(one: Tensor) -> str:
+    return f"{one.name}: {tensor(one)}"
+
 
 _MOST_COUNTER = (1 << 32) - 1
 _LEAST_ALIGNMENT = 16
@@ -42,7 +171,7 @@ _OPT = "opt"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ModuleFile:
     """A module, and what it was made of.
 
     Attributes:
@@ -66,7 +195,7 @@ def make_module(
     key: Path | None = None,
     counter: int = 0,
     since: Module | None = None,
-) -> Made:
+) -> ModuleFile:
     """Compile a model to a native module for firmware on a board; nothing is written.
 
     Args:
@@ -95,11 +224,9 @@ def make_module(
     chosen = _for_a_module(options or Options())
     model = compile(path, board=target, options=chosen)
     if since is not None:
-        module_update.check_kind(since, Kind.NATIVE)
-        module_update.check_interface(since.description, description_of(model.manifest))
-        model = module_update.with_schedules_of(
-            since, model, lambda turned: compile(path, board=target, options=turned)
-        )
+        check_kind(since, Kind.NATIVE)
+        check_interface(since.description, description_of(model.manifest))
+        model = with_schedules_of(since, model, lambda turned: compile(path, board=target, options=turned))
     described = model.manifest
     check_name(described.model)
     sources = model.sources().merged(_own_sources(entry.source(described)))
@@ -122,7 +249,7 @@ def make_module(
     )
     log.info("  %-9s %4.1f s   %s B", "module", time.monotonic() - start, f"{len(image.data):,}")
     data = sealed(module, signer)
-    return Made(unpack(data), data, image.imports, image.linked)
+    return ModuleFile(unpack(data), data, image.imports, image.linked)
 
 
 def sealed(module: Module, signer: "PrivateKey | None") -> bytes:
@@ -131,7 +258,7 @@ def sealed(module: Module, signer: "PrivateKey | None") -> bytes:
     return data if signer is None else signed(data, signer.public.key_id, signer.sign)
 
 
-def write_module(made: Made, output: Path) -> None:
+def write_module(made: ModuleFile, output: Path) -> None:
     """Write a module's file.
 
     Raises:
@@ -243,7 +370,7 @@ def _own_sources(call: str) -> FileTree:
     return FileTree({**own.files, **{name: headers[name] for name in runtime_headers([own], headers)}})
 
 
-def _level(model: Model) -> str:
+def _level(model: CompiledModel) -> str:
     """Return the optimisation level of the board's project."""
     from mtool import project
 
@@ -253,14 +380,103 @@ def _level(model: Model) -> str:
     return str(values.get(_OPT, "-O2"))
 
 
-def _levels(model: Model) -> dict[str, str]:
+def _levels(model: CompiledModel) -> dict[str, str]:
     from mtool.project.levels import levels_of
 
     return levels_of(model.files, model.manifest.model)
 
 
-def _arena_alignment(model: Model) -> int:
+def _arena_alignment(model: CompiledModel) -> int:
     """Return the alignment that the model's header asks of its arena."""
     header = model.files.text(f"{model.manifest.model}.h")
     found = next(line.split()[-1] for line in header.splitlines() if "_ARENA_ALIGNMENT" in line and "#define" in line)
     return max(_LEAST_ALIGNMENT, int(found))
+
+
+# Make a bytecode module of a model.
+
+
+_IMAGE_ALIGNMENT = 16
+
+
+def make_bytecode(
+    path: str | Path,
+    *,
+    options: Options | None = None,
+    key: Path | None = None,
+    counter: int = 0,
+    since: Module | None = None,
+) -> ModuleFile:
+    """Compile a model to a bytecode module, for firmware on any board that has the kernels; nothing is written.
+
+    Args:
+        path: the model.
+        options: how to read it.
+        key: the private key that signs it; None: nothing does.
+        counter: firmware refuses a module with a counter below that of the one that it has.
+        since: the module that this one renews.
+
+    Raises:
+        UsageError: the counter, the key or an option is none for bytecode, or the interface is another than that of
+            `since`.
+        ModelError: the model can't be compiled, or the library has no kernel for an operator.
+    """
+    from mtool.compiler.bytecode.model import compile_bytecode
+
+    check_counter(counter)
+    signer, chosen = signer_of(key), options or Options()
+    _check_options(chosen)
+    start, source = time.monotonic(), Path(path)
+    model = compile_bytecode(source, chosen)
+    check_name(model.name)
+    image = model.image
+    module = Module(
+        kind=Kind.BYTECODE,
+        machine=Architecture.ANY,
+        counter=counter,
+        alignment=_IMAGE_ALIGNMENT,
+        image=image.data,
+        code_bytes=image.code_bytes,
+        entry=0,
+        imports=(),
+        name=model.name,
+        model_hash=bytes.fromhex(file_hash(source)),
+        description=Description(
+            mtool_version=__version__,
+            model_file=encodable(source.name),
+            inputs=model.interface.inputs,
+            outputs=model.interface.outputs,
+            operators=tuple(OperatorNote(name=name, label=label, macs=macs) for name, label, macs in model.operators()),
+        ),
+        arena_bytes=image.arena_bytes,
+        arena_alignment=_IMAGE_ALIGNMENT,
+        stack_bytes=0,
+    )
+    if since is not None:
+        check_kind(since, Kind.BYTECODE)
+        check_interface(since.description, module.description)
+    log.info("  %-9s %4.1f s   %s B", "bytecode", time.monotonic() - start, f"{len(image.data):,}")
+    data = sealed(module, signer)
+    return ModuleFile(unpack(data), data, (), ())
+
+
+def _check_options(options: Options) -> None:
+    """Refuse options of what is compiled to C alone.
+
+    Raises:
+        UsageError: there is one.
+    """
+    usual = Options()
+    given = [
+        f"--{name}" for name, value, default in (
+            ("schedule", options.schedules, usual.schedules),
+            ("tuned", options.tuned, usual.tuned),
+            ("partial", options.partial, usual.partial),
+            ("optimize", options.optimize, usual.optimize),
+            ("backend", options.backends, usual.backends),
+            ("pool", options.pools, usual.pools),
+        )
+        if value != default
+    ]  # fmt: skip
+    if given:
+        raise UsageError(f"{given[0]} is of code, and a bytecode module has none", hint=f"leave {given[0]} out")

@@ -20,13 +20,13 @@ from mtool.base.filetree import Edits, FileTree
 from mtool.base.option_values import ProjectType
 from mtool.boards import Board
 from mtool.commands import parse_options
-from mtool.commands.user_project import GENERATED, PROGRAM, OwnProject, require
+from mtool.commands.user_project import GENERATED, PROGRAM, UserProject, require
 from mtool.compiler.frontend import is_tflite
 from mtool.device.build import toolchains
 from mtool.device.build.build import BUILDERS
 from mtool.manifest import Manifest
 from mtool.project.user_files import own_files
-from mtool.stages.compiling import Model, compile
+from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.fitting import fit_of
 from mtool.version import __version__
 
@@ -41,7 +41,7 @@ _BENCHMARKS = {12: "kws01", 10: "ic01", 2: "vww01"}  # MLPerf Tiny's, by the num
 class Begun:
     """A project that was begun: what its `mtool.toml` says, the files that are the user's, and whether it will fit."""
 
-    project: OwnProject
+    project: UserProject
     own: tuple[str, ...]
     fits: bool = True
 
@@ -155,7 +155,7 @@ def _check_kind(kind: ProjectType, manifest: Manifest) -> None:
         )
 
 
-def _write(folder: Path, tree: FileTree, own: FileTree, compiled: Model, edits: Edits) -> Begun:
+def _write(folder: Path, tree: FileTree, own: FileTree, compiled: CompiledModel, edits: Edits) -> Begun:
     """Write the user's part and then mtool's; where that fails, nothing is left."""
     with filetree.written_once(tree, folder, edits=edits):
         found = require(folder)
@@ -202,7 +202,7 @@ def _roots(folder: Path) -> dict[str, list[str]]:
 def _values(
     folder: Path,
     kind: ProjectType,
-    model: Model,
+    model: CompiledModel,
     tested: Board,
     template: project.Template,
     options: Mapping[str, Any],

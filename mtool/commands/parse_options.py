@@ -1,129 +1,56 @@
 """Parsing of the parameters that become a command's `Options`."""
 
-import inspect
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtool.base.errors import UsageError
 from mtool.base.identifiers import model_name
-from mtool.base.option_values import (
-    Arenas,
-    Executor,
-    Hybrid,
-    InterfaceApi,
-    Io,
-    OperatorsApi,
-    Optimize,
-    Partial,
-    Rounding,
-    Weights,
-)
+from mtool.base.option_table import DEFAULTS, OF_DEPLOYMENT, OPTIONS
+from mtool.base.option_values import Arenas, InterfaceApi
 from mtool.compiler.codegen import conventions
 from mtool.compiler.plan.plan import section_fault
-from mtool.stages.option_texts import (
-    backends,
-    constant_values,
-    dimensions,
+from mtool.stages.options import (
+    READERS,
+    Options,
     first_values,
-    largest_sizes,
-    limits,
-    logs,
-    pools,
-    schedule_choices,
-    state_pairs,
-    template_options,
 )
-from mtool.stages.options import Options
 
 if TYPE_CHECKING:
     from mtool.stages.deployment import Deployment
 
 
-def options(
-    *,
-    name: Sequence[str] | None = None,
-    arena: Arenas = "shared",
-    arena_section: str = "",
-    pool: Sequence[str] | None = None,
-    io: Io = "arena",
-    partial: Partial = "auto",
-    optimize: Optimize = "balanced",
-    dim: Sequence[str] | None = None,
-    const: Sequence[str] | None = None,
-    rounding: Rounding = "onnx",
-    hybrid: Hybrid = "auto",
-    maxima: Sequence[str] | None = None,
-    limit: Sequence[str] | None = None,
-    state: Sequence[str] | None = None,
-    interface_api: InterfaceApi | None = None,
-    operators_api: OperatorsApi | None = None,
-    executor: Executor = "aot",
-    stream: str = "",
-    weights: Weights = "auto",
-    schedule: Sequence[str] | None = None,
-    tuned: Sequence[str] | None = None,
-    backend: Sequence[str] | None = None,
-    tolerance: int = 0,
-    backend_fallback: bool = False,
-    portable: bool = False,
-    protect: bool = False,
-    single_file: bool = False,
-    template: str = "",
-    option: Sequence[str] | None = None,
-    force: bool = False,
-    keep: bool = False,
-    trust_template: bool = False,
-    modules: bool = False,
-    module_key: Path | None = None,
-    unsigned_modules: bool = False,
-) -> Options:
-    """Return how to compile, from what was given on the command line.
+def options(**values: Any) -> Options:
+    """Return how to compile, from the values of options by their names in the table, as the command line has them.
+
+    What is left out has its default.
 
     Raises:
         UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, a schedule is not written as
             it should be, or the conventions do not go together.
     """
+    given = {**{name: value for name, value in DEFAULTS.items() if name not in OF_DEPLOYMENT}, **values}
+    names, arena, key = given.pop("name"), given["arena"], given.pop("module_key")
+    force, keep = given.pop("force"), given.pop("keep")
     if force and keep:
         raise UsageError("--force and --keep do not go together")
-    if name and len(name) > 1:
-        raise UsageError(f"--name stands {len(name)} times", hint="once for each model")
-    if name and model_name(name[0]) != name[0]:
-        raise UsageError(f"--name {name[0]}: no name in C", hint=f"for instance: --name {model_name(name[0])}")
+    if names and len(names) > 1:
+        raise UsageError(f"--name stands {len(names)} times", hint="once for each model")
+    if names and model_name(names[0]) != names[0]:
+        raise UsageError(f"--name {names[0]}: no name in C", hint=f"for instance: --name {model_name(names[0])}")
+    given["arena_section"] = _section(given["arena_section"], arena)
+    interface = _streamed(given.pop("interface_api"), given["stream"])
+    operators, executor = given.pop("operators_api"), given.pop("executor")
+    first = first_values(given["state"])
+    modules = module_options(given.pop("modules"), key, unsigned=given.pop("unsigned_modules"))
+    fields = {OPTIONS[name].python_name: value for name, value in given.items()}
+    fields |= {name: READERS[name](value) for name, value in fields.items() if name in READERS}
+    fields["template_options"] |= modules
     return Options(
-        name=name[0] if name else "",
-        arenas=arena,
-        arena_section=_section(arena_section, arena),
-        pools=pools(pool),
-        io=io,
-        partial=partial,
-        optimize=optimize,
-        dims=dimensions(dim),
-        constants=constant_values(const),
-        rounding=rounding,
-        hybrid=hybrid,
-        maxima=largest_sizes(maxima),
-        limits=limits(limit),
-        states=state_pairs(state),
-        state_values=first_values(state),
-        template=template,
-        template_options={
-            **template_options(option),
-            **module_options(modules, module_key, unsigned=unsigned_modules),
-        },
-        conventions=conventions(_streamed(interface_api, stream), operators_api, executor, context=arena == "caller"),
-        stream=stream,
-        schedules=schedule_choices(schedule),
-        weights=weights,
+        **fields,
+        name=names[0] if names else "",
+        state_values=first,
+        conventions=conventions(interface, operators, executor, context=arena == "caller"),
         edits="force" if force else "keep" if keep else "stop",
-        trust_template=trust_template,
-        tuned=logs(tuned),
-        backends=backends(backend),
-        tolerance=tolerance,
-        backend_fallback=backend_fallback,
-        portable=portable,
-        protect=protect,
-        single_file=single_file,
     )
 
 
@@ -177,26 +104,17 @@ def _section(name: str, arena: Arenas) -> str:
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """Return the values that differ from what `options` takes without them; they are read, to tell what is wrong.
+    """Return the values that differ from their defaults; they are read, to tell what is wrong.
 
     Raises:
         UsageError: as `options`.
     """
     options(**values)
-    defaults = inspect.signature(options).parameters
-    return {name: value for name, value in values.items() if value and value != defaults[name].default}
+    return {name: value for name, value in values.items() if value and value != DEFAULTS[name]}
 
 
-def deployment(
-    *,
-    output_dir: Path | None = None,
-    port: str = "",
-    probe: str = "",
-    flash_command: str = "",
-    power: str = "",
-    timeout: float | None = None,
-) -> "Deployment":
-    """Return the project folder and the device, from what was given on the command line."""
+def deployment(**values: Any) -> "Deployment":
+    """Return the project folder and the device, from the values of options by their names in the table."""
     from mtool.stages.deployment import Deployment  # the device half, which a compile does not load
 
-    return Deployment(output_dir, port, probe, flash_command, power, timeout)
+    return Deployment(**{OPTIONS[name].python_name: value for name, value in values.items()})

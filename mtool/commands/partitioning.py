@@ -8,14 +8,14 @@ from mtool.base import filetree
 from mtool.base.errors import UsageError
 from mtool.base.filetree import FileTree
 from mtool.compiler.backends.interface import BackendError, Region
-from mtool.compiler.claims import division
+from mtool.compiler.compilation import division
 from mtool.manifest import Claim
 from mtool.stages.compiling import default_folder
 from mtool.stages.options import Options
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PartitionResult:
     """A model's regions as files.
 
     folder: where they were written to.
@@ -32,7 +32,7 @@ class Parts:
 
 def partition(
     path: str | Path, *, board: str = "host", options: Options | None = None, folder: Path | None = None
-) -> Parts:
+) -> PartitionResult:
     """Write the files that the external compilers of a model's backends read; no compiler is run.
 
     Args:
@@ -70,4 +70,4 @@ def partition(
     tree = FileTree(made)
     filetree.write(tree, folder, edits=chosen.edits)
     regions = tuple((backend.name, region) for backend, region in found.regions)
-    return Parts(folder, regions, claims, tree)
+    return PartitionResult(folder, regions, claims, tree)

@@ -23,8 +23,8 @@ from mtool.device.build import Built
 from mtool.device.flash import Flashed, ports
 from mtool.device.transport import Transport
 from mtool.project.template import Option
-from mtool.stages.compiling import Model
-from mtool.stages.writing import write_project
+from mtool.stages.building import write_project
+from mtool.stages.compiling import CompiledModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ProjectApi:
         """Return the template's options: type, default, choices and help of each."""
         return dict(self._template.options)
 
-    def generate_project(self, model: Model, folder: Path, options: Mapping[str, str] | None = None) -> Path:
+    def generate_project(self, model: CompiledModel, folder: Path, options: Mapping[str, str] | None = None) -> Path:
         """Write a project for a compiled model.
 
         Args:

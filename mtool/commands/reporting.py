@@ -18,12 +18,11 @@ from mtool.device.session import Readings
 from mtool.device.session.profile import Profile
 from mtool.manifest import Manifest
 from mtool.stages import formatting
-from mtool.stages import samples as sampling
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.fitting import Fit, check
+from mtool.stages.job import Job
 from mtool.stages.options import Options
-from mtool.verification.layer_report import Layers
-from mtool.verification.layers import compare_layers
+from mtool.verification.layers import LayerReport, compare_layers
 from mtool.version import __version__
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -60,7 +59,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ModelReport:
     """A model on a board. `layers` is None where there is nothing to compare with; `missing` says why."""
 
     manifest: Manifest
@@ -70,7 +69,7 @@ class Report:
     memory: tuple[Block, ...]
     functions: tuple[Function, ...]
     other_code_bytes: int
-    layers: Layers | None
+    layers: LayerReport | None
     missing: str
     fits: tuple[Fit, ...]
 
@@ -138,7 +137,7 @@ def report(
     repeat: int = 3,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
-) -> Report:
+) -> ModelReport:
     """Compile, build, run, profile and compare a model on a board, and tell which boards it fits.
 
     Args:
@@ -153,22 +152,22 @@ def report(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    chosen = options or Options()
-    model = deployment.compile(path, board=board, options=chosen)
-    prepared = deployment.build(model, kinds=kinds_to_measure(model))
+    job = Job.of(path, board, options, deployment, samples=samples, seed=seed)
+    model = job.compile()
+    prepared = job.build(model, kinds_to_measure(model))
     manifest = prepared.manifest
     layers, missing = None, ""
     with deployment.open(prepared) as device:
-        (inputs,) = sampling.seeded(manifest.inputs, count=1, seed=seed)
+        inputs = job.filled(manifest)
         cost = cost_of(prepared, device, inputs, Readings(repeat=repeat))
         profile = device.profile(inputs, repeat=repeat)
         try:
-            layers = compare_layers(device, model, sampling.seeded(manifest.inputs, count=samples, seed=seed))
+            layers = compare_layers(device, model, job.inputs(manifest))
         except (BuildError, ModelError) as absent:  # the reference is not installed, or can't run the model
             missing = absent.what
     sizes = measure(prepared.built.firmware[cost.firmware], manifest).functions
     functions = _functions(manifest, sizes)
-    return Report(
+    return ModelReport(
         manifest=manifest,
         board=prepared.board,
         cost=cost,
@@ -178,7 +177,7 @@ def report(
         other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
         layers=layers,
         missing=missing,
-        fits=check(path, options=replace(chosen, template="", template_options={}, schedules={}, pools=())).fits,
+        fits=check(path, options=replace(job.options, template="", template_options={}, schedules={}, pools=())).fits,
     )
 
 

@@ -8,7 +8,7 @@ for the project's board there, with the user's program as the standalone firmwar
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,6 +17,7 @@ from mtool.base import configuration, spelling
 from mtool.base.configuration import FILE_NAME
 from mtool.base.errors import UsageError
 from mtool.base.identifiers import model_name
+from mtool.base.option_table import OF_DEPLOYMENT, OPTIONS
 from mtool.base.option_values import ProjectType
 from mtool.commands import parse_options
 from mtool.stages.deployment import Deployment
@@ -34,7 +35,7 @@ _OF_THE_BOARD = ("template", "option", "schedule")  # options that say nothing o
 
 
 @dataclass(frozen=True, slots=True)
-class OwnProject:
+class UserProject:
     """A project of a user's own.
 
     Attributes:
@@ -117,7 +118,7 @@ class OwnProject:
             )
 
 
-def find(folder: Path | None = None) -> OwnProject | None:
+def find(folder: Path | None = None) -> UserProject | None:
     """Return the project that a folder (default: the working folder) lies in, or None.
 
     Raises:
@@ -136,7 +137,7 @@ def find(folder: Path | None = None) -> OwnProject | None:
     if kind not in get_args(ProjectType):
         raise UsageError(f"{read.file}: type can't be {kind!r}", details=[f"one of {', '.join(get_args(ProjectType))}"])
     root = read.file.parent
-    return OwnProject(
+    return UserProject(
         folder=root,
         model=root / said["model"],
         board=said["board"],
@@ -148,7 +149,7 @@ def find(folder: Path | None = None) -> OwnProject | None:
     )
 
 
-def require(folder: Path | None = None) -> OwnProject:
+def require(folder: Path | None = None) -> UserProject:
     """Return the project that a folder (default: the working folder) lies in.
 
     Raises:
@@ -171,8 +172,7 @@ def checked_options(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises:
         UsageError: one is unknown, or has a value of another type.
     """
-    types = get_type_hints(parse_options.options)
-    known = {name: types[name] for name in types if name not in ("return", "force", "keep")}
+    known = {name: one.kind for name, one in OPTIONS.items() if name not in (*OF_DEPLOYMENT, "force", "keep")}
     found = {}
     for key, value in given.items():
         name = _ALIASES.get(key, key.replace("-", "_"))
@@ -182,11 +182,11 @@ def checked_options(given: Mapping[str, Any], where: str) -> dict[str, Any]:
                 details=["it has the options of mtool build, by their names"],
                 hint=spelling.did_you_mean(name, known, otherwise="see: mtool build --help"),
             )
-        one = [value] if isinstance(value, str) and "Sequence" in str(known[name]) else value
+        one = [value] if isinstance(value, str) and known[name] == list[str] | None else value
         try:
             found[name] = TypeAdapter(known[name]).validate_python(one, strict=True)
         except ValidationError as wrong:
-            many = "Sequence" in str(known[name])
+            many = known[name] == list[str] | None
             message = wrong.errors()[0]["msg"].replace("Input should be", "expected")
             message = "expected a text, or a list of texts" if many else message
             raise UsageError(f"{where}: {key} can't be {value!r}", details=[message]) from None

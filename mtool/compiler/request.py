@@ -1,9 +1,12 @@
-"""A request to the compile half: all its options in one record."""
+"""A request to the compile half, all its options in one record, and the result."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree
+from mtool.base.option_table import DEFAULTS
 from mtool.base.option_values import Io, Optimize, Order, Partial, Weights
 from mtool.compiler.backends.spec import BackendSpec
 from mtool.compiler.codegen.conventions import Conventions
@@ -11,6 +14,10 @@ from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.plan.choice import Choice
 from mtool.compiler.plan.plan import Pool
 from mtool.compiler.tuned.known import Known
+from mtool.manifest import Manifest
+
+if TYPE_CHECKING:
+    from mtool.compiler.codegen.generation import Emitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +42,25 @@ class Request(ModelOptions):
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
         crt/include/mt_math.h.
     pools: the memories that tensors lie in (mtool.compiler.plan.pools.arena); none: in one arena.
-    protect: the model runs inside a fence of the core's memory protection (crt/include/mt_protect.h).
+    protect: the model runs inside the core's memory protection (crt/include/mt_protect.h).
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
 
-    io: Io = "arena"
-    partial: Partial = "auto"
+    io: Io = DEFAULTS["io"]
+    partial: Partial = DEFAULTS["partial"]
     order: Order = "auto"
-    optimize: Optimize = "balanced"
+    optimize: Optimize = DEFAULTS["optimize"]
     conventions: Conventions = field(default_factory=Conventions)
-    stream: str = ""
+    stream: str = DEFAULTS["stream"]
     schedules: Mapping[str, Choice] = field(default_factory=dict)
-    weights: Weights = "auto"
-    arena_section: str = ""
+    weights: Weights = DEFAULTS["weights"]
+    arena_section: str = DEFAULTS["arena_section"]
     pools: tuple[Pool, ...] = ()
-    protect: bool = False
+    protect: bool = DEFAULTS["protect"]
     known: Known = field(default_factory=Known)
     backends: tuple[BackendSpec, ...] = ()
-    tolerance: int = 0
-    backend_fallback: bool = False
+    tolerance: int = DEFAULTS["tolerance"]
+    backend_fallback: bool = DEFAULTS["backend_fallback"]
 
     @property
     def backend_steps(self) -> int:
@@ -115,7 +122,7 @@ class Request(ModelOptions):
         reasons = {
             f"--executor {self.conventions.executor}, which knows one arena": self.conventions.executor != "aot",
             "--backend, whose devices may not reach every memory": bool(self.backends),
-            "--protect, whose fence is around one arena": self.protect,
+            "--protect, which protects one arena": self.protect,
         }
         return [reason for reason, is_there in reasons.items() if is_there]
 
@@ -137,4 +144,28 @@ class Request(ModelOptions):
         return "never"
 
 
-DEFAULTS = Request()
+USUAL = Request()
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """The result of the compile half: the files of all models of a firmware, and each one's manifest.
+
+    Attributes:
+        files: C and constants.
+        manifests: of each model, with the others beside it where there are several.
+        apart_bytes: the bytes of their arenas, if each had its own.
+        emitted: what each model's files are made of; empty where they are of the cache.
+        is_cached: they were compiled before.
+    """
+
+    files: FileTree
+    manifests: tuple[Manifest, ...]
+    apart_bytes: int
+    emitted: "tuple[Emitted, ...]" = ()
+    is_cached: bool = False
+
+    @property
+    def manifest(self) -> Manifest:
+        """That of the first model."""
+        return self.manifests[0]

@@ -1,24 +1,26 @@
-"""Post-training quantisation: a float model and data in, a QDQ model of 8-bit integers out, and what that changes.
+"""Post-training quantization: a float model and data in, a QDQ model of 8-bit integers out, and what that changes.
 
 onnxruntime does the work (mtool.verification.oracles.quantizer), in a process of its own: it may die of a model.
 """
 
 import contextlib
 import logging
+import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
+from onnx import helper, numpy_helper
 
 from mtool import boards
 from mtool.base import checked, files, spelling
-from mtool.base.errors import BuildError, ModelError, UsageError
+from mtool.base.errors import BuildError, FitError, ModelError, UsageError
 from mtool.base.option_values import Integer, Method
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
@@ -27,21 +29,361 @@ from mtool.compiler.frontend.onnx_file import read_bound
 from mtool.compiler.frontend.problems import OWN, REFUSED
 from mtool.compiler.frontend.tflite.model import to_onnx
 from mtool.compiler.frontend.tflite.schema import read as read_tflite
-from mtool.quantization import calibration, dataset, loss
+from mtool.device.build import measure
+from mtool.quantization import dataset
 from mtool.quantization.dataset import Data, Pixels
-from mtool.quantization.integer_io import make_integer_io
-from mtool.quantization.loss import Classes, LayerLoss, OutputLoss
 from mtool.stages import formatting
-from mtool.stages.compiling import compile
-from mtool.stages.footprint import Footprint, footprint_of
+from mtool.stages.building import STANDALONE, build_model
+from mtool.stages.compiling import CompiledModel, compile
+from mtool.stages.fitting import fit_of
+from mtool.stages.formatting import count
 from mtool.stages.options import Options
-from mtool.stages.samples import Sample
+from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
 from mtool.verification.oracles import ort, process
-from mtool.verification.oracles.quantizer import INSTALL
+from mtool.verification.oracles.quantizer import INSTALL, flat, sqnr_db
+
+# Make the inputs and outputs of a QDQ model integers: the caller quantizes, and its buffers are a quarter as large.
+
+
+_MOVEMENT = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")  # the same values, elsewhere
+
+
+def make_integer_io(path: Path) -> None:
+    """Change a QDQ model's file: inputs that are quantized first, and outputs that are dequantized last.
+
+    The scales and zero points stay in the model, in the DequantizeLinear after an input and the QuantizeLinear
+    before an output. An input or output that is not quantized stays as it is.
+
+    Raises:
+        UsageError: the model has control flow.
+    """
+    model = onnx.load(str(path))
+    if any(attr.HasField("g") or attr.graphs for node in model.graph.node for attr in node.attribute):
+        raise UsageError(f"{path.name} has control flow: its inputs and outputs can't be made integers")
+    for value in model.graph.input:
+        _input(model.graph, value)
+    for value in model.graph.output:
+        _output(model.graph, value)
+    onnx.save(model, str(path))
+
+
+def _input(graph: onnx.GraphProto, value: onnx.ValueInfoProto) -> None:
+    quantize = _only_reader(graph, value.name)
+    first = quantize
+    while quantize is not None and quantize.op_type in _MOVEMENT and len(quantize.output) == 1:
+        quantize = _only_reader(graph, quantize.output[0])
+    if first is None or quantize is None or quantize.op_type != "QuantizeLinear" or len(quantize.input) < 3:
+        return
+    value.type.tensor_type.elem_type = _kind(graph, quantize.input[2])
+    if first is quantize:
+        graph.node.remove(quantize)
+        _rename(graph, quantize.output[0], value.name)
+        return
+    dequantized = f"{value.name}_dequantised"
+    _rename(graph, value.name, dequantized)
+    scale = helper.make_node("DequantizeLinear", [value.name, *quantize.input[1:3]], [dequantized], name=dequantized)
+    graph.node.insert(0, scale)
+
+
+def _output(graph: onnx.GraphProto, value: onnx.ValueInfoProto) -> None:
+    made_by = {name: node for node in graph.node for name in node.output}
+    last = made_by.get(value.name)
+    is_read = any(value.name in node.input for node in graph.node)
+    if last is None or is_read or last.op_type != "DequantizeLinear" or last.input[0] not in made_by:
+        return
+    value.type.tensor_type.elem_type = _kind(graph, last.input[2])
+    graph.node.remove(last)
+    _rename(graph, last.input[0], value.name)
+
+
+def _only_reader(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
+    readers = [node for node in graph.node if name in node.input]
+    return readers[0] if len(readers) == 1 and all(name != value.name for value in graph.output) else None
+
+
+def _kind(graph: onnx.GraphProto, name: str) -> int:
+    return next(int(tensor.data_type) for tensor in graph.initializer if tensor.name == name)
+
+
+def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for index, name in enumerate(names):
+                if name == old:
+                    names[index] = new
+
+
+# The loss by quantization: distance of outputs and layers from the float model's, and classes that stay right.
+
+
+LAYER_SAMPLES = 16  # samples that layers are compared over: every activation of each is held in memory
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLoss:
+    """The distance of an output from the float model's, over all samples.
+
+    `max_abs` and `mean_abs` are in the output's own unit. `sqnr_db` is the power of the signal over that of the
+    difference; None: no difference, or no signal. `cosine` is that of the angle between the two; None: one is zero.
+    """
+
+    name: str
+    max_abs: float
+    mean_abs: float
+    sqnr_db: float | None
+    cosine: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The number of `samples` with the right class, and with the same before and after; None: no labels."""
+
+    samples: int
+    right_before: int | None
+    right_after: int | None
+    same: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerLoss:
+    """The distance of a layer from the float model's: its output with the loss of all before it, and its weights.
+
+    `node` is what `exclude` takes. Signal over difference in decibels; None: no difference, or no weights.
+    """
+
+    node: str
+    op: str
+    sqnr_db: float | None
+    weights_sqnr_db: float | None
+
+
+def of_outputs(before: Sequence[Sample], after: Sequence[Sample]) -> tuple[OutputLoss, ...]:
+    """Compare each output of the float model with the quantized one's, a dictionary a sample."""
+    return tuple(
+        _output_of_loss(name, flat([sample[name] for sample in before]), flat([sample[name] for sample in after]))
+        for name in before[0]
+    )
+
+
+def of_classes(before: Sequence[Sample], after: Sequence[Sample], labels: Array | None) -> Classes | None:
+    """Compare classes: the largest element of a model's only output; None if that is not one row of scores."""
+    scores = list(before[0].values())
+    if len(scores) != 1 or scores[0].size < 2 or scores[0].size != scores[0].shape[-1]:
+        return None
+    first, second = (np.array([int(np.argmax(*sample.values())) for sample in run]) for run in (before, after))
+    return Classes(
+        samples=len(before),
+        right_before=None if labels is None else int(np.count_nonzero(first == labels)),
+        right_after=None if labels is None else int(np.count_nonzero(second == labels)),
+        same=int(np.count_nonzero(first == second)),
+    )
+
+
+def of_layers(before: Path, after: Path, samples: Sequence[Sample], source: Path) -> tuple[LayerLoss, ...]:
+    """Compare activations and weights layer by layer; the worst come first.
+
+    Args:
+        before: the float model that was quantized, in a folder where others may be written.
+        after: the QDQ model that came of it.
+        samples: inputs; the first `LAYER_SAMPLES` are used.
+        source: the user's file, for messages.
+    """
+    found = process.call(
+        ort.NAME,
+        source,
+        "quantizer.of_layers",
+        before=str(before),
+        after=str(after),
+        samples=samples[:LAYER_SAMPLES],
+        title=source.name,
+    )
+    losses = [LayerLoss(*layer) for layer in found]
+    return tuple(sorted(losses, key=lambda loss: math.inf if loss.sqnr_db is None else loss.sqnr_db))
+
+
+def _output_of_loss(name: str, before: Array, after: Array) -> OutputLoss:
+    distance = np.abs(after - before)
+    norms = float(np.linalg.norm(before) * np.linalg.norm(after))
+    return OutputLoss(
+        name,
+        float(distance.max(initial=0.0)),
+        float(distance.mean()) if distance.size else 0.0,
+        sqnr_db(before, after),
+        float(before @ after) / norms if norms else None,
+    )
+
+
+# Doubts about calibration data: whether the statistics that a model brings along are those of the data.
+
+
+_MOST_SAMPLES = 32  # of which activations are held
+_MOST_DISTANCE = 1.0  # standard deviations between means, of the channel in the middle
+_MOST_RATIO = 3.0  # between standard deviations, of the same
+_FEWEST_SAMPLES, _FEWEST_CLASSES = 8, 3
+
+
+def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Path) -> tuple[str, ...]:
+    """Compare what reaches a model's batch normalizations with the means and variances that they have from training.
+
+    Args:
+        model: the float model.
+        samples: the calibration data, of which some are tried.
+        source: the user's file.
+
+    Returns:
+        A line if those of the first, or of more than half of them, are far off.
+    """
+    there = {tensor.name: tensor for tensor in model.graph.initializer}
+    norms = [
+        node for node in model.graph.node
+        if node.op_type == "BatchNormalization" and len(node.input) == 5 and {*node.input[1:]} <= there.keys()
+    ]  # fmt: skip
+    if not norms:
+        return ()
+    found = _values([node.input[0] for node in norms], model, samples[:_MOST_SAMPLES], source)
+    off: list[tuple[onnx.NodeProto, str]] = []
+    for node in norms:
+        mean, variance = (numpy_helper.to_array(there[name]).astype(np.float64) for name in node.input[3:])
+        words = _difference(found[node.input[0]], mean, variance)
+        if words:
+            off.append((node, words))
+    if not off or (off[0][0] is not norms[0] and 2 * len(off) <= len(norms)):
+        return ()
+    node, words = off[0]
+    return (
+        f"the data are not like those that the model was trained with: before {node.name or node.output[0]} {words} "
+        f"({len(off)} of {count(len(norms), 'batch normalization')}); are they scaled as in training?",
+    )
+
+
+def doubts_of_classes(before: Sequence[Sample], labels: Array | None) -> tuple[str, ...]:
+    """Return a line if the float model has the same class for all samples, though their labels, if any, differ."""
+    if len(before) < _FEWEST_SAMPLES or len(before[0]) != 1:
+        return ()
+    flat = [np.asarray(next(iter(one.values()))).reshape(-1) for one in before]
+    is_same_class = labels is not None and np.unique(labels).size == 1
+    first = int(flat[0].argmax())
+    if is_same_class or flat[0].size < _FEWEST_CLASSES or any(int(one.argmax()) != first for one in flat):
+        return ()
+    return (
+        f"the float model's largest output is number {first} for all {len(before)} samples: a classifier tells nothing "
+        "apart in these data",
+    )
+
+
+def _values(
+    names: Sequence[str], model: onnx.ModelProto, samples: Sequence[Sample], source: Path
+) -> Mapping[str, Array]:
+    """Return tensors of a model over all samples, by name; axis 0 is that of the samples."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model)
+    made = {name for node in proto.graph.node for name in node.output} - {one.name for one in proto.graph.output}
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names) if name in made)
+    found: list[Sample] = process.call(
+        ort.NAME, source, "ort.outputs", model=proto.SerializeToString(), samples=samples, title=source.name
+    )
+    whole = [{**sample, **one} for sample, one in zip(samples, found, strict=True)]
+    return {name: np.concatenate([one[name] for one in whole]) for name in names}
+
+
+def _difference(values: Array, mean: Array, variance: Array) -> str:
+    """Return how the channels of a tensor (axis 1) differ from their statistics; "": little."""
+    axes = tuple(axis for axis in range(values.ndim) if axis != 1)
+    wide, least = values.astype(np.float64), np.finfo(np.float32).tiny
+    deviation = np.sqrt(variance + least)
+    distance = float(np.median(np.abs(wide.mean(axes) - mean) / deviation))
+    ratio = float(np.exp(np.median(np.log((wide.std(axes) + least) / deviation))))
+    said = []
+    if distance > _MOST_DISTANCE:
+        said.append(f"their mean is {distance:.2g} standard deviations off")
+    if not 1 / _MOST_RATIO <= ratio <= _MOST_RATIO and len(values) * wide[0, :1].size > 1:
+        said.append(f"their standard deviation is {ratio:.2g} times the model's")
+    return " and ".join(said)
+
+
+# The footprint of a compiled model on a board: measured on a built firmware where its toolchain is installed.
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes and work of one model on one board.
+
+    file_bytes: the ONNX file.
+    macs: nominal multiply-accumulates.
+    weight_bytes: weights, biases and scales as the model's file holds them, whatever the board.
+    constant_bytes: the same and tables, as the board's kernels want them.
+    arena_bytes: activations, inputs and outputs.
+    code_bytes: the standalone firmware without the constants; on the host the model's functions alone; None: not
+        built, for the reason that `note` gives.
+    fits: whether it fits the board; None: the board does not say how much it has.
+    """
+
+    file_bytes: int
+    macs: int
+    weight_bytes: int
+    constant_bytes: int
+    arena_bytes: int
+    code_bytes: int | None
+    fits: bool | None
+    note: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def footprint_of(model: CompiledModel, weight_bytes: int) -> Footprint:
+    """Build a compiled model's standalone firmware in a folder that goes again, and measure it."""
+    described, board = model.manifest, model.board
+    fits = fit_of(model).fits if board.memories else None
+    code: int | None = None
+    note = ""
+    with tempfile.TemporaryDirectory(prefix="mtool-footprint-") as folder:
+        try:
+            built = build_model(model, Path(folder) / model.default_folder().name, kinds=(STANDALONE,)).built
+            code = measure(built.firmware[STANDALONE], built.manifest).flash_code_bytes
+            fits = None if fits is None else True
+        except FitError as too_large:
+            fits, note = False, "; ".join(too_large.details)
+        except (BuildError, UsageError) as failed:
+            note = f"not built: {failed.what}"
+    return Footprint(
+        file_bytes=model.path.stat().st_size,
+        macs=described.macs,
+        weight_bytes=weight_bytes,
+        constant_bytes=described.constant_bytes,
+        arena_bytes=described.arena_bytes,
+        code_bytes=code,
+        fits=fits,
+        note=note,
+    )
+
+
+def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) -> list[list[str]]:
+    """Return rows that put two footprints side by side: a label, and a figure of each.
+
+    Of this computer (not `is_board`) flash means nothing: its kernels want weights of 8 bits in 16 or 32.
+    """
+    both = (before, after)
+    rows = [
+        ["file", *(formatting.kilobytes(one.file_bytes) for one in both)],
+        ["MACs", *(formatting.amount(one.macs) for one in both)],
+        ["weights", *(formatting.kilobytes(one.weight_bytes) for one in both)],
+    ]
+    if is_board:
+        rows.append(["flash: constants", *(formatting.kilobytes(one.constant_bytes) for one in both)])
+        code = ("not built" if one.code_bytes is None else formatting.kilobytes(one.code_bytes) for one in both)
+        rows.append(["flash: code", *code])
+    rows += [
+        ["RAM: arena", *(formatting.kilobytes(one.arena_bytes) for one in both)],
+    ]
+    if any(one.fits is not None for one in both):
+        rows.append(["", *("fits" if one.fits else "DOES NOT FIT" for one in both)])
+    return rows
+
 
 log = logging.getLogger(__name__)
-
 _PRODUCER = "mtool"
 _HINT = "onnxruntime has to run the model on each sample: try a single one, or leave out what it can't compute"
 OPSET = 17  # what older models are converted to; per-channel scales need 13
@@ -50,7 +392,7 @@ _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMu
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """The scheme of a quantisation. Weights are int8 and symmetric.
+    """The scheme of a quantization. Weights are int8 and symmetric.
 
     method: how an activation's range is found: "minmax" takes all of it, "entropy" and "percentile" cut rare values.
     activations: their type.
@@ -77,8 +419,8 @@ class Scheme:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantised:
-    """A quantised model: its file, what it was calibrated and compared with, what it loses and what it saves.
+class QuantizationResult:
+    """A quantized model: its file, what it was calibrated and compared with, what it loses and what it saves.
 
     The worst of `layers` come first. `before` and `after` are of the board. `doubts` are reasons why the data may not
     be what they should be, in words.
@@ -107,8 +449,8 @@ def quantize(
     labels: str | Path | None = None,
     pixels: Pixels | None = None,
     options: Options | None = None,
-) -> Quantised:
-    """Quantise a float model to 8-bit integers, and tell what that loses and saves.
+) -> QuantizationResult:
+    """Quantize a float model to 8-bit integers, and tell what that loses and saves.
 
     Doubts about the data are logged as warnings.
 
@@ -118,16 +460,16 @@ def quantize(
             (`mtool.quantization.dataset.read`), or samples (dictionaries from input name to array).
         output: the file to write; default: <model>_int8.onnx in the working folder.
         board: a board or its name, for what is saved.
-        scheme: how to quantise.
+        scheme: how to quantize.
         evaluate: other data to compare the two models over; default: `data`.
         labels: the class of each sample that is compared, as a .npy or text file; default: those in the data.
         pixels: how the pixels of images become values.
         options: symbolic dimensions, and inputs that are made constants.
 
     Raises:
-        UsageError: the data does not suit the model, or the model is quantised already; or `output` is not given, and
+        UsageError: the data does not suit the model, or the model is quantized already; or `output` is not given, and
             a file that mtool did not write stands where the model would go.
-        ModelError: the model can't be compiled or quantised.
+        ModelError: the model can't be compiled or quantized.
         BuildError: onnxruntime is not installed.
     """
     source, chosen, how = Path(path), options or Options(), scheme or Scheme()
@@ -135,7 +477,7 @@ def quantize(
     files_read = [each for each in (data, evaluate, labels) if isinstance(each, (str, Path))]
     _check_target(target, source, [Path(each) for each in files_read], is_named=output is not None)
     if not ort.version():
-        raise BuildError("onnxruntime is not installed", details=["it is what quantises"], hint=INSTALL)
+        raise BuildError("onnxruntime is not installed", details=["it is what quantizes"], hint=INSTALL)
     target_board = boards.get(board) if isinstance(board, str) else board
     for each in (data, evaluate):
         if isinstance(each, (str, Path)):
@@ -154,13 +496,13 @@ def quantize(
         with _without_golden():
             _prepare(model, prepared, source)
             _check_excluded(prepared, how.exclude)
-            _quantise(prepared, made, calibrating.samples, how, source)
-            log.info("  %-9s %4.1f s   %s", "quantise", time.monotonic() - start, _described(how, calibrating))
-            doubts += calibration.of_statistics(model, calibrating.samples, source)
-            layers = loss.of_layers(prepared, made, comparing.samples, source)
+            _quantize(prepared, made, calibrating.samples, how, source)
+            log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - start, _described(how, calibrating))
+            doubts += of_statistics(model, calibrating.samples, source)
+            layers = of_layers(prepared, made, comparing.samples, source)
             before = reference.outputs(prepared, comparing.samples)
             after = reference.outputs(made, comparing.samples)
-            doubts += calibration.of_classes(before, comparing.labels)
+            doubts += doubts_of_classes(before, comparing.labels)
         if how.integer_io:
             make_integer_io(made)
         if evaluate is None or _is_same_file(data, evaluate):
@@ -177,13 +519,13 @@ def quantize(
             _bytes_of_weights(onnx.load(str(made))),
         )
         files.write(target, made.read_bytes(), follow=True)
-    return Quantised(
+    return QuantizationResult(
         path=target,
         board=compiled.board.name,
         calibrated_with=len(calibrating.samples),
         compared_over=len(comparing.samples),
-        outputs=loss.of_outputs(before, after),
-        classes=loss.of_classes(before, after, comparing.labels),
+        outputs=of_outputs(before, after),
+        classes=of_classes(before, after, comparing.labels),
         layers=layers,
         before=footprint_before,
         after=footprint_after,
@@ -203,7 +545,7 @@ def _bytes_of_weights(model: onnx.ModelProto) -> int:
 
 def _check_target(target: Path, source: Path, files_read: Sequence[Path], *, is_named: bool) -> None:
     if target.suffix != ".onnx":
-        raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.stem or 'model'}.onnx")
+        raise UsageError(f"{target}: the quantized model is an .onnx file", hint=f"-o {target.stem or 'model'}.onnx")
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(f"{target} is the model itself", hint="give another file with -o")
     files.check_writable(target, files_read)
@@ -220,13 +562,13 @@ def _is_own(path: Path) -> bool:
 
 
 def _float_model(source: Path, options: Options) -> onnx.ModelProto:
-    """Read a model as the quantiser wants it: fixed shapes, a name for each node, a new opset."""
+    """Read a model as the quantizer wants it: fixed shapes, a name for each node, a new opset."""
     model = _translated(source, options) if is_tflite(source) else read_bound(source, options)
     _put_weights_in_floats(model)
     there = sorted({node.op_type for node in model.graph.node} & set(_QUANTISED))
     if there:
         raise UsageError(
-            f"{source.name} is quantised already", details=[f"it has: {', '.join(there)}"], hint="give its float model"
+            f"{source.name} is quantized already", details=[f"it has: {', '.join(there)}"], hint="give its float model"
         )
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), OPSET)
     if opset < OPSET - 4:
@@ -265,7 +607,7 @@ def _translated(source: Path, options: Options) -> onnx.ModelProto:
 
 
 def _put_weights_in_floats(model: onnx.ModelProto) -> None:
-    """Replace weights alone that are integers (TFLite's dynamic range quantisation) by what they stand for."""
+    """Replace weights alone that are integers (TFLite's dynamic range quantization) by what they stand for."""
     graph = model.graph
     there = {tensor.name: tensor for tensor in graph.initializer}
     for node in [*graph.node]:
@@ -301,7 +643,7 @@ def _without_golden() -> Iterator[None]:
 
 
 def _prepare(model: onnx.ModelProto, prepared: Path, source: Path) -> None:
-    """Write the model that is quantised: optimised, every tensor with its shape."""
+    """Write the model that is quantized: optimised, every tensor with its shape."""
     bound = prepared.with_name("bound.onnx")
     onnx.save(model, str(bound))
     process.call(ort.NAME, source, "quantizer.prepare", model=str(bound), prepared=str(prepared), title=source.name)
@@ -319,14 +661,14 @@ def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
         )
 
 
-def _quantise(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme, source: Path) -> None:
-    """Write the quantised model."""
+def _quantize(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme, source: Path) -> None:
+    """Write the quantized model."""
     process.call(
         ort.NAME,
         source,
-        "quantizer.quantise",
+        "quantizer.quantize",
         prepared=str(prepared),
-        quantised=str(made),
+        quantized=str(made),
         samples=samples,
         method=how.method,
         activations=how.activations,
@@ -338,7 +680,7 @@ def _quantise(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme
     model = onnx.load(str(made))
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         ops = sorted({node.op_type for node in model.graph.node})
-        raise UsageError("the model has nothing that can be quantised", details=[f"its operators: {', '.join(ops)}"])
+        raise UsageError("the model has nothing that can be quantized", details=[f"its operators: {', '.join(ops)}"])
     used = {node.domain or "" for node in model.graph.node}
     imports = [entry for entry in model.opset_import if entry.domain in used]
     del model.opset_import[:]

@@ -3,28 +3,139 @@
 import logging
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtool import manifest
-from mtool.base import locks
-from mtool.base.errors import FitError
+from mtool.base import filetree, locks
+from mtool.base.errors import FitError, UsageError
 from mtool.base.filetree import FileTree
+from mtool.base.option_values import Format
 from mtool.boards import Board
 from mtool.manifest import Manifest
-from mtool.stages.compiling import Model, compile
+from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.options import Options
-from mtool.stages.writing import write_project
 
 if TYPE_CHECKING:
     from mtool.device.build import Built
     from mtool.device.build.fit import Need
     from mtool.device.session import Device
+    from mtool.project import About
     from mtool.stages.checkup import Item
 
+
 log = logging.getLogger(__name__)
+
+
+def write_project(model: CompiledModel, folder: Path | None = None) -> Path:
+    """Write a compiled model's project folder and return it; files that are right already are left alone.
+
+    Raises:
+        UsageError: the folder holds something else, or files of it were edited, or a template or an option is unknown;
+            or its firmware takes modules, and this one would not.
+    """
+    target = folder or model.default_folder()
+    tree, described = model.render_project()
+    if model.options.edits != "force":
+        _check_replaced(target, described)
+    filetree.write(tree, target, edits=model.options.edits)
+    return target
+
+
+def _check_replaced(folder: Path, new: Manifest) -> None:
+    """Refuse to replace a firmware that takes modules by one that does not; warn of all else that would be lost.
+
+    Raises:
+        UsageError: the firmware in the folder takes modules, and devices that run it are sent those that it takes.
+    """
+    from mtool.project import loaded_modules
+
+    try:
+        old = manifest.load(folder) if manifest.is_project(folder) else None
+    except UsageError:  # of another version of mtool
+        return
+    if old is None or old.project is None or new.project is None:
+        return
+    before, after = old.project.options, new.project.options
+    taken = before.get(loaded_modules.MODULES, loaded_modules.NONE)
+    if taken != loaded_modules.NONE:
+        wrong = [name for name in (loaded_modules.MODULES, loaded_modules.KEY) if before.get(name) != after.get(name)]
+        if wrong:
+            raise UsageError(
+                f"{folder} has firmware that takes modules, and this build would replace it",
+                details=[
+                    f"{name}: there {before.get(name) or 'none'}, now {after.get(name) or 'none'}" for name in wrong
+                ],
+                hint="give --modules and the same --module-key, another folder with --output-dir, or --force",
+            )
+    lost = [*_lost(old, new)]
+    if lost:
+        log.warning("%s is replaced: its firmware was %s; --output-dir FOLDER keeps both", folder, ", ".join(lost))
+
+
+def _lost(old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield what a firmware is, by the options of its build, and the one in its place is not."""
+    from mtool.device.session import CHANNEL
+
+    there, now = old.project, new.project
+    assert there is not None and now is not None
+    if there.board.name != now.board.name:
+        yield f"for --board {there.board.name}"
+    if there.template != now.template:
+        yield f"of --template {there.template}"
+    elif there.options.get(CHANNEL) != now.options.get(CHANNEL):
+        yield f"built with --option {CHANNEL}={there.options.get(CHANNEL)}"
+    if there.program and not now.program:
+        yield f"built with the program in {there.program}"
+    names = {one.model for one in new.models}
+    missing = [one.model for one in old.models if one.model not in names]
+    if missing:
+        yield f"of the model {' and '.join(missing)}"
+    if any(one.protection for one in old.models) and not any(one.protection for one in new.models):
+        yield "built with --protect"
+    backends = {claim.backend for one in new.models for claim in one.claims}
+    for name in sorted({claim.backend for one in old.models for claim in one.claims} - backends - {""}):
+        yield f"built with --backend {name}"
+
+
+def write_sources(
+    model: CompiledModel,
+    folder: Path | None = None,
+    *,
+    form: Format = "c",
+    about: "About | None" = None,
+    more: Sequence[CompiledModel] = (),
+) -> Path:
+    """Write a compiled model's C and what it includes, without a project, and return the folder.
+
+    Args:
+        model: what `compile` returned.
+        folder: where to; default: build/<model>-<board>-<form>.
+        form: "c" for the files alone, or a package: "cmake", "zephyr-module", "arduino-lib", "platformio-lib",
+            "idf-component", "cmsis-pack", "mlf".
+        about: who made the package, and the like.
+        more: other models of the same archive, "mlf" alone.
+
+    Raises:
+        UsageError: the folder holds something else.
+        MtoolError: as `compile`, for one of the cores of a package that is for many.
+    """
+    return write_package(model, model.package(form, about=about, more=more), folder, form=form)
+
+
+def write_package(model: CompiledModel, files: FileTree, folder: Path | None = None, *, form: Format) -> Path:
+    """Write the files of a model's package, as `CompiledModel.package` returned them, and return the folder.
+
+    Raises:
+        UsageError: the folder holds something else.
+    """
+    default = model.default_folder()
+    target = folder or default.with_name(f"{default.name}-{form}")
+    filetree.write(files, target, edits=model.options.edits)
+    return target
+
 
 HOST_DRIVEN = "host_driven"
 STANDALONE = "standalone"
@@ -32,7 +143,7 @@ STANDALONE = "standalone"
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class BuiltProject:
     """A project that is built: its folder, what `mtool.json` in it says, and what the build made."""
 
     folder: Path
@@ -40,7 +151,7 @@ class Prepared:
     manifest: Manifest
     built: "Built"
 
-    def sizes(self, kind: str) -> "Sizes":
+    def sizes(self, kind: str) -> "FirmwareSizes":
         """Return what a kind of its firmware takes of the board.
 
         Raises:
@@ -50,7 +161,7 @@ class Prepared:
         from mtool.device.build.fit import needs_of
 
         size = measure(self.built.firmware[kind], self.manifest)
-        return Sizes(
+        return FirmwareSizes(
             size.flash_code_bytes + size.flash_const_bytes,
             size.ram_static_bytes + size.arena_bytes + size.stack_bytes,
             sum(one.constant_bytes_in_ram for one in self.manifest.models),
@@ -59,7 +170,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class FirmwareSizes:
     """What a firmware takes: all its flash and RAM, the weights in RAM among them, and the same by memory.
 
     On the host, where an operating system places things, these are the model's own, and no memory is listed.
@@ -72,7 +183,9 @@ class Sizes:
 
 
 @locks.keep_locks()
-def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
+def build_model(
+    model: CompiledModel, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)
+) -> BuiltProject:
     """Write a compiled model's project and build its firmware of the given kinds, unless that is up to date.
 
     Raises:
@@ -84,7 +197,9 @@ def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str
     return build_project(model.board, write_project(model, folder), kinds=kinds, model=model.manifest.model)
 
 
-def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = "") -> Prepared:
+def build_project(
+    board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = ""
+) -> BuiltProject:
     """Build the firmware of the given kinds of a project that is written, unless that is up to date.
 
     `model` is the name of the one whose manifest is wanted; empty: the first.
@@ -103,10 +218,10 @@ def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DR
     if model:
         chosen = manifest.named(described.models, model)
         described = chosen.model_copy(update={"project": described.project, "firmware": described.firmware})
-    return Prepared(built.folder, board, described, built)
+    return BuiltProject(built.folder, board, described, built)
 
 
-def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> list[str]:
+def build_plan(model: CompiledModel, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> list[str]:
     """Return the commands of a first build, as a shell would take them; nothing is written or run.
 
     Lines that start with # tell what mtool itself does.
@@ -115,7 +230,7 @@ def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str]
 
 
 def rendered_plan(
-    model: Model,
+    model: CompiledModel,
     tree: FileTree,
     described: Manifest,
     folder: Path | None = None,
@@ -160,7 +275,7 @@ def prepare(
     folder: Path | None = None,
     options: Options | None = None,
     kinds: Sequence[str] = (HOST_DRIVEN,),
-) -> Prepared:
+) -> BuiltProject:
     """Compile a model, write its project and build the firmware; does again only what is stale.
 
     Args:
@@ -176,7 +291,7 @@ def prepare(
     return build_model(compile(path, board=board, options=options, folder=folder), folder, kinds=kinds)
 
 
-def open(what: "str | Path | Model | Prepared") -> "Device":
+def open(what: "str | Path | CompiledModel | BuiltProject") -> "Device":
     """Start a session with a project's firmware; use it in a `with` statement.
 
     Args:
@@ -187,6 +302,6 @@ def open(what: "str | Path | Model | Prepared") -> "Device":
     """
     from mtool.device import session
 
-    if isinstance(what, Model):
+    if isinstance(what, CompiledModel):
         return session.open(build_model(what).folder)
-    return session.open(what.folder if isinstance(what, Prepared) else Path(what))
+    return session.open(what.folder if isinstance(what, BuiltProject) else Path(what))

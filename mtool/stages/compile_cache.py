@@ -7,108 +7,138 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
 
 from mtool import manifest
-from mtool.base import cache
+from mtool.base import cache, filetree, resources
 from mtool.base.cache import File
 from mtool.base.errors import MtoolError
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import Arenas
 from mtool.boards import Board
+from mtool.compiler import added_operators
 from mtool.compiler.frontend.budget import LIMITS
-from mtool.compiler.request import Request
-from mtool.manifest import Firmware, Manifest
-from mtool.stages.cache_key import made_of
+from mtool.compiler.frontend.reading import file_hash
+from mtool.compiler.request import Compilation, Request
+from mtool.compiler.tuned.known import Known
+from mtool.manifest import Firmware
+from mtool.version import __version__
+
+_DATA = ("boards.yaml", "crt", "project_templates")
+
+
+def made_of(path: Path, board: Board, options: Request, known: Known) -> str:
+    """Return a SHA-256 over all that decides what a model's C and its project hold.
+
+    Args:
+        path: the model file, which is read.
+        board: all of its entry counts.
+        options: all of them count, a template's files too.
+        known: what tuning has found.
+
+    Raises:
+        UsageError: the model or the template can't be read.
+    """
+    sha = hashlib.sha256()
+    for part in (
+        __version__,
+        np.__version__,
+        onnx.__version__,
+        path.name,
+        file_hash(path),
+        board.model_dump_json(),
+        repr([(memory.reads, memory.pool) for memory in board.memories.values()]),  # which no entry of JSON has
+        *option_texts(options),
+        repr(known),
+        *program_texts(),
+    ):
+        data = part.encode("utf-8", "surrogatepass")
+        sha.update(len(data).to_bytes(8, "little") + data)
+    return sha.hexdigest()
+
+
+def option_texts(options: Request) -> Iterator[str]:
+    """Yield the values of options, and the content of the files that they name."""
+    for each in fields(options):
+        yield f"{each.name}={_text(getattr(options, each.name))}"
+    template = getattr(options, "template", "")  # which a project's options name
+    if template and Path(template).is_dir():
+        yield filetree.digest_of(Path(template))
+
+
+def _text(value: Any) -> str:
+    """Return a value as text that is the same for the same value alone."""
+    if isinstance(value, np.ndarray):
+        data = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        return f"{value.dtype.str}{value.shape}{data}"
+    if isinstance(value, Mapping):
+        return repr(sorted((key, _text(each)) for key, each in value.items()))
+    return repr(value)
+
+
+def program_texts() -> Iterator[str]:
+    """Yield what tells mtool's own files and those of operators that are added, by their sizes and times."""
+    package = resources.PACKAGE
+    for root in (package, *map(resources.path, _DATA), *added_operators.sources()):
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.is_file() and path.suffix not in (".pyc", ".pyo"):
+                found = path.stat()
+                yield f"{path} {found.st_size} {found.st_mtime_ns}"
+
 
 _PACKAGE = "mtool"
 _TOLD = "told.json"  # no file of a model, whose names its own begins
 _RESULT = manifest.FILE_NAME
-
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What the compile half made of the models of one firmware, now or before.
-
-    `apart_bytes` are those of their arenas, if each had its own.
-    """
-
-    files: FileTree
-    manifests: tuple[Manifest, ...]
-    apart_bytes: int
-    was_before: bool = False
-
-
-def compiled(path: Path, board: Board, request: Request) -> Compiled:
-    """Compile a model, unless that was done before.
-
-    Raises:
-        MtoolError: as mtool.compiler.compilation.compile_model.
-    """
-
-    def compile() -> Compiled:
-        from mtool.compiler.compilation import compile_model
-
-        done = compile_model(path, board, request)
-        return Compiled(done.files, (done.manifest,), done.manifest.arena_bytes)
-
-    return _once(_key(path, board, request), compile)
-
-
-def compiled_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Arenas) -> Compiled:
+def compiled(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Arenas) -> Compilation:
     """Compile models for one firmware, unless that was done before.
 
     Raises:
-        MtoolError: as mtool.compiler.several.compile_models.
+        MtoolError: as mtool.compiler.compilation.compile_models.
     """
-
-    def compile() -> Compiled:
-        from mtool.compiler.several import compile_models
-
-        done = compile_models(sources, board, arenas)
-        return Compiled(done.files, done.manifests, done.apart_bytes)
-
     keys = [_key(path, board, request) for path, request in sources]
-    together = hashlib.sha256("\n".join([arenas, *keys]).encode()).hexdigest()
-    return _once(together if all(keys) else "", compile)
-
-
-def _once(key: str, compile: Callable[[], Compiled]) -> Compiled:
+    key = hashlib.sha256("\n".join([arenas, *keys]).encode()).hexdigest() if all(keys) else ""
     kept = cache.of_user()
-    if kept is None or not key:
-        return compile()
-    found = kept.get(key)
+    found = kept.get(key) if kept is not None and key else None
     before = _read(found) if found else None
     if before is not None:
         return before
+    from mtool.compiler.compilation import compile_models  # which loads the compile half
+
+    if kept is None or not key:
+        return compile_models(sources, board, arenas)
     if found:
         kept.drop(key)
     with _noted() as told:
-        done = compile()
+        done = compile_models(sources, board, arenas)
     noted = {"told": told, "apart_bytes": done.apart_bytes}
     kept.put(
         key,
         {
             **{name: File(done.files[name]) for name in done.files},
-            _RESULT: File(done.manifests[0].to_json()),
+            _RESULT: File(done.manifest.to_json()),
             _TOLD: File(json.dumps(noted).encode()),
         },
     )
     return done
 
 
-def _read(entry: dict[str, File]) -> Compiled | None:
+def _read(entry: dict[str, File]) -> Compilation | None:
     """Return what an entry of the cache says, and repeat what was warned of; None: it is malformed."""
     try:
         noted = json.loads(entry.pop(_TOLD).data)
         told = [(str(name), int(level), str(message)) for name, level, message in noted["told"]]
         described = Firmware.model_validate_json(entry.pop(_RESULT).data).manifests()
         files = FileTree({name: one.data for name, one in entry.items()})
-        found = Compiled(files, described, int(noted["apart_bytes"]), was_before=True)
+        found = Compilation(files, described, int(noted["apart_bytes"]), is_cached=True)
     except (KeyError, TypeError, ValueError, RecursionError, MtoolError) as malformed:
         log.debug("an entry of the cache is malformed: %s", malformed)
         return None

@@ -11,25 +11,88 @@ from typing import TYPE_CHECKING
 from mtool import boards, manifest
 from mtool.base import filetree, resources
 from mtool.base.errors import UsageError
+from mtool.base.escaping import short_name
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import Format
 from mtool.boards import Board
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
-from mtool.manifest import Manifest
-from mtool.stages import summary
+from mtool.manifest import Manifest, Protection
+from mtool.stages import formatting
 from mtool.stages.options import Options, check_options, known_of, weights_of
 
 if TYPE_CHECKING:
-    from mtool.compiler.several import CompiledModels
     from mtool.project import About, Module, Runtime
     from mtool.project.portable import Core
 
+
 log = logging.getLogger(__name__)
+_LEAST_GROWTH_BYTES = 1024  # what an operator's constants grow by before it is told; the manifest has all of them
+_NAMED = 3
+
+
+def warn_of_weight_overhead(manifest: Manifest) -> None:
+    """Warn of constants that take a tenth more flash than in the model's file: the largest by name, and why.
+
+    What was chosen to, where the board has room (plan.pools.for_time), is logged for debugging only.
+    """
+    told = [one for one in manifest.grown if one.flash_bytes - one.file_bytes >= _LEAST_GROWTH_BYTES]
+    for one in told:
+        if one.for_speed:
+            log.debug("%s: %s B more of flash: %s", one.operator, f"{one.flash_bytes - one.file_bytes:,}", one.reason)
+    grown = [one for one in told if not one.for_speed]
+    if not grown:
+        return
+    before, after = (sum(getattr(one, kind) for one in grown) for kind in ("file_bytes", "flash_bytes"))
+    for one in grown[:_NAMED]:
+        log.warning(
+            "%s takes %s B in the file and %s B in flash: %s",
+            short_name(one.tensor), f"{one.file_bytes:,}", f"{one.flash_bytes:,}", one.reason,
+        )  # fmt: skip
+    if len(grown) > _NAMED:
+        log.warning(
+            "%d operators' constants, %s B in the file, take %s B in flash: `grown` in mtool.json lists them",
+            len(grown), f"{before:,}", f"{after:,}",
+        )  # fmt: skip
+
+
+def log_summary(source: Path, described: Manifest, start: float, *, is_cached: bool = False) -> None:
+    """Log what was compiled: its tensors, its size, its operators and its arena."""
+    inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
+    outputs = ", ".join(map(formatting.tensor, described.outputs))
+    for limits in (tensor.range for tensor in described.sizes):
+        if limits is not None:
+            outputs += f"   {short_name(limits.dimension)} = {limits.least} to {limits.most} at run time"
+    if described.states:
+        kept = sum(state.bytes for state in described.states)
+        outputs += f"   keeps {formatting.count(len(described.states), 'state')}, {kept:,} B"
+    size = f"{formatting.amount(described.macs)} MACs, {formatting.amount(described.parameters)} parameters"
+    log.info("%s   %s -> %s   %s", short_name(source.stem), inputs, outputs, size)
+    functions = len({operator.function for operator in described.operators})
+    operators = described.operators
+    by_rows = {one.whole for one in operators if one.whole and not one.label.endswith(" rows")}  # keep rows, pad rows
+    count = sum(1 for one in operators if not one.whole) + len(by_rows)
+    some = f" ({len(by_rows)} by rows)" if by_rows else ""
+    note = f"{formatting.count(count, 'operator')}{some} in {formatting.count(functions, 'function')}"
+    arena = formatting.arena(described)
+    cached = ", from the cache" if is_cached else ""
+    log.info("  %-9s %4.1f s   %s, %s%s", "compile", time.monotonic() - start, note, arena, cached)
+    if described.protection is not None:
+        log.info("  %-9s          %s", "protect", _areas(described.protection))
+    warn_of_weight_overhead(described)
+
+
+def _areas(protection: Protection) -> str:
+    """Return the protected areas as text: what each takes, and in which granules."""
+    areas = [
+        f"{one.access}s {one.name} " + (f"{one.bytes:,} B " if one.bytes else "") + f"(granule {one.granule:,} B)"
+        for one in protection.areas
+    ]
+    return f"{protection.unit}: {', '.join(areas)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class CompiledModel:
     """A compiled model: its C files and manifest, for one board.
 
     Of several models of one firmware each has the files of all of them.
@@ -47,10 +110,10 @@ class Model:
         Raises:
             FitError: they are.
         """
-        from mtool.stages import fit_check
+        from mtool.stages.sizes import estimate
 
         options = self.options
-        fit_check.refuse_certain(self.files, self.manifest, self.board, options.template, options.template_options)
+        estimate.refuse_certain(self.files, self.manifest, self.board, options.template, options.template_options)
 
     def render_project(self) -> tuple[FileTree, Manifest]:
         """Return the project folder's files, and the manifest that is its `mtool.json`."""
@@ -96,7 +159,7 @@ class Model:
         alone = {name: headers[name] for name in headers if name not in beside}
         return self._single(self.files, project.Runtime(alone))
 
-    def package(self, form: Format, *, about: "About | None" = None, more: Sequence["Model"] = ()) -> FileTree:
+    def package(self, form: Format, *, about: "About | None" = None, more: Sequence["CompiledModel"] = ()) -> FileTree:
         """Return what is written of the model as a package; "c" is `sources`.
 
         A model that was compiled for this computer is compiled for each core that the package is for.
@@ -146,7 +209,7 @@ class Model:
                 f"--emit {form} without --board is for many cores, and a backend compiles for one",
                 hint="name the board whose core it is for: --board BOARD",
             )
-        variants: dict[Core, Model] = {}
+        variants: dict[Core, CompiledModel] = {}
         refused: dict[Core, str] = {}
         for core in cores:
             model = self._for(core.board)
@@ -167,7 +230,7 @@ class Model:
         )
         return project.delivered(packed, form)
 
-    def _for(self, board: str) -> "Model":
+    def _for(self, board: str) -> "CompiledModel":
         """Return the model, compiled for another board."""
         return compile(self.path, board=board, options=replace(self.options, weights="text", known=Known()))
 
@@ -196,7 +259,7 @@ def default_folder(model: str, board: Board) -> Path:
 
 def compile(
     path: str | Path, *, board: str | Board, options: Options | None = None, folder: Path | None = None
-) -> Model:
+) -> CompiledModel:
     """Compile an ONNX or TFLite model to C for a board; nothing is written.
 
     Args:
@@ -211,19 +274,7 @@ def compile(
         ModelError: the model is malformed, or something in it can't be compiled.
         BoardError: there is no such board.
     """
-    from mtool.stages import compile_cache
-
-    start = time.monotonic()
-    target = boards.get(board) if isinstance(board, str) else board
-    chosen = options or Options()
-    check_options(target, chosen, folder)
-    source = Path(path)
-    known = known_of(target, chosen)
-    request = replace(chosen, weights=weights_of(target, chosen), known=known)
-    done = compile_cache.compiled(source, chosen.core_of(target), request)
-    (described,) = done.manifests
-    summary.tell(source, described, start, was_before=done.was_before)
-    return Model(source, target, chosen, done.files, described)
+    return compile_models([path], board=board, options=options, folder=folder)[0]
 
 
 def compile_models(
@@ -232,7 +283,7 @@ def compile_models(
     board: str | Board,
     options: "Options | Sequence[Options] | None" = None,
     folder: Path | None = None,
-) -> tuple[Model, ...]:
+) -> tuple[CompiledModel, ...]:
     """Compile models for one firmware, which has them all; nothing is written.
 
     Args:
@@ -255,50 +306,34 @@ def compile_models(
     target = boards.get(board) if isinstance(board, str) else board
     each = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
     sources = [Path(path) for path in paths]
-    check_counts(sources, each)
-    if len(sources) == 1:
-        return (compile(sources[0], board=target, options=each[0], folder=folder),)
-    requests = _requests(target, each, folder)
-    pairs = list(zip(sources, requests, strict=True))
-    compiled = compile_cache.compiled_models(pairs, each[0].core_of(target), each[0].arenas)
+    pairs = requests_of(sources, target, each, folder)
+    compiled = compile_cache.compiled(pairs, each[0].core_of(target), each[0].arenas)
     for source, described in zip(sources, compiled.manifests, strict=True):
-        summary.tell(source, described, start, was_before=compiled.was_before)
-    saved = sum(one.shared_constant_bytes for one in compiled.manifests)
-    once = f", {saved:,} B of equal constants stored once" if saved else ""
-    arena_bytes = manifest.total_arena_bytes(compiled.manifests)
-    log.info("  %-9s          arena %s B for all, %s B apart%s", "together", f"{arena_bytes:,}",
-             f"{compiled.apart_bytes:,}", once)  # fmt: skip
+        log_summary(source, described, start, is_cached=compiled.is_cached)
+    if len(sources) > 1:
+        each = [replace(chosen, name=one.model) for chosen, one in zip(each, compiled.manifests, strict=True)]
+        saved = sum(one.shared_constant_bytes for one in compiled.manifests)
+        once = f", {saved:,} B of equal constants stored once" if saved else ""
+        arena_bytes = manifest.total_arena_bytes(compiled.manifests)
+        log.info("  %-9s          arena %s B for all, %s B apart%s", "together", f"{arena_bytes:,}",
+                 f"{compiled.apart_bytes:,}", once)  # fmt: skip
     return tuple(
-        Model(source, target, replace(chosen, name=described.model), compiled.files, described)
+        CompiledModel(source, target, chosen, compiled.files, described)
         for source, chosen, described in zip(sources, each, compiled.manifests, strict=True)
     )
 
 
-def check_counts(sources: Sequence[Path], options: Sequence[Options]) -> None:
-    """Refuse models without options of their own, or none at all.
+def requests_of(
+    sources: Sequence[Path], board: Board, options: Sequence[Options], folder: Path | None = None
+) -> list[tuple[Path, Request]]:
+    """Return the models of a firmware and how each is compiled; what is wrong with that is told before the work.
 
     Raises:
-        UsageError: there are none, or more of the one than of the other.
+        UsageError: there are no models, or options for some of them only; an option is unknown, or options differ that
+            are the firmware's; or the folder can't be written to.
     """
     if not sources or len(options) != len(sources):
         raise UsageError(f"there are {len(sources)} models to compile, and options for {len(options)}")
-
-
-def compiled_together(sources: Sequence[Path], board: Board, options: Sequence[Options]) -> "CompiledModels":
-    """Return several models as the compile half makes them for one firmware, with what each was made of.
-
-    Raises:
-        MtoolError: as `compile_models`.
-    """
-    from mtool.compiler.several import compile_models as compile_several
-
-    requests = _requests(board, options)
-    core = options[0].core_of(board)
-    return compile_several(list(zip(sources, requests, strict=True)), core, options[0].arenas)
-
-
-def _requests(board: Board, options: Sequence[Options], folder: Path | None = None) -> list[Request]:
-    """Return how each of several models is compiled; what is wrong with that is told before the work."""
     for name in ("template", "template_options", "program", "arenas", "portable"):
         first, *others = (getattr(chosen, name) for chosen in options)
         if any(other != first for other in others):
@@ -308,4 +343,4 @@ def _requests(board: Board, options: Sequence[Options], folder: Path | None = No
         check_options(board, chosen, folder)
         known = known_of(board, chosen, tells=not requests)
         requests.append(replace(chosen, weights=weights_of(board, chosen), known=known))
-    return requests
+    return list(zip(sources, requests, strict=True))

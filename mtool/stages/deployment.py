@@ -1,19 +1,27 @@
 """A deployment of a model: its project folder, and the device that runs it."""
 
-from collections.abc import Sequence
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from mtool import boards
 from mtool.base import checked, files
-from mtool.base.errors import UsageError
+from mtool.base.errors import BoardError, CommunicationError, FlashError, UsageError
 from mtool.boards import Board
 from mtool.device import session
+from mtool.device.flash import ports, power
+from mtool.device.flash.power import Power
 from mtool.device.session import Device
-from mtool.stages.building import HOST_DRIVEN, Prepared, build_project
-from mtool.stages.compiling import Model, compile, compile_models
+from mtool.stages.building import HOST_DRIVEN, BuiltProject, build_project, write_project
+from mtool.stages.compiling import CompiledModel, compile, compile_models
 from mtool.stages.options import Options
-from mtool.stages.writing import write_project
+from mtool.stages.samples import Sample
 
 HOST = "host"
 """The board of a model, for who names none."""
@@ -39,7 +47,7 @@ class Deployment:
     flash: str = ""
     power: str = ""
     timeout_s: float | None = None
-    models: tuple[Model, ...] = ()
+    models: tuple[CompiledModel, ...] = ()
 
     def __post_init__(self) -> None:
         """Read the commands, so that one with a quote too few is told before the work, not when a board hangs.
@@ -112,7 +120,7 @@ class Deployment:
             files.check_folder(Path("build"))
         return replace(self, models=compile_models(paths, board=target, options=options, folder=self.folder))
 
-    def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
+    def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> CompiledModel:
         """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
 
         Raises:
@@ -128,7 +136,7 @@ class Deployment:
             files.check_folder(Path("build"))  # where the project goes
         return compile(path, board=target, options=options, folder=self.folder)
 
-    def build(self, model: Model, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
+    def build(self, model: CompiledModel, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> BuiltProject:
         """Write a compiled model's project and build it; a board at a port that runs another is told before the build.
 
         Raises:
@@ -142,7 +150,7 @@ class Deployment:
 
     def build_folder(
         self, board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = ""
-    ) -> Prepared:
+    ) -> BuiltProject:
         """Build a project that is written, as `build` does; `model` is the one that is meant, empty: the first."""
         from mtool.device import build as building
 
@@ -150,10 +158,199 @@ class Deployment:
             session.check(folder, port=self.port, probe=self.probe)
         return build_project(board, folder, kinds=kinds, model=model)
 
-    def open(self, prepared: Prepared) -> Device:
+    def open(self, prepared: BuiltProject) -> Device:
         """Open a session with the device, which runs the firmware of a built project: as it runs its model."""
         name, timeout_s = prepared.manifest.model, self.timeout_s
         return session.open(prepared.folder, port=self.port, probe=self.probe, model=name, work_s=timeout_s)
 
 
 DEFAULT = Deployment()
+
+
+# Inferences on the device of a project that is built; of many samples, on several devices where they are processes.
+
+
+log = logging.getLogger(__name__)
+LONG_S = 2.0
+"""Seconds that samples have to take yet, until more devices are started for them."""
+TRIED_S = 0.2  # after so long it is known how long a sample takes
+
+
+def run_samples(prepared: BuiltProject, inputs: Sequence[Sample], deployment: Deployment = DEFAULT) -> list[Sample]:
+    """Run a built project on each sample and return the outputs in the same order."""
+    with deployment.open(prepared) as device:
+        return infer_all(device, prepared, inputs, deployment)
+
+
+def infer_all(
+    device: Device, prepared: BuiltProject, samples: Sequence[Sample], deployment: Deployment
+) -> list[Sample]:
+    """Run samples and return the outputs in the same order.
+
+    Where that takes longer than `LONG_S`, the device is a process or an emulator, and nothing goes from one sample to
+    the next, as many are started as this process may use processors. Each serves samples until there are none.
+
+    Args:
+        device: an open session.
+        prepared: the project.
+        samples: in order; the states of a model go from each to the next.
+        deployment: opens more devices of the project.
+
+    Raises:
+        MtoolError: what went wrong with a sample; of several, the first one's.
+    """
+    infer = executor_of(device, prepared.folder)
+    can_part = device.is_process and device.manifest.executor != "graph-host" and not device.manifest.states
+    start = time.monotonic()
+    outputs: list[Sample] = []
+    for sample in samples:
+        outputs.append(infer(sample))
+        passed = time.monotonic() - start
+        if can_part and passed > TRIED_S and passed / len(outputs) * (len(samples) - len(outputs)) > LONG_S:
+            break
+    rest = samples[len(outputs) :]
+    if rest:
+        shared = _Shared(rest)
+        others = [_Other(lambda: deployment.open(prepared), shared) for _ in range(min(processors(), len(rest)) - 1)]
+        log.info("  %d samples are left for %d devices at a time", len(rest), len(others) + 1)
+        try:
+            shared.serve(infer)
+        finally:
+            shared.is_over = True
+            for other in others:
+                other.join()
+        outputs += shared.results()
+    return outputs
+
+
+class _Shared:
+    """Samples that several devices take one by one, and their outputs."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples = samples
+        self._next = itertools.count()  # whose `next` is one step for all threads
+        self._outputs: dict[int, Sample] = {}
+        self._failed: dict[int, BaseException] = {}
+        self.is_over = False
+
+    def serve(self, infer: Callable[[Sample], Sample]) -> None:
+        """Run samples until there are none, or one has failed."""
+        while not self.is_over and (number := next(self._next)) < len(self._samples):
+            try:
+                self._outputs[number] = infer(self._samples[number])
+            except Exception as failed:
+                self._failed[number] = failed
+                self.is_over = True
+
+    def results(self) -> list[Sample]:
+        """Return the outputs, or raise what the first sample that failed has failed with."""
+        if self._failed:
+            raise self._failed[min(self._failed)]
+        return [self._outputs[number] for number in range(len(self._samples))]
+
+
+class _Other(threading.Thread):
+    """A device that serves samples beside the first; if it does not open, the others do its work."""
+
+    def __init__(self, open: Callable[[], Device], shared: _Shared) -> None:
+        super().__init__(daemon=True)
+        self._open = open
+        self._shared = shared
+        self.start()
+
+    def run(self) -> None:
+        """Open the device and serve."""
+        try:
+            device = self._open()
+        except Exception as failed:
+            log.info("no further device: %s", failed)
+            return
+        with device:
+            self._shared.serve(device.run)
+
+
+def processors() -> int:
+    """Return on how many processors this process may run."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def executor_of(device: Device, folder: Path) -> Callable[[Sample], Sample]:
+    """Return what runs an inference: the device by itself, or the graph executor on this side."""
+    return device.graph_executor(folder).run if device.manifest.executor == "graph-host" else device.run
+
+
+# Reconnection: what brings an attached board back that does not answer, that can't be flashed, or whose port has gone.
+
+
+T = TypeVar("T")
+LOST = (CommunicationError, BoardError, FlashError)
+"""What a board that is gone for a while makes of an attempt to open it."""
+_TRIES = 3
+_RETURNS_S = 30.0  # a board that was unplugged may take so long to come back
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnection:
+    """Brings a board back.
+
+    Attributes:
+        port: its serial port; empty: not known.
+        probe: the serial number of it or its probe, or the beginning of it; empty: not known.
+        power: the command that cycles its power; None: there is none.
+        returns_s: how long to wait for its port.
+    """
+
+    port: str = ""
+    probe: str = ""
+    power: Power | None = None
+    returns_s: float = _RETURNS_S
+
+    @classmethod
+    def of(cls, board: Board, command: str, port: str, probe: str) -> "Reconnection":
+        """Return what brings a board back; `command` is the one that is given for its power, if any.
+
+        Raises:
+            UsageError: mtool.toml is malformed.
+        """
+        return cls(port, probe, power.of(board, command, port=port, probe=probe))
+
+    def bring_back(self) -> None:
+        """Cycle the power, if there is a command for it, and wait until the port is there, or long enough.
+
+        Raises:
+            BoardError: the command failed.
+        """
+        if self.power is not None:
+            self.power.cycle()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until the board is plugged in, or long enough."""
+        if self._is_there():
+            return
+        log.warning("%s has gone: waiting %.0f s for it", self.port or self.probe, self.returns_s)
+        deadline = time.monotonic() + self.returns_s
+        while not self._is_there() and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+
+    def _is_there(self) -> bool:
+        """Say whether the board is plugged in, as far as can be told."""
+        if self.port:
+            return not self.port.startswith("/") or Path(self.port).exists()
+        wanted = self.probe.upper()
+        return not wanted or any(device.probe.upper().startswith(wanted) for device in ports.attached())
+
+    def until_back(self, attempt: Callable[[], T]) -> T:
+        """Return what an attempt returns, and bring the board back between one that fails and the next.
+
+        Raises:
+            MtoolError: the last attempt failed, or the power can't be cycled.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                return attempt()
+            except LOST as failed:
+                log.info("the board is not there: %s", failed.what)
+            self.bring_back()
+        return attempt()

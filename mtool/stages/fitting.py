@@ -13,18 +13,23 @@ from mtool.base.errors import MtoolError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.boards import Board
 from mtool.compiler.codegen.generation import Emitted
-from mtool.compiler.compilation import compile_for
+from mtool.compiler.compilation import compile_for, compile_models
 from mtool.device.build import firmware_of, measure
 from mtool.device.build import fit as needed
 from mtool.device.build.fit import Need, needs_of
 from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
-from mtool.stages.compiling import Model, check_counts, compiled_together, default_folder
-from mtool.stages.latency_estimate import LikelyTime, LongestOperator, likely_time, longest_operator
+from mtool.stages.compiling import CompiledModel, default_folder, requests_of, warn_of_weight_overhead
+from mtool.stages.latency_estimate import (
+    LatencyEstimate,
+    LongestOperator,
+    SoftwareFloat,
+    estimate_latency,
+    longest_operator,
+    software_float,
+)
 from mtool.stages.options import Options, check_options, weights_of
 from mtool.stages.sizes.estimate import estimate
-from mtool.stages.software_float import SoftwareFloat, software_float
-from mtool.stages.weight_overhead import warn_of_growth
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +58,7 @@ class Fit:
     ram: Need | None = None
     refused: tuple[str, ...] = ()
     is_built: bool = False
-    time: LikelyTime | None = None
+    time: LatencyEstimate | None = None
     longest: tuple[LongestOperator, ...] = ()
     software_float: SoftwareFloat | None = None
     constant_bytes: int = 0
@@ -134,7 +139,7 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class Fits:
+class FitReport:
     """What `mtool check` tells: the manifest for the first board, and the fit on each."""
 
     manifest: Manifest
@@ -148,7 +153,7 @@ def check(
     *,
     folder: Path | None = None,
     hz: int = 0,
-) -> Fits:
+) -> FitReport:
     """Compile a model for each board, and tell what its firmware needs and whether it fits; builds nothing.
 
     Args:
@@ -174,15 +179,15 @@ def check(
     for board, emitted in compile_for(source, asked, chosen):
         manifests.append(emitted.manifest)
         fit = _fit_of_emitted(source, board, chosen, emitted, folder, load)
-        time, floats = likely_time(emitted, board, hz), software_float(emitted.manifest, board)
+        time, floats = estimate_latency(emitted, board, hz), software_float(emitted.manifest, board)
         longest = (longest_operator(emitted, board, hz),)
         fit = replace(fit, constant_bytes=emitted.manifest.constant_bytes, arena_bytes=emitted.manifest.arena_bytes)
         fits.append(replace(fit, time=time, software_float=floats, longest=longest))
     if len(asked) < len(known.load_all()):  # else the first board's constants say little of the others'
-        warn_of_growth(manifests[0])
+        warn_of_weight_overhead(manifests[0])
     if folder is not None and not any(fit.is_built for fit in fits):
         log.warning("%s holds no build of this model with these options: its code is estimated", folder)
-    return Fits(manifests[0], tuple(fits))
+    return FitReport(manifests[0], tuple(fits))
 
 
 def check_models(
@@ -192,40 +197,40 @@ def check_models(
     *,
     folder: Path | None = None,
     hz: int = 0,
-) -> Fits:
+) -> FitReport:
     """Do the same for models of one firmware; the manifest is that of the first, which knows the others.
 
     Raises:
         MtoolError: as `check`, or two of the models have the same name.
     """
     sources = [Path(path) for path in paths]
-    check_counts(sources, options)
     if not boards:
         raise UsageError("there are no boards to check the models for")
-    if len(sources) == 1:
+    if len(sources) == len(options) == 1:
         return check(sources[0], boards, options[0], folder=folder, hz=hz)
     manifests, fits = [], []
     for board in boards:
-        compiled = compiled_together(sources, board, options)
+        pairs = requests_of(sources, board, options)
+        compiled = compile_models(pairs, options[0].core_of(board), options[0].arenas)
         manifests.append(compiled.manifests[0])
-        model = Model(sources[0], board, options[0], compiled.files, compiled.manifests[0])
+        model = CompiledModel(sources[0], board, options[0], compiled.files, compiled.manifests[0])
         longest = tuple(
             longest_operator(one, board, hz, described.pauses)
             for one, described in zip(compiled.emitted, compiled.manifests, strict=True)
         )
-        times = [likely_time(one, board, hz) for one in compiled.emitted]
+        times = [estimate_latency(one, board, hz) for one in compiled.emitted]
         known = [time for time in times if time is not None]
         whole = None
         if known and len(known) == len(times):
             most = max(time.error for time in known)
             milliseconds = sum(time.milliseconds for time in known)
             by_devices = sum(time.device_milliseconds for time in known)
-            whole = LikelyTime(
+            whole = LatencyEstimate(
                 milliseconds, most, known[0].flash_is_known, hz=known[0].hz, device_milliseconds=by_devices
             )
         floats = next(filter(None, (software_float(one, board) for one in compiled.manifests)), None)
         fits.append(replace(fit_of(model, folder=folder), time=whole, longest=longest, software_float=floats))
-    return Fits(manifests[0], tuple(fits))
+    return FitReport(manifests[0], tuple(fits))
 
 
 def _fit_of_emitted(
@@ -239,11 +244,13 @@ def _fit_of_emitted(
     """Return the fit of a model whose files are made only as far as they are looked at."""
     manifest = emitted.manifest
     if is_project(folder or default_folder(manifest.model, board)):
-        return fit_of(Model(path, board, options, emitted.files(weights_of(board, options)), manifest), folder=folder)
+        return fit_of(
+            CompiledModel(path, board, options, emitted.files(weights_of(board, options)), manifest), folder=folder
+        )
     return _estimated(board, options, manifest, lambda: emitted.code, load)
 
 
-def fit_of(model: Model, *, folder: Path | None = None) -> Fit:
+def fit_of(model: CompiledModel, *, folder: Path | None = None) -> Fit:
     """Return what a compiled model needs of its board.
 
     Raises:
@@ -259,7 +266,7 @@ def _template_of(board: Board, options: Options, load: Callable[[str], Template]
     return load(name) if name and board.memories else None
 
 
-def _measured(model: Model, folder: Path) -> Fit | None:
+def _measured(model: CompiledModel, folder: Path) -> Fit | None:
     """Return the fit of the firmware that a folder holds, at most of its kinds; None: none, or it is stale."""
     template = _template_of(model.board, model.options)
     if template is None or not is_project(folder):

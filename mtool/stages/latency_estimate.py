@@ -1,36 +1,87 @@
 """How long an inference is likely to take on a board, before anything is built: from the schedules' estimates."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from mtool.base.option_values import IN_RAM
 from mtool.boards import Board, Draw, Reads
 from mtool.compiler.codegen.generation import Emitted
+from mtool.compiler.kernels.target import THUMB1
 from mtool.compiler.plan.control import device_cycles, without_estimate
 from mtool.compiler.plan.pools.arena import WORD
 from mtool.compiler.plan.pools.for_time import BYTES_A_PRODUCT, HELD
 from mtool.compiler.plan.shared_arena import longest_stretch
 from mtool.device.cycles import Core, cores
-from mtool.manifest import Manifest
-from mtool.stages.software_float import float_operators
+from mtool.manifest import Manifest, Operator
+from mtool.stages.formatting import amount
+
+# Instructions a multiply-accumulate of MLPerf Tiny's models, by the core: of float32, and of the same models in int8
+# (docs/benchmarks.md; float32 of Armv6-M on sim_m0).
+_MEASURED: tuple[tuple[str | tuple[str, ...], float, float], ...] = (
+    (THUMB1, 165, 6.3),
+    ("cortex-m", 74, 2.1),
+    ("rv32", 162, 3.1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwareFloat:
+    """Products of float32 that a core without an FPU computes.
+
+    Attributes:
+        cpu: the core.
+        macs: the multiply-accumulates.
+        float_per_mac: instructions of each.
+        int8_per_mac: the same if the model were quantized.
+    """
+
+    cpu: str
+    macs: int
+    float_per_mac: float
+    int8_per_mac: float
+
+    def line(self) -> str:
+        """Return it in words."""
+        return (
+            f"float32 is computed in software, as {self.cpu} has no FPU: about {self.float_per_mac:.0f} instructions "
+            f"per MAC, {amount(round(self.macs * self.float_per_mac))} an inference; in int8, by mtool quantize, about "
+            f"{self.int8_per_mac:g} and {amount(round(self.macs * self.int8_per_mac))}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def software_float(manifest: Manifest, board: Board) -> SoftwareFloat | None:
+    """Return what a model's products of float32 cost; None: it has none, or the core an FPU or no figures."""
+    macs = sum(operator.macs for operator in float_operators(manifest.operators))
+    if not macs or "fpu" in board.features:
+        return None
+    known = (figures for cores, *figures in _MEASURED if board.cpu.startswith(cores))
+    return next((SoftwareFloat(board.cpu, macs, *figures) for figures in known), None)
+
+
+def float_operators(operators: Iterable[Operator]) -> list[Operator]:
+    """Return the operators that multiply floating-point numbers."""
+    return [one for one in operators if one.macs and any(read.dtype.startswith("float") for read in one.reads)]
+
 
 # Bytes read from flash a product, in spite of a cache that does not hold an operator's constants: the kernels use a
 # weight for one to three pixels at a time. No less than all constants once, of which dense layers are the case.
 _MOST_BYTES_A_PRODUCT = 1.0
 _UNSURE = 2  # times: how far waits may be off where their figures are only likely
-
 # Products: with fewer, what an operator does once for each row and call counts too; but not if most is dense layers.
 _SMALL = 1_000_000
-
-# Waits for code are not counted. They tell where its cache holds less than the loops of a few operators, and these
-# are many or long. The middle of what was measured there, and how far that spreads (docs/cycles.md, "Before a
-# build").
+# Waits for code are not counted. They tell where its cache holds less than the loops of a few operators, and these are
+# many or long. The middle of what was measured there, and how far that spreads (docs/cycles.md, "Before a build").
 _LITTLE_CODE = 4096  # bytes
 _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE = 1.35, 0.35
 
 
 @dataclass(frozen=True, slots=True)
-class LikelyTime:
+class LatencyEstimate:
     """Milliseconds of an inference.
 
     Attributes:
@@ -49,26 +100,26 @@ class LikelyTime:
     error: float
     flash_is_known: bool
     flash_is_sure: bool = True
-    energy: "LikelyEnergy | None" = None
+    energy: "EnergyEstimate | None" = None
     hz: int = 0
     device_milliseconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class LikelyEnergy:
+class EnergyEstimate:
     """Microjoules of an inference: the middle of what is likely, and how far they may be off, as a share of them."""
 
     microjoules: float
     error: float
 
 
-def likely_energy(milliseconds: float, error: float, draws: Draw | None, hz: int) -> LikelyEnergy | None:
+def estimate_energy(milliseconds: float, error: float, draws: Draw | None, hz: int) -> EnergyEstimate | None:
     """Return what a time takes of a chip that draws its power at a clock; None: that is not known at this clock."""
     if draws is None or hz != draws.mhz * 1_000_000:
         return None
     low, high = draws.milliwatts
     middle = (low + high) / 2
-    return LikelyEnergy(milliseconds * middle, (1 + error) * high / middle - 1)
+    return EnergyEstimate(milliseconds * middle, (1 + error) * high / middle - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +140,8 @@ class LongestOperator:
     model: str
     operator: str
     share: float
-    time: LikelyTime | None
-    stretch: LikelyTime | None = None
+    time: LatencyEstimate | None
+    stretch: LatencyEstimate | None = None
     stretch_share: float = 1.0
     stretch_instructions: float = 0.0
     unknown: tuple[str, ...] = ()
@@ -100,16 +151,16 @@ def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequen
     """Return the longest operator of a model.
 
     Args:
-        emitted: as of `likely_time`.
-        board: as of `likely_time`.
-        hz: as of `likely_time`.
+        emitted: as of `estimate_latency`.
+        board: as of `estimate_latency`.
+        hz: as of `estimate_latency`.
         pauses: the operators before which a more urgent model may run.
     """
     plan = emitted.plan
     unknown = without_estimate(plan)
     if unknown:
         return LongestOperator(plan.graph.name, "", 0.0, None, unknown=unknown)
-    time = likely_time(emitted, board, hz)
+    time = estimate_latency(emitted, board, hz)
     each = 1.0  # cycles of an instruction
     if time is not None:
         each = (time.milliseconds - time.device_milliseconds) * time.hz / 1e3 / emitted.cost
@@ -120,14 +171,14 @@ def longest_operator(emitted: Emitted, board: Board, hz: int = 0, pauses: Sequen
     instructions = longest_stretch(costs, pauses)
     stretch = instructions / whole if whole else 0.0
 
-    def part(of: float) -> LikelyTime | None:
+    def part(of: float) -> LatencyEstimate | None:
         return None if time is None else replace(time, milliseconds=of * time.milliseconds, device_milliseconds=0.0)
 
     title = "" if longest is None else plan.steps[longest].node.title
     return LongestOperator(plan.graph.name, title, share, part(share), part(stretch), stretch, instructions)
 
 
-def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | None:
+def estimate_latency(emitted: Emitted, board: Board, hz: int = 0) -> LatencyEstimate | None:
     """Return how long an inference is likely to take.
 
     Args:
@@ -156,12 +207,12 @@ def likely_time(emitted: Emitted, board: Board, hz: int = 0) -> LikelyTime | Non
     known = answers_at_once or (weights is not None and weights.reads is not None)
     by_devices = sum(map(device_cycles, emitted.plan.steps)) / clock * 1e3
     milliseconds = factor * (low + high) / 2 / clock * 1e3 + by_devices
-    energy = likely_energy(milliseconds, error, board.draws, clock) if known and not by_devices else None
+    energy = estimate_energy(milliseconds, error, board.draws, clock) if known and not by_devices else None
     sure = weights is None or weights.reads is None or weights.reads.is_sure
-    return LikelyTime(milliseconds, error, known, sure, energy, clock, by_devices)
+    return LatencyEstimate(milliseconds, error, known, sure, energy, clock, by_devices)
 
 
-def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> LikelyTime | None:
+def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> LatencyEstimate | None:
     """Return how long what an emulated board ran takes at the board's clock.
 
     Args:
@@ -170,18 +221,18 @@ def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> Likel
         manifest: of the model that ran.
 
     Returns:
-        None: it isn't known, as of `likely_time`.
+        None: it isn't known, as of `estimate_latency`.
     """
     if board.timer is None or not board.clock_hz:
         return None
     if board.timer.unit == "ns":
-        return LikelyTime(nanoseconds / 1e6, 0.0, flash_is_known=True, hz=board.clock_hz)
+        return LatencyEstimate(nanoseconds / 1e6, 0.0, flash_is_known=True, hz=board.clock_hz)
     figures = next((core.per_instruction for core in cores() if core.cpu == board.cpu), ())
     if not figures or float_operators(manifest.operators):
         return None
     low, high = figures
     milliseconds = nanoseconds * (low + high) / 2 / board.clock_hz * 1e3
-    return LikelyTime(milliseconds, (high - low) / (high + low), flash_is_known=True, hz=board.clock_hz)
+    return LatencyEstimate(milliseconds, (high - low) / (high + low), flash_is_known=True, hz=board.clock_hz)
 
 
 def _left_out(emitted: Emitted, core: Core, reads: Reads | None, hz: int) -> tuple[float, float]:

@@ -1,49 +1,245 @@
 """The options of a model, what they mean for a board, and what is wrong with them whatever the model."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mtool.base import checked, filetree
 from mtool.base.errors import UsageError
 from mtool.base.filetree import Edits
 from mtool.base.identifiers import model_name
-from mtool.base.option_values import Arenas, Weights
+from mtool.base.option_table import DEFAULTS
+from mtool.base.option_values import Arenas, InterfaceApi, Weights
 from mtool.boards import Board
+from mtool.compiler.backends.spec import BackendSpec, parse
+from mtool.compiler.codegen import conventions
+from mtool.compiler.codegen.conventions import Conventions
+from mtool.compiler.ir.types import Array
+from mtool.compiler.plan import Choice
 from mtool.compiler.plan.plan import section_fault
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
+from mtool.stages.arrays import read
+from mtool.stages.pool_options import pools
 from mtool.stages.tuned import known_for
 
 if TYPE_CHECKING:
     from mtool.project import Program
 
-
-def _by(function: str) -> checked.Reader:
-    """Return a reader of the command line's, whose module is loaded when there is text to read."""
-
-    def read(texts: Sequence[str]) -> Any:
-        from mtool.stages import option_texts
-
-        return getattr(option_texts, function)(texts)
-
-    return read
+_DIGITS = 18  # of a size; more are no int64
 
 
-_READERS = {
-    "dims": _by("dimensions"),
-    "constants": _by("constant_values"),
-    "maxima": _by("largest_sizes"),
-    "limits": _by("limits"),
-    "states": _by("state_pairs"),
-    "state_values": _by("constant_values"),
-    "schedules": _by("schedule_choices"),
-    "pools": _by("pools"),
-    "backends": _by("backends"),
-    "conventions": _by("conventions_of"),
-    "template_options": _by("template_options"),
-    "tuned": _by("logs"),
+def template_options(texts: Sequence[str] | None) -> dict[str, str]:
+    """Return options of a template, from NAME=VALUE.
+
+    Raises:
+        UsageError: one is not written so, or a name stands twice.
+    """
+    return _pairs(texts, "--option", "opt=-O3")
+
+
+def backends(texts: Sequence[str] | None) -> tuple[BackendSpec, ...]:
+    """Return the backends that texts ask for.
+
+    Raises:
+        UsageError: one is malformed.
+    """
+    return tuple(map(parse, texts or ()))
+
+
+def conventions_of(texts: Sequence[str]) -> Conventions:
+    """Return the conventions of an interface, by its name.
+
+    Raises:
+        UsageError: there is no such interface.
+    """
+    return conventions(checked.value_of("conventions", texts[0] if len(texts) == 1 else texts, InterfaceApi))
+
+
+def logs(paths: Sequence[str] | None) -> tuple[Path, ...]:
+    """Return the paths of tuning logs.
+
+    Raises:
+        UsageError: one is empty.
+    """
+    if paths and not all(paths):
+        raise UsageError("--tuned is empty", hint="give a tuning log, or a folder of them: --tuned tuning.jsonl")
+    return tuple(map(Path, paths or ()))
+
+
+def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
+    """Return the values of inputs that become constants, from NAME=VALUE.
+
+    Raises:
+        UsageError: a value is neither a number, a JSON list of numbers, nor a .npy file.
+    """
+    return {
+        name: _numbers(f"{name}={value}", value, "--const", "axes=[1]")
+        for name, value in _pairs(constants, "--const", "axes=[1]").items()
+    }
+
+
+def _numbers(text: str, value: str, option: str, example: str) -> Array:
+    """Return an array from a number, a JSON list of numbers or a .npy file.
+
+    Raises:
+        UsageError: it is none of these, or the file is missing or no array.
+    """
+    try:
+        if value.endswith(".npy"):
+            (array,) = read(Path(value)).values()
+        else:
+            array = np.asarray(json.loads(value))
+    except (ValueError, MemoryError, RecursionError):
+        array = np.asarray("")
+    if array.dtype.kind not in "biuf":
+        raise UsageError(
+            f"{option} {text}: {value!r} is not a number, a list of numbers or a .npy file",
+            hint=f"for instance: {option} {example}",
+        )
+    return array
+
+
+def state_pairs(states: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    """Return pairs of an output and an input, from OUT:IN or OUT:IN=VALUE.
+
+    Where names have colons too, the middle one counts.
+
+    Raises:
+        UsageError: one is not OUT:IN.
+    """
+    pairs = []
+    for text in states or ():
+        parts = text.partition("=")[0].split(":")
+        half = len(parts) // 2
+        output, value = ":".join(parts[:half]), ":".join(parts[half:])
+        if len(parts) % 2 or not output or not value:
+            raise UsageError(
+                f"--state {text}: that is not OUT:IN or OUT:IN=VALUE",
+                hint="an output, the input that it feeds, and what that begins as: --state hn:h0, --state hn:h0=1.5",
+            )
+        pairs.append((output, value))
+    return tuple(pairs)
+
+
+def first_values(states: Sequence[str] | None) -> dict[str, Array]:
+    """Return the values that states begin with, from those that are OUT:IN=VALUE; by the input.
+
+    Raises:
+        UsageError: a value is neither a number, a JSON list of numbers, nor a .npy file.
+    """
+    values = {}
+    for text, (_, name) in zip(states or (), state_pairs(states), strict=True):
+        _, equals, value = text.partition("=")
+        if equals:
+            values[name] = _numbers(text, value, "--state", "hn:h0=[0.5,0.25]")
+    return values
+
+
+def schedule_choices(schedules: Sequence[str] | None) -> dict[str, Choice]:
+    """Return the schedules that are asked for, by node, from NODE=SCHEDULE[:KNOB=VALUE,...].
+
+    Raises:
+        UsageError: one is not written so, or a node has two.
+    """
+    example = "pw_2=dsp_pointwise:unroll=16"
+    choices: dict[str, Choice] = {}
+    for text in schedules or ():
+        node, value = _pair(text, "--schedule", example)
+        name, _, settings = value.partition(":")
+        pairs = [setting.partition("=") for setting in settings.split(",")] if settings else []
+        wrong = next(("".join(pair) for pair in pairs if not all(pair)), None)
+        problem = (
+            "that names no schedule" if not name
+            else f"{node} has another schedule already" if node in choices
+            else f"{wrong!r} is not KNOB=VALUE" if wrong is not None
+            else ""
+        )  # fmt: skip
+        if problem:
+            raise UsageError(f"--schedule {text}: {problem}", hint=f"for instance: --schedule {example}")
+        choices[node] = Choice(name, {knob: setting for knob, _, setting in pairs})
+    return choices
+
+
+def dimensions(dims: Sequence[str] | None) -> dict[str, int]:
+    """Return the values of symbolic dimensions, from NAME=N.
+
+    Raises:
+        UsageError: one is not NAME=N with N at least 1.
+    """
+    return _sizes(dims, "--dim", "batch=1")
+
+
+def largest_sizes(maxima: Sequence[str] | None) -> dict[str, int]:
+    """Return the largest sizes of what has a size that depends on data, from NAME=N.
+
+    Raises:
+        UsageError: one is not NAME=N with N at least 1.
+    """
+    return _sizes(maxima, "--max", "selected=100")
+
+
+def limits(texts: Sequence[str] | None) -> dict[str, int]:
+    """Return limits of what compiling may take, from NAME=N.
+
+    Raises:
+        UsageError: one is not NAME=N with N at least 1.
+    """
+    return _sizes(texts, "--limit", "nodes=50000")
+
+
+def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, int]:
+    values = {}
+    for name, value in _pairs(texts, option, example).items():
+        number = int(value) if value.isdecimal() and len(value) <= _DIGITS else 0
+        if number < 1:
+            raise UsageError(
+                f"{option} {name}={value}: {value!r} is not a number of at least 1",
+                hint=f"for instance: {option} {example}",
+            )
+        values[name] = number
+    return values
+
+
+def _pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
+    """Return values by name, from NAME=VALUE.
+
+    Raises:
+        UsageError: one is not written so, or a name stands twice.
+    """
+    values: dict[str, str] = {}
+    for text in texts or ():
+        name, value = _pair(text, option, example)
+        if name in values:
+            raise UsageError(f"{option} {name} is given twice", details=[f"as {values[name]!r} and as {value!r}"])
+        values[name] = value
+    return values
+
+
+def _pair(text: str, option: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"{option} {text}: that is not NAME=VALUE", hint=f"for instance: {option} {example}")
+    return name, value
+
+
+READERS: Mapping[str, checked.Reader] = {
+    "dims": dimensions,
+    "constants": constant_values,
+    "maxima": largest_sizes,
+    "limits": limits,
+    "states": state_pairs,
+    "state_values": constant_values,
+    "schedules": schedule_choices,
+    "pools": pools,
+    "backends": backends,
+    "conventions": conventions_of,
+    "template_options": template_options,
+    "tuned": logs,
 }
 _MOST_STEPS = 255
 
@@ -69,15 +265,15 @@ class Options(Request):
     single_file: the model's C is one source and one header.
     """
 
-    template: str = ""
+    template: str = DEFAULTS["template"]
     template_options: Mapping[str, str] = field(default_factory=dict)
     edits: Edits = "stop"
-    trust_template: bool = False
+    trust_template: bool = DEFAULTS["trust_template"]
     tuned: tuple[Path, ...] = ()
     program: "Program | None" = None
-    arenas: Arenas = "shared"
-    portable: bool = False
-    single_file: bool = False
+    arenas: Arenas = DEFAULTS["arena"]
+    portable: bool = DEFAULTS["portable"]
+    single_file: bool = DEFAULTS["single_file"]
 
     def __post_init__(self) -> None:
         """Check the values, and read those that are text.
@@ -86,9 +282,9 @@ class Options(Request):
             UsageError: one is of another type, or none of those that there are.
         """
         states = checked.texts_of(self.states)
-        checked.fields(self, _READERS)
+        checked.fields(self, READERS)
         if states:
-            own = _by("first_values")(states)
+            own = first_values(states)
             object.__setattr__(self, "state_values", {**own, **self.state_values})
         if self.program is not None:
             from mtool.project import Program

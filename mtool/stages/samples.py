@@ -11,7 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from mtool.base.errors import UsageError
+from mtool.base import spelling
+from mtool.base.errors import UsageError, of_os_error
 from mtool.base.tensors import Array, Sample
 from mtool.device.session.run_time_sizes import given_inputs, largest, shape_at, sizes_of, smallest
 from mtool.manifest import Tensor
@@ -65,7 +66,7 @@ def golden_of(
 
 
 def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
-    """Draw samples: quantised inputs over their whole range, floats from the standard normal distribution.
+    """Draw samples: quantized inputs over their whole range, floats from the standard normal distribution.
 
     Of run-time sizes the first sample has the largest, the second the smallest, each further one some between them.
     Integers that may be indices are less than all of them.
@@ -184,3 +185,120 @@ def _rows(columns: Mapping[str, list[Array]], path: Path) -> list[Sample]:
 
 def _described(array: StoredArray) -> str:
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+
+
+PATTERNS = ("zeros", "ones", "random")
+_ARRAYS = (".npy", ".npz")
+
+
+def check_fill(fill: str) -> None:
+    """Say now that `fill` is neither a pattern nor a file, before the work.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if fill in PATTERNS:
+        return
+    path = Path(fill)
+    if not path.is_file():
+        raise UsageError(
+            f"--fill {fill}: that is no pattern and no file",
+            details=[f"patterns: {', '.join(PATTERNS)}", "a file: .npz, .npy, or the bytes of all inputs in order"],
+            hint=spelling.did_you_mean(fill, PATTERNS, otherwise="for instance: --fill zeros"),
+        )
+    if path.suffix in _ARRAYS:
+        stored(path)
+
+
+def filled(tensors: Sequence[Tensor], fill: str, *, seed: int = 0) -> list[Sample]:
+    """Return the samples that `fill` asks for: one of a pattern, or what a file holds.
+
+    Run-time sizes are the largest. A file that is neither .npz nor .npy holds the bytes of each input after another,
+    in the model's order, little-endian.
+
+    Raises:
+        UsageError: there is no such file, or it holds other arrays or another number of bytes than the inputs are.
+    """
+    if fill == "random":
+        return seeded(tensors, count=1, seed=seed)
+    given = given_inputs(tensors)
+    if fill in PATTERNS:
+        number = PATTERNS.index(fill)
+        return [{tensor.name: np.full(tensor.shape, number).astype(np.dtype(tensor.dtype)) for tensor in given}]
+    path = Path(fill)
+    if path.suffix in _ARRAYS:
+        return inputs_of(path, tensors)
+    try:
+        data = path.read_bytes()
+    except OSError as failed:
+        raise of_os_error(failed) from None
+    sizes = [int(np.prod(tensor.shape, dtype=int)) * np.dtype(tensor.dtype).itemsize for tensor in given]
+    if len(data) != sum(sizes):
+        raise UsageError(
+            f"--fill {fill}: {len(data):,} B are there, the inputs are {sum(sizes):,} B",
+            details=[f"{one.name}: {one.dtype}[{','.join(map(str, one.shape))}]" for one in given],
+        )
+    ends = np.cumsum(sizes)
+    return [
+        {
+            tensor.name: np.frombuffer(data[end - size : end], np.dtype(tensor.dtype).newbyteorder("<"))
+            .astype(np.dtype(tensor.dtype))
+            .reshape(tensor.shape)
+            for tensor, size, end in zip(given, sizes, ends, strict=True)
+        }
+    ]
+
+
+# Outputs whose size depends on data, or follows run-time sizes: on the device a tensor, and a count of what is there.
+#
+# Where it depends on data, a session returns the whole tensor; where it follows run-time sizes, what is there alone.
+
+
+def padded(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
+    """Return a reference's outputs as a device gives them: padded with zeros to the maximum size, and the counts.
+
+    Elements beyond the maximum size are cut off, as on the device.
+    """
+    result = dict(sample)
+    for tensor in (tensor for tensor in tensors if tensor.count is not None):
+        axis = _axis(tensor)
+        data = sample[tensor.name]
+        if tensor.dims is not None:
+            result |= _with_run_time_sizes(tensor, data)
+            continue
+        kept = data.take(np.arange(min(data.shape[axis], tensor.shape[axis])), axis)
+        missing = [(0, 0)] * data.ndim
+        missing[axis] = (0, tensor.shape[axis] - kept.shape[axis])
+        result[tensor.name] = np.pad(kept, missing)
+        assert tensor.count is not None
+        result[tensor.count] = np.asarray(kept.shape[axis], np.int32)
+    return result
+
+
+def cut(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
+    """Return a device's outputs as ONNX has them: cut to their counts, and without the counts."""
+    counts = {tensor.count for tensor in tensors}
+    result = {}
+    for tensor in (tensor for tensor in tensors if tensor.name not in counts):
+        data = sample[tensor.name]
+        if tensor.count is not None and tensor.dims is None:
+            data = data.take(np.arange(int(sample[tensor.count])), _axis(tensor))
+        result[tensor.name] = data
+    return result
+
+
+def masked(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
+    """Return a device's outputs with zeros from the count on."""
+    return padded(tensors, {**sample, **cut(tensors, sample)})
+
+
+def _with_run_time_sizes(tensor: Tensor, data: Array) -> Sample:
+    """Return an output whose shape follows run-time sizes, padded to the largest, and its count."""
+    assert tensor.count is not None
+    missing = [(0, most - size) for size, most in zip(data.shape, tensor.shape, strict=True)]
+    return {tensor.name: np.pad(data, missing), tensor.count: np.asarray(data.shape[_axis(tensor)], np.int32)}
+
+
+def _axis(tensor: Tensor) -> int:
+    assert tensor.count_axis is not None
+    return tensor.count_axis

@@ -2,25 +2,28 @@
 
 import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mtool.boards import Board
 from mtool.commands import flashing
 from mtool.compiler import codegen
 from mtool.compiler.planning import target_of
-from mtool.device import session
+from mtool.compiler.tuned.record import Unit
+from mtool.device import cycles, session
+from mtool.device.cycles import Estimate
 from mtool.device.flash import Runner, ports
 from mtool.device.session import Device
-from mtool.stages.building import Prepared, build_model
-from mtool.stages.compiling import Model
-from mtool.stages.deployment import Deployment
+from mtool.stages import samples as sampling
+from mtool.stages.building import BuiltProject, build_model
+from mtool.stages.compiling import CompiledModel
+from mtool.stages.deployment import LOST, Deployment, Reconnection
 from mtool.stages.options import Options, weights_of
-from mtool.stages.reconnect import LOST, Revival
 from mtool.tuning.candidates import Candidate, Space
-from mtool.tuning.meter import BoardMeter
-from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of
+from mtool.tuning.measuring import BoardMeter, Measuring, Outcome
+from mtool.tuning.trial import NAME, Names, Share, Trial, arena_bytes, trial_of
 
 _RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator; half of a small memory
 _RUNTIME_DATA = 600  # bytes of data, beside the buffers and the stack
@@ -33,7 +36,7 @@ _MOST_TASKS = 200  # whose inputs a session can number
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TrialSite:
     """Where trials are built and run.
 
     Attributes:
@@ -56,7 +59,7 @@ class Place:
         named = self.deployment.port not in ("", ports.EMULATOR) or self.deployment.probe
         return bool(named) or not (self.board.emulator is not None or self.board.cpu == "host")
 
-    def build(self, trial: Trial) -> Prepared:
+    def build(self, trial: Trial) -> BuiltProject:
         """Build the firmware of a trial.
 
         Raises:
@@ -65,30 +68,30 @@ class Place:
         """
         return self.built(self.written(trial))
 
-    def built(self, model: Model) -> Prepared:
+    def built(self, model: CompiledModel) -> BuiltProject:
         """Build what `written` returned; it raises what `build` does."""
         return build_model(model, self.folder)
 
-    def written(self, trial: Trial) -> Model:
+    def written(self, trial: Trial) -> CompiledModel:
         """Return a trial as C."""
         said = [text for names in trial.tasks for text in (names.share.space.task.record.key, *_texts(names.share))]
         said_hash = hashlib.sha256("\n".join(said).encode()).hexdigest()
         options = dataclasses.replace(self.options, edits="force")
         weights = weights_of(self.board, options)
         files, manifest = codegen.generate(trial.plan, NAME, said_hash, weights_as=weights)
-        return Model(Path(NAME), self.board, options, files, manifest)
+        return CompiledModel(Path(NAME), self.board, options, files, manifest)
 
     @property
-    def revival(self) -> Revival:
+    def revival(self) -> Reconnection:
         """What brings an attached board back.
 
         Raises:
             UsageError: mtool.toml is malformed.
         """
         found = ports.wanted(self.deployment.port, self.deployment.probe)
-        return Revival.of(self.board, self.deployment.power, found.port, found.probe)
+        return Reconnection.of(self.board, self.deployment.power, found.port, found.probe)
 
-    def open(self, prepared: Prepared) -> Device:
+    def open(self, prepared: BuiltProject) -> Device:
         """Flash the firmware, or start its emulator, and return a session with it; an attached board is brought back.
 
         Raises:
@@ -112,11 +115,11 @@ class Place:
             self.board, template=template, deployment=self.deployment, has_build_folder=self.has_build_folder
         )
 
-    def meter(self, prepared: Prepared, seed: int) -> BoardMeter:
+    def meter(self, prepared: BuiltProject, seed: int) -> BoardMeter:
         """Bring a firmware onto the board, and return what measures there; it raises what `open` does."""
         return BoardMeter(lambda: self.open(prepared), seed, revive=lambda hangs: self.revive(prepared, hangs=hangs))
 
-    def revive(self, prepared: Prepared, *, hangs: bool) -> Device | None:
+    def revive(self, prepared: BuiltProject, *, hangs: bool) -> Device | None:
         """Bring an attached board back, and return a session with the firmware that is in its flash; None: it can't be.
 
         A firmware that has reported a fault resets itself on some boards; one that hangs needs the power cycled.
@@ -134,7 +137,7 @@ class Place:
             found = self._reopened(prepared)
         return found
 
-    def _reopened(self, prepared: Prepared) -> Device | None:
+    def _reopened(self, prepared: BuiltProject) -> Device | None:
         port, probe = self.deployment.port, self.deployment.probe
         try:
             return session.open(prepared.folder, port=port, probe=probe, timeout_s=_ANSWERS_S)
@@ -142,7 +145,7 @@ class Place:
             return None
 
 
-def _template(prepared: Prepared) -> str:
+def _template(prepared: BuiltProject) -> str:
     assert prepared.manifest.project is not None
     return prepared.manifest.project.template
 
@@ -152,7 +155,7 @@ def _texts(share: Share) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class TrialLimits:
     """What the candidates of one firmware may take.
 
     Attributes:
@@ -168,7 +171,7 @@ class Room:
     most: int
 
     @classmethod
-    def of(cls, board: Board, most: int, options: Mapping[str, str]) -> "Room":
+    def of(cls, board: Board, most: int, options: Mapping[str, str]) -> "TrialLimits":
         """Return the room of a board, less what the runtime takes with the options of its template."""
         code, weights, arena = (board.memory_for(role) for role in ("code", "weights", "arena"))
         if code is None or weights is None or arena is None:
@@ -190,7 +193,7 @@ class Room:
         return self.takes(0, constants) and arena_bytes(space, candidate) <= self.arena_bytes
 
 
-def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: Room) -> tuple[tuple[Share, ...], int]:
+def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: TrialLimits) -> tuple[tuple[Share, ...], int]:
     """Return as many candidates as fit a firmware, those of one task together, and how many of `wanted` these are."""
     taken: dict[str, list[Candidate]] = {}
     spaces: dict[str, Space] = {}
@@ -211,7 +214,7 @@ def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: Room) -> tuple[tu
     return tuple(Share(spaces[key], tuple(candidates)) for key, candidates in taken.items()), count
 
 
-def made(place: Place, shares: Sequence[Share]) -> Trial:
+def made(place: TrialSite, shares: Sequence[Share]) -> Trial:
     """Return the trial of some candidates on a board."""
     return trial_of(shares, target_of(place.board))
 
@@ -219,3 +222,94 @@ def made(place: Place, shares: Sequence[Share]) -> Trial:
 def _code_bytes(candidate: Candidate) -> int:
     """Return a guess of the bytes of a candidate's machine code; one that is too small costs a build."""
     return max(int(candidate.code_bytes * _CODE_PER_CHARACTER), _LEAST_CODE)
+
+
+# The bench: builds trials for a board and runs them there.
+
+
+@dataclass(slots=True)
+class BoardSession:
+    """A trial's firmware on a board, and a session with it.
+
+    Attributes:
+        names: the operators of each task.
+        measuring: times them.
+        prepared: the project that was built.
+        unit: of the objective; "cycles" are estimated of what the emulator runs.
+    """
+
+    names: tuple[Names, ...]
+    measuring: Measuring
+    prepared: BuiltProject
+    unit: Unit
+    _meter: BoardMeter = field(repr=False)
+
+    def outcomes(self, measured: Mapping[tuple[int, int], Outcome]) -> Mapping[tuple[int, int], Outcome]:
+        """Return outcomes with the cycles that are estimated of one call each, in place of instructions."""
+        self.close()
+        found = estimated(self.prepared)
+        numbers = {
+            (task, place): name for task, names in enumerate(self.names) for place, name in enumerate(names.candidates)
+        }
+        return {
+            key: Outcome("ok", (found[numbers[key]],)) if outcome.status == "ok" else outcome
+            for key, outcome in measured.items()
+        }
+
+    def close(self) -> None:
+        """End the session."""
+        self._meter.close()
+
+
+@dataclass(frozen=True, slots=True)
+class BoardBench:
+    """Builds trials and runs them on a board.
+
+    Attributes:
+        place: the board, and the project folder.
+        unit: of the objective.
+        repeats: readings of each candidate.
+        seed: of the inputs.
+    """
+
+    place: TrialSite
+    unit: Unit
+    repeats: int
+    seed: int = 0
+
+    def start(self, shares: Sequence[Share]) -> BoardSession:
+        """Build the firmware of some candidates and bring it onto the board.
+
+        Raises:
+            FitError: it does not fit.
+            BuildError: the compiler refuses it, or is missing.
+            MtoolError: the board can't be flashed, or does not answer.
+        """
+        trial = made(self.place, shares)
+        prepared = self.place.build(trial)
+        meter = self.place.meter(prepared, self.seed)
+        return BoardSession(trial.tasks, Measuring(meter, self.repeats), prepared, self.unit, meter)
+
+
+def estimated(prepared: BuiltProject) -> dict[str, float]:
+    """Return the cycles of one call of each operator of a built project, by its name, estimated on the board's core.
+
+    Raises:
+        UsageError: the board's core has no table, or it has no emulator.
+        BuildError: a tool is missing.
+    """
+    described = prepared.manifest
+    (sample,) = sampling.seeded(described.inputs, count=1, seed=0)
+    found = cycles.estimate(prepared.folder, sample)
+    return _by_operator(prepared, found)
+
+
+def _by_operator(prepared: BuiltProject, found: Estimate) -> dict[str, float]:
+    """Return cycles by operator; those that share a function, where only the function is told, have an equal part."""
+    operators, cpu = prepared.manifest.operators, prepared.board.cpu
+    told = {part.name: float(part.cycles[cpu]) for part in found.operators}
+    users = Counter(operator.function for operator in operators)
+    return {
+        operator.name: told.get(operator.name, told.get(operator.function, 0.0) / users[operator.function])
+        for operator in operators
+    }

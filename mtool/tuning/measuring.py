@@ -1,15 +1,190 @@
 """Measure candidates: is its output right, how long does it take, and what if it fails."""
 
 import itertools
+import logging
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from mtool.base.errors import CommunicationError, DeviceError, NoAnswerError
-from mtool.compiler.tuned.record import Status, reason_of
-from mtool.tuning.meter import Meter
-from mtool.tuning.operators import IDLE, Operators
+import numpy as np
+
+from mtool.base.errors import CommunicationError, DeviceError, MtoolError, NoAnswerError
+from mtool.compiler.ir import TensorType
+from mtool.compiler.tuned.record import Measurement, Status, Unit, reason_of
+from mtool.device.rpc import protocol
+from mtool.device.session import Device
+from mtool.stages import samples as sampling
+from mtool.stages.building import BuiltProject
+from mtool.stages.samples import Sample
+
+if TYPE_CHECKING:
+    from mtool.tuning.candidates import Candidate, Space
+
+
+# The operators of a trial by their names: all that a board's side needs to measure one task.
+
+
+IDLE = "idle"
+"""The operator that does nothing: its time is what calling an operator takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operators:
+    """The operators of one task in a trial, and its inputs by their numbers in the model.
+
+    Attributes:
+        inputs: the numbers of its inputs.
+        input_types: their types.
+        reference: the operator that computes the right output.
+        candidates: one operator each.
+        spoil: what spoils the output before a candidate runs.
+        compare: what counts the elements that differ.
+        differences: the values with those counts, one for each output.
+        elements: of all outputs together.
+    """
+
+    inputs: tuple[int, ...]
+    input_types: tuple[TensorType, ...]
+    reference: str
+    candidates: tuple[str, ...]
+    spoil: tuple[str, ...]
+    compare: tuple[str, ...]
+    differences: tuple[str, ...]
+    elements: int
+
+
+# A meter: a board that runs a trial, of which one operator after another is timed.
+
+
+_LEAST_LIMIT_S = 0.5  # besides the seconds that the client waits for any device
+_SLOWEST_HZ = 16e6
+_CYCLES_PER_MAC = 200  # of a core without a multiplier
+_RESTARTS = 3
+
+
+class Meter(Protocol):
+    """What measures: a board, or in a test what stands for one.
+
+    Attributes:
+        unit: what it counts.
+        granularity: its smallest step, in that unit.
+    """
+
+    unit: Unit
+    granularity: float
+
+    def begin(self, names: Operators) -> None:
+        """Give a task its inputs and let the reference compute its output."""
+
+    def time(self, operator: str, number: int) -> float:
+        """Run an operator some times and return the time of all of them together."""
+
+    def differences(self, names: Operators) -> int:
+        """Return how many elements the comparison has counted that differ from the reference's."""
+
+    def restart(self) -> None:
+        """Bring the board into its first state, after a candidate has failed there."""
+
+
+class BoardMeter:
+    """A board, or its emulator, through a session with the firmware of a trial.
+
+    Args:
+        open_device: flashes the firmware, or starts its emulator, and opens a session.
+        seed: of the inputs.
+        revive: brings the board back without writing its flash, and opens a session; told whether it hangs; None: it
+            could not.
+
+    Raises:
+        MtoolError: the session can't be opened.
+    """
+
+    def __init__(
+        self,
+        open_device: Callable[[], Device],
+        seed: int = 0,
+        *,
+        revive: Callable[[bool], Device | None] = lambda hangs: None,
+    ) -> None:
+        self._open, self._seed, self._revive = open_device, seed, revive
+        self._hangs = False
+        self._device = open_device()
+        self.unit: Unit = "instructions" if self._device.unit == "instructions" else "ns"
+        self.granularity = float(max(self._device.info().timer_granularity_ns, 1))
+        described = self._device.manifest
+        self._numbers = {operator.name: operator.index for operator in described.operators}
+        self._work_s = {one.name: one.macs * _CYCLES_PER_MAC / _SLOWEST_HZ for one in described.operators}
+        self._counts = {
+            operand.value: operand.offset for operator in described.operators for operand in operator.writes
+        }
+        self._limit_s = _LEAST_LIMIT_S
+
+    def begin(self, names: Operators) -> None:
+        """Write random inputs and run the reference, whose own time says how long a candidate may take."""
+        client = self._device.client
+        for index, data in zip(names.inputs, inputs(names, self._seed), strict=True):
+            client.write_at(protocol.INPUTS, index, 0, data)
+        self._limit_s = _LEAST_LIMIT_S + self._work_s[names.reference]
+        start = time.monotonic()
+        self.time(names.reference, 1)
+        self._limit_s = _LEAST_LIMIT_S + 20 * (time.monotonic() - start)
+
+    def time(self, operator: str, number: int) -> float:
+        """Run an operator under the device's timer."""
+        limit_s = self._limit_s * max(1, number / 10)
+        try:
+            return float(self._device.client.time(number, work_s=limit_s, operator=self._numbers[operator]))
+        except NoAnswerError:
+            self._hangs = True
+            raise
+
+    def differences(self, names: Operators) -> int:
+        """Read the counts from the arena."""
+        client = self._device.client
+        found = (client.read_at(protocol.ARENA, 0, self._counts[value], 4) for value in names.differences)
+        return sum(int.from_bytes(data, "little") for data in found)
+
+    def restart(self) -> None:
+        """Open the session anew; the firmware is brought onto the board again where nothing less helps."""
+        self.close()
+        revived = self._revive(self._hangs)
+        self._hangs = False
+        if revived is not None:
+            self._device = revived
+            return
+        for attempt in range(1, _RESTARTS + 1):
+            try:
+                self._device = self._open()
+                return
+            except CommunicationError:
+                if attempt == _RESTARTS:
+                    raise
+
+    def close(self) -> None:
+        """Let go of the board. May be called again."""
+        try:
+            self._device.close()
+        except MtoolError:
+            return
+
+
+def inputs(names: Operators, seed: int) -> list[bytes]:
+    """Return random inputs of a task: integers over their whole range, floats from the standard normal distribution."""
+    random = np.random.default_rng(seed)
+    return [_drawn(kind, random) for kind in names.input_types]
+
+
+def _drawn(kind: TensorType, random: np.random.Generator) -> bytes:
+    dtype = kind.dtype
+    if dtype.is_float:
+        return random.standard_normal(kind.shape).astype(dtype.numpy).tobytes()
+    low, high = (0, 1) if dtype.name == "BOOL" else dtype.limits
+    wide = np.int64 if low < 0 else np.uint64
+    return random.integers(low, high, kind.shape, dtype=wide, endpoint=True).astype(dtype.numpy).tobytes()
+
 
 REPEATS = 3
 _LEAST_NS = 2e6  # that a reading takes, where the timer counts time
@@ -80,9 +255,9 @@ class Measuring:
                 self._begun = None
             return outcome
         except NoAnswerError as failed:
-            outcome = Outcome("timeout", reason=_told(failed))
+            outcome = Outcome("timeout", reason=_reason(failed))
         except (DeviceError, CommunicationError) as failed:
-            outcome = Outcome("fault", reason=_told(failed))
+            outcome = Outcome("fault", reason=_reason(failed))
         self._restart()
         return outcome
 
@@ -127,5 +302,132 @@ class Measuring:
         return max(1, min(math.ceil(least / max(once, self.meter.granularity)), _MOST_RUNS))
 
 
-def _told(failed: DeviceError | CommunicationError) -> str:
+def _reason(failed: DeviceError | CommunicationError) -> str:
     return reason_of("; ".join([failed.what, *failed.details]))
+
+
+# The finals: where times are noisy, the fastest candidates of a task take turns; the slower half leaves each round.
+
+
+_MOST = 8  # finalists of a task
+_TURNS = (5, 9, 15)  # of each round, after which half of them leave
+ROUNDS = len(_TURNS)
+_NEAR = 0.02  # of the best: at least so near candidates are told apart
+_STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
+
+
+def finalists(space: "Space", measured: Mapping[str, Measurement]) -> "list[Candidate]":
+    """Return the candidates of a task that noise may have put in a wrong order; none, if the best is alone.
+
+    None too, if they have had their turns in a run before: those that are near have been in, and two are at the end.
+
+    Args:
+        space: the task's.
+        measured: the last measurement of each candidate, by its text.
+    """
+    right = [one for one in measured.values() if one.status == "ok" and one.times]
+    if not right:
+        return []
+    ranked = sorted(right, key=lambda one: one.median)[:_MOST]
+    margin = max([_NEAR, *(3 * spread(one.times) / one.median for one in ranked if one.median)])
+    near = {one.candidate for one in ranked if one.median <= ranked[0].median * (1 + margin)}
+    if near == {space.default.text}:
+        return []
+    near.add(space.default.text)
+    if _are_over(right, near):
+        return []
+    found = {one.candidate for one in right}
+    return [one for one in space.candidates if one.text in near & found]
+
+
+def _are_over(right: Sequence[Measurement], near: Collection[str]) -> bool:
+    at_the_end = [one for one in right if len(one.times) >= sum(_TURNS)]
+    return len(at_the_end) > 1 and all(len(one.times) >= _TURNS[0] for one in right if one.candidate in near)
+
+
+def take_turns(
+    measuring: Measuring, names: Operators, places: Collection[int], is_late: Callable[[], bool]
+) -> Iterator[tuple[int, Outcome]]:
+    """Let the candidates of these texts take turns, and yield after each round how each has done, by its number.
+
+    Args:
+        measuring: times them.
+        names: the operators of their task.
+        places: the numbers of the finalists.
+        is_late: whether to stop.
+    """
+    left = sorted(places)
+    times: dict[int, list[float]] = {place: [] for place in left}
+    number, strikes = dict.fromkeys(left, 1), dict.fromkeys(left, 0)
+    for turns in _TURNS:
+        failed: dict[int, Outcome] = {}
+        for place in [place for _ in range(turns) for place in left]:
+            if place in failed:
+                continue
+            if is_late():
+                return
+            outcome = measuring.measure(names, place, repeats=1)
+            if outcome.status == "ok":
+                times[place] += outcome.times
+                number[place] = outcome.number
+                continue
+            strikes[place] += 1
+            if outcome.status == "wrong" or strikes[place] >= max(_STRIKES, len(times[place])):
+                failed[place] = outcome
+        ranked = [place for place in left if place not in failed and times[place]]
+        ranked.sort(key=lambda place: statistics.median(times[place]))
+        yield from failed.items()
+        for place in ranked:
+            yield place, Outcome("ok", tuple(times[place]), number[place])
+        if len(ranked) < 2:
+            return
+        left = ranked[: max(2, (len(ranked) + 1) // 2)]
+
+
+# A run of the whole model with one plan: its outputs, and how long it takes.
+
+
+log = logging.getLogger(__name__)
+_REPEATS = 25  # readings of a plan: 1% is told from 3% of noise
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    """What one plan computes of random inputs, and the times of one inference each."""
+
+    outputs: tuple[Sample, ...]
+    times: tuple[float, ...]
+
+
+Runs = Callable[[BuiltProject, Unit], WholeRun]
+"""Brings a built model onto a board and runs it there; the unit is that of the times."""
+
+
+def run_on(open_device: Callable[[BuiltProject], Device]) -> Runs:
+    """Return what runs a model on a device: once more, where it fails, as a board may be disturbed or unplugged.
+
+    Args:
+        open_device: brings the firmware onto the device, and opens a session.
+    """
+
+    def run(prepared: BuiltProject, unit: Unit) -> WholeRun:
+        try:
+            return once(prepared, unit)
+        except (CommunicationError, DeviceError) as failed:
+            log.warning("the whole model is run once more: %s", failed.what)
+            return once(prepared, unit)
+
+    def once(prepared: BuiltProject, unit: Unit) -> WholeRun:
+        sample = sampling.seeded(prepared.manifest.inputs, count=1, seed=0)
+        with open_device(prepared) as device:
+            outputs = tuple(device.run(one) for one in sample)
+            count = 1 if device.unit == "instructions" else _REPEATS
+            timing = device.time(1, count, min_repeat_ms=0 if count == 1 else 5, inputs=sample[0])
+        if unit != "cycles":
+            return WholeRun(outputs, tuple(timing.runs))
+        from mtool.device import cycles
+
+        estimate = cycles.estimate(prepared.folder, sample[0])
+        return WholeRun(outputs, (float(estimate.cycles[prepared.board.cpu]),))
+
+    return run

@@ -6,27 +6,216 @@ Each measurement is in the log before the next begins. What the log knows is not
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from mtool.base.errors import BuildError, FitError
+from mtool.base.option_values import LEVEL, WEIGHTS, Level
+from mtool.boards import Board
+from mtool.compiler.kernels.schedule import schedule_text
+from mtool.compiler.plan.choice import LEVELS, RAM, Built, built
+from mtool.compiler.planning import target_of
 from mtool.compiler.tuned import record as tuning_log
-from mtool.compiler.tuned.record import Log, Measurement, Setup, Status, Target, measurement_key, new_id, now, reason_of
-from mtool.tuning.builds import Build, built_otherwise
+from mtool.compiler.tuned.record import (
+    Log,
+    Measurement,
+    Setup,
+    Status,
+    Target,
+    Unit,
+    measurement_key,
+    new_id,
+    now,
+    reason_of,
+)
 from mtool.tuning.candidates import Candidate, Space
-from mtool.tuning.finals import finalists, take_turns
-from mtool.tuning.firmware import Room, shares_of
-from mtool.tuning.measuring import Measuring, Outcome, spread
-from mtool.tuning.progress import Progress
+from mtool.tuning.firmware import TrialLimits, shares_of
+from mtool.tuning.measuring import Measuring, Outcome, finalists, spread, take_turns
 from mtool.tuning.trial import Names, Share
 from mtool.version import __version__
 
+# How far a search has come: what is shown while it runs, and what it ends with.
+
+
+@dataclass(slots=True)
+class Row:
+    """A task: how often the model has it, its candidates, and the fastest so far.
+
+    `measured` has the last measurement of each candidate, by its text.
+    """
+
+    space: Space
+    measured: dict[str, Measurement] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """What a person calls the task: its first node, and what it computes."""
+        more = len(self.space.task.nodes) - 1
+        return f"{self.space.task.nodes[0]}{f' +{more}' if more else ''}  {self.space.task.record.label}"
+
+    @property
+    def failed(self) -> int:
+        """How many candidates have no time."""
+        return sum(one.status != "ok" for one in self.measured.values())
+
+    @property
+    def default(self) -> Measurement | None:
+        """The measurement of the cost model's choice, if there is one."""
+        found = self.measured.get(self.space.default.text)
+        return found if found is not None and found.status == "ok" else None
+
+    @property
+    def best(self) -> Measurement | None:
+        """The fastest measurement, if there is one; the cost model's choice, where none is faster."""
+        right = [one for one in self.measured.values() if one.status == "ok" and one.times]
+        first = self.space.default.text
+        return min(right, key=lambda one: (one.median, one.candidate != first, one.candidate), default=None)
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a search has done.
+
+    Attributes:
+        rows: the tasks, by their keys.
+        unit: what is measured.
+        firmwares: how many were built.
+        measured: how many candidates were measured, those of earlier runs apart.
+        known: how many were known from the log.
+        phase: what is being done.
+        drift: the largest change of the baseline against its first measurement, as a ratio.
+        seconds: how long a run may take; 0: until all is measured.
+        listener: called after each change.
+    """
+
+    rows: dict[str, Row]
+    unit: Unit
+    firmwares: int = 0
+    measured: int = 0
+    known: int = 0
+    phase: str = ""
+    drift: float = 0.0
+    seconds: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+    listener: "Callable[[Progress], None] | None" = None
+
+    @classmethod
+    def of(
+        cls, spaces: Iterable[Space], unit: Unit, listener: "Callable[[Progress], None] | None" = None
+    ) -> "Progress":
+        """Return the progress of a search that begins."""
+        return cls({space.task.record.key: Row(space) for space in spaces}, unit, listener=listener)
+
+    @property
+    def total(self) -> int:
+        """All candidates."""
+        return sum(len(row.space.candidates) for row in self.rows.values())
+
+    @property
+    def tried(self) -> int:
+        """The candidates that were measured, now or earlier."""
+        return sum(len(row.measured) for row in self.rows.values())
+
+    @property
+    def failed(self) -> int:
+        """Those of them that have no time."""
+        return sum(row.failed for row in self.rows.values())
+
+    def take(self, record: Measurement) -> None:
+        """Note a measurement."""
+        self.rows[record.task.key].measured[record.candidate] = record
+        self.changed()
+
+    def says(self, phase: str) -> None:
+        """Note what is being done now."""
+        self.phase = phase
+        self.changed()
+
+    def changed(self) -> None:
+        """Tell the listener."""
+        if self.listener is not None:
+            self.listener(self)
+
+
+# Builds as candidates: the fastest of a task once more, at another level of the compiler, or with weights in RAM.
+#
+# A build changes what becomes of a schedule's C, not what is computed, so that only what is fast in the usual build is
+# tried in others.
+
+
+Build = Mapping[str, str]
+"""The settings of the knobs `opt` and `weights`."""
+_CODE = {"O2": 1.0, "O3": 2.0, "Os": 0.85}  # of a level, as a multiple of that at -O2, about
+_FASTEST = 2  # candidates of a task that are built in other ways
+_LEAST_SHARE = 0.01  # of the model's time, that a task takes; below it nothing is gained
+_MOST_RAM = 0.5  # of the memory for data that one operator's constants may take
+
+
+def other_builds(board: Board, target: Target, unit: Unit) -> tuple[Build, ...]:
+    """Return the builds that may be faster on a board than the usual one.
+
+    Weights in RAM count where time is measured, and the board has them elsewhere: instructions are as many, and
+    estimated cycles know no wait states.
+    """
+    levels = tuple({LEVEL: level} for level in other_levels(target))
+    if unit != "ns" or not ram_bytes(board):
+        return levels
+    return (*levels, {WEIGHTS: RAM}, {LEVEL: "O3", WEIGHTS: RAM})
+
+
+def other_levels(target: Target) -> tuple[Level, ...]:
+    """Return the levels that differ from the one at which a target's code is compiled."""
+    own = [flag.removeprefix("opt=").removeprefix("-") for flag in target.flags if flag.startswith("opt=")]
+    return tuple(level for level in LEVELS if level not in own)
+
+
+def ram_bytes(board: Board) -> int:
+    """Return the size of the memory for data, if the board has its constants in another, and may have them there."""
+    weights, data = board.memory_for("weights"), board.memory_for("data")
+    if weights is None or data is None or weights == data or target_of(board).flash_is_apart:
+        return 0
+    return data.size
+
+
+def built_otherwise(
+    rows: Sequence[Row], builds: Sequence[Build], ram: int
+) -> Iterator[tuple[Row, tuple[Candidate, ...]]]:
+    """Yield the tasks that take some of the model's time, each with its fastest candidates in other builds.
+
+    Args:
+        rows: all tasks.
+        builds: what to try.
+        ram: the bytes of the memory for data.
+    """
+    times = {id(row): row.best.median * len(row.space.task.nodes) for row in rows if row.best is not None}
+    total = sum(times.values())
+    for row in rows:
+        if times.get(id(row), 0.0) < _LEAST_SHARE * total or not total:
+            continue
+        right = sorted(
+            (one for one in row.measured.values() if one.status == "ok" and one.times),
+            key=lambda one: (one.median, one.candidate),
+        )
+        plain = {one.text: one for one in row.space.candidates if not isinstance(one.schedule, Built)}
+        fastest = [plain[one.candidate] for one in right if one.candidate in plain][:_FASTEST]
+        yield row, tuple(_in(one, build) for one in fastest for build in builds if _is_able(one, build, ram))
+
+
+def _is_able(candidate: Candidate, build: Build, ram: int) -> bool:
+    """Return whether a build is another: with constants, of which the memory for data can hold as many."""
+    return build.get(WEIGHTS) != RAM or 0 < sum(candidate.constants.values()) <= _MOST_RAM * ram
+
+
+def _in(candidate: Candidate, build: Build) -> Candidate:
+    schedule = built(candidate.schedule, build)
+    code_bytes = int(candidate.code_bytes * _CODE[build.get(LEVEL, "O2")])
+    return replace(candidate, schedule=schedule, text=schedule_text(schedule), code_bytes=code_bytes)
+
+
 log = logging.getLogger(__name__)
-
-Wanted = tuple[Space, Candidate]
-
+WantedCandidate = tuple[Space, Candidate]
 _HALVED = 0.1  # of the estimate
 _CHEAPER = -0.3  # than the cost model's choice a candidate may be taken to be
 _MOST_DEARER = 50.0  # times; what is dearer comes last anyhow
@@ -91,7 +280,7 @@ class Search:
         self,
         progress: Progress,
         bench: Bench,
-        room: Room,
+        room: TrialLimits,
         target: Target,
         setup: Setup,
         path: Path,
@@ -131,7 +320,7 @@ class Search:
         """The task that takes longest, by the estimate."""
         return self.progress.rows[self._heaviest_key].space if self._heaviest_key else None
 
-    def _unknown(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+    def _unknown(self, wanted: Sequence[WantedCandidate]) -> list[WantedCandidate]:
         """Return what has to be measured; what the log knows is part of the progress."""
         left = []
         for space, one in wanted:
@@ -146,7 +335,7 @@ class Search:
     def _add_builds(self) -> None:
         """Let the fastest candidates be measured in other builds too, before what is left."""
         self._part = 1.0
-        added: list[Wanted] = []
+        added: list[WantedCandidate] = []
         rows, goal = [*self.progress.rows.values()], self.goal
         for row, candidates in built_otherwise(rows, goal.builds, goal.ram_bytes):
             row.space = replace(row.space, candidates=(*row.space.candidates, *candidates))
@@ -157,7 +346,7 @@ class Search:
         """Return a task's space as it is now, with the candidates that have come to it."""
         return self.progress.rows[space.task.record.key].space
 
-    def _next_batch(self) -> list[Wanted]:
+    def _next_batch(self) -> list[WantedCandidate]:
         """Take the next candidates that fit one firmware from what is left; none, if the search is over."""
         while self._left and not self._is_over():
             self._left = self._without_misfits(self._left)
@@ -179,7 +368,7 @@ class Search:
     def _is_late(self, part: float = 1.0) -> bool:
         return self.goal.seconds > 0 and self._clock() >= self._start + self.goal.seconds * part
 
-    def _ordered(self) -> list[Wanted]:
+    def _ordered(self) -> list[WantedCandidate]:
         """Return all candidates: first the cost model's choices, then what may gain most.
 
         That is a part of what the task takes of the model, half of it for each `_HALVED` by which the cost model
@@ -187,7 +376,7 @@ class Search:
         """
         everything = [(row.space, one) for row in self.progress.rows.values() for one in row.space.candidates]
 
-        def key(wanted: Wanted) -> tuple[bool, float]:
+        def key(wanted: WantedCandidate) -> tuple[bool, float]:
             space, candidate = wanted
             default = max(space.expected(space.default), 1.0)
             dearer = min(max(space.expected(candidate) / default - 1, _CHEAPER), _MOST_DEARER)
@@ -195,7 +384,7 @@ class Search:
 
         return sorted(everything, key=key)
 
-    def _without_misfits(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+    def _without_misfits(self, wanted: Sequence[WantedCandidate]) -> list[WantedCandidate]:
         """Return the candidates that fit a firmware alone; the others are recorded as too large."""
         fitting = []
         for space, candidate in wanted:
@@ -207,12 +396,14 @@ class Search:
                 )
         return fitting
 
-    def _batch(self, batch: Sequence[Wanted]) -> None:
+    def _batch(self, batch: Sequence[WantedCandidate]) -> None:
         """Measure candidates, in as few firmwares as can be built."""
         for session, part in self._sessions(batch, f"build of {len(batch)} candidates"):
             self._run(session, {(space.task.record.key, one.text) for space, one in part})
 
-    def _sessions(self, batch: Sequence[Wanted], phase: str) -> Iterator[tuple[Session, Sequence[Wanted]]]:
+    def _sessions(
+        self, batch: Sequence[WantedCandidate], phase: str
+    ) -> Iterator[tuple[Session, Sequence[WantedCandidate]]]:
         """Yield sessions with firmwares of some candidates: one of all, or of halves, where that can't be built.
 
         A candidate that can't be built, or does not fit, even alone is recorded so.

@@ -11,16 +11,48 @@ from mtool.compiler.ir import DType, Expr, Graph, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, const, identity, load
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.schedule import Kernel, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, Step
-from mtool.compiler.plan.choice import choose_schedule
+from mtool.compiler.plan.choice import BoundSchedule, choose_schedule
 from mtool.compiler.plan.memory import Storage, aligned
 from mtool.tuning.candidates import Candidate, Space
-from mtool.tuning.in_model import InModel
-from mtool.tuning.operators import IDLE, Operators
+from mtool.tuning.measuring import IDLE, Operators
+
+# A schedule as it is in the model: what a trial has of it is the C that the model would have.
+
+
+@dataclass(eq=False)
+class InModel(BoundSchedule):
+    """A schedule of a node in its own graph, wherever the node stands.
+
+    How large a tile is, where a schedule chooses it, depends on what a byte of code is worth in the whole model: in a
+    trial, which computes hundreds of times as much, it would be another.
+    """
+
+    inner: Schedule
+    node: Node
+    graph: Graph
+
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.name = self.inner.name
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """That in the model."""
+        return self.inner.scratch_bytes(self.node, self.graph)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """That in the model."""
+        return self.inner.cost(self.node, self.graph, target)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function of the model."""
+        return self.inner.emit(self.node, self.graph, target)
+
 
 NAME = "trial"
-
 _ALIGNMENT = 16  # the arena's
 _FLOAT_TOLERANCE = 1e-4  # of the largest magnitude in the reference's output
 _HALF_TOLERANCE = 1e-2

@@ -25,15 +25,11 @@ from mtool.device.flash import ports
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.options import Options, check_options
 from mtool.stages.tuned import options_of, target_and_setup
-from mtool.tuning.bench import BoardBench
-from mtool.tuning.builds import other_builds, ram_bytes
-from mtool.tuning.candidates import space_of, with_prior
-from mtool.tuning.farm.security import RackAt
-from mtool.tuning.firmware import Place, Room
-from mtool.tuning.learned import shipped
+from mtool.tuning.candidates import shipped, space_of, with_prior
+from mtool.tuning.farm.security import FarmAddress
+from mtool.tuning.firmware import BoardBench, TrialLimits, TrialSite
 from mtool.tuning.measuring import REPEATS
-from mtool.tuning.progress import Progress
-from mtool.tuning.search import Goal, Search
+from mtool.tuning.search import Goal, Progress, Search, other_builds, ram_bytes
 from mtool.tuning.whole import Measured, Whole, best_whole
 from mtool.version import __version__
 
@@ -117,7 +113,7 @@ def tune(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     listener: Callable[[Progress], None] | None = None,
-    rack: RackAt | None = None,
+    farm: FarmAddress | None = None,
     pareto: bool = False,
     builds: bool = True,
 ) -> Tuned:
@@ -137,7 +133,7 @@ def tune(
             stay as they are.
         deployment: the folder for the trials' projects, and the device that runs them.
         listener: called after each change of the progress.
-        rack: the scheduler of the boards that measure; `board` may be a core ("cortex-m4") then. None: one board, here.
+        farm: the board farm that measures; `board` may be a core ("cortex-m4") then. None: one board, here.
         pareto: measure plans for less arena and less flash too, from which one can be chosen.
         builds: try other builds of the fastest too: other levels of the compiler, weights in RAM.
 
@@ -146,14 +142,14 @@ def tune(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     source, chosen = Path(path), options or Options()
-    if rack is not None and isinstance(board, str):
-        from mtool.tuning.farm import farm_tuning
+    if farm is not None and isinstance(board, str):
+        from mtool.tuning.farm import search
 
-        board = farm_tuning.board_of(board, rack)
+        board = search.board_of(board, farm)
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
-    if rack is None:
+    if farm is None:
         deployment.check_device(target_board, chosen)
     if output.exists() and not output.is_file():
         raise UsageError(f"{output} is no plain file", hint="give the name of a file: -o tuning.jsonl")
@@ -181,14 +177,14 @@ def tune(
     progress = Progress.of((space for space in spaces if others or len(space.candidates) > 1), unit, listener)
     progress.seconds = minutes * 60
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.folder_name}"
-    place = Place(target_board, _of_project(chosen), folder, deployment)
+    place = TrialSite(target_board, _of_project(chosen), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
-    room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
+    room = TrialLimits.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
     given = (room, target, setup, output, known, Goal(trials, minutes * 60, others, ram_bytes(target_board)))
-    if rack is not None:
-        from mtool.tuning.farm import farm_tuning
+    if farm is not None:
+        from mtool.tuning.farm import search
 
-        whole = farm_tuning.tune_on(rack, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
+        whole = search.tune_on(farm, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
     else:
         with _held(place):
             Search(progress, BoardBench(place, unit, repeats), *given).run()
@@ -252,7 +248,7 @@ def _of_project(options: Options) -> Options:
 
 
 @contextmanager
-def _held(place: Place) -> Iterator[None]:
+def _held(place: TrialSite) -> Iterator[None]:
     """Hold the board's lock for the whole search, if it is attached."""
     devices: tuple[str, ...] = ()
     if place.is_attached:

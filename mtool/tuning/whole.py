@@ -1,8 +1,8 @@
 """The whole plan: what is fast alone is measured again in the model, and the default stays where that is faster."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +16,76 @@ from mtool.compiler.tuned.record import Unit
 from mtool.compiler.tuned.tasks import parse
 from mtool.device.build.size import measure
 from mtool.stages.building import HOST_DRIVEN, build_model
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.options import Options, weights_of
 from mtool.stages.samples import Sample
-from mtool.tuning.firmware import Place
-from mtool.tuning.other_plans import Wanted, other_plans
-from mtool.tuning.progress import Progress, Row
-from mtool.tuning.whole_run import Runs, run_on
+from mtool.tuning.candidates import Candidate
+from mtool.tuning.firmware import TrialSite
+from mtool.tuning.measuring import Runs, run_on
+from mtool.tuning.search import Progress, Row
+
+# Plans of a whole model beside the fastest: for less arena, for less flash, and with operators computed in parts.
+
+
+_SLOWER = 1.5  # times as slow as the fastest a candidate may be, that takes less memory
+_CODE_PER_CHARACTER = 0.25  # bytes of machine code that a character of C becomes, about
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChoice:
+    """A plan to measure: the candidate of each task by the task's key, whether operators are computed in parts, and
+    in which order.
+
+    `is_first`: it has the fastest candidate of every task.
+    """
+
+    choices: Mapping[str, str]
+    is_first: bool = False
+    partial: Partial = field(default="auto", kw_only=True)
+    order: Order = field(default="auto", kw_only=True)
+
+
+def other_plans(rows: Sequence[Row], default: PlanChoice, fastest: Mapping[str, str]) -> Iterator[PlanChoice]:
+    """Yield plans that may be on the front of time, arena and flash, each once."""
+    small_arena = {row.space.task.record.key: _smallest(row, scratch_bytes) for row in rows}
+    small_flash = {row.space.task.record.key: _smallest(row, flash_bytes) for row in rows}
+    seen = [(dict(default.choices), default.partial), (dict(fastest), default.partial)]
+    wanted: list[tuple[Mapping[str, str], Partial]] = [
+        (fastest, "never"),
+        (fastest, "always"),
+        (small_arena, default.partial),
+        (small_arena, "always"),
+        (small_flash, default.partial),
+        (small_flash, "never"),
+    ]
+    for choices, partial in wanted:
+        one = ({**default.choices, **choices}, partial)
+        if one not in seen:
+            seen.append(one)
+            yield PlanChoice(one[0], partial=partial)
+
+
+def scratch_bytes(row: Row, candidate: Candidate) -> float:
+    """Return the working memory of a candidate."""
+    task = row.space.task
+    return candidate.schedule.scratch_bytes(task.step.node, task.graph)
+
+
+def flash_bytes(row: Row, candidate: Candidate) -> float:
+    """Return what a candidate takes of flash, about: its constants for each node, its code once."""
+    constants = len(row.space.task.nodes) * sum(candidate.constants.values())
+    return constants + candidate.code_bytes * _CODE_PER_CHARACTER
+
+
+def _smallest(row: Row, size: Callable[[Row, Candidate], float]) -> str:
+    """Return the candidate of a task that takes least, of those that are not too slow; the faster of equal ones."""
+    assert row.best is not None
+    most = row.best.median * _SLOWER
+    able = [one for one in row.space.candidates if one.text in row.measured and row.measured[one.text].median <= most]
+    return min(able, key=lambda one: (size(row, one), row.measured[one.text].median, one.text)).text
+
 
 log = logging.getLogger(__name__)
-
 _TOLERANCE = 1e-3  # of the largest magnitude, by which a float output may differ from the default's
 _MOST_PLANS = 6  # that are tried in place of one that is no faster
 
@@ -105,7 +165,7 @@ class Whole:
 def best_whole(
     model: Path,
     options: Options,
-    place: Place,
+    place: TrialSite,
     progress: Progress,
     unit: Unit,
     run: Runs | None = None,
@@ -122,7 +182,7 @@ def best_whole(
     """
     rows = [row for row in progress.rows.values() if row.best is not None]
     own = {row.space.task.record.key: row.space.default.text for row in rows}
-    default = Wanted(own, partial=options.partial, order=options.order)
+    default = PlanChoice(own, partial=options.partial, order=options.order)
     trier = _Trier(model, options, place, rows, unit, run or run_on(place.open))
     progress.says("the whole model, as it is by default")
     first = trier.measure(default, None)
@@ -136,7 +196,7 @@ def best_whole(
             best = found
         if plan.is_first and found.median < first.median:
             break
-    written = Wanted(best.choices, partial=best.partial, order="written")
+    written = PlanChoice(best.choices, partial=best.partial, order="written")
     if options.order == "auto" and trier.is_of_another_order(written):
         progress.says("the whole model, in the order of its file")
         found = trier.try_(written, first)
@@ -154,7 +214,7 @@ def best_whole(
     return Whole(best, first, trier.model_hash, tuple(others), tuple(tried))
 
 
-def _plans(rows: Sequence[Row], default: Wanted) -> list[Wanted]:
+def _plans(rows: Sequence[Row], default: PlanChoice) -> list[PlanChoice]:
     """Return the plans to try: the best of each task; then, as long as none is faster, those that change less."""
 
     def gain(row: Row) -> float:
@@ -169,7 +229,7 @@ def _plans(rows: Sequence[Row], default: Wanted) -> list[Wanted]:
         sizes.append(size)
         size //= 2
     plans = [
-        Wanted(
+        PlanChoice(
             {**default.choices, **{row.space.task.record.key: _best(row) for row in changed[:size]}},
             size == len(changed),
             partial=default.partial,
@@ -188,14 +248,16 @@ def _best(row: Row) -> str:
 class _Trier:
     """Builds a model with a plan and measures it."""
 
-    def __init__(self, model: Path, options: Options, place: Place, rows: Sequence[Row], unit: Unit, run: Runs) -> None:
+    def __init__(
+        self, model: Path, options: Options, place: TrialSite, rows: Sequence[Row], unit: Unit, run: Runs
+    ) -> None:
         self.model, self.place, self.rows, self.unit, self.run = model, place, rows, unit, run
         self.options = replace(options, edits="force", tuned=())
         self.model_hash = ""
         self.tried: list[Tried] = []
         self._expected: Sequence[Sample] | None = None
 
-    def try_(self, plan: Wanted, default: Measured) -> Measured | None:
+    def try_(self, plan: PlanChoice, default: Measured) -> Measured | None:
         """Return a plan's measurement; None, with a note, where it can't be built or run, or is not right."""
         try:
             found = self.measure(plan, default)
@@ -206,7 +268,7 @@ class _Trier:
         self.tried.append(Tried(plan.choices, found.median))
         return found
 
-    def measure(self, plan: Wanted, default: Measured | None) -> Measured:
+    def measure(self, plan: PlanChoice, default: Measured | None) -> Measured:
         """Build the model with the schedules of a plan, compare its outputs with the default's, and time it.
 
         Raises:
@@ -227,7 +289,7 @@ class _Trier:
         flash_bytes = size.flash_code_bytes + size.flash_const_bytes
         return Measured(plan.choices, run.times, described.arena_bytes, flash_bytes, plan.partial, plan.order)
 
-    def is_of_another_order(self, plan: Wanted) -> bool:
+    def is_of_another_order(self, plan: PlanChoice) -> bool:
         """Return whether a plan's operators follow one another otherwise than they would in the order "auto"."""
         orders = [
             [operator.name for operator in self._compiled(one).manifest.operators]
@@ -235,7 +297,7 @@ class _Trier:
         ]
         return orders[0] != orders[1]
 
-    def _compiled(self, plan: Wanted) -> Model:
+    def _compiled(self, plan: PlanChoice) -> CompiledModel:
         schedules: dict[str, Choice] = {
             node: parse(plan.choices[row.space.task.record.key]) for row in self.rows for node in row.space.task.nodes
         }
@@ -243,7 +305,7 @@ class _Trier:
         chosen = {**schedules, **self.options.schedules}
         options = replace(self.options, schedules=chosen, weights=weights, partial=plan.partial, order=plan.order)
         compiled = compile_model(self.model, board, options)  # whose notes are for who builds the model
-        return Model(self.model, board, options, compiled.files, compiled.manifest)
+        return CompiledModel(self.model, board, options, compiled.files, compiled.manifest)
 
 
 def _agree(expected: Sequence[Sample], found: Sequence[Sample]) -> bool:

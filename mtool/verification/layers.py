@@ -1,35 +1,267 @@
 """Compare every tensor that a device computes with the model's own."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mtool.base import locks
+from mtool.base.errors import MismatchError
+from mtool.base.escaping import short_name
+from mtool.base.option_values import Rounding
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.ir.source import moved
 from mtool.device.session import Device
 from mtool.device.session.layers import intermediates
-from mtool.device.session.verify import Tolerance
-from mtool.manifest import Manifest, Operand, Operator
-from mtool.stages import arrays
+from mtool.device.session.verify import Difference, Tolerance, compare
+from mtool.manifest import Manifest, Operand, Operator, Tensor
 from mtool.stages import samples as sampling
-from mtool.stages.building import build_model
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import DEFAULT, Deployment
 from mtool.stages.formatting import count
+from mtool.stages.formatting import samples as samples_of
+from mtool.stages.job import Job
 from mtool.stages.options import Options
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
-from mtool.verification.control_flow_check import Seen, look_inside
-from mtool.verification.layer_report import Layer, Layers
-from mtool.verification.layer_results import Found, layer_of
+from mtool.verification.control_flow import Seen, look_inside
 from mtool.verification.oracles import ort
 from mtool.verification.rounding_ties import RoundingTies
-from mtool.verification.tolerance import default_tolerance, of_float16
 from mtool.verification.translation import Mistranslation, checked
+
+# The comparison of all operators' results with the model's own: its summary, its JSON, its error.
+
+
+@dataclass(frozen=True, slots=True)
+class LayerComparison:
+    """The comparison of an operator's result over all samples.
+
+    `difference` is None where the model has no such tensor. `ties` counts elements that are rounded the other way
+    because the reference's float sum is not exact (mtool.verification.rounding_ties); they don't count as differing.
+    `inside` is the comparison of what a control node computed, where its result differs
+    (mtool.verification.control_flow): one for each sample.
+    """
+
+    operator: Operator
+    tensor: str
+    difference: Difference | None
+    ties: int
+    inside: tuple["LayerReport", ...] = ()
+
+    def describe(self) -> str:
+        """Return the operator as a person would name it."""
+        origins = f' "{short_name(self.operator.origins[-1])}"' if self.operator.origins else ""
+        by = f"{'backend' if self.operator.backend else 'schedule'} {self.operator.by}"
+        return f"operator {self.operator.index}, {self.operator.label}{origins} ({by})"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerReport:
+    """The comparison of all operators over `samples` samples; `sequence`: the state went on from each to the next.
+
+    `has_rounding`: the model rounds to integers, so that what differs within its tolerance may be steps apart later.
+    `complete`: all that the model's outputs are made of is compared. `mistranslated`: operators of a TFLite model that
+    are compared with another network than LiteRT computes.
+    """
+
+    samples: int
+    reference: str
+    layers: tuple[LayerComparison, ...]
+    sequence: bool = False
+    has_rounding: bool = False
+    complete: bool = True
+    mistranslated: tuple[Mistranslation, ...] = ()
+
+    @property
+    def ties(self) -> int:
+        """Return how many elements are rounded the other way, of all operators."""
+        return sum(layer.ties for layer in self.layers)
+
+    @property
+    def explain(self) -> bool:
+        """Tell whether nothing but rounding makes outputs differ: each operator does right by what it is given."""
+        compared = [layer.difference for layer in self.layers if layer.difference]
+        inexact = any(one.differing for one in compared)
+        right = self.complete and not self.diverging and not self.mistranslated
+        return right and self.has_rounding and (self.ties > 0 or inexact)
+
+    @property
+    def diverging(self) -> tuple[LayerComparison, ...]:
+        """Return the layers that differ by more than is allowed, in the order of execution."""
+        return tuple(layer for layer in self.layers if layer.difference and not layer.difference.within)
+
+    def summary(self) -> str:
+        """Return in a line how many operators are equal, within the tolerance, or have nothing to be compared with."""
+        each: dict[int, list[Difference | None]] = {}  # the results of an operator
+        for layer in self.layers:
+            each.setdefault(layer.operator.index, []).append(layer.difference)
+        compared = [[one for one in results if one is not None] for results in each.values()]
+        equal = sum(1 for results in compared if results and not any(one.differing for one in results))
+        within = sum(1 for results in compared if any(one.differing for one in results))
+        lacking = sum(1 for results in each.values() if None in results)
+        parts = [f"{count(equal, 'operator')} equal, bit for bit"]
+        if within:
+            parts.append(f"{within} within what is allowed")
+        if lacking:
+            parts.append(f"{lacking} with a result that the model does not have")
+        if self.ties:
+            parts.append(f"but for {count(self.ties, 'tie')}, halfway between two steps")
+        return f"{', '.join(parts)}, over {samples_of(self.samples, sequence=self.sequence)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison as plain values."""
+        rows = [
+            {
+                "index": layer.operator.index,
+                "name": layer.operator.name,
+                "tensor": layer.tensor,
+                "schedule": layer.operator.by,
+                "ties": layer.ties,
+                "inside": [one.as_json() for one in layer.inside],
+                "difference": None if layer.difference is None else asdict(layer.difference),
+            }
+            for layer in self.layers
+        ]
+        return {
+            "ok": not self.diverging and not self.mistranslated,
+            "samples": self.samples,
+            "sequence": self.sequence,
+            "reference": self.reference,
+            "ties": self.ties,
+            "mistranslated": [asdict(one) for one in self.mistranslated],
+            "layers": rows,
+        }
+
+    def check(self) -> None:
+        """Raise unless every operator is within its tolerance.
+
+        Raises:
+            MismatchError: naming the first operator that diverges, with its histogram, or that is mistranslated.
+        """
+        if self.mistranslated:
+            raise MismatchError(
+                f"{self.mistranslated[0].operator} does not compute what it does in LiteRT",
+                details=[one.words for one in self.mistranslated],
+                hint="report it, with the model; --rounding tflite may have its own form of the operator",
+            )
+        if not self.diverging:
+            return
+        first = self.diverging[0]
+        assert first.difference is not None
+        found = first.difference
+        details = [
+            f"{found.differing:,} of {found.elements:,} elements of {first.tensor} differ, allowed: {found.allowed}",
+            "  " + ", ".join(f"{number:,} {label}" for label, number in found.histogram),
+            f"  {found.worst}",
+        ]
+        inner = next((one for one in first.inside if one.diverging), None)
+        if inner is not None:
+            worst = inner.diverging[0]
+            assert worst.difference is not None
+            details.append(f"inside it, {worst.describe()} is the first that diverges:")
+            details.append(f"  {worst.difference.worst}")
+        others = len(self.diverging) - 1
+        if others:
+            details.append(f"so do {count(others, 'other operator')}, each given what the model has before it")
+        raise MismatchError(f"{first.describe()} is the first that diverges from {self.reference}", details=details)
+
+
+# What an operator computed over all samples, beside what the reference has for it.
+
+
+@dataclass(slots=True)
+class OperatorResults:
+    """An operator's results: those of the present sample, which may be several parts, and a row for each before.
+
+    `operand` is as it is at the present sample's run-time sizes, `operands` are those of the rows.
+    """
+
+    operator: Operator
+    operand: Operand
+    expected: list[Array] = field(default_factory=list)
+    actual: list[Array] = field(default_factory=list)
+    samples: list[tuple[Array, Array]] = field(default_factory=list)
+    operands: list[Operand] = field(default_factory=list)
+    ties: int = 0
+
+    def end_sample(self) -> None:
+        """Join the parts, which are rows."""
+        if self.expected:
+            several = len(self.expected) > 1
+            self.operands.append(self.operand)
+            self.samples.append(
+                (np.concatenate(self.expected, axis=1), np.concatenate(self.actual, axis=1))
+                if several
+                else (self.expected[0], self.actual[0])
+            )
+        self.expected, self.actual = [], []
+
+
+def layer_of(found: OperatorResults, allowed: Tolerance, against: str) -> LayerComparison:
+    """Return the comparison of an operator's results with the reference's."""
+    operand = found.operand
+    if not found.operator.backend:
+        allowed = replace(allowed, of_backends=0)
+    tensor = operand.source.tensor if operand.source else operand.value
+    if not found.samples:
+        return LayerComparison(found.operator, tensor, None, 0)
+    described = Tensor(
+        name=tensor, c_name="", dtype=operand.dtype, shape=operand.shape, bytes=operand.bytes, arena_offset=None
+    )
+    expected, actual = (
+        [{tensor: array} for array in _of_one_shape(arrays)] for arrays in zip(*found.samples, strict=True)
+    )
+    report = compare([described], expected, actual, tolerance=allowed, reference=against)
+    return LayerComparison(found.operator, tensor, report.outputs[0], found.ties)
+
+
+def _of_one_shape(arrays: Sequence[Array]) -> list[Array]:
+    """Return arrays of several run-time sizes, padded with zeros to the largest."""
+    if len({array.shape for array in arrays}) == 1:
+        return list(arrays)
+    largest = tuple(map(max, zip(*(array.shape for array in arrays), strict=True)))
+    return [
+        np.pad(array, [(0, most - size) for most, size in zip(largest, array.shape, strict=True)]) for array in arrays
+    ]
+
+
+# The default tolerance of a model's outputs.
+
+
+FLOAT16 = 2.0**-10
+"""What a model in float16 may differ by, of the largest magnitude and of each number: a step of float16."""
+
+
+def default_tolerance(model: Path | None = None, rounding: Rounding = "onnx", of_backends: int = 0) -> Tolerance:
+    """Return what a model is held to: integers are equal but for ties, on every board and on grids of every width.
+
+    A TFLite model is held to LiteRT's: to its reference kernels exactly with their rounding, to others within a step.
+
+    Args:
+        model: the file.
+        rounding: how integers are rounded.
+        of_backends: the steps by which integers of backends may differ from mtool's own.
+    """
+    of_rounding = int(model is not None and is_tflite(model) and rounding != "tflite")
+    return Tolerance(lsb=of_rounding, of_backends=of_backends)
+
+
+def of_float16(tolerance: Tolerance, manifest: Manifest) -> Tolerance:
+    """Return what is allowed of a model that has tensors of float16, where it is not given: a step of float16.
+
+    onnxruntime keeps what is between two operators as float32, and rounds where a tensor of float16 is wanted; a
+    device rounds every tensor that it stores.
+    """
+    kinds = {tensor.dtype for tensor in (*manifest.inputs, *manifest.outputs)}
+    kinds |= {operand.dtype for operator in manifest.operators for operand in (*operator.reads, *operator.writes)}
+    if "float16" not in kinds:
+        return tolerance
+    atol, rtol = (FLOAT16 if given is None else given for given in (tolerance.atol, tolerance.rtol))
+    return replace(tolerance, atol=atol, rtol=rtol)
+
 
 CALLS = "calls"
 """The schedule of a control node (mtool.compiler.plan.control)."""
@@ -46,7 +278,7 @@ def verify_layers(
     seed: int = 0,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
-) -> Layers:
+) -> LayerReport:
     """Compile, build and run a model operator by operator, and compare each result with the model's own tensor.
 
     Where a result differs, the device goes on with the reference's values, so that the next operator is judged by
@@ -66,22 +298,16 @@ def verify_layers(
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    if golden is not None:
-        arrays.stored(golden)  # before all the work
-    model = deployment.compile(path, board=board, options=options)
-    tensors = model.manifest
-    inputs: Sequence[Sample]
-    if golden is not None:
-        inputs, _ = sampling.golden_of(golden, tensors.inputs, tensors.outputs)
-    else:
-        inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
-    with deployment.open(build_model(model, deployment.folder)) as device:
+    job = Job.of(path, board, options, deployment, golden=golden, samples=samples, seed=seed)
+    model = job.compile()
+    inputs = job.inputs(model.manifest)
+    with deployment.open(job.build(model)) as device:
         return compare_layers(device, model, inputs, tolerance)
 
 
 def compare_layers(
-    device: Device, model: Model, inputs: Sequence[Sample], tolerance: Tolerance | None = None
-) -> Layers:
+    device: Device, model: CompiledModel, inputs: Sequence[Sample], tolerance: Tolerance | None = None
+) -> LayerReport:
     """Run a model operator by operator on a device that is open, as `verify_layers` tells.
 
     Of a model with run-time sizes each sample is compared at its own.
@@ -94,7 +320,7 @@ def compare_layers(
     has_rounding, mistranslated = False, dict[Mistranslation, None]()
     allowed: Tolerance | None = tolerance
     network: reference.Network | None = None
-    found: dict[str, Found] = {}
+    found: dict[str, OperatorResults] = {}
     seen: set[str] = set()
     sequences = _sequences(model, inputs)
     for number, (at_sizes, samples) in enumerate(sequences):
@@ -123,17 +349,17 @@ def compare_layers(
     own = [index for index, output in enumerate(tensors.outputs) if output.name not in counts]
     last = [_last_write(tensors, index) for index in own]
     compared = all(operand is not None and operand.value in seen for operand in last)
-    return Layers(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, tuple(mistranslated))
+    return LayerReport(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, tuple(mistranslated))
 
 
-def _sequences(model: Model, inputs: Sequence[Sample]) -> list[tuple[Model, Sequence[Sample]]]:
+def _sequences(model: CompiledModel, inputs: Sequence[Sample]) -> list[tuple[CompiledModel, Sequence[Sample]]]:
     """Return sequences of samples, each from the states' beginning on, and the model to compare it with.
 
     A TFLite model is translated to a network of fixed sizes: it is another one for other run-time sizes.
     """
     if not is_tflite(model.path):
         return [(model, inputs)]
-    found: list[tuple[Model, Sequence[Sample]]] = []
+    found: list[tuple[CompiledModel, Sequence[Sample]]] = []
     for sizes, samples in sampling.by_size(model.manifest.inputs, inputs):
         maxima = {name: most for name, most in model.options.maxima.items() if name not in sizes}
         options = replace(model.options, dims={**model.options.dims, **sizes}, maxima=maxima)
@@ -142,9 +368,14 @@ def _sequences(model: Model, inputs: Sequence[Sample]) -> list[tuple[Model, Sequ
 
 
 def _compare_sequence(
-    device: Device, model: Model, network: reference.Network | None, ties: RoundingTies, inputs: Sequence[Sample],
-    found: dict[str, Found], seen: set[str],
-) -> None:  # fmt: skip
+    device: Device,
+    model: CompiledModel,
+    network: reference.Network | None,
+    ties: RoundingTies,
+    inputs: Sequence[Sample],
+    found: dict[str, OperatorResults],
+    seen: set[str],
+) -> None:
     """Run samples operator by operator, and add each result to `found`; `seen` are the values that are compared."""
     operators = model.manifest.operators
     wanted = [operand.source.tensor for op in operators for operand in op.writes if operand.source]
@@ -165,7 +396,7 @@ def _compare_sequence(
             wished = _expected(operand, right)
             if wished is None and operator.whole:
                 continue  # padding that is written between rows
-            row = found.setdefault(operator.whole or operand.value, Found(operator, operand))
+            row = found.setdefault(operator.whole or operand.value, OperatorResults(operator, operand))
             if wished is not None:
                 seen.add(operand.value)
                 accepted, tied = tied_here.accept(operand, wished, array)
@@ -178,8 +409,13 @@ def _compare_sequence(
 
 
 def _explained(
-    model: Model, network: reference.Network, inputs: Sequence[Sample], row: Found, layer: Layer, allowed: Tolerance
-) -> Layer:
+    model: CompiledModel,
+    network: reference.Network,
+    inputs: Sequence[Sample],
+    row: OperatorResults,
+    layer: LayerComparison,
+    allowed: Tolerance,
+) -> LayerComparison:
     """Return a layer with what its control node computed; if that is right but for ties, so is the layer."""
     if layer.operator.schedule != CALLS or layer.difference is None or layer.difference.within:
         return layer

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend import is_tflite
@@ -19,15 +20,53 @@ from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.frontend.problems import OWN, REFUSED
 from mtool.compiler.frontend.reading import reread, runnable
 from mtool.compiler.frontend.tensors import graphs
-from mtool.compiler.frontend.tflite import hybrid
+from mtool.compiler.frontend.tflite import builtins, products
 from mtool.compiler.frontend.tflite.model import to_onnx, zeros_of
-from mtool.compiler.frontend.tflite.repair import litert_can_read
+from mtool.compiler.frontend.tflite.schema import litert_can_read
 from mtool.compiler.frontend.tflite.schema import read as tflite_file
 from mtool.compiler.frontend.tflite.translation import Network as Translated
 from mtool.stages.options import Options
 from mtool.stages.samples import Array, Sample
 from mtool.verification.oracles import evaluator, litert, ort, process
-from mtool.verification.split_at_tensors import computed_name, cut
+
+# A network cut at tensors that are known: they become inputs, and what computes each of them becomes an output.
+#
+# So each part is given what the reference has there, and nothing of one part's rounding reaches the next. mtool's own
+# operators, which onnxruntime does not have, are taken out: what they make is known.
+
+
+def computed_name(name: str) -> str:
+    """Return the name of the output that is computed for a tensor."""
+    return f"{name}/computed"
+
+
+def operator_of(node: onnx.NodeProto) -> str:
+    """Return the name that the nodes of one operator share, without the number of each."""
+    return str(node.name.rpartition(" ")[0])
+
+
+def cut(graph: onnx.GraphProto, known: Sample) -> dict[str, str]:
+    """Cut a graph at every tensor that is known; return the operator that computes each, but for mtool's own."""
+    kept = [node for node in graph.node if node.domain != OWN]
+    own = {name for node in graph.node if node.domain == OWN for name in node.output}
+    if len(kept) < len(graph.node):
+        del graph.node[:]
+        graph.node.extend(kept)
+    makers = {}
+    for node in graph.node:
+        for index, name in enumerate(node.output):
+            if name in known:
+                node.output[index] = computed_name(name)
+                makers[name] = operator_of(node)
+    present = {value.name for value in graph.input}
+    graph.input.extend(
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(known[name].dtype), known[name].shape)
+        for name in (*makers, *sorted(own & known.keys()))
+        if name not in present
+    )
+    del graph.output[:]
+    graph.output.extend(onnx.ValueInfoProto(name=computed_name(name)) for name in makers)
+    return makers
 
 
 def name_of(model: Path) -> str:
@@ -67,7 +106,7 @@ def computed_by(
             samples are a sequence, and each is given the state outputs of the one before it; with the rounding
             "tflite", and where hybrid operators are computed in integers, a TFLite model is run by LiteRT's reference
             kernels, else by those that it takes by default.
-        optimised: with onnxruntime's graph optimisations, which for a quantised model means integer kernels.
+        optimised: with onnxruntime's graph optimisations, which for a quantized model means integer kernels.
 
     Returns:
         What computed them, and the outputs by name, in the same order.
@@ -152,14 +191,14 @@ def _is_exact(model: Path, options: Options) -> bool:
 
 def is_hybrid(model: Path, options: Options) -> bool:
     """Whether float activations of a TFLite model are brought to 8 bits, as LiteRT does."""
-    return hybrid.in_integers(options) and has_hybrid(model, options)
+    return products.in_integers(options) and has_hybrid(model, options)
 
 
 def has_hybrid(model: Path, options: Options) -> bool:
     """Whether a TFLite model has operators whose float activations LiteRT brings to 8 bits."""
     found = tflite_file(model, Budget(options.limits))
     parts = (found, *found.others)
-    return any(hybrid.is_hybrid(one, part.tensors) for part in parts for one in part.operators)
+    return any(builtins.is_hybrid(one, part.tensors) for part in parts for one in part.operators)
 
 
 @dataclass(frozen=True, slots=True)

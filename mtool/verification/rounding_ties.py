@@ -1,21 +1,270 @@
-"""Rounding ties: elements of a quantised reference that the error of its own float sums decides.
+"""Rounding ties: elements of a quantized reference that the error of its own float sums decides.
 
-The reference computes a quantised operator in float: it dequantises, sums, and rounds to the output's grid. A sum that
+The reference computes a quantized operator in float: it dequantizes, sums, and rounds to the output's grid. A sum that
 falls in the middle between two steps comes out a little above or below it there, by the order in which the floats were
 added, and is rounded up or down by that. No implementation can be held to one of the two. An element is a tie if both
 the reference's integer and the device's are what the exact value may be rounded to within float32's own error
-(mtool.verification.exact): nothing else excuses a difference.
+(mtool.verification.rounding_ties): nothing else excuses a difference.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from mtool.compiler.ir.source import moved
 from mtool.manifest import Operand, Operator
 from mtool.stages.samples import Array, Sample
-from mtool.verification.exact import Bounds, ExactValues, Unknown
+
+# The exact values of a quantized model's tensors, and the integers that float32 arithmetic may round them to.
+#
+# The reference computes a quantized operator in float32: it dequantizes, sums, divides by the scale and rounds. Here
+# onnx's own reference computes the same nodes from the integers that went in, in float64, next to which float32 is
+# inexact, and in float32. How far the two are apart is float32's own error in this operator on these data;
+# onnxruntime's, which adds in another order, is counted too, as far as it is of that size. An integer whose exact
+# value lies within that error of a half is a tie: which of its two neighbours comes out is decided by the order in
+# which an implementation adds, and none can be held to one of them.
+#
+# A tie's neighbours go on as an interval through what follows in the same operator: a sum, a concat, a second
+# quantization.
+
+
+_UNIT = 2.0**-24  # roundoff of float32
+_ROUNDINGS = 4  # of a requantization in float32: scales multiplied, divided, the sum made a float, their product
+_PLAUSIBLE = 8.0  # times the error of onnx's reference in float32: onnxruntime's, if it is one of rounding at all
+_WITH_BIAS = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1}  # along which axis of the result
+_DEQUANTISED = ["DequantizeLinear", "DequantizeLinear"]
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A tensor as the reference has it, and the least and the largest that each element may be because of ties.
+
+    Where no element is tied, the three are one array. Floats are float64; `single` is the same value computed in
+    float32, and for integers the same array.
+    """
+
+    value: Array
+    low: Array
+    high: Array
+    single: Array
+
+    @classmethod
+    def of(cls, value: Array) -> "Bounds":
+        """Return the bounds of what is known, and so has no ties."""
+        wide = value.astype(np.float64) if value.dtype.kind == "f" else value
+        return cls(wide, wide, wide, value)
+
+    @property
+    def open(self) -> bool:
+        """Tell whether any element may be another than the reference's."""
+        return self.low is not self.value
+
+
+class Unknown(Exception):
+    """The exact value of a tensor can't be computed."""
+
+
+class ExactValues:
+    """Computes tensors of a model's own graph exactly, from those that are known."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._opsets = list(model.opset_import)
+        self._nodes = list(model.graph.node)
+        self._makers = {name: index for index, node in enumerate(self._nodes) for name in node.output if name}
+        self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._quantizers = [node for node in self._nodes if node.op_type == "QuantizeLinear"]
+
+    @property
+    def rounded(self) -> list[str]:
+        """The tensors that the model rounds to integers; the reference's show how exact its floats are."""
+        return list(dict.fromkeys(node.input[0] for node in self._quantizers))
+
+    def bounds(self, tensor: str, known: Mapping[str, Array], held: AbstractSet[str]) -> Bounds:
+        """Compute a tensor from those in `held`, the model's inputs and its constants.
+
+        Args:
+            tensor: its name.
+            known: the reference's tensors by name, and the model's inputs.
+            held: names of the tensors to begin at, whose values are those in `known`.
+
+        Raises:
+            Unknown: onnx's reference has no such operator, or something that it is computed from is not known.
+        """
+        values: dict[str, Bounds] = {}
+        if tensor not in self._makers:
+            raise Unknown(tensor)
+        for index in self._region(tensor, held):
+            node = self._nodes[index]
+            inputs = [self._value(name, values, known) for name in node.input]
+            for name, made in zip(node.output, self._made(node, inputs, known), strict=False):
+                values[name] = made
+            moved = self._bias_rounding(node, inputs, values, known)
+            if moved is not None:
+                made = values[node.output[0]]
+                low, high = made.low + np.minimum(moved, 0), made.high + np.maximum(moved, 0)
+                values[node.output[0]] = Bounds(made.value, low, high, made.single)
+        return values[tensor]
+
+    def _bias_rounding(
+        self,
+        node: onnx.NodeProto,
+        inputs: Sequence[Bounds | None],
+        values: Mapping[str, Bounds],
+        known: Mapping[str, Array],
+    ) -> Array | None:
+        """Return how far each result moves where a float bias is rounded to steps of int32, as integer kernels have it.
+
+        onnxruntime does so too when it optimises. None: the node has no such bias.
+        """
+        if node.op_type not in _WITH_BIAS or len(node.input) < 3 or node.input[2] not in self._constants:
+            return None
+        makers = [self._nodes[self._makers[name]] for name in node.input[:2] if name in self._makers]
+        bias = inputs[2]
+        if bias is None or bias.value.dtype.kind != "f" or [maker.op_type for maker in makers] != _DEQUANTISED:
+            return None
+        scales = [self._value(maker.input[1], values, known) for maker in makers]
+        step = math.prod((one.value.astype(np.float64).reshape(-1) for one in scales if one), start=np.ones(1))
+        wide = bias.value.reshape(-1)
+        if step.size not in (1, wide.size):
+            return None
+        moved = np.rint(wide / step) * step - wide
+        rank = values[node.output[0]].value.ndim
+        return moved.reshape([-1 if axis == _WITH_BIAS[node.op_type] % rank else 1 for axis in range(rank)])
+
+    def _region(self, tensor: str, held: AbstractSet[str]) -> list[int]:
+        """Return the nodes that lie between what is held and a tensor, in the order of the graph."""
+        region: set[int] = set()
+        names = [tensor]
+        while names:
+            name = names.pop()
+            index = self._makers.get(name)
+            if index is not None and index not in region and (name == tensor or name not in held):
+                region.add(index)
+                names.extend(self._nodes[index].input)
+        return sorted(region)
+
+    def _value(self, name: str, values: Mapping[str, Bounds], known: Mapping[str, Array]) -> Bounds | None:
+        if not name:
+            return None
+        if name in values:
+            return values[name]
+        if name in known:
+            return Bounds.of(known[name])
+        if name in self._constants:
+            return Bounds.of(numpy_helper.to_array(self._constants[name]))
+        raise Unknown(name)
+
+    def _made(
+        self, node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Mapping[str, Array]
+    ) -> Sequence[Bounds]:
+        if node.op_type == "QuantizeLinear":
+            return [_quantized(node, inputs, known)]
+        if node.op_type == "DequantizeLinear":
+            return _each(inputs, _dequantization(node, inputs))
+        if node.op_type == "Cast" and _attribute(node, "to") in _FLOATS:
+            return _each(inputs, lambda arrays, wide: [np.asarray(arrays[0]).astype(wide)])
+        return _each(inputs, lambda arrays, _: self._run(node, arrays))
+
+    def _run(self, node: onnx.NodeProto, inputs: Sequence[Array | None]) -> list[Array]:
+        """Run one node by onnx's reference."""
+        from onnx.reference import ReferenceEvaluator
+
+        feeds = {name: array for name, array in zip(node.input, inputs, strict=True) if array is not None}
+        puts = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in feeds]
+        results = [name for name in node.output if name]
+        outs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in results]
+        model = helper.make_model(helper.make_graph([node], "node", puts, outs), opset_imports=self._opsets)
+        try:
+            made = dict(zip(results, ReferenceEvaluator(model).run(results, feeds), strict=True))
+        except Exception as refused:  # whatever NumPy raises in an operator that onnx's reference has not, or not so
+            raise Unknown(f"{node.op_type}: {refused}") from None
+        return [np.asarray(made.get(name, 0.0)) for name in node.output]
+
+
+Compute = Callable[[list[Array | None], type], list[Array]]
+
+
+def _each(inputs: Sequence[Bounds | None], compute: Compute) -> list[Bounds]:
+    """Compute a node's outputs for every array of its inputs' bounds; `compute` is told which type its floats have."""
+    values = compute([one.value if one else None for one in inputs], np.float64)
+    singles = compute([one.single if one else None for one in inputs], np.float32)
+    if not any(one.open for one in inputs if one):
+        return [Bounds(value, value, value, single) for value, single in zip(values, singles, strict=True)]
+    lows = compute([one.low if one else None for one in inputs], np.float64)
+    highs = compute([one.high if one else None for one in inputs], np.float64)
+    return [
+        Bounds(value, np.minimum(np.minimum(low, high), value), np.maximum(np.maximum(low, high), value), single)
+        for value, low, high, single in zip(values, lows, highs, singles, strict=True)
+    ]
+
+
+def _quantized(node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Mapping[str, Array]) -> Bounds:
+    x, scale, zero, dtype = _grid(node, inputs)
+    error = _float_error(x, known.get(node.input[0])) / scale
+    with np.errstate(invalid="ignore"):
+        error = error + _ROUNDINGS * _UNIT * np.maximum(np.abs(x.low), np.abs(x.high)) / scale
+        ends = np.rint(x.value / scale), np.ceil(x.low / scale - 0.5 - error), np.floor(x.high / scale + 0.5 + error)
+    limits = np.iinfo(dtype)
+    value, low, high = (np.clip(end + zero, limits.min, limits.max).astype(dtype) for end in ends)
+    mine = known.get(node.output[0])
+    if mine is not None and mine.shape == value.shape:
+        value = mine
+    return Bounds(value, low, high, value) if (low < high).any() else Bounds(value, value, value, value)
+
+
+def _dequantization(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> Compute:
+    _, scale, zero, _ = _grid(node, inputs)
+
+    def compute(arrays: list[Array | None], wide: type) -> list[Array]:
+        return [(np.asarray(arrays[0]).astype(wide) - zero.astype(wide)) * scale.astype(wide)]
+
+    return compute
+
+
+def _float_error(x: Bounds, reference: Array | None) -> float:
+    """Return how far float32 is from the exact values of a tensor, at the worst of its elements."""
+    own = _furthest(x.value, x.single)
+    if reference is None or reference.shape != x.value.shape:
+        return own
+    unit = _UNIT * float(np.abs(x.value[np.isfinite(x.value)]).max(initial=0.0))
+    return max(own, min(_furthest(x.value, reference), _PLAUSIBLE * (own + unit)))
+
+
+def _furthest(exact: Array, single: Array) -> float:
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(single.astype(np.float64) - exact)
+    return float(distance[np.isfinite(distance)].max(initial=0.0))
+
+
+def _grid(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> tuple[Bounds, Array, Array, np.dtype[Any]]:
+    """Return what a node (de)quantizes, its scale and zero point as they stand beside that, and the integers' type."""
+    x, scale = inputs[0], inputs[1]
+    zero = inputs[2].value if len(inputs) > 2 and inputs[2] is not None else None
+    if x is None or scale is None or _attribute(node, "block_size"):
+        raise Unknown(node.op_type)
+    named = _attribute(node, "output_dtype") if node.op_type == "QuantizeLinear" else None
+    dtype = zero.dtype if zero is not None else np.dtype(helper.tensor_dtype_to_np_dtype(named) if named else np.uint8)
+    if dtype.kind not in "iu":
+        raise Unknown(f"{node.op_type} of {dtype}")
+    shape = [1] * x.value.ndim
+    if scale.value.size > 1:
+        axis = _attribute(node, "axis")
+        shape[1 if axis is None else axis] = scale.value.size
+    wide = np.zeros(1) if zero is None else zero.astype(np.float64)
+    beside = wide.reshape(shape) if wide.size == scale.value.size else wide.reshape(-1)[:1]
+    return x, scale.value.astype(np.float64).reshape(shape), beside, dtype
+
+
+def _attribute(node: onnx.NodeProto, name: str) -> int | None:
+    return next((int(attribute.i) for attribute in node.attribute if attribute.name == name), None)
+
 
 _SLACK = 1e-5  # of floats on a grid, times max(1, largest magnitude): what float outputs may differ by
 _ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM")

@@ -4,32 +4,88 @@ The network is cut at every tensor of the file: each operator is given what Lite
 operator's rounding reaches the next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from mtool.base.errors import ModelError
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
-from mtool.verification.hybrid_bounds import HybridBounds
-from mtool.verification.split_at_tensors import computed_name, cut, operator_of
+from mtool.verification.reference import computed_name, cut, operator_of
+
+# How far LiteRT's hybrid operators may be from float arithmetic, since they bring their activations to 8 bits.
+#
+# Each activation is off by half a step at most, or by a whole one at the end of a range whose zero point was rounded;
+# an output by that times the sum of its weights' magnitudes. Nothing else differs but the rounding of floats.
+
+
+MOVES = ("Transpose", "Reshape")  # between a tensor of the file and what is multiplied
+
+
+class HybridBounds:
+    """The bounds of a network's products of float activations and dequantized weights.
+
+    `operators` are their names, without the number of each node, as mtool.verification.translation has them.
+    """
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self._makers = {name: node for node in graph.node for name in node.output}
+        self._held = {tensor.name: tensor for tensor in graph.initializer}
+        self._products = {}
+        for node in graph.node:
+            weights = self._makers.get(node.input[1]) if node.op_type in ("Conv", "Gemm") else None
+            if weights is not None and weights.op_type == "DequantizeLinear" and weights.input[0] in self._held:
+                self._products[operator_of(node)] = (node, weights)
+
+    def of(self, operator: str, known: Mapping[str, Array], output: Array) -> Array | None:
+        """Return by how much each element of an operator's output may be off; None: it is no such product.
+
+        Args:
+            operator: its name.
+            known: the tensors that LiteRT has, by name.
+            output: that of the operator, its channels last.
+        """
+        found = self._products.get(operator)
+        if found is None:
+            return None
+        product, weights = found
+        source = product.input[0]
+        while source not in known and source in self._makers and self._makers[source].op_type in MOVES:
+            source = self._makers[source].input[0]
+        reach = self._reach(weights)
+        if source not in known or output.shape[-1:] != reach.shape:
+            return None
+        depth = int(np.prod(self._held[weights.input[0]].dims[1:]))
+        rows = len(known[source]) if product.op_type == "Conv" else known[source].size // max(depth, 1)
+        x = np.asarray(known[source], np.float64).reshape(rows, -1)
+        low, high = x.min(axis=1, initial=0), x.max(axis=1, initial=0)
+        off = np.maximum(np.maximum(high, -low) / 254, (high - low) / 255)
+        each: Array = (off[:, None, None] * reach).repeat(max(output.size // max(rows * reach.size, 1), 1), axis=1)
+        return each.reshape(output.shape) if each.size == output.size else None
+
+    def _reach(self, weights: onnx.NodeProto) -> Array:
+        """Return the sum of the magnitudes of each output channel's weights."""
+        data = numpy_helper.to_array(self._held[weights.input[0]]).astype(np.float64)
+        scale, point = (numpy_helper.to_array(self._held[name]).astype(np.float64) for name in weights.input[1:3])
+        sizes = [-1 if dim == 0 and scale.size > 1 else 1 for dim in range(data.ndim)]
+        real = (data - point.reshape(sizes)) * scale.reshape(sizes)
+        reach: Array = np.abs(real).reshape(len(data), -1).sum(axis=1)
+        return reach
+
 
 STEPS = {8: 4, 16: 64}
 """How far LiteRT's reference kernels are from the rounded result, by the bits of a grid, by tables and shifts."""
-
 RELATIVE = 1e-4
 """The same of floats, of the tensor's largest number."""
-
-
 HYBRID = 2e-2
 """The same of recurrent operators whose weights are integers and whose activations LiteRT brings to 8 bits.
 
-Of others there is a bound: mtool.verification.hybrid_bounds.
+Of others there is a bound: mtool.verification.translation.
 """
-
 NOTHING = 1e-30
 """A real number that is none to any other: converters give a grid of 1e-37 to what they never saw above 0.
 
@@ -45,7 +101,7 @@ class Mistranslation:
     words: str
 
 
-def mistranslations(model: Model, network: reference.Network, sample: Sample) -> tuple[Mistranslation, ...]:
+def mistranslations(model: CompiledModel, network: reference.Network, sample: Sample) -> tuple[Mistranslation, ...]:
     """Compare the translation of each operator with LiteRT, on one sample, states being at their beginning.
 
     Raises:
@@ -71,7 +127,7 @@ def mistranslations(model: Model, network: reference.Network, sample: Sample) ->
 
 
 def _hybrid(graph: onnx.GraphProto) -> set[str]:
-    """Return the operators that dequantise weights."""
+    """Return the operators that dequantize weights."""
     held = {tensor.name for tensor in graph.initializer}
     return {operator_of(node) for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in held}
 
@@ -100,7 +156,9 @@ def _difference(wanted: Array, found: Array, relative: float, step: float, bound
     return f"by {furthest} LSB, allowed: {steps}" if furthest > steps and furthest * step > NOTHING else ""
 
 
-def checked(model: Model, network: reference.Network | None, samples: Sequence[Sample]) -> tuple[Mistranslation, ...]:
+def checked(
+    model: CompiledModel, network: reference.Network | None, samples: Sequence[Sample]
+) -> tuple[Mistranslation, ...]:
     """Return the mistranslations of a TFLite model's network; one that can't be cut in parts is not excused either."""
     if network is None or not samples:
         return ()

@@ -13,27 +13,24 @@ from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
 from mtool.device.session.verify import Report, Tolerance, compare
 from mtool.manifest import Manifest
-from mtool.stages import arrays, dynamic_outputs
 from mtool.stages import samples as sampling
-from mtool.stages.compiling import Model
-from mtool.stages.deployment import DEFAULT, Deployment
+from mtool.stages.compiling import CompiledModel
+from mtool.stages.deployment import DEFAULT, Deployment, run_samples
 from mtool.stages.formatting import count
-from mtool.stages.inference import run_samples
+from mtool.stages.job import Job
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample
 from mtool.verification import reference
-from mtool.verification.layer_report import Layers
-from mtool.verification.layers import compare_layers
+from mtool.verification.layers import LayerReport, compare_layers, default_tolerance, of_float16
 from mtool.verification.oracles import ort
-from mtool.verification.tolerance import default_tolerance, of_float16
 
 log = logging.getLogger(__name__)
 
-ByLayers = Callable[[Tolerance, Sequence[Sample]], Layers]
+ByLayers = Callable[[Tolerance, Sequence[Sample]], LayerReport]
 _FEW = 16  # samples that are all looked into; of more, those that differ, if the first of them can be explained
 
 
-def golden_samples(model: Model, golden: Path) -> tuple[list[Sample], list[Sample]]:
+def golden_samples(model: CompiledModel, golden: Path) -> tuple[list[Sample], list[Sample]]:
     """Return the inputs and outputs of a golden file; a TFLite model's are those of the kernels it is compared with.
 
     Raises:
@@ -58,6 +55,7 @@ def verify(
     seed: int = 0,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
+    on: Path | None = None,
 ) -> Report:
     """Compile, build and run a model, and compare its outputs with a reference.
 
@@ -77,6 +75,8 @@ def verify(
         seed: of the drawn samples.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
+        on: the project whose firmware has the model as a module, which runs; nothing is built or flashed then. The name
+            in the options is that of the model on the device.
 
     Returns:
         How each output compares; `Report.check` raises a MismatchError if one is not within the tolerance.
@@ -84,21 +84,21 @@ def verify(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    if golden is not None:
-        arrays.stored(golden)  # before all the work
-    model = deployment.compile(path, board=board, options=options)
-    tensors = model.manifest
+    job = Job.of(path, board, options, deployment, golden=golden, samples=samples, seed=seed, on=on)
+    model = job.compile()
     expected: Sequence[Sample]
     against = ""
     if golden is not None:
         inputs, expected = golden_samples(model, golden)
     else:
-        inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
+        inputs = job.inputs(model.manifest)
         against, expected = reference.computed_by(model.path, inputs, options=model.options)
-    prepared = deployment.build(model)
+    prepared = job.build(model)
     found = run_samples(prepared, inputs, deployment)
 
-    def layers(allowed: Tolerance, some: Sequence[Sample]) -> Layers:
+    def layers(allowed: Tolerance, some: Sequence[Sample]) -> LayerReport:
+        if on is not None:
+            raise UsageError("a module tells nothing of what its operators read and write")
         with deployment.open(prepared) as device:
             return compare_layers(device, model, some, allowed)
 
@@ -122,7 +122,7 @@ def _check_shapes(described: Manifest, expected: Sequence[Sample], found: Sequen
 
 
 def judge(
-    model: Model,
+    model: CompiledModel,
     inputs: Sequence[Sample],
     expected: Sequence[Sample],
     found: Sequence[Sample],
@@ -151,8 +151,8 @@ def judge(
     is_given = tolerance is not None and (tolerance.atol is not None or tolerance.rtol is not None)
     if is_given and not any(np.dtype(output.dtype).kind == "f" for output in tensors.outputs):
         log.warning("atol and rtol are for floats, and all outputs are integers: give the steps, as --lsb N")
-    expected = [dynamic_outputs.padded(tensors.outputs, sample) for sample in expected]
-    found = [dynamic_outputs.masked(tensors.outputs, sample) for sample in found]
+    expected = [sampling.padded(tensors.outputs, sample) for sample in expected]
+    found = [sampling.masked(tensors.outputs, sample) for sample in found]
     chosen = model.options
     name = golden.name if golden is not None else against or reference.name_of(model.path)
     allowed = tolerance or default_tolerance(model.path, chosen.rounding, chosen.backend_steps)
@@ -187,7 +187,7 @@ def judge(
 
 
 def _explained(
-    model: Model, report: Report, layers: ByLayers, allowed: Tolerance, differing: Sequence[Sample]
+    model: CompiledModel, report: Report, layers: ByLayers, allowed: Tolerance, differing: Sequence[Sample]
 ) -> Report | None:
     """Return a report that allows what differs, if each operator's result is right but for ties; else None."""
     try:
@@ -209,14 +209,14 @@ def _explained(
     return replace(report, outputs=tuple(outputs), ties=found.ties)
 
 
-def _is_of_the_reference(model: Model, inputs: Sequence[Sample], expected: Sequence[Sample]) -> bool:
+def _is_of_the_reference(model: CompiledModel, inputs: Sequence[Sample], expected: Sequence[Sample]) -> bool:
     """Tell whether expected outputs are the reference's, as it computes them here or on another processor.
 
     Its floats are added in another order there, and with its optimisations; what that does to its outputs is allowed.
     """
     outputs = model.manifest.outputs
     own = reference.outputs(model.path, inputs, options=model.options)
-    own = [dynamic_outputs.padded(outputs, sample) for sample in own]
+    own = [sampling.padded(outputs, sample) for sample in own]
     if compare(outputs, expected, own, tolerance=Tolerance(grid_steps=0), reference=ort.NAME).ok:
         return True
     steps = _steps_of_the_reference(model, inputs)
@@ -224,7 +224,7 @@ def _is_of_the_reference(model: Model, inputs: Sequence[Sample], expected: Seque
 
 
 def _within_own_spread(
-    model: Model, inputs: Sequence[Sample], compared: Callable[[Tolerance], Report], allowed: Tolerance
+    model: CompiledModel, inputs: Sequence[Sample], compared: Callable[[Tolerance], Report], allowed: Tolerance
 ) -> Report:
     """Allow an output on a grid as many steps as the reference differs from itself, at least one.
 
@@ -243,7 +243,7 @@ def _within_own_spread(
     return compared(replace(allowed, grid_steps=steps, lsb=lsb))
 
 
-def _steps_of_the_reference(model: Model, inputs: Sequence[Sample]) -> int:
+def _steps_of_the_reference(model: CompiledModel, inputs: Sequence[Sample]) -> int:
     """Return how exactly the reference itself knows the outputs that stand on a grid, in steps."""
     grids = [
         (output.name, output.scale[0] if output.dtype.startswith("float") else 1.0)

@@ -118,6 +118,7 @@ def test_float(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(outputs, data["y0"], rtol=1e-5, atol=FLOAT[name])
 
 
+@pytest.mark.product(2)
 @models.needed
 @pytest.mark.parametrize("name", NAMES)
 def test_operators_and_memory_are_those_of_the_onnx_file(name: str) -> None:

@@ -68,6 +68,7 @@ def test_outputs_whose_size_depends_on_data(capsys: Captured) -> None:
     assert app.invoke(["verify", "places.onnx", "--max", "found=12"]) == 0
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("kind", ["INT2", "UINT2", "INT4", "UINT4", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2"])
 def test_types_that_numpy_does_not_have(kind: str, tmp_path: Path, capsys: Captured) -> None:
     elements = TensorProto.DataType.Value(kind)

@@ -63,6 +63,7 @@ def test_the_estimate_is_of_what_the_timer_counts(tmp_path: Path, capsys: Captur
     assert 0 < share < 0.5
 
 
+@pytest.mark.product(2)
 @needs_arm
 @pytest.mark.parametrize("interface", ["feed", "step"])
 def test_an_inference_of_several_calls_is_counted_whole(interface: str, tmp_path: Path, capsys: Captured) -> None:

@@ -41,6 +41,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(registry.KERNELS, "conv2d", replace(convolution, schedules=schedules))
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("board", ["mps2_an385", "mps2_an386"])
 def test_run_tells_of_a_fault(board: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.invoke(["run", str(DIGITS), "--board", board, "--quiet"]) == 10

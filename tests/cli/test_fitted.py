@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from mtool.cli import app
-from mtool.cli.fitted import fitted
+from mtool.cli.console import fitted
 
 HEADS = ("board", "what", "bytes", "")
 ROWS = [["arduino_mega2560", "int8[1,49,10,1] -> int8[1,25,5,64]", "1,234,567", "█" * 20], ["x", "y", "1", "█" * 10]]

@@ -33,6 +33,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("board", EMULATED)
 def test_an_emulated_board_is_flashed_verified_and_runs(board: str, capsys: Captured) -> None:
     entry = boards.get(board)

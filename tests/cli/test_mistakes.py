@@ -23,7 +23,7 @@ def nothing_attached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("the model is compiled")
 
-    monkeypatch.setattr("mtool.compiler.compilation.compile_model", refuse)
+    monkeypatch.setattr("mtool.compiler.compilation.compile_models", refuse)
 
 
 @pytest.mark.parametrize("command", ["flash", "run", "bench", "verify", "tune", "report", "debug"])

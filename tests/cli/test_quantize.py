@@ -73,6 +73,7 @@ def test_a_float_model_that_does_not_fit_is_sent_here(capsys: Captured) -> None:
     assert "a smaller model would" in capsys.readouterr().err
 
 
+@pytest.mark.product(3)
 @models.needed
 @pytest.mark.parametrize("name", ["kws", "ic", "ad"])
 def test_the_estimate_is_near_the_real_int8_model(name: str) -> None:

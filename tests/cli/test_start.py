@@ -55,14 +55,14 @@ def test_help_and_version_load_no_command(option: str) -> None:
     modules, shown = loaded(option)
     assert "mtool" in shown
     assert not packages(modules) & (HEAVY | DRAWN)
-    assert not {f"mtool.cli.{name}" for name in app.COMMANDS} & modules
+    assert not {app.module_of(name) for name in app.COMMANDS} & modules
 
 
 def test_a_shells_completion_of_commands_loads_none() -> None:
     modules, shown = loaded(_MTOOL_COMPLETE="complete_bash", COMP_WORDS="mtool co", COMP_CWORD="1")
     assert shown.split() == ["compile"]
     assert not packages(modules) & HEAVY
-    assert not {f"mtool.cli.{name}" for name in app.COMMANDS} & modules
+    assert not {app.module_of(name) for name in app.COMMANDS} & modules
 
 
 @pytest.mark.parametrize("command", app.COMMANDS)
@@ -71,7 +71,8 @@ def test_a_shells_completion_of_options_loads_the_command_and_no_compiler(comman
     modules, shown = loaded(_MTOOL_COMPLETE="complete_bash", COMP_WORDS=f"mtool {command} --js", COMP_CWORD="2")
     assert shown.split() == ["--json"]
     assert not packages(modules) & HEAVY
-    assert {name for name in app.COMMANDS if f"mtool.cli.{name}" in modules} <= {command, "boards", "doctor"}
+    expected = {app.module_of(name) for name in (command, "boards", "doctor")}
+    assert {app.module_of(name) for name in app.COMMANDS} & modules <= expected
 
 
 @pytest.mark.parametrize(

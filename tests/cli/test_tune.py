@@ -66,7 +66,7 @@ def test_what_is_known_is_json_for_programs(log: Path, capsys: Captured) -> None
         (["tune", DIGITS, "--trials", "-1"], "'--trials': expected at least 0"),
         (["tune", DIGITS, "-b", "mps2_an386", "--objective", "time"], "can't be tuned for time"),
         (["tune", DIGITS, "--objective", "tme"], "did you mean time?"),
-        (["tune", DIGITS, "--tls-ca", "ca.pem"], "are for a rack"),
+        (["tune", DIGITS, "--tls-ca", "ca.pem"], "are for a board farm"),
         (["tune", DIGITS, "--power", "it's off"], "the power command can't be read"),
         (["tune", DIGITS, "--flash-command", " "], "the flash command names no program"),
         (["tune", "missing.onnx"], "there is no file missing.onnx"),

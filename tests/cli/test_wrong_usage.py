@@ -8,7 +8,7 @@ import pytest
 from mtool import boards
 from mtool.base import option_values, spelling
 from mtool.base.errors import UsageError
-from mtool.cli import app, completion
+from mtool.cli import app, parameters
 from mtool.device.flash import RUNNERS
 
 CHOICES = {
@@ -87,6 +87,6 @@ def test_runners_have_the_names_that_boards_may_use() -> None:
 
 
 def test_a_shell_completes_every_board_and_runner() -> None:
-    assert completion.boards("") == [*boards.load_all()]
-    assert {*completion.boards("mps2_an38")} == {"mps2_an383", "mps2_an385", "mps2_an386"}
-    assert completion.runners("st") == ["st-flash", "stm32cubeprogrammer"]
+    assert parameters.complete_boards("") == [*boards.load_all()]
+    assert {*parameters.complete_boards("mps2_an38")} == {"mps2_an383", "mps2_an385", "mps2_an386"}
+    assert parameters.complete_runners("st") == ["st-flash", "stm32cubeprogrammer"]

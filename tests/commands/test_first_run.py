@@ -100,7 +100,7 @@ def test_nothing_fails_where_nothing_can_be_compared(how: str, model: Path, monk
     elif how == "missing":
         monkeypatch.setattr(ort, "version", lambda: "")
     else:
-        monkeypatch.setattr("mtool.commands.first_run.MOST_MACS", 31)
+        monkeypatch.setattr("mtool.commands.cost.MOST_MACS", 31)
     assert mtool.run(model, board="host").first_run is None
 
 

@@ -16,13 +16,12 @@ from onnx import TensorProto, helper, numpy_helper
 import mtool
 from mtool import commands, manifest
 from mtool.base.errors import DeviceError, FitError, UsageError
-from mtool.commands import loaded_model, loading, module_update, modules
-from mtool.commands.bytecode import make_bytecode
+from mtool.commands import loading, modules
 from mtool.commands.execution import run
+from mtool.commands.modules import make_bytecode
 from mtool.commands.parse_options import module_options
 from mtool.device import session
 from mtool.device.rpc.loading import Place, Room
-from mtool.device.session import Readings
 from mtool.manifest.modules import exports, keys
 from mtool.manifest.modules.format import Kind, unpack
 from mtool.manifest.modules.machine import Architecture, Needs
@@ -101,13 +100,13 @@ def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Pat
         assert not np.array_equal(device["net"].run(x)["y"], device["own"].run(x)["y"])  # hides the one in flash
     named = Options(name="net")
     assert run(project, board="", options=named).prepared.manifest.model == "net"
-    loaded_model.verify(files / "first.onnx", project, samples=2, options=named, deployment=DEFAULT).check()
-    cost = loaded_model.bench(
-        files / "first.onnx", project, readings=Readings(), fill="random", options=named, deployment=DEFAULT
-    )
+    commands.verify(
+        files / "first.onnx", board="host", on=project, samples=2, options=named, deployment=DEFAULT
+    ).check()
+    cost = commands.bench(files / "first.onnx", board="host", on=project, options=named)
     assert cost.firmware == "module" and cost.flash_const_bytes >= 4 * SIZE * SIZE > 4 * cost.flash_code_bytes
     with pytest.raises(UsageError, match="was made of another file"):
-        loaded_model.verify(files / "second.onnx", project, options=named, deployment=DEFAULT)
+        commands.verify(files / "second.onnx", board="host", on=project, options=named)
 
 
 def test_a_load_that_the_emulator_did_not_survive_goes_on(files: Path, project: Path) -> None:
@@ -149,11 +148,11 @@ def test_weights_that_were_trained_further_come_as_a_delta(files: Path, project:
     onnx.save(tuned, tmp_path / "tuned.onnx")
     key = files / "own.key"
     old = modules.make_module(DIGITS, board=BOARD, key=key, options=Options(name="digits"))
-    options, counter = module_update.options_since(old.module, Options(), None)
+    options, counter = modules.options_since(old.module, Options(), None)
     new = modules.make_module(
         tmp_path / "tuned.onnx", board=BOARD, key=key, options=options, counter=counter, since=old.module
     )
-    told = module_update.renewal((old.module, old.data), (new.module, new.data))
+    told = modules.update_between((old.module, old.data), (new.module, new.data))
     assert new.module.name == "digits" and told.has_same_code and told.parts[1] < 8
     modules.write_module(old, tmp_path / "old.mtm")
     modules.write_module(new, tmp_path / "new.mtm")
@@ -180,7 +179,9 @@ def test_bytecode_computes_the_same_as_the_model(files: Path, project: Path) -> 
     with session.open(project) as device:
         device.load(made.data)
         assert device.models == ("own", "digits") and device["digits"].time().median > 0
-    loaded_model.verify(DIGITS, project, samples=2, options=Options(name="digits"), deployment=DEFAULT).check()
+    commands.verify(
+        DIGITS, board="host", on=project, samples=2, options=Options(name="digits"), deployment=DEFAULT
+    ).check()
 
 
 def test_a_state_of_a_module_begins_anew(files: Path, project: Path, tmp_path: Path) -> None:

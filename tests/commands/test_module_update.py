@@ -7,26 +7,26 @@ import pytest
 
 import mtool
 from mtool.base.errors import UsageError
-from mtool.commands import Options, module_update
+from mtool.commands import Options, modules
 from mtool.commands.modules import description_of
 from mtool.compiler.plan.choice import Choice
 from mtool.manifest import Tensor
 from mtool.manifest.modules.format import Kind, Module, pack, unpack
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from tests.manifest.modules.test_format import MODULE
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
 
-def compiled(options: Options) -> Model:
+def compiled(options: Options) -> CompiledModel:
     return mtool.compile(DIGITS, board="host", options=options)
 
 
-def module_of(model: Model) -> Module:
+def module_of(model: CompiledModel) -> Module:
     return replace(MODULE, description=description_of(model.manifest))
 
 
-def schedules(model: Model) -> dict[str, str]:
+def schedules(model: CompiledModel) -> dict[str, str]:
     return {one.name: one.schedule for one in model.manifest.operators}
 
 
@@ -36,18 +36,18 @@ def test_schedules_stay_but_for_those_that_the_user_names(caplog: pytest.LogCapt
     turned = dict.fromkeys((first, second), Choice("c99_patch", {"opt": "O3"}))
     old = module_of(compiled(Options(schedules=turned)))
     assert schedules(plain)[first] != "c99_patch:opt=O3"
-    assert module_update.with_schedules_of(module_of(plain), plain, compiled) is plain
-    kept = schedules(module_update.with_schedules_of(old, plain, compiled))
+    assert modules.with_schedules_of(module_of(plain), plain, compiled) is plain
+    kept = schedules(modules.with_schedules_of(old, plain, compiled))
     assert kept == {**schedules(plain), **dict.fromkeys((first, second), "c99_patch:opt=O3")}
     named = compiled(Options(schedules={first: Choice("c99_patch", {"opt": "Os"})}))
-    kept = schedules(module_update.with_schedules_of(old, named, compiled))
+    kept = schedules(modules.with_schedules_of(old, named, compiled))
     assert (kept[first], kept[second]) == ("c99_patch:opt=Os", "c99_patch:opt=O3")
     notes = tuple(
         one.model_copy(update={"schedule": "mve_patch" if one.name == first else one.schedule})
         for one in old.description.operators
     )
     foreign = replace(old, description=old.description.model_copy(update={"operators": notes}))
-    assert module_update.with_schedules_of(foreign, plain, compiled) is plain
+    assert modules.with_schedules_of(foreign, plain, compiled) is plain
     assert "the code changes" in caplog.text
 
 
@@ -59,31 +59,31 @@ def test_another_interface_is_refused_and_another_grid_told(caplog: pytest.LogCa
 
     for changes in ({"name": "z"}, {"dtype": "uint8"}, {"shape": (4, 1)}):
         with pytest.raises(UsageError, match="the inputs are others"):
-            module_update.check_interface(old, old.model_copy(update={"inputs": (turned(**changes),)}))
+            modules.check_interface(old, old.model_copy(update={"inputs": (turned(**changes),)}))
     with pytest.raises(UsageError, match="the outputs are others"):
-        module_update.check_interface(old, old.model_copy(update={"outputs": ()}))
+        modules.check_interface(old, old.model_copy(update={"outputs": ()}))
     assert not caplog.text
-    module_update.check_interface(old, old.model_copy(update={"inputs": (turned(scale=(0.3,), zero_point=(1,)),)}))
-    assert "quantised in another way" in caplog.text
+    modules.check_interface(old, old.model_copy(update={"inputs": (turned(scale=(0.3,), zero_point=(1,)),)}))
+    assert "quantized in another way" in caplog.text
 
 
 def test_name_counter_and_kind_stay() -> None:
     old = replace(MODULE, counter=7, name="kws")
-    assert module_update.options_since(old, Options(), None) == (Options(name="kws"), 7)
-    assert module_update.options_since(old, Options(name="other"), 9) == (Options(name="other"), 9)
+    assert modules.options_since(old, Options(), None) == (Options(name="kws"), 7)
+    assert modules.options_since(old, Options(name="other"), 9) == (Options(name="other"), 9)
     with pytest.raises(UsageError, match="--counter 6 is below"):
-        module_update.options_since(old, Options(), 6)
-    module_update.check_kind(old, Kind.NATIVE)
+        modules.options_since(old, Options(), 6)
+    modules.check_kind(old, Kind.NATIVE)
     with pytest.raises(UsageError, match="is native, and this one bytecode"):
-        module_update.check_kind(old, Kind.BYTECODE)
+        modules.check_kind(old, Kind.BYTECODE)
 
 
 def test_what_is_told_of_the_delta_is_what_is_sent() -> None:
     old = MODULE
     code, constants = old.image[: old.code_bytes], old.image[old.code_bytes :]
     new = replace(old, image=code + bytes(byte ^ 1 for byte in constants))
-    found = module_update.renewal((old, pack(old)), (unpack(pack(new)), pack(new)))
+    found = modules.update_between((old, pack(old)), (unpack(pack(new)), pack(new)))
     assert found.has_same_code and sum(found.parts) == found.delta_bytes
     other = replace(old, image=bytes(byte ^ 1 for byte in code) + constants)
-    found = module_update.renewal((old, pack(old)), (other, pack(other)))
+    found = modules.update_between((old, pack(old)), (other, pack(other)))
     assert not found.has_same_code and "for the code," in found.describe()

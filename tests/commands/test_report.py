@@ -15,10 +15,10 @@ import mtool
 from mtool import boards
 from mtool.cli import app
 from mtool.commands.cost import Cost
-from mtool.commands.reporting import Function, Report, memory_map
+from mtool.commands.reporting import Function, ModelReport, memory_map
 from mtool.device.session.profile import OperatorTime, Profile
 from mtool.device.session.verify import Tolerance, compare
-from mtool.verification.layer_report import Layer, Layers
+from mtool.verification.layers import LayerComparison, LayerReport
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -125,7 +125,7 @@ def page_of(name: str) -> str:
     (output,) = (tensor.model_copy(update={"name": name}) for tensor in manifest.outputs)
     zeros = {name: np.zeros(2, np.float32)}
     (difference,) = compare([output], [zeros], [zeros], tolerance=Tolerance(), reference=name).outputs
-    return Report(
+    return ModelReport(
         manifest=manifest.model_copy(update={"outputs": (output,)}),
         board=boards.get("host"),
         cost=Cost("m", "host", None, 1.0, 0, 1, 0, 8, 8, 0, None),
@@ -133,7 +133,7 @@ def page_of(name: str) -> str:
         memory=memory_map(manifest),
         functions=(Function(one.function, 1, (0,)),),
         other_code_bytes=0,
-        layers=Layers(1, name, (Layer(one, name, difference, 0),)),
+        layers=LayerReport(1, name, (LayerComparison(one, name, difference, 0),)),
         missing="",
         fits=(),
     ).as_html()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.crt import fuzzing
 
-SECONDS = amount.of(30, 3)
+SECONDS = amount.of(30, 2)
 
 
 @pytest.mark.long

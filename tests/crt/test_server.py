@@ -343,6 +343,7 @@ def test_reset_and_the_end_of_input_leave_the_server(server: Server) -> None:
     assert (ended.returncode, ended.stderr) == (0, f"the server returned {Status.MT_IO}\n")
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("buffer_bytes", [256, 4096])
 def test_garbage_does_no_harm(buffer_bytes: int) -> None:
     """Bytes at random, then well-made frames with random contents; the sanitizers watch."""

@@ -43,7 +43,7 @@ def symbols(elf: Path) -> set[str]:
         return {symbol.name for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
 
 
-def built(path: Path, folder: Path, chosen: Conventions) -> commands.Prepared:
+def built(path: Path, folder: Path, chosen: Conventions) -> commands.BuiltProject:
     options = commands.Options(conventions=chosen)
     return commands.prepare(path, board=BOARD, folder=folder, options=options, kinds=commands.ALL_KINDS)
 

@@ -18,7 +18,7 @@ from mtool.base import filetree
 from mtool.base.errors import BuildError, DeviceError, UsageError
 from mtool.cli import demo
 from mtool.cli.output import Output
-from mtool.commands import Options, Prepared
+from mtool.commands import BuiltProject, Options
 from mtool.compiler.codegen import conventions
 from mtool.device import build, cycles, flash, session
 from mtool.device.build import toolchains
@@ -35,17 +35,17 @@ RUNS = 40  # QEMU's timer has a tick of 40 instructions
 needs_qemu = pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="QEMU is not installed")
 
 
-def built_for(board: str, folder: Path) -> Prepared:
+def built_for(board: str, folder: Path) -> BuiltProject:
     return commands.prepare(DIGITS, board=board, folder=folder, options=OPTIONS)
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def built(tmp_path_factory: pytest.TempPathFactory) -> BuiltProject:
     return built_for("sim_m4", tmp_path_factory.mktemp("sim") / "p")
 
 
 @pytest.fixture
-def device(built: Prepared) -> Iterator[Device]:
+def device(built: BuiltProject) -> Iterator[Device]:
     with session.open(built.folder) as opened:
         yield opened
 
@@ -69,7 +69,9 @@ def test_outputs_and_counts_are_the_same_each_time(device: Device) -> None:
 
 @needs_qemu
 @pytest.mark.parametrize("board", list(QEMU)[: amount.of(2, 1)])
-def test_the_same_machine_code_takes_as_many_instructions_in_qemu(board: str, built: Prepared, tmp_path: Path) -> None:
+def test_the_same_machine_code_takes_as_many_instructions_in_qemu(
+    board: str, built: BuiltProject, tmp_path: Path
+) -> None:
     """The model and the RPC server, of the same compiler, beside the other template's port, startup and timer."""
     here = built if board == "sim_m4" else built_for(board, tmp_path / "here")
     model = commands.compile(DIGITS, board=board, options=OPTIONS)
@@ -93,7 +95,7 @@ def test_the_same_machine_code_takes_as_many_instructions_in_qemu(board: str, bu
     assert described.model == here.manifest.model
 
 
-def _headers(prepared: Prepared) -> list[str]:
+def _headers(prepared: BuiltProject) -> list[str]:
     from mtool.device.build import zig
 
     assert prepared.manifest.project is not None
@@ -123,7 +125,7 @@ def test_one_operator_is_timed_by_name_or_number(device: Device) -> None:
         device.time(function="conf_0")
 
 
-def test_any_tensor_is_read(built: Prepared, device: Device) -> None:
+def test_any_tensor_is_read(built: BuiltProject, device: Device) -> None:
     last = device.manifest.operators[-1]
     scores = device.run(feed(5))["scores"]
     assert np.array_equal(session.tensor(device, last.name, feed(5)).reshape(scores.shape), scores)
@@ -141,7 +143,7 @@ def test_any_tensor_is_read(built: Prepared, device: Device) -> None:
             read()
 
 
-def _node_of(built: Prepared, function: str) -> str:
+def _node_of(built: BuiltProject, function: str) -> str:
     import json
 
     assert built.manifest.project is not None
@@ -150,7 +152,7 @@ def _node_of(built: Prepared, function: str) -> str:
 
 
 @amount.everything
-def test_a_fault_names_its_operator(built: Prepared, tmp_path: Path) -> None:
+def test_a_fault_names_its_operator(built: BuiltProject, tmp_path: Path) -> None:
     """An operator that writes beyond the memory, an endless one, and one that needs more stack than there is."""
     folder = tmp_path / "p"
     shutil.copytree(built.folder, folder)
@@ -189,7 +191,7 @@ def test_the_demo_takes_the_core_whose_tools_are_here(
     assert demo.available_boards(Output("demo")) == ["host", *([chosen] if chosen else [])]
 
 
-def test_a_missing_package_is_told(built: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_told(built: BuiltProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "mtool.device.transport.unicorn.cores", None)
     with pytest.raises(BuildError, match="unicorn is not installed") as caught:
         session.open(built.folder)

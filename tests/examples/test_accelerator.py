@@ -74,6 +74,7 @@ def test_a_detector_on_the_simulator(detector: Path, tmp_path: Path) -> None:
     assert {claim.kind for claim in manifest.claims if not claim.region} >= {"HardSwish", "Tanh", "Concat"}
 
 
+@pytest.mark.product(2)
 @pytest.mark.skipif(shutil.which(EMULATOR) is None, reason=f"{EMULATOR} is not installed")
 @pytest.mark.parametrize("board", ["mps2_an386", pytest.param("mps3_an547", marks=amount.everything)])
 def test_a_detector_by_the_driver(detector: Path, board: str, tmp_path: Path) -> None:

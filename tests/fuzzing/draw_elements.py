@@ -1,4 +1,4 @@
-"""Elementwise operators, reductions and normalisations: each draws its attributes and constants, and appends a node."""
+"""Elementwise operators: each draws its attributes and constants, and appends a node."""
 
 import numpy as np
 
@@ -15,14 +15,10 @@ def unary(net: Net) -> None:
     net.one(op, [net.pick().name], **attrs)
 
 
-def clip(net: Net) -> None:
-    """Clip with one or both bounds, or PRelu."""
-    rng, value = net.rng, net.pick()
-    if rng.random() < 0.3:
-        net.one("PRelu", [value.name, net.normal(_broadcast(net, value))])
-        return
-    low = net.constant(-0.5, np.float32) if rng.random() < 0.7 else ""
-    net.one("Clip", [value.name, low, net.constant(rng.choice((0.6, 6.0)), np.float32)])
+def prelu(net: Net) -> None:
+    """PRelu with slopes that broadcast."""
+    value = net.pick()
+    net.one("PRelu", [value.name, net.normal(_broadcast(net, value))])
 
 
 def _broadcast(net: Net, value: Value) -> tuple[int, ...]:
@@ -68,40 +64,3 @@ def compare(net: Net) -> None:
     if net.rng.random() < 0.3:
         mask = net.one("Not", [mask.name])
     net.one("Where", [mask.name, value.name, net.normal(_broadcast(net, value))])
-
-
-def reduce(net: Net) -> None:
-    """A reduction over any axes."""
-    rng, value = net.rng, net.pick()
-    op = rng.choice(("Sum", "Mean", "Mean", "Max", "Min", "L1", "L2", "SumSquare", "LogSumExp"))
-    axes = rng.sample(range(value.rank), rng.randint(0, value.rank))
-    axes = [axis - value.rank if rng.random() < 0.3 else axis for axis in axes]
-    net.one(f"Reduce{op}", [value.name, net.whole(axes)] if axes else [value.name], keepdims=rng.randint(0, 1))
-
-
-def softmax(net: Net) -> None:
-    """Softmax or its like over any axis."""
-    value = net.pick()
-    net.one(net.rng.choice(("Softmax", "Softmax", "Softmax", "LogSoftmax")), [value.name], axis=net.axis(value))
-
-
-def normalise(net: Net) -> None:
-    """LayerNormalization, InstanceNormalization, BatchNormalization, LRN, LpNormalization."""
-    rng, value = net.rng, net.pick()
-    op = rng.choice(("LayerNormalization", "InstanceNormalization", "BatchNormalization", "LRN", "LpNormalization"))
-    if value.rank < 2 or 0 in value.shape:
-        raise ValueError("too few dimensions")
-    channels = value.shape[1]
-    if op == "LayerNormalization":
-        axis = net.axis(value)
-        shape = value.shape[axis:]
-        net.one(op, [value.name, net.normal(shape), net.normal(shape)][: rng.choice((2, 3))], axis=axis)
-    elif op == "BatchNormalization":
-        spread = net.constant(abs(net.numbers().normal(1, 0.2, channels)), np.float32)
-        net.one(op, [value.name, *(net.normal((channels,)) for _ in range(3)), spread])
-    elif op == "InstanceNormalization":
-        net.one(op, [value.name, net.normal((channels,)), net.normal((channels,))])
-    elif op == "LRN":
-        net.one(op, [value.name], size=rng.choice((1, 3, 5)))
-    else:
-        net.one(op, [value.name], axis=net.axis(value), p=rng.choice((1, 2)))

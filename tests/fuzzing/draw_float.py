@@ -4,35 +4,42 @@ from collections.abc import Callable
 
 from tests.fuzzing import draw_elements as elements
 from tests.fuzzing import draw_kernels as kernels
-from tests.fuzzing import draw_moves as moves
-from tests.fuzzing.networks import Net
+from tests.fuzzing.networks import Net, draw_case
 
 Draw = Callable[[Net], object]
 
+
+def _of(*ops: str) -> Draw:
+    return lambda net: draw_case(net, *ops)
+
+
+_REDUCED = ("Sum", "Mean", "Mean", "Max", "Min", "L1", "L2", "SumSquare", "LogSumExp")
+
 DRAWS: tuple[tuple[Draw, int], ...] = (
     (elements.unary, 10),
-    (elements.clip, 4),
+    (_of("Clip"), 3),
+    (elements.prelu, 1),
     (elements.binary, 14),
     (elements.variadic, 2),
     (elements.compare, 2),
     (kernels.conv, 14),
-    (kernels.conv_transpose, 3),
-    (kernels.pool, 7),
+    (_of("ConvTranspose"), 3),
+    (_of("MaxPool", "MaxPool", "AveragePool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool"), 7),
     (kernels.matmul, 7),
-    (kernels.gemm, 4),
-    (elements.reduce, 6),
-    (elements.softmax, 5),
-    (elements.normalise, 4),
-    (moves.transpose, 7),
-    (moves.reshape, 6),
-    (moves.concat, 5),
-    (moves.split, 4),
-    (moves.slice_, 4),
-    (moves.pad, 4),
-    (moves.resize, 3),
-    (moves.gather, 4),
-    (moves.spread, 4),
-    (moves.order, 3),
-    (kernels.recurrent, 2),
+    (_of("Gemm"), 4),
+    (_of(*(f"Reduce{kind}" for kind in _REDUCED)), 6),
+    (_of("Softmax", "Softmax", "Softmax", "LogSoftmax"), 5),
+    (_of("LayerNormalization", "InstanceNormalization", "BatchNormalization", "LRN", "LpNormalization"), 4),
+    (_of("Transpose"), 7),
+    (_of("Reshape", "Reshape", "Flatten", "Squeeze", "Unsqueeze"), 6),
+    (_of("Concat"), 5),
+    (_of("Split"), 4),
+    (_of("Slice"), 4),
+    (_of("Pad"), 4),
+    (_of("Resize"), 3),
+    (_of("Gather", "Gather", "GatherElements", "ScatterElements", "GatherND"), 4),
+    (_of("Expand", "Tile", "DepthToSpace", "SpaceToDepth"), 4),
+    (_of("CumSum", "TopK", "ArgMax", "ArgMin", "Trilu", "Einsum"), 3),
+    (_of("LSTM", "GRU", "RNN"), 2),
     (kernels.attention, 2),
 )

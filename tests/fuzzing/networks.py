@@ -11,6 +11,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from mtool.compiler.operators import operators
+
 Array = NDArray[Any]
 OPSET = 18
 MOST_ELEMENTS = 3000
@@ -175,6 +177,18 @@ class Net:
         if between and self.rng.random() < 0.3:
             outputs.append(self.rng.choice(between))
         return to_model(self.nodes, self.inputs, outputs, self.constants, self.values, self.opset)
+
+
+def draw_case(net: Net, *ops: str) -> None:
+    """Append a case of one of the operators, as its record has them.
+
+    Raises:
+        ValueError: nothing that is there goes with it.
+    """
+    op = net.rng.choice(ops)
+    cases = operators()["", op].cases
+    assert cases is not None, f"{op} has no cases"
+    cases(net, op)
 
 
 def to_model(

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from mtool.compiler.frontend.classical import CLASSICAL
-from mtool.compiler.frontend.contrib import CONTRIB
-from mtool.compiler.frontend.qoperators import EXPANSIONS
+from mtool.compiler.operators import operators
+from mtool.compiler.operators.problems import CLASSICAL
 from tests.onnx_suite.cases import GROUPS, Case, all_cases, is_narrow
 from tests.onnx_suite.expectations import NOT_PASSED
 from tests.onnx_suite.running import Outcome, run_all
@@ -99,7 +98,7 @@ def page(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     lines += ["", "## What does not pass", "", "| test | why |", "|---|---|"]
     lines += [f"| {name} | {why} |" for name, why in sorted(NOT_PASSED.items())]
     lines += ["", "## Beyond ai.onnx", "", "Their tests, against onnxruntime, are in tests/compiler/kernels.", ""]
-    others = sorted({*CONTRIB, *EXPANSIONS, *(("ai.onnx.ml", name) for name in (*CLASSICAL, "Binarizer"))})
+    others = sorted(key for key, operator in operators().items() if operator.expand or operator.domain == CLASSICAL)
     for domain in ("ai.onnx.ml", "com.microsoft"):
         lines += [f"{domain}: " + ", ".join(name for owner, name in others if owner == domain) + ".", ""]
     return "\n".join(lines)

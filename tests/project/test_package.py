@@ -96,6 +96,7 @@ def test_a_cmake_project_takes_several_models(tmp_path: Path) -> None:
         commands.write_sources(models[0], tmp_path / "other", form="arduino-lib")
 
 
+@pytest.mark.product(3)
 @each_convention
 @pytest.mark.parametrize("io", ["arena", "external"])
 def test_an_arduino_sketch_takes_the_package(io: str, chosen: Conventions, tmp_path: Path) -> None:
@@ -130,6 +131,7 @@ def test_keyword_spotting_compiles_for_an_arm_core_as_an_arduino_library(tmp_pat
     subprocess.run(["arm-none-eabi-gcc", "-std=gnu11", *cpu, "-Os", "-Wall", "-c", *sources], cwd=tmp_path, check=True)
 
 
+@pytest.mark.product(3)
 @each_convention
 @pytest.mark.parametrize("io", ["arena", "external"])
 def test_a_platformio_library_is_described_and_compiles(io: str, chosen: Conventions, tmp_path: Path) -> None:
@@ -240,6 +242,7 @@ def test_zephyr_builds_with_the_module(tmp_path: Path) -> None:
     assert (app / "build/zephyr/zephyr.elf").is_file()
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("name", ["test", "m", "gpio"])
 def test_cmake_takes_a_model_whose_name_is_a_target_or_a_library(name: str, tmp_path: Path) -> None:
     need("cmake", "ninja", "cc")

@@ -22,6 +22,7 @@ def rendered(board: str, template: str) -> tuple[FileTree, manifest.Manifest]:
     return project.render(MODEL, MANIFEST, boards.get(board), template=template)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(("board", "template"), PAIRS, ids=lambda value: getattr(value, "name", value))
 def test_a_project_is_whole_and_the_same_each_time(board: boards.Board, template: str) -> None:
     first, described = rendered(board.name, template)

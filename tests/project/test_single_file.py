@@ -19,7 +19,7 @@ from mtool.cli import app
 from mtool.compiler.backends import BackendSpec
 from mtool.compiler.codegen import conventions
 from mtool.compiler.plan.choice import Choice
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-pedantic"]
 CHOICES = {
@@ -41,7 +41,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def written(model: Model, folder: Path) -> list[str]:
+def written(model: CompiledModel, folder: Path) -> list[str]:
     files = model.sources()
     folder.mkdir()
     for name in files:
@@ -55,6 +55,7 @@ def check(source: Path) -> None:
             subprocess.run([compiler, *STRICT, "-fsyntax-only", source], check=True)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("name", CHOICES)
 def test_it_compiles_by_itself(name: str, net: Path, tmp_path: Path) -> None:
     options = mtool.Options(single_file=True, portable=True, **CHOICES[name])  # type: ignore[arg-type]
@@ -66,6 +67,7 @@ def test_it_compiles_by_itself(name: str, net: Path, tmp_path: Path) -> None:
     subprocess.run(["g++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", tmp_path / "c" / "main.cpp"], check=True)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("name", [name for name in CHOICES if name != "step, packed"])
 def test_two_models_in_one_compile_by_themselves(name: str, net: Path, tmp_path: Path) -> None:
     """Statics of both that have one name get others, and none that an entry point has."""

@@ -15,8 +15,8 @@ from tflite_models import Op, T, model
 import mtool
 from mtool.base.errors import BuildError, ModelError, UsageError
 from mtool.commands import Pixels, Scheme
-from mtool.quantization import calibration, dataset
-from mtool.quantization.quantizing import Quantised
+from mtool.quantization import dataset, quantizing
+from mtool.quantization.quantizing import QuantizationResult
 from mtool.verification.oracles import ort
 
 pytestmark = pytest.mark.long
@@ -79,7 +79,7 @@ def operators(path: Path) -> list[str]:
     return [node.op_type for node in onnx.load(path).graph.node]
 
 
-def check_it_runs(done: Quantised, board: str = "host") -> None:
+def check_it_runs(done: QuantizationResult, board: str = "host") -> None:
     report = mtool.verify(done.path, board=board)
     report.check()
     assert [output.differing for output in report.outputs] == [0] * len(report.outputs)
@@ -276,7 +276,7 @@ def test_calibration_data_that_can_not_be_right_are_doubted(tmp_path: Path) -> N
     proto = onnx.load(path)
 
     def doubts(values: graphs.Array) -> tuple[str, ...]:
-        return calibration.of_statistics(proto, [{"x": one} for one in values], path)
+        return quantizing.of_statistics(proto, [{"x": one} for one in values], path)
 
     assert doubts(x) == ()
     for wrong in (x * 50, x / 50, x * 0 + 3):
@@ -323,7 +323,7 @@ def test_what_can_not_be_done_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     model = network(tmp_path / "net.onnx")
     done = mtool.quantize(model, samples)
     before = done.path.read_bytes()
-    with pytest.raises(UsageError, match="is quantised already"):
+    with pytest.raises(UsageError, match="is quantized already"):
         mtool.quantize(done.path, samples, output="twice.onnx")
     with pytest.raises(UsageError, match="is the model itself"):
         mtool.quantize(model, samples, output=model)
@@ -334,11 +334,11 @@ def test_what_can_not_be_done_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match="holds no samples"):
         (tmp_path / "empty").mkdir()
         mtool.quantize(model, tmp_path / "empty")
-    with pytest.raises(ModelError, match="can't quantise"):
+    with pytest.raises(ModelError, match="can't quantize"):
         mtool.quantize(model, [{"x": np.zeros((1, 1, 3, 3), np.float32)}])
     nodes = [helper.make_node("Sin", ["x"], ["y"], name="s")]
     onnx.save(graphs.model(nodes, {"x": (np.float32, (1, 4))}, ["y"]), tmp_path / "sin.onnx")
-    with pytest.raises(UsageError, match="nothing that can be quantised"):
+    with pytest.raises(UsageError, match="nothing that can be quantized"):
         mtool.quantize(tmp_path / "sin.onnx", [{"x": np.zeros((1, 4), np.float32)}])
     (tmp_path / "labels.txt").write_text("1 2")
     np.save(tmp_path / "x.npy", bright(3)[0])

@@ -39,7 +39,7 @@ def test_c_is_compiled_once(model: Path, caplog: pytest.LogCaptureFixture, monke
     first = commands.compile(model, board="host")
     assert entries() == 1
     with monkeypatch.context() as closed:
-        closed.setattr("mtool.compiler.compilation.compile_model", None)  # whoever calls it fails
+        closed.setattr("mtool.compiler.compilation.compile_models", None)  # whoever calls it fails
         again = commands.compile(model, board="host")
     assert (again.files, again.manifest) == (first.files, first.manifest)
     other = commands.compile(model, board="host", options=Options(io="external"))
@@ -73,7 +73,7 @@ def test_several_are_compiled_once_together(
     assert entries() == 1
     caplog.clear()
     with monkeypatch.context() as closed:
-        closed.setattr("mtool.compiler.several.compile_models", None)
+        closed.setattr("mtool.compiler.compilation.compile_models", None)
         again = commands.compile_models([model, other], board="host")
     assert [(one.files, one.manifest, one.manifest.firmware) for one in again] == [
         (one.files, one.manifest, one.manifest.firmware) for one in first
@@ -92,14 +92,15 @@ def test_what_was_warned_of_is_told_again(
     model: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mtool.compiler import compilation
+    from mtool.compiler.request import Compilation
 
-    compile_model = compilation.compile_model
+    compile_models = compilation.compile_models
 
-    def warns(*given: object) -> compilation.Compiled:
+    def warns(*given: object) -> Compilation:
         compilation.log.warning("100 %% of %s", "x")
-        return compile_model(*given)  # type: ignore[arg-type]
+        return compile_models(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compilation, "compile_model", warns)
+    monkeypatch.setattr(compilation, "compile_models", warns)
     for _ in range(2):
         caplog.clear()
         commands.compile(model, board="host")

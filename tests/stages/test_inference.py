@@ -14,7 +14,7 @@ from onnx import helper
 
 import mtool
 from mtool.base.errors import CommunicationError, DeviceError
-from mtool.stages import inference
+from mtool.stages import deployment
 from mtool.stages.deployment import Deployment
 
 SAMPLES = [{"x": np.array([number])} for number in range(40)]
@@ -56,14 +56,14 @@ class Opens(list[Device]):
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three processors, for whatever is longer than nothing."""
-    monkeypatch.setattr(inference, "LONG_S", 0.0)
-    monkeypatch.setattr(inference, "TRIED_S", 0.0)
-    monkeypatch.setattr(inference, "processors", lambda: 3)
+    monkeypatch.setattr(deployment, "LONG_S", 0.0)
+    monkeypatch.setattr(deployment, "TRIED_S", 0.0)
+    monkeypatch.setattr(deployment, "processors", lambda: 3)
 
 
 def outputs(first: Device, others: list[Device]) -> list[int]:
     prepared = SimpleNamespace(folder=Path())
-    found = inference.infer_all(first, prepared, SAMPLES, Opens(others))  # type: ignore[arg-type]
+    found = deployment.infer_all(first, prepared, SAMPLES, Opens(others))  # type: ignore[arg-type]
     return [int(sample["y"][0]) for sample in found]
 
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mtool import boards, commands
 from mtool.cli import app
 from mtool.compiler.compilation import compile_for
-from mtool.stages.latency_estimate import likely_time
+from mtool.stages.latency_estimate import estimate_latency
 from mtool.stages.options import Options
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def test_the_time_is_that_of_the_instructions_that_were_counted() -> None:
     asked = [boards.get(name) for name in ("mps2_an385", "mps2_an386", "mps2_an500", "mps3_an547")]
     per_instruction = {"mps2_an385": 1.77, "mps2_an386": 1.43, "mps2_an500": 0.95, "mps3_an547": 1.34}
     for board, emitted in compile_for(DIGITS, asked, Options()):
-        time = likely_time(emitted, board)
+        time = estimate_latency(emitted, board)
         assert time is not None and time.flash_is_known
         measured = counted[board.name] * per_instruction[board.name] / board.clock_hz * 1e3
         assert abs(measured - time.milliseconds) <= (time.error + 0.1) * time.milliseconds

@@ -15,7 +15,7 @@ from mtool import commands, manifest
 from mtool.base.errors import UsageError
 from mtool.commands import Deployment, Options
 from mtool.compiler.backends.spec import parse
-from mtool.stages import cache_key, deployment
+from mtool.stages import compile_cache, deployment
 
 F = np.float32
 
@@ -34,7 +34,7 @@ class Runs:
         write(self.path, 2)
         compile = deployment.compile
 
-        def counted(*arguments: object, **named: object) -> commands.Model:
+        def counted(*arguments: object, **named: object) -> commands.CompiledModel:
             self.compiled += 1
             return compile(*arguments, **named)  # type: ignore[arg-type]
 
@@ -66,6 +66,7 @@ def test_another_model_of_the_same_name_is_compiled(runs: Runs) -> None:
     assert runs.run() == (0, 3.0)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(
     "options",
     [Options(io="external"), Options(template_options={"opt": "-O3"}), Options(edits="keep")],
@@ -79,21 +80,21 @@ def test_other_options_compile_again(runs: Runs, options: Options) -> None:
 
 def test_another_mtool_compiles_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.run()
-    monkeypatch.setattr(cache_key, "__version__", "9.9.9")
+    monkeypatch.setattr(compile_cache, "__version__", "9.9.9")
     assert runs.run()[0] == 1
 
 
 def test_an_edited_source_of_mtool_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "boards.yaml").write_text("one")
-    monkeypatch.setattr(cache_key.resources, "path", lambda name: tmp_path / "boards.yaml")
-    before = [*cache_key.program_texts()]
+    monkeypatch.setattr(compile_cache.resources, "path", lambda name: tmp_path / "boards.yaml")
+    before = [*compile_cache.program_texts()]
     os.utime(tmp_path / "boards.yaml", ns=(1, 1))
-    assert [*cache_key.program_texts()] != before
+    assert [*compile_cache.program_texts()] != before
 
 
 def test_constants_that_are_given_count() -> None:
-    told = [[*cache_key.option_texts(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
-    told.append([*cache_key.option_texts(Options(constants={"w": np.full((3, 1000), 0)}))])
+    told = [[*compile_cache.option_texts(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
+    told.append([*compile_cache.option_texts(Options(constants={"w": np.full((3, 1000), 0)}))])
     assert told[0] != told[1] and told[0] != told[2]
 
 

@@ -8,8 +8,8 @@ import pytest
 from mtool.base.errors import BoardError, CommunicationError, FlashError
 from mtool.device.flash.ports import Attached
 from mtool.device.flash.power import Power
-from mtool.stages import reconnect
-from mtool.stages.reconnect import Revival
+from mtool.stages import deployment
+from mtool.stages.deployment import Reconnection
 
 
 def test_the_power_is_cycled_between_attempts_and_the_last_ones_error_is_told(tmp_path: Path) -> None:
@@ -21,15 +21,15 @@ def test_the_power_is_cycled_between_attempts_and_the_last_ones_error_is_told(tm
 
     power = Power(f"sh -c 'echo \"$0\" >> {told}' '{{port}} {{probe}}'", port="p q", probe="0671")
     with pytest.raises(CommunicationError, match="mute"):
-        Revival(power=power).until_back(attempt)
+        Reconnection(power=power).until_back(attempt)
     assert told.read_text() == "p q 0671\n" * 2
 
 
 def test_a_probe_that_was_unplugged_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([[], [], [Attached("/dev/ttyACM1", "0483:374b", "066BFF51", "")]])
     monkeypatch.setattr("mtool.device.flash.ports.attached", lambda: next(looks))
-    monkeypatch.setattr(reconnect, "POLL_S", 0.0)
-    Revival(probe="066b").wait()
+    monkeypatch.setattr(deployment, "POLL_S", 0.0)
+    Reconnection(probe="066b").wait()
     assert next(looks, None) is None
 
 

@@ -13,8 +13,7 @@ from mtool import boards
 from mtool.base.errors import BuildError, DeviceError, FitError, NoAnswerError
 from mtool.compiler.planning import target_of
 from mtool.compiler.tuned.record import Unit
-from mtool.tuning.measuring import Measuring, Outcome
-from mtool.tuning.operators import IDLE
+from mtool.tuning.measuring import IDLE, Measuring, Outcome
 from mtool.tuning.trial import Names, Share, trial_of
 
 BOARD = boards.get("mps2_an386")

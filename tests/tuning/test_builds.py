@@ -13,11 +13,9 @@ from mtool.compiler.planning import target_of
 from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import Log, Target, Unit
 from mtool.compiler.tuned.tasks import parse, tasks_of
-from mtool.tuning.builds import other_builds, other_levels
 from mtool.tuning.candidates import Space, space_of
-from mtool.tuning.firmware import Room
-from mtool.tuning.progress import Progress
-from mtool.tuning.search import Goal, Search
+from mtool.tuning.firmware import TrialLimits
+from mtool.tuning.search import Goal, Progress, Search, other_builds, other_levels
 from tests.compiler.tuned.pointwise import network
 from tests.compiler.tuned.records import SETUP, TARGET
 from tests.tuning.simulated import BOARD, SimulatedBench, World
@@ -53,7 +51,7 @@ def search(spaces: list[Space], path: Path, goal: Goal) -> tuple[Progress, World
     progress = Progress.of(spaces, "instructions")
     known = tuning_log.read([path]) if path.exists() else Log()
     setup = SETUP.model_copy(update={"unit": "instructions"})
-    room = Room(1 << 22, None, 1 << 22, MOST)
+    room = TrialLimits(1 << 22, None, 1 << 22, MOST)
     Search(progress, SimulatedBench(world, "instructions"), room, TARGET, setup, path, known, goal, world.clock).run()
     return progress, world
 

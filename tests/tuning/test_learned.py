@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mtool.compiler.tuned.record import Measurement, TaskRecord, digest
-from mtool.tuning.learned import CostModel, left_out, shipped, usable
+from mtool.tuning.candidates import CostModel, left_out, shipped, usable
 from tests.compiler.tuned.records import measurement
 
 TRUE = {"dsp_pointwise": 1.1, "dsp_pointwise:tile=2x2": 0.85, "c99_patch": 1.4}

@@ -17,11 +17,11 @@ from mtool.compiler.frontend.reading import file_hash
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import Unit
-from mtool.stages.building import Prepared
-from mtool.tuning.firmware import Place
-from mtool.tuning.progress import Progress
+from mtool.stages.building import BuiltProject
+from mtool.tuning.firmware import TrialSite
+from mtool.tuning.measuring import WholeRun, run_on
+from mtool.tuning.search import Progress
 from mtool.tuning.whole import best_whole
-from mtool.tuning.whole_run import WholeRun, run_on
 
 BOARD = boards.get("mps2_an386")
 needs_arm = pytest.mark.skipif(
@@ -53,14 +53,15 @@ def test_a_plan_says_the_order(tmp_path: Path) -> None:
     assert compile_model(path, BOARD, tuned).manifest == written
 
 
+@pytest.mark.product(2)
 @needs_arm
 @pytest.mark.parametrize("is_faster", [True, False])
 def test_the_order_of_the_file_is_taken_where_it_is_faster(tmp_path: Path, *, is_faster: bool) -> None:
     path = branches(tmp_path)
     written = [one.name for one in compile_model(path, BOARD, Request(order="written")).manifest.operators]
-    place = Place(BOARD, Options(edits="force"), tmp_path / "t", Deployment())
+    place = TrialSite(BOARD, Options(edits="force"), tmp_path / "t", Deployment())
 
-    def run(prepared: Prepared, unit: Unit) -> WholeRun:
+    def run(prepared: BuiltProject, unit: Unit) -> WholeRun:
         """Run it on the emulator, as if memory were faster for one order."""
         found = run_on(place.open)(prepared, unit)
         is_written = [one.name for one in prepared.manifest.operators] == written

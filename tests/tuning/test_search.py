@@ -14,9 +14,8 @@ from mtool.compiler.tuned.known import Known
 from mtool.compiler.tuned.record import Log
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.tuning.candidates import Space, space_of
-from mtool.tuning.firmware import Room
-from mtool.tuning.progress import Progress
-from mtool.tuning.search import Goal, Search
+from mtool.tuning.firmware import TrialLimits
+from mtool.tuning.search import Goal, Progress, Search
 from tests.compiler.tuned.pointwise import network
 from tests.compiler.tuned.records import SETUP, TARGET
 from tests.tuning.simulated import BOARD, SimulatedBench, World
@@ -42,7 +41,7 @@ def truth_of(spaces: list[Space], seed: int) -> dict[str, float]:
 def search(spaces: list[Space], bench: SimulatedBench, path: Path, *, goal: Goal | None = None) -> Progress:
     progress = Progress.of(spaces, bench.unit)
     known = tuning_log.read([path]) if path.exists() else Log()
-    room = Room(1 << 22, None, 1 << 22, MOST)
+    room = TrialLimits(1 << 22, None, 1 << 22, MOST)
     setup = SETUP.model_copy(update={"unit": bench.unit})
     Search(progress, bench, room, TARGET, setup, path, known, goal or Goal(), bench.world.clock).run()
     return progress
@@ -144,7 +143,9 @@ def test_another_target_is_measured_anew(spaces: list[Space], tmp_path: Path) ->
     other = TARGET.model_copy(update={"compiler": "clang 18"})
     setup = SETUP.model_copy(update={"unit": "instructions"})
     bench = SimulatedBench(World(truth), "instructions")
-    Search(again, bench, Room(1 << 22, None, 1 << 22, MOST), other, setup, path, tuning_log.read([path]), Goal()).run()
+    Search(
+        again, bench, TrialLimits(1 << 22, None, 1 << 22, MOST), other, setup, path, tuning_log.read([path]), Goal()
+    ).run()
     assert (again.known, again.measured) == (0, again.total)
 
 

@@ -19,8 +19,7 @@ from mtool.base.errors import MismatchError
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.target import Target
-from mtool.verification.control_flow_trace import NotWritten, captured
-from mtool.verification.control_flow_trace import Path as TakenPath
+from mtool.verification.control_flow import NotWritten, Trace, captured
 from tests.control_flow import CASES
 
 ort = pytest.importorskip("onnxruntime")
@@ -151,6 +150,7 @@ def test_what_only_the_node_itself_gets_wrong_is_not_excused(
             compare(path, board="host", deployment=deployment).check()
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("name", [*CASES])
 def test_the_taken_path_gives_what_the_model_does(name: str) -> None:
     case = CASES[name]
@@ -166,7 +166,7 @@ def test_the_taken_path_gives_what_the_model_does(name: str) -> None:
             np.asarray(data).dtype == np.int64 and np.size(data) == 1 and not 0 < data < 100 for data in feeds.values()
         ):
             continue
-        path = TakenPath(run, opsets, feeds, {tensor.name: tensor for tensor in case.proto.graph.initializer})
+        path = Trace(run, opsets, feeds, {tensor.name: tensor for tensor in case.proto.graph.initializer})
         names = {value: value for value in (*feeds, *path.constants)}
         try:
             path.write(case.proto.graph.node, names, "")

@@ -37,6 +37,7 @@ def broken(sound: Schedule, operator: str) -> Altered:
     return Altered("broken", sound, operator, lambda body: body + "\n    output[7] = (int8_t)(output[7] ^ 0x44);")
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("board", BOARDS)
 def test_every_operator_is_compared(board: str, tmp_path: Path) -> None:
     found = mtool.verify_layers(DIGITS, board=board, deployment=mtool.Deployment(tmp_path / "project"))
@@ -46,6 +47,7 @@ def test_every_operator_is_compared(board: str, tmp_path: Path) -> None:
     assert f"{len(found.layers)} operators equal" in found.summary() or board == "mps2_an385"
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_broken_kernel_is_found_and_named(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     convolution = registry.KERNELS["conv2d"]

@@ -9,7 +9,7 @@ from tflite_models import Op, T, litert, model
 
 import mtool
 from mtool.base.errors import MismatchError
-from mtool.compiler.frontend.tflite import model as translations
+from mtool.compiler.frontend.tflite.builtins import BUILTINS, Builtin
 from mtool.compiler.frontend.tflite.translation import Translation
 
 pytest.importorskip("onnxruntime")
@@ -66,7 +66,7 @@ def test_a_part_that_is_translated_wrongly_is_named(tmp_path: Path, monkeypatch:
 
     path = tmp_path / "m.tflite"
     path.write_bytes(detector())
-    monkeypatch.setitem(translations.TRANSLATIONS, "CONCATENATION", halved)
+    monkeypatch.setitem(BUILTINS, "CONCATENATION", Builtin(halved))
     with pytest.raises(MismatchError, match=r"CONCATENATION 2.* does not compute what it does in LiteRT"):
         mtool.verify_layers(path, board="host", deployment=mtool.Deployment(tmp_path / "project")).check()
 

@@ -19,7 +19,7 @@ from saturating import InferenceSession, product
 import mtool
 from mtool.base.errors import MismatchError
 from mtool.verification import reference
-from mtool.verification.oracles import process, products, server
+from mtool.verification.oracles import ort, process
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -30,9 +30,9 @@ MIXED = [(np.uint8, np.int8), (np.int8, np.uint8)]
 
 @pytest.fixture(autouse=True)
 def each_test_looks_for_itself() -> Iterator[None]:
-    products.saturate.cache_clear()
+    ort.saturate.cache_clear()
     yield
-    products.saturate.cache_clear()
+    ort.saturate.cache_clear()
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run onnxruntime in this process, where it can be patched."""
 
     def call(_: str, model: Path, function: str, /, **named: Any) -> Any:
-        return server.function_of(function)(**named)
+        return process.function_of(function)(**named)
 
     monkeypatch.setattr(process, "call", call)
 
@@ -116,12 +116,12 @@ def made(case: Any) -> tuple[onnx.ModelProto, dict[str, Any]]:
     return graphs.model([node], {n: (d.dtype.type, d.shape) for n, d in feeds.items()}, ["y"], used), feeds
 
 
-@pytest.mark.skipif(products.saturate(), reason="there is nothing to compare with on a processor that saturates")
+@pytest.mark.skipif(ort.saturate(), reason="there is nothing to compare with on a processor that saturates")
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case[0])
 def test_every_operator_keeps_its_numbers_with_both_operands_unsigned(case: Any) -> None:
     proto, feeds = made(case)
-    exact = products.exact(proto)
-    assert exact != proto and products.exact(exact) == exact
+    exact = ort.exact(proto)
+    assert exact != proto and ort.exact(exact) == exact
     for one, other in zip(plain(proto, feeds), plain(exact, feeds), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -142,7 +142,7 @@ def test_constants_of_an_outer_graph_are_changed_within_a_branch() -> None:
     proto.graph.input.append(helper.make_tensor_value_info("yes", onnx.TensorProto.BOOL, []))
     a = far(np.uint8, 4, 64)
     b = far(np.int8, 64, 16)
-    (found,) = plain(products.exact(proto), {"a": a, "yes": np.array(True)})
+    (found,) = plain(ort.exact(proto), {"a": a, "yes": np.array(True)})
     np.testing.assert_array_equal(found, (a.astype(int) - 7) @ (b.astype(int) - 3))
 
 
@@ -154,7 +154,7 @@ def test_the_model_of_the_instruction() -> None:
 
 
 def dynamic() -> onnx.ModelProto:
-    """Return what dynamic quantisation makes of a product, with sums that saturate."""
+    """Return what dynamic quantization makes of a product, with sums that saturate."""
     nodes = [
         helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
         helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"]),
@@ -178,24 +178,24 @@ def test_verify_notices_a_processor_that_saturates(
     onnx.save(make(), path)
     deployment = mtool.Deployment(tmp_path / "project")
     monkeypatch.setattr(onnxruntime, "InferenceSession", InferenceSession)
-    assert products.saturate()
+    assert ort.saturate()
     with caplog.at_level(logging.WARNING):
         assert mtool.verify(path, board="host", deployment=deployment).ok
-    assert products.SAYING in caplog.text
-    monkeypatch.setattr(products, "saturate", lambda: False)  # what it would have said without looking
+    assert ort.SAYING in caplog.text
+    monkeypatch.setattr(ort, "saturate", lambda: False)  # what it would have said without looking
     with pytest.raises(MismatchError):
         mtool.verify(path, board="host", deployment=deployment).check()
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.skipif(products.saturate(), reason="this processor saturates")
+@pytest.mark.skipif(ort.saturate(), reason="this processor saturates")
 def test_nothing_is_said_of_a_processor_that_does_not_saturate(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(dynamic(), path)
     reference.outputs(path, [{"x": np.ones((2, 64), F)}])
-    assert products.SAYING not in caplog.text
+    assert ort.SAYING not in caplog.text
 
 
 @pytest.mark.usefixtures("here")
@@ -203,14 +203,14 @@ def test_only_models_with_such_products_are_looked_at(tmp_path: Path, monkeypatc
     def asked() -> bool:
         raise AssertionError("nothing is multiplied as integers here")
 
-    monkeypatch.setattr(products, "saturate", asked)
+    monkeypatch.setattr(ort, "saturate", asked)
     path = tmp_path / "float.onnx"
     onnx.save(graphs.model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F, (2,))}, ["y"]), path)
     assert reference.outputs(path, [{"x": F([-1, 1])}])[0]["y"].tolist() == [0, 1]
 
 
 @pytest.mark.usefixtures("here")
-def test_the_spread_of_a_quantised_model_is_not_that_of_saturation(
+def test_the_spread_of_a_quantized_model_is_not_that_of_saturation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With optimisations, onnxruntime makes integer kernels of QDQ form; it is asked for exact ones by an option."""
@@ -232,7 +232,7 @@ def test_the_spread_of_a_quantised_model_is_not_that_of_saturation(
         real(options, *entry)
 
     monkeypatch.setattr(onnxruntime.SessionOptions, "add_session_config_entry", watched)
-    monkeypatch.setattr(products, "saturate", lambda: True)
+    monkeypatch.setattr(ort, "saturate", lambda: True)
     assert reference.spread_of_reference(path, [{"x": far(np.uint8, 4, 64)}], "y", 1.0, mtool.Options()) == 0
     assert entries == [("session.x64quantprecision", "1")]
 
@@ -254,7 +254,7 @@ def test_on_a_haswell(tmp_path: Path) -> None:
     """The real onnxruntime on an emulated processor with AVX2 and without VNNI."""
     proto, data = matmul(MIXED[0], constant=True, points=False)
     onnx.save(proto, tmp_path / "plain.onnx")
-    onnx.save(products.exact(proto), tmp_path / "exact.onnx")
+    onnx.save(ort.exact(proto), tmp_path / "exact.onnx")
     np.save(tmp_path / "a.npy", data["a"])
     argv = ["qemu-x86_64", "-cpu", "Haswell", sys.executable, "-c", RUN, str(tmp_path)]
     subprocess.run(argv, check=True, capture_output=True, timeout=300)
@@ -285,4 +285,4 @@ def test_an_operator_goes_before_a_function_of_its_name_as_in_onnxruntime(domain
     def computed(model: onnx.ModelProto) -> Any:
         return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"a": a, "b": b})[0]
 
-    np.testing.assert_array_equal(computed(products.exact(proto)), computed(proto))
+    np.testing.assert_array_equal(computed(ort.exact(proto)), computed(proto))

@@ -23,8 +23,7 @@ from mtool.device.session.verify import Tolerance
 from mtool.manifest import Operand, Source
 from mtool.stages import samples
 from mtool.verification import reference
-from mtool.verification.exact import Bounds, ExactValues, Unknown
-from mtool.verification.rounding_ties import SampleTies
+from mtool.verification.rounding_ties import Bounds, ExactValues, SampleTies, Unknown
 from mtool.verification.verification import judge
 
 pytest.importorskip("onnxruntime")
@@ -32,11 +31,11 @@ pytest.importorskip("onnxruntime")
 F = np.float32
 
 
-def quantise(name: str, to: str, scale: str = "s", zero: str = "z") -> onnx.NodeProto:
+def quantize(name: str, to: str, scale: str = "s", zero: str = "z") -> onnx.NodeProto:
     return helper.make_node("QuantizeLinear", [name, scale, zero], [to])
 
 
-def dequantise(name: str, to: str, scale: str = "s", zero: str = "z", **axis: int) -> onnx.NodeProto:
+def dequantize(name: str, to: str, scale: str = "s", zero: str = "z", **axis: int) -> onnx.NodeProto:
     return helper.make_node("DequantizeLinear", [name, scale, zero], [to], **axis)
 
 
@@ -48,13 +47,13 @@ def bounds(nodes: list[onnx.NodeProto], constants: dict[str, Any], known: dict[s
 
 def test_what_lies_halfway_has_two_neighbours() -> None:
     known = {"x": np.array([15.75, 15.7, 1.0, -1e9, 1e9], F)}
-    found = bounds([quantise("x", "y")], {"s": F(0.5), "z": np.int8(0)}, known, "y")
+    found = bounds([quantize("x", "y")], {"s": F(0.5), "z": np.int8(0)}, known, "y")
     assert found.open and found.low.tolist() == [31, 31, 2, -128, 127] and found.high.tolist() == [32, 31, 2, -128, 127]
 
 
 def test_a_sum_is_a_tie_as_far_as_float32_can_not_tell() -> None:
     """Behind 10,000,000 float32 has no fractions: 0.49 of a step comes out as nothing or a whole one."""
-    nodes = [helper.make_node("Add", ["x", "c"], ["a"]), helper.make_node("Sub", ["a", "c"], ["d"]), quantise("d", "y")]
+    nodes = [helper.make_node("Add", ["x", "c"], ["a"]), helper.make_node("Sub", ["a", "c"], ["d"]), quantize("d", "y")]
     known, zero = {"x": np.array([0.49, 2.0], F)}, {"s": F(1), "z": np.int8(0)}
     small = bounds(nodes, {"c": F(1)} | zero, known, "y")
     assert not small.open and small.value.tolist() == [0, 2]
@@ -64,11 +63,11 @@ def test_a_sum_is_a_tie_as_far_as_float32_can_not_tell() -> None:
 
 def test_a_tie_goes_through_a_concat_a_turn_and_another_rounding() -> None:
     nodes = [
-        quantise("x", "q"),
-        dequantise("q", "d"),
+        quantize("x", "q"),
+        dequantize("q", "d"),
         helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0]),
         helper.make_node("Concat", ["t", "c"], ["k"], axis=0),
-        quantise("k", "y", "half"),
+        quantize("k", "y", "half"),
     ]
     constants = {"s": F(0.5), "half": F(0.25), "z": np.int8(0), "c": np.full((1, 2), 3, F)}
     known = {"x": np.array([[1.0, 15.75, 2.1], [3, 3, 3]], F)}
@@ -77,7 +76,7 @@ def test_a_tie_goes_through_a_concat_a_turn_and_another_rounding() -> None:
 
 
 def test_a_float_on_a_grid_has_ties_too() -> None:
-    nodes = [quantise("x", "q"), dequantise("q", "y")]
+    nodes = [quantize("x", "q"), dequantize("q", "y")]
     found = bounds(nodes, {"s": F(0.5), "z": np.int8(3)}, {"x": np.array([15.75, 1.0], F)}, "y")
     assert found.low.tolist() == [15.5, 1.0] and found.high.tolist() == [16.0, 1.0]
 
@@ -91,7 +90,7 @@ def test_what_can_not_be_computed_is_told() -> None:
 
 
 def test_ties_are_told_from_differences() -> None:
-    proto = graphs.model([quantise("x", "y")], {"x": (F, (5,))}, ["y"], {"s": F(1), "z": np.int8(0)})
+    proto = graphs.model([quantize("x", "y")], {"x": (F, (5,))}, ["y"], {"s": F(1), "z": np.int8(0)})
     known = {"x": np.array([3.5, 3.5, 3.5, 3.2, 3.2], F), "y": np.array([4, 4, 4, 3, 3], np.int8)}
     source = Source(tensor="y", moves=())
     operand = Operand(value="y", dtype="int8", shape=(5,), bytes=5, memory="outputs", index=0, offset=0, source=source)
@@ -107,7 +106,7 @@ def branches(dtype: Any, channels: int = 16, size: int = 12) -> onnx.ModelProto:
     """Two convolutions and, behind both, a concat with a grid of its own and a third: a U-Net in small."""
     random = np.random.default_rng(12)
     constants: dict[str, Any] = {"z": np.asarray(77, dtype), "wz": np.int8(0), "bz": np.int32(0)}
-    nodes = [quantise("x", "xq", "image_s"), dequantise("xq", "image", "image_s")]
+    nodes = [quantize("x", "xq", "image_s"), dequantize("xq", "image", "image_s")]
     widest = float(np.iinfo(dtype).max) - float(np.iinfo(dtype).min)
     constants["image_s"] = F(8 / widest)
 
@@ -116,15 +115,15 @@ def branches(dtype: Any, channels: int = 16, size: int = 12) -> onnx.ModelProto:
         constants[f"{name}_ws"] = F(0.023 / np.sqrt(inputs * 9))
         constants[f"{name}_bs"] = constants[f"{source}_s"] * constants[f"{name}_ws"]
         constants[f"{name}_b"] = np.rint(random.standard_normal(channels) / constants[f"{name}_bs"]).astype(np.int32)
-        nodes.append(dequantise(f"{name}_w", f"{name}_wf", f"{name}_ws", "wz"))
-        nodes.append(dequantise(f"{name}_b", f"{name}_bf", f"{name}_bs", "bz"))
+        nodes.append(dequantize(f"{name}_w", f"{name}_wf", f"{name}_ws", "wz"))
+        nodes.append(dequantize(f"{name}_b", f"{name}_bf", f"{name}_bs", "bz"))
         pads = {"pads": [1, 1, 1, 1]}
         nodes.append(helper.make_node("Conv", [source, f"{name}_wf", f"{name}_bf"], [f"{name}_c"], **pads))
         put_on_grid(f"{name}_c", name, 16)
 
     def put_on_grid(source: str, name: str, extent: float) -> None:
         constants[f"{name}_s"] = F(extent / widest)
-        nodes.extend([quantise(source, f"{name}_q", f"{name}_s"), dequantise(f"{name}_q", name, f"{name}_s")])
+        nodes.extend([quantize(source, f"{name}_q", f"{name}_s"), dequantize(f"{name}_q", name, f"{name}_s")])
 
     convolution("left", "image", 3)
     convolution("right", "left", channels)
@@ -198,10 +197,10 @@ def test_8_bits_behind_a_concat_have_hardly_a_tie(tmp_path: Path) -> None:
 def test_rows_that_are_all_alike_before_a_normalisation(tmp_path: Path) -> None:
     """Only the noise of the mean is left, and divided by nearly nothing."""
     nodes = [
-        dequantise("x", "f"),
+        dequantize("x", "f"),
         helper.make_node("Tile", ["f", "times"], ["t"]),
         helper.make_node("LayerNormalization", ["t", "w", "b"], ["n"], axis=-1, epsilon=1e-3),
-        quantise("n", "y", "ys"),
+        quantize("n", "y", "ys"),
     ]
     random = np.random.default_rng(3)
     constants = {
@@ -218,7 +217,7 @@ def test_rows_that_are_all_alike_before_a_normalisation(tmp_path: Path) -> None:
 
 
 def test_floats_within_their_tolerance_that_are_rounded_afterwards(tmp_path: Path) -> None:
-    """Dynamic quantisation between float products: each operator is right, and steps apart by what it was given."""
+    """Dynamic quantization between float products: each operator is right, and steps apart by what it was given."""
     random, constants = np.random.default_rng(4), {"k": F(1e-3)}
     nodes, last = [], "x"
     for i in "abc":
@@ -251,7 +250,7 @@ def test_of_many_samples_those_that_differ_are_looked_into(
     wrong: int, explains: bool, looked_into: list[int], tmp_path: Path
 ) -> None:
     path = tmp_path / "relu.onnx"
-    nodes = [dequantise("x", "f"), helper.make_node("Relu", ["f"], ["r"]), quantise("r", "y")]
+    nodes = [dequantize("x", "f"), helper.make_node("Relu", ["f"], ["r"]), quantize("r", "y")]
     onnx.save(graphs.model(nodes, {"x": (np.int8, (1, 8))}, ["y"], {"s": F(0.1), "z": np.int8(0)}), path)
     model = mtool.compile(path, board="host")
     inputs = samples.seeded(model.manifest.inputs, count=40, seed=1)

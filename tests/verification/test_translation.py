@@ -8,8 +8,8 @@ from tflite_models import Op, T, model
 
 import mtool
 from mtool.base.errors import MismatchError
-from mtool.compiler.frontend.tflite import kernels
-from mtool.compiler.frontend.tflite import model as translations
+from mtool.compiler.frontend.tflite import products
+from mtool.compiler.frontend.tflite.builtins import BUILTINS, Builtin
 from mtool.compiler.frontend.tflite.translation import Translation
 
 pytest.importorskip("onnxruntime")
@@ -17,15 +17,15 @@ pytest.importorskip("ai_edge_litert")
 R = np.random.default_rng(5)
 
 
-def network(quantised: bool) -> bytes:
+def network(quantized: bool) -> bytes:
     """A dense layer, a softmax over its results, and a dense layer of that."""
-    kind = np.int8 if quantised else np.float32
+    kind = np.int8 if quantized else np.float32
 
     def tensor(name: str, size: int, scale: float, zero: int) -> T:
-        return T(name, [1, size], kind, scale, zero) if quantised else T(name, [1, size])
+        return T(name, [1, size], kind, scale, zero) if quantized else T(name, [1, size])
 
     def weights(name: str, shape: list[int]) -> T:
-        if quantised:
+        if quantized:
             return T(name, shape, np.int8, 0.02, 0, 0, R.integers(-127, 128, shape))
         return T(name, shape, data=R.standard_normal(shape).astype(np.float32))
 
@@ -45,16 +45,17 @@ def _steeper(t: Translation) -> None:
     t.store(t.node("Softmax", [t.node("Mul", [t.real(0), t.constant("beta", 2, np.float32)])], axis=-1))
 
 
-@pytest.mark.parametrize("quantised", [True, False], ids=["int8", "float"])
-def test_a_mistranslated_operator_is_named(quantised: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.product(2)
+@pytest.mark.parametrize("quantized", [True, False], ids=["int8", "float"])
+def test_a_mistranslated_operator_is_named(quantized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its C is what its translation says, bit for bit, so comparing the two would find nothing."""
     path = tmp_path / "m.tflite"
-    path.write_bytes(network(quantised))
+    path.write_bytes(network(quantized))
     deployment = mtool.Deployment(tmp_path / "project")
     right = mtool.verify_layers(path, board="host", deployment=deployment)
     assert not right.mistranslated
     right.check()
-    monkeypatch.setitem(translations.TRANSLATIONS, "SOFTMAX", _steeper)
+    monkeypatch.setitem(BUILTINS, "SOFTMAX", Builtin(_steeper))
     wrong = mtool.verify_layers(path, board="host", deployment=deployment)
     assert [one.words.partition(":")[0] for one in wrong.mistranslated] == ["s"]
     assert not wrong.explain
@@ -65,11 +66,12 @@ def test_a_mistranslated_operator_is_named(quantised: bool, tmp_path: Path, monk
 
 
 def _half_as_much_again(t: Translation) -> None:
-    x, channels = kernels.flat_rows(t)
-    w = t.node("Mul", [kernels.weights(t, 1, lambda data: data, 0), t.constant("more", 1.5, np.float32)])
-    t.store(kernels.unflat(t, t.node("Gemm", [x, w], transB=1), channels))
+    x, channels = products.flat_rows(products.Real(t))
+    w = t.node("Mul", [products.weights(t, 1, lambda data: data, 0), t.constant("more", 1.5, np.float32)])
+    t.store(products.unflat(t, t.node("Gemm", [x, w], transB=1), channels))
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("asymmetric", [False, True])
 def test_a_layer_of_float_activations_and_int8_weights_has_a_bound(
     asymmetric: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -90,6 +92,6 @@ def test_a_layer_of_float_activations_and_int8_weights_has_a_bound(
     assert not right.mistranslated
     (output,) = mtool.verify(path, board="host", deployment=deployment, options=chosen).outputs
     assert output.within and "the 8 bits that LiteRT brings activations to" in output.allowed
-    monkeypatch.setitem(translations.TRANSLATIONS, "FULLY_CONNECTED", _half_as_much_again)
+    monkeypatch.setitem(BUILTINS, "FULLY_CONNECTED", Builtin(_half_as_much_again))
     wrong = mtool.verify_layers(path, board="host", deployment=deployment, options=chosen)
     assert [one.words.partition(":")[0] for one in wrong.mistranslated] == ["y"]

@@ -13,14 +13,13 @@ from mtool.commands import parse_options
 from mtool.commands.cost import Cost, cost_at
 from mtool.device.session.bench import run_measured
 from mtool.device.session.verify import Report, Tolerance
-from mtool.stages.building import Prepared
-from mtool.stages.compiling import Model
-from mtool.stages.inference import executor_of
+from mtool.stages.building import BuiltProject
+from mtool.stages.compiling import CompiledModel
+from mtool.stages.deployment import executor_of
 from mtool.stages.options import Options
 from mtool.stages.samples import Sample, seeded
 from mtool.verification import reference
-from mtool.verification.layer_report import Layers
-from mtool.verification.layers import compare_layers
+from mtool.verification.layers import LayerReport, compare_layers
 from mtool.verification.verification import judge
 from tests.zoo.results import Found, Row
 
@@ -118,7 +117,7 @@ def tried(path: Path, rounding: Rounding, names: Sequence[str], folder: Path, wo
 
 
 def _on_board(
-    model: Model,
+    model: CompiledModel,
     samples: Sequence[Sample],
     expected: Sequence[Sample],
     against: str,
@@ -143,7 +142,7 @@ def _on_board(
     if missing:
         return Found("not compared", missing, len(samples), **figures)
 
-    def layers(allowed: Tolerance, some: Sequence[Sample]) -> Layers:
+    def layers(allowed: Tolerance, some: Sequence[Sample]) -> LayerReport:
         with deployment.open(prepared) as device:
             return compare_layers(device, model, some, allowed)
 
@@ -155,7 +154,7 @@ def _on_board(
     return Found(outcome, note, len(samples), **figures)
 
 
-def _figures(cost: Cost, prepared: Prepared) -> dict[str, Any]:
+def _figures(cost: Cost, prepared: BuiltProject) -> dict[str, Any]:
     return {
         "instructions": cost.instructions,
         "arena_bytes": cost.arena_bytes,

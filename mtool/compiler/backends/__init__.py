@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mtool.compiler.backends.interface import (
+        Activation,
         Backend,
         BackendError,
         BoardMemory,
         Buffer,
         Context,
+        Operand,
+        Operation,
         OperationsRefused,
+        Pattern,
         Product,
         Region,
     )
-    from mtool.compiler.backends.operation import Activation, Operand, Operation
-    from mtool.compiler.backends.pattern import Pattern
     from mtool.compiler.backends.spec import BackendSpec
 
 __all__ = [
@@ -27,18 +29,9 @@ __all__ = [
     "OperationsRefused", "Pattern", "Product", "Region",
 ]  # fmt: skip
 
-_MODULES = {
-    **dict.fromkeys(
-        ("Backend", "BackendError", "BoardMemory", "Buffer", "Context", "OperationsRefused", "Product", "Region"),
-        "interface",
-    ),
-    **dict.fromkeys(("Activation", "Operand", "Operation"), "operation"),
-    "Pattern": "pattern",
-    "BackendSpec": "spec",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module 'mtool.compiler.backends' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"mtool.compiler.backends.{_MODULES[name]}"), name)
+    module = "spec" if name == "BackendSpec" else "interface"
+    return getattr(importlib.import_module(f"mtool.compiler.backends.{module}"), name)

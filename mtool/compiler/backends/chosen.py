@@ -1,7 +1,5 @@
 """Backends as a user chose them: found by name or path, with the limits that every backend has."""
 
-import importlib.machinery
-import importlib.metadata
 import importlib.util
 import logging
 import re
@@ -13,14 +11,12 @@ from pathlib import Path
 from mtool.base import spelling
 from mtool.base.errors import MtoolError, UsageError
 from mtool.base.reserved import KEYWORDS
-from mtool.compiler.backends.interface import Backend, BackendError, Region
-from mtool.compiler.backends.operation import Operation
+from mtool.compiler.backends.interface import Backend, BackendError, Operation, Region
 from mtool.compiler.backends.spec import COMMON, BackendSpec
 
 GROUP = "mtool.backends"
 """The group of entry points by which installed packages offer backends."""
 _SEE = "mtool check lists them"
-
 log = logging.getLogger(__name__)
 
 

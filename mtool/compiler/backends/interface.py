@@ -1,16 +1,154 @@
 """The interface of backends: what computes a region of a network, and what it needs for that."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mtool.base.errors import BuildError, UsageError
 from mtool.base.option_values import Rounding
-from mtool.compiler.backends.operation import Operand, Operation
-from mtool.compiler.backends.pattern import Pattern, refusal
 from mtool.compiler.ir import Graph
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.node import Attributes
+from mtool.compiler.ir.types import Array, DType, Quant, TensorType
 from mtool.compiler.kernels.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor that an operation reads or writes.
+
+    value: its name in the graph, which is unique.
+    tensor: its name in the user's model.
+    type: its element type and shape, as it is stored.
+    quant: the grid on which its integers stand; None: it is what it says.
+    data: the elements of a constant.
+    """
+
+    value: str
+    tensor: str
+    type: TensorType
+    quant: Quant | None = None
+    data: Array | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return self.type.shape
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a constant."""
+        return self.data is not None
+
+    @property
+    def is_per_tensor(self) -> bool:
+        """Whether it is quantised with one scale and one zero point."""
+        return self.quant is not None and len(self.quant.scale) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What an operation does to its result before it stores it: between which real numbers it clips it.
+
+    None: there is no limit on that side.
+    """
+
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operator of the user's model.
+
+    kind: the operator, as ONNX calls it; "Pool" is every pooling, whose attributes say which.
+    name: unique, made of the model's own.
+    origins: the nodes of the model that it comes from.
+    inputs: its operands; None: an optional one that is not given.
+    outputs: its results.
+    attrs: its attributes, of the class that the kind has (mtool.compiler.operators).
+    activation: what clips its result; None: nothing does.
+    layout: "NHWC" or "NCHW" of an operator on images and sequences (the channels last, or behind the batch); "": it
+        heeds no layout. Constants are as in ONNX: the weights of a Conv are OIHW.
+    macs: its multiply-accumulates.
+    """
+
+    kind: str
+    name: str
+    origins: tuple[str, ...]
+    inputs: tuple[Operand | None, ...]
+    outputs: tuple[Operand, ...]
+    attrs: Attributes
+    activation: Activation | None = None
+    layout: str = ""
+    macs: int = 0
+
+    @property
+    def output(self) -> Operand:
+        """The first result."""
+        return self.outputs[0]
+
+    @property
+    def variables(self) -> tuple[Operand, ...]:
+        """The operands that are no constants."""
+        return tuple(one for one in self.inputs if one is not None and not one.is_constant)
+
+    def operand(self, number: int) -> Operand:
+        """Return an operand that is given.
+
+        Raises:
+            IndexError: it is not.
+        """
+        found = self.inputs[number]
+        if found is None:
+            raise IndexError(f"{self.kind} {self.name} has no operand {number}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Operations of one kind that meet constraints.
+
+    kind: the operator's, as ONNX calls it.
+    dtypes: the element types that its variable operands and results may have (int8, float32); none: any.
+    layout: the layout that it has to have; "": any.
+    quantised: whether all variable operands and results stand on a grid with one scale; None: either.
+    where: further constraints: each returns why an operation does not meet it, "" if it does.
+    """
+
+    kind: str
+    dtypes: tuple[str, ...] = ()
+    layout: str = ""
+    quantised: bool | None = None
+    where: tuple[Callable[[Operation], str], ...] = ()
+
+    def refusal(self, operation: Operation) -> str:
+        """Return why an operation of this kind does not match; "": it does."""
+        tensors = (*operation.variables, *operation.outputs)
+        wrong = next((one for one in tensors if self.dtypes and one.dtype.label not in self.dtypes), None)
+        if wrong is not None:
+            return f"{wrong.tensor} is {wrong.dtype.label}; it takes {' or '.join(self.dtypes)}"
+        if self.layout and operation.layout not in ("", self.layout):
+            return f"its layout is {operation.layout}; it takes {self.layout}"
+        off = next((one for one in tensors if not one.is_per_tensor), None)
+        if self.quantised and off is not None:
+            return f"{off.tensor} is not quantised with one scale"
+        if self.quantised is False and any(one.quant is not None for one in tensors):
+            return "it is quantised"
+        return next((why for check in self.where if (why := check(operation))), "")
+
+
+def refusal(patterns: Sequence[Pattern], operation: Operation) -> str:
+    """Return why no pattern matches an operation, as the one says that comes nearest; "": one matches."""
+    same = [pattern for pattern in patterns if pattern.kind == operation.kind]
+    if not same:
+        return f"it has no {operation.kind}"
+    reasons = [pattern.refusal(operation) for pattern in same]
+    return "" if "" in reasons else reasons[-1]
 
 
 class BackendError(BuildError):

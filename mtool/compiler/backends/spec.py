@@ -19,10 +19,7 @@ COMMON: Mapping[str, str] = {
     "inputs-only": "yes: only regions that read nothing but inputs of the model",
 }
 """The options of every backend."""
-
 _PAIR = re.compile(r"""\s*(?P<key>[\w.-]+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^,"']*)\s*(?:,|$)""")
-
-
 _OPTION = re.compile(r":\s*[\w.-]+\s*=")
 _OPTIONAL = re.compile(r"\s*optional\s*(?:,|$)")
 

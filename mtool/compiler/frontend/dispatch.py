@@ -1,185 +1,112 @@
-"""Dispatch: how each node is imported, by its domain, its operator, and whether all its inputs are constant."""
+"""Import of one node: look up its operator, check the node, fold it, bring it to its canonical form."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
 from onnx import helper
 
 from mtool.base.escaping import argument
-from mtool.compiler import operators
-from mtool.compiler.frontend import functions, tensors
-from mtool.compiler.frontend.attribute_values import check_attribute_values
-from mtool.compiler.frontend.bounds import COUNTING
-from mtool.compiler.frontend.canonical import CANONICAL
-from mtool.compiler.frontend.canonical.forms import attributes_of
-from mtool.compiler.frontend.canonical.movement import MOVEMENT
-from mtool.compiler.frontend.classical import CLASSICAL
-from mtool.compiler.frontend.classical.decomposition import Decomposition as ClassicalWriter
-from mtool.compiler.frontend.contrib import CONTRIB
+from mtool.compiler.frontend import tensors
 from mtool.compiler.frontend.control import CONTROL
-from mtool.compiler.frontend.decomposition import Decomposition
 from mtool.compiler.frontend.folding import fold
 from mtool.compiler.frontend.importer import Importer
-from mtool.compiler.frontend.indices import check_indices, clamp_constant_indices, range_of_wrong_indices
-from mtool.compiler.frontend.inference import SHAPING, infer
-from mtool.compiler.frontend.maximum_sizes import gather_of_compress, set_maximum_sizes
-from mtool.compiler.frontend.operand_shapes import check_operand_shapes
-from mtool.compiler.frontend.operand_types import check_operand_types
-from mtool.compiler.frontend.own_outputs import own_outputs
-from mtool.compiler.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
-from mtool.compiler.frontend.qoperators import EXPANSIONS
-from mtool.compiler.frontend.scope import Bodies, domain_of, key_of
+from mtool.compiler.frontend.inference import (
+    attributes,
+    check_size,
+    infer,
+    operator_of,
+    own_outputs,
+    sizes_of,
+    tensor_type,
+)
+from mtool.compiler.frontend.problems import REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
+from mtool.compiler.frontend.scope import Bodies, Scope, domain_of, key_of
 from mtool.compiler.frontend.sequences import SEQUENCES, is_of_sequences
-from mtool.compiler.frontend.validation import check_axis, check_node, check_range, check_values
-from mtool.compiler.ir import TensorType
+from mtool.compiler.frontend.validation import (
+    check_attributes,
+    check_node,
+    check_operand_types,
+    check_shapes,
+    with_indices_inside,
+)
+from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators import own_results
-from mtool.compiler.operators.own_domains import OwnOperator, own_kind, own_operators
+from mtool.compiler.operators import own_domains
+from mtool.compiler.operators.bounds import Bound
+from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, attributes_of
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.own_domains import own_kind
 
-NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
-OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
-_KEEP_EMPTY = ("Reshape", "Squeeze", "Unsqueeze", "Expand", "Tile", "Slice", "Split")  # of nothing they make nothing
-RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
-UNFOLDED = {"DequantizeLinear", *RANDOM}
+NEWEST_OPSET = 21  # of a domain whose opset the model does not state
 
 
 def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int], bodies: Bodies) -> None:
-    """Import one node by what knows its operator.
+    """Import one node: look up its operator, check the node, fold it or infer its types, emit its canonical form.
 
     Raises:
         Unsupported: it can't be compiled.
         ModelError: it exceeds the budget.
     """
     domain = domain_of(proto.domain)
-    version = opsets.get(domain, NEWEST_OPSET)
-    function = None if _is_operator(proto, domain, version) else state.functions.get(key_of(proto))
+    version, operator = opsets.get(domain, NEWEST_OPSET), operator_of(proto)
+    # An operator goes before a function of its name, as in onnxruntime and onnx's reference; ONNX leaves that open.
+    is_operator = operator.expand is not None or onnx.defs.has(proto.op_type, version, domain)
+    function = None if is_operator and not proto.overload else state.functions.get(key_of(proto))
     if function is not None or (not domain and (proto.op_type in CONTROL or is_of_sequences(state, proto))):
         _write_out(state, proto, function, origin, version, opsets, bodies)
         return
-    qoperator = EXPANSIONS.get((domain, proto.op_type))
-    if qoperator is not None:
-        if not domain:
-            schema = onnx.defs.get_schema(proto.op_type, version, domain)
-            check_node(proto, schema, bodies)
-            check_operand_types(proto, schema, state.types)
-        for part in qoperator(state, proto, origin):
-            state.run(part, {"": NEWEST_OPSET})
-        return
-    if domain == OWN:
-        _run_own(state, proto, origin)
-        return
+    node = OnnxNode(state, proto, origin, attributes(proto), version)
     if domain == REFUSED:
-        why = _attributes(proto)
-        raise ValueNeeded(why["value"], "", text=why["reason"]) if why["value"] else Unsupported(why["reason"])
-    if (domain, proto.op_type) in CONTRIB:
-        CONTRIB[domain, proto.op_type](Decomposition(state, proto, origin, _attributes(proto)))
-        return
-    if not onnx.defs.has(proto.op_type, domain) and (domain, proto.op_type) in own_operators():
-        _run_of_own_domain(state, proto, origin, own_operators()[domain, proto.op_type])
-        return
+        reason, value = node.attrs["reason"], node.attrs["value"]
+        raise ValueNeeded(value, "", text=reason) if value else Unsupported(reason)
     if not onnx.defs.has(proto.op_type, domain):
-        raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
+        if operator.expand is not None:
+            operator.expand(node)
+        elif operator.lower is not None:
+            _run_own(state, node, operator)
+        else:
+            raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
+        return
     schema = onnx.defs.get_schema(proto.op_type, version, domain)
     check_node(proto, schema, bodies)
     check_operand_types(proto, schema, state.types)
-    attrs = _attributes(proto)
+    if operator.expand is not None:
+        operator.expand(node)
+        return
     if proto.op_type == "Constant" and not domain:
         state.add_constant(proto.output[0], _constant_value(state, proto, origin))
         return
-    if domain == "ai.onnx.ml" and proto.op_type in CLASSICAL:
-        CLASSICAL[proto.op_type](ClassicalWriter(state, proto, origin, attrs))
+    check_attributes(node, operator)
+    node = with_indices_inside(node, operator, schema, clamp=bool(state.perhaps))
+    same = None if operator.rewrite is None else operator.rewrite(node)
+    if same is not None:
+        state.run(same, OPSET)
         return
-    if proto.op_type == "Slice" and not domain and version < 10:
-        state.run(_slice_by_inputs(state, proto, attrs), {"": NEWEST_OPSET})
-        return
-    check_axis(proto, attrs, state.types)
-    check_attribute_values(proto.op_type, attrs)
-    check_values(proto, attrs, state.types)
-    proto = _with_indices_inside(state, proto, schema, attrs)
-    constants = _known_values(state, proto)
-    known = all(name in constants or not name for name in proto.input) and not bodies
-    gather = None if known or domain else gather_of_compress(state, proto, attrs)
-    if gather is not None:
-        state.run(gather, {"": NEWEST_OPSET})
-        return
-    if proto.op_type in ("Shape", "Size") and proto.input[0] in state.bounds:
-        raise Unsupported("the shape that it asks for is known only when it runs")
-    is_limited = not known and not domain and set_maximum_sizes(state, proto, attrs)
+    constants = _known_values(state, node.proto, operator)
+    known = all(name in constants or not name for name in node.inputs) and not bodies
     try:
-        if not is_limited and _told(state, proto, domain, version, constants if known else None):
+        if (known or not _set_maximum_sizes(state, node, operator)) and _is_folded(
+            state, node, operator, domain, constants if known else None
+        ):
             return
     except Unsupported as problem:
         if schema.has_type_and_shape_inference_function or isinstance(problem, TooLarge | ValueNeeded):
             raise
-        if not functions.expand(state, proto, domain, version, origin, opsets, bodies):
+        if not _expand(state, node.proto, domain, version, origin, opsets, bodies):
             raise
         return
-    check_operand_shapes(proto, attrs, state.types, version)
-    if known and proto.op_type == "DequantizeLinear":
-        state.dequantised[proto.output[0]] = (proto, max(version, 19))  # which onnx.reference has
-    if proto.op_type in CANONICAL:
-        CANONICAL[proto.op_type](state, proto, origin, attrs, version)
-    elif proto.op_type in operators.LOWERINGS:
-        told = attributes_of(operators.LOWERINGS[proto.op_type].attributes, attrs)
-        state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
-    elif not functions.expand(state, proto, domain, version, origin, opsets, bodies):
-        if proto.op_type in RANDOM:
+    check_shapes(node, operator)
+    if known and operator.folding.when == "later":
+        state.dequantised[node.outputs[0]] = (node.proto, max(version, 19))  # which onnx.reference has
+    if operator.canonical is not None:
+        operator.canonical(node)
+    elif operator.lower is not None:
+        node.emit(attributes_of(operator.attributes, node.attrs))
+    elif not _expand(state, node.proto, domain, version, origin, opsets, bodies):
+        if operator.folding.when == "never":
             raise Unsupported("what it computes is random: make it an input of the model (docs/limits.md)")
         raise Unsupported("not supported")
-
-
-def _slice_by_inputs(state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> onnx.NodeProto:
-    """Return the same Slice of a newer opset: of the old one, inference knows no starts before the beginning."""
-    values = [
-        state.constant(f"{proto.output[0]}/{name}", np.array(attrs[name], np.int64))
-        for name in ("starts", "ends", "axes")
-        if name in attrs
-    ]
-    return helper.make_node("Slice", [proto.input[0], *values], proto.output, name=proto.name)
-
-
-def _run_of_own_domain(state: Importer, proto: onnx.NodeProto, origin: str, own: OwnOperator) -> None:
-    """Import a node of an operator that an installed package adds; it is as canonical as that makes it."""
-    attrs = attributes_of(own.operator.attributes, _attributes(proto))
-    inputs, outputs = list(proto.input), list(proto.output)
-    known = [state.types[name] for name in inputs if name]
-    kinds = own_results.types_of(own, attrs, known, len(outputs), f"{proto.op_type} {origin}")
-    state.types |= {name: kind for name, kind in zip(outputs, kinds, strict=False) if name}
-    state.emit(own_kind(domain_of(proto.domain), proto.op_type), origin, inputs, outputs, attrs)
-
-
-def _with_indices_inside(
-    state: Importer, proto: onnx.NodeProto, schema: onnx.defs.OpSchema, attrs: Mapping[str, Any]
-) -> onnx.NodeProto:
-    """Return a node whose constant indices lie inside; in a round or branch that may not be taken, the nearest do.
-
-    Raises:
-        Unsupported: one lies outside.
-    """
-    if not state.perhaps:
-        check_indices(proto, schema, attrs, state.types, state.constants)
-        return proto
-    allowed = range_of_wrong_indices(proto, attrs, state.types, state.constants)
-    if allowed is None:
-        return proto
-    changed = onnx.NodeProto()
-    changed.CopyFrom(proto)
-    name = proto.input[allowed.index]
-    changed.input[allowed.index] = state.constant(
-        f"{name}/inside", clamp_constant_indices(state.constants[name], allowed)
-    )
-    return changed
-
-
-def _is_operator(proto: onnx.NodeProto, domain: str, version: int) -> bool:
-    """Tell whether an operator has the name that a node calls, and so goes before a function of that name.
-
-    ONNX leaves that to the runtime; onnxruntime and onnx's reference do so.
-    """
-    key = (domain, proto.op_type)
-    return not proto.overload and (key in CONTRIB or key in EXPANSIONS or onnx.defs.has(proto.op_type, version, domain))
 
 
 def _write_out(
@@ -195,7 +122,7 @@ def _write_out(
     state.writing_out += 1
     try:
         if function is not None:
-            functions.call(state, function, proto, origin, bodies)
+            _call(state, function, proto, origin, bodies)
             return
         check_node(proto, onnx.defs.get_schema(proto.op_type, version, ""), bodies)
         if proto.op_type in CONTROL:
@@ -220,18 +147,27 @@ def _constant_value(state: Importer, proto: onnx.NodeProto, origin: str) -> Arra
     return np.asarray(helper.get_attribute_value(attr), dtype)
 
 
-def _run_own(state: Importer, proto: onnx.NodeProto, origin: str) -> None:
-    kinds = own_outputs(proto, state.types)
-    if not any(kind.count for kind in kinds.values()):
-        for name, kind in kinds.items():
-            state.add_constant(name, np.zeros(kind.shape, kind.dtype.numpy))
-        return
+def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
+    """Import a node whose operator says what its outputs are: mtool's own, or one that a package adds."""
+    if operator.check is not None:
+        operator.check(node)
+    attrs, kind = attributes_of(operator.attributes, node.attrs), node.op
+    if not operator.package:
+        kinds = own_outputs(node.proto, state.types)
+        if not any(one.count for one in kinds.values()):
+            for name, one in kinds.items():
+                state.add_constant(name, np.zeros(one.shape, one.dtype.numpy))
+            return
+    else:
+        known, where = [node.kind(name) for name in node.inputs if name], f"{node.op} {node.origin}"
+        made = own_domains.types_of(operator, attrs, known, len(node.outputs), where)
+        kinds = {name: one for name, one in zip(node.outputs, made, strict=False) if name}
+        kind = own_kind(operator.domain, node.op)
     state.types |= kinds
-    told = attributes_of(operators.LOWERINGS[proto.op_type].attributes, _attributes(proto))
-    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
+    node.emit(attrs, op=kind)
 
 
-def _known_values(state: Importer, proto: onnx.NodeProto) -> Mapping[str, Array]:
+def _known_values(state: Importer, proto: onnx.NodeProto, operator: Operator) -> Mapping[str, Array]:
     """Return the values of a node's inputs that are constants; of what computes, dequantised ones too.
 
     What moves weights shall move their integers.
@@ -239,7 +175,7 @@ def _known_values(state: Importer, proto: onnx.NodeProto) -> Mapping[str, Array]
     names = set(filter(None, proto.input))
     found = {name: state.constants[name] for name in names if name in state.constants}
     dequantised = names & set(state.dequantised)
-    if proto.op_type in MOVEMENT or names - set(found) - dequantised:
+    if operator.moves or names - set(found) - dequantised:
         return found
     for name in sorted(dequantised):
         source, version = state.dequantised[name]
@@ -247,72 +183,190 @@ def _known_values(state: Importer, proto: onnx.NodeProto) -> Mapping[str, Array]
     return found
 
 
-def _told(
-    state: Importer, proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None
+def _set_maximum_sizes(state: Importer, node: OnnxNode, operator: Operator) -> bool:
+    """Give outputs whose size depends on data their maximum as their shape, if one is known.
+
+    It is stated under the name of the first output, or of the dimension in the shape that the model declares for it;
+    where it is not, and the shape is not declared either, it may be what the inputs' shapes allow.
+    """
+    if operator.bound is None or any(value and value not in state.types for value in node.inputs):
+        return False
+    declared = state.declared.get(node.outputs[0])
+    dims = declared.tensor_type.shape.dim if declared is not None else ()
+    names = [name for name in (node.outputs[0], *(dim.dim_param for dim in dims)) if name in state.maxima]
+    stated = state.maxima[names[0]] if names else None
+    is_declared = bool(dims) and all(dim.HasField("dim_value") for dim in dims)
+    if stated == 0 or (stated is None and (is_declared or not state.natural_maxima)):
+        return False
+    outputs = operator.bound(node, stated)
+    kind, axis = outputs[0]
+    if stated is None and not kind.shape[axis or 0]:
+        return False
+    if any(value and value in state.bounds for value in node.inputs):
+        raise Unsupported("the size of its input depends on data too")
+    state.used_maxima.update(names[:1])
+    count = state.unique(f"{node.outputs[0]}_count")
+    state.types[count] = TensorType(DType.INT32, ())
+    for value, (kind, axis) in zip(node.outputs, outputs, strict=False):
+        if value:
+            state.types[value] = check_size(kind, "its output")
+            if axis is not None:
+                state.bounds[value] = Bound(axis, count)
+    return True
+
+
+def _is_folded(
+    state: Importer, node: OnnxNode, operator: Operator, domain: str, constants: Mapping[str, Array] | None
 ) -> bool:
     """Infer the types of a node's outputs; return whether their values are known as well.
 
     `constants` has the values of its inputs; None: not all are known.
     """
-    if proto.op_type == "Range" and constants is not None:
-        check_range(constants, proto.input)
+    proto, folding = node.proto, operator.folding
+    if operator.check_constants is not None and constants is not None:
+        operator.check_constants([constants[name] for name in node.inputs if name])
     kinds: dict[str, TensorType] = {}
     try:
-        kinds = infer(proto, domain, version, state.types, state.constants, state.declared)
+        kinds = infer(proto, domain, node.version, state.types, state.constants, state.declared)
     except Unsupported as problem:
-        if proto.op_type in COUNTING and constants is None:
+        if operator.bound is not None and constants is None:
             told = f"{problem}, or" if isinstance(problem, ValueNeeded) else "its output shape depends on data;"
-            problem.args = (f"{told} give --max {argument(proto.output[0])}=N, the most that there may be",)
-        if constants is None or proto.op_type in UNFOLDED or isinstance(problem, TooLarge):
+            problem.args = (f"{told} give --max {argument(node.outputs[0])}=N, the most that there may be",)
+        if constants is None or folding.when != "now" or isinstance(problem, TooLarge):
             raise  # of constants, the values say what types there are
     state.types |= kinds
-    outputs = [name for name in proto.output if name]
+    outputs = [name for name in node.outputs if name]
+    empty = any(not state.types[name].count for name in node.inputs if name)
     if outputs and all(name in kinds and not kinds[name].count for name in outputs):
-        _check_is_told(proto, state)
+        if not (operator.keeps_empty and not node.kind(0).count):
+            _check_sizes_are_known(state, proto, operator)
         for name in outputs:
             state.add_constant(name, np.zeros(kinds[name].shape, kinds[name].dtype.numpy))
         return True
-    empty = any(not state.types[name].count for name in proto.input if name)
-    unfolded = proto.op_type in UNFOLDED or (empty and proto.op_type.startswith(OF_NOTHING))
-    if constants is not None and not unfolded:
-        try:
-            values = fold(proto, domain, version, constants, kinds, state.budget)
-        except NotComputed:
-            defined = not empty or proto.op_type == "DynamicQuantizeLinear" or _pads_by_a_constant(proto)
-            if not defined or not set(outputs) <= set(kinds):
-                raise
-            return False  # the device computes it, as it would with inputs of the run
-        for name, data in values.items():
-            state.add_constant(name, data)
-        return True
-    return False
+    if constants is None or folding.when != "now" or (empty and not folding.of_nothing):
+        return False
+    try:
+        values = fold(proto, domain, node.version, constants, kinds, state.budget)
+    except NotComputed:
+        if (empty and not folding.defined(node.attrs)) or not set(outputs) <= set(kinds):
+            raise
+        return False  # the device computes it, as it would with inputs of the run
+    for name, data in values.items():
+        state.add_constant(name, data)
+    return True
 
 
-def _pads_by_a_constant(proto: onnx.NodeProto) -> bool:
-    return proto.op_type == "Pad" and bool(_attributes(proto).get("mode", "constant") == "constant")
-
-
-def _check_is_told(proto: onnx.NodeProto, state: Importer) -> None:
+def _check_sizes_are_known(state: Importer, proto: onnx.NodeProto, operator: Operator) -> None:
     """Refuse to believe the model that an output is empty, where that depends on an input that only the run knows.
 
     Raises:
         ValueNeeded: it does.
     """
-    if proto.op_type in _KEEP_EMPTY and not state.types[proto.input[0]].count:
-        return
-    for index in SHAPING.get(proto.op_type, ()):
-        if index < len(proto.input) and proto.input[index] and proto.input[index] not in state.constants:
-            raise ValueNeeded(proto.input[index], onnx.defs.get_schema(proto.op_type).inputs[index].name)
+    for index, value in sizes_of(operator, proto).items():
+        if value not in state.constants:
+            raise ValueNeeded(value, onnx.defs.get_schema(proto.op_type).inputs[index].name)
 
 
-def _attributes(proto: onnx.NodeProto) -> dict[str, Any]:
-    """Return a node's attributes, but for graphs."""
-    kept = [attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH]
-    try:
-        return {attr.name: _plain(helper.get_attribute_value(attr)) for attr in kept}
-    except UnicodeDecodeError:
-        raise Unsupported("one of its attributes is no text") from None
+def _call(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, origin: str, bodies: Bodies) -> None:
+    """Import the body of a function of the model.
+
+    Raises:
+        Unsupported: it calls itself, or is called with more values than it takes.
+    """
+    key, caller = key_of(proto), state.scope
+    if key in caller.calls:
+        raise Unsupported("the function calls itself")
+    if len(proto.input) > len(function.input) or len(proto.output) > len(function.output):
+        raise Unsupported(
+            f"it has {len(proto.input)} inputs and {len(proto.output)} outputs; the function has "
+            f"{len(function.input)} and {len(function.output)}"
+        )
+    attributes = {attr.name: attr for attr in function.attribute_proto} | {attr.name: attr for attr in proto.attribute}
+    scope = Scope(
+        {domain_of(entry.domain): entry.version for entry in function.opset_import},
+        _names(state, function.node, function.input, function.output, proto, state.unique(origin)),
+        origin=origin,
+        depth=caller.depth + 1,
+        attributes=attributes,
+        bodies=bodies,
+        calls=(*caller.calls, key),
+        closed=True,
+    )
+    state.enter(function.node, scope, origin)
+    made = {value for node in function.node for value in node.output}
+    for inner, outer in zip(function.output, proto.output, strict=False):
+        if outer and inner not in made:  # a parameter that is given back as it is
+            state.run(onnx.helper.make_node("Identity", [scope.name(inner)], [outer], name=origin), scope.opsets)
 
 
-def _plain(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else tuple(value) if isinstance(value, list) else value
+def _expand(
+    state: Importer, proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int],
+    bodies: Bodies,
+) -> bool:  # fmt: skip
+    """Import the body of an operator that ONNX defines as a function of others; return whether it is one."""
+    node = onnx.NodeProto()
+    node.CopyFrom(proto)
+    del node.attribute[:]
+    node.attribute.extend(attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH)
+    for name, body in bodies.items():
+        state.budget.spend("constants", body.graph.ByteSize(), f"{proto.op_type} {origin}")
+        node.attribute.append(onnx.helper.make_attribute(name, body.graph))
+    found = _body(node, domain, version, state.types)
+    if found is None:
+        return False
+    prefix = state.unique(origin)
+    scope = Scope(
+        {**opsets, **{entry.domain: entry.version for entry in found.opset_import}},
+        _names(state, found.node, found.input, found.output, proto, prefix),
+        outer=next((body.scope for body in bodies.values()), None),
+        origin=proto.name or prefix,
+        depth=state.scope.depth + 1,
+        attributes={attr.name: attr for attr in node.attribute},
+        calls=state.scope.calls,
+        closed=not bodies,
+    )
+    state.enter(found.node, scope, origin)
+    return True
+
+
+def _body(
+    node: onnx.NodeProto, domain: str, version: int, types: Mapping[str, TensorType]
+) -> onnx.FunctionProto | None:
+    schema = onnx.defs.get_schema(node.op_type, version, domain)
+    named = {attr.name for attr in node.attribute}
+    node.attribute.extend(
+        attr.default_value for name, attr in schema.attributes.items() if name not in named and attr.default_value.name
+    )
+    if schema.context_dependent_function_opset_versions:
+        kinds = [
+            tensor_type(types[name]).SerializeToString() if name else onnx.TypeProto().SerializeToString()
+            for name in node.input
+        ]
+        chosen = _newest(schema.context_dependent_function_opset_versions, version)
+        text = schema.get_context_dependent_function_with_opset_version(chosen, node.SerializeToString(), kinds)
+    elif schema.function_opset_versions:
+        text = schema.get_function_with_opset_version(_newest(schema.function_opset_versions, version))
+    else:
+        return None
+    body = onnx.FunctionProto.FromString(text)
+    return body if body.node else None
+
+
+def _names(
+    state: Importer, nodes: Iterable[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str],
+    proto: onnx.NodeProto, prefix: str,
+) -> dict[str, str]:  # fmt: skip
+    """Return what the values of a function are called: those of the call, and others for what it makes inside.
+
+    A parameter that is not given is "".
+    """
+    inside = {value for node in nodes for value in node.output}
+    names = state.inner(prefix, inside)
+    names |= {inner: proto.input[index] if index < len(proto.input) else "" for index, inner in enumerate(inputs)}
+    made = {inner: proto.output[index] for index, inner in enumerate(outputs) if index < len(proto.output)}
+    return names | {inner: outer for inner, outer in made.items() if outer and inner in inside}
+
+
+def _newest(versions: Sequence[int], wanted: int) -> int:
+    """Return the newest version that is not newer than `wanted`; the oldest if all are."""
+    return max((version for version in versions if version <= wanted), default=min(versions))

@@ -5,16 +5,8 @@ from collections.abc import Sequence
 import onnx
 from onnx import numpy_helper
 
+from mtool.compiler.frontend.inference import operator_of
 from mtool.compiler.frontend.options import Pairs
-
-_ZERO_POINTS = {
-    "DequantizeLinear": {0: 2}, "QLinearConv": {0: 2}, "QLinearMatMul": {0: 2, 3: 5}, "ConvInteger": {0: 2},
-    "MatMulInteger": {0: 2, 1: 3}, "QLinearAdd": {0: 2, 3: 5}, "QLinearMul": {0: 2, 3: 5}, "QLinearSigmoid": {0: 2},
-    "QLinearLeakyRelu": {0: 2}, "QLinearAveragePool": {0: 2}, "QLinearGlobalAveragePool": {0: 2}, "QGemm": {0: 2, 3: 5},
-}  # fmt: skip
-"""Operators that read quantised inputs: which of them has its zero point where."""
-
-_QLINEAR_CONCAT = 3  # of each of whose parts there are so many inputs, behind the output's scale and zero point
 
 _MOVING = {
     "Concat", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape", "Slice", "Split", "Squeeze",
@@ -54,20 +46,14 @@ def _zero_point(
     waiting, seen = [value], {value}
     for name in waiting:
         for node, index in readers.get(name, ()):
-            where = _operand_of_zero_point(node, index)
-            if 0 <= where < len(node.input):
+            zero_point = operator_of(node).zero_point
+            where = None if zero_point is None else zero_point(index)
+            if where is not None and where < len(node.input):
                 return _number(constants.get(node.input[where]))
             if node.op_type in _MOVING and (not index or node.op_type == "Concat"):
                 waiting += [output for output in node.output if output not in seen]
                 seen.update(node.output)
     return 0
-
-
-def _operand_of_zero_point(node: onnx.NodeProto, index: int) -> int:
-    """Return which input is the zero point of another one, or -1."""
-    if node.op_type == "QLinearConcat" and index > 1 and (index - 2) % _QLINEAR_CONCAT == 0:
-        return index + 2
-    return _ZERO_POINTS.get(node.op_type, {}).get(index, -1)
 
 
 def _number(tensor: onnx.TensorProto | None) -> int:

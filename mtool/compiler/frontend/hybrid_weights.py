@@ -6,8 +6,9 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.quantize import Quantisation
+from mtool.compiler.operators.window import CONV
 
-PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+PRODUCTS = (CONV, "ConvTranspose", "Gemm", "MatMul")
 
 
 def with_float32_weights(graph: Graph) -> Graph:

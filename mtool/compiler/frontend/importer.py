@@ -8,12 +8,13 @@ import numpy as np
 import onnx
 
 from mtool.base.errors import MtoolError
-from mtool.compiler.frontend.bounds import COUNTING, Bound, bounds_of_outputs
 from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 from mtool.compiler.frontend.scope import NO_BODIES, Bodies, Opsets, Scope, domain_of, functions_of
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators import lowering_of
+from mtool.compiler.operators.bounds import Bound, Bounded
 from mtool.compiler.operators.ordering import Counting
 
 ImportNode = Callable[["Importer", onnx.NodeProto, str, Opsets, Bodies], None]
@@ -117,13 +118,28 @@ class Importer:
         self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes = NO_ATTRIBUTES
     ) -> None:
         """Append a canonical node; its outputs must have types."""
-        bound = self.bounds.get(outputs[0]) if op in COUNTING else None
-        if bound is not None:
-            assert isinstance(attrs, Counting)
-            outputs, attrs = [*outputs, bound.count], replace(attrs, counted=True)
-        else:
-            self.bounds |= bounds_of_outputs(op, inputs, outputs, attrs, self.types, self.bounds)
+        if isinstance(attrs, Counting) and outputs[0] in self.bounds:
+            outputs, attrs = [*outputs, self.bounds[outputs[0]].count], replace(attrs, counted=True)
+        elif any(value in self.bounds for value in inputs):
+            self.bounds |= dict.fromkeys(outputs, self._carried(op, inputs, outputs, attrs))
         self.append(op, origin, inputs, outputs, attrs)
+
+    def _carried(self, op: str, inputs: list[str], outputs: list[str], attrs: Attributes) -> Bound:
+        """Return the bound of what a canonical operator makes of bounded inputs.
+
+        Raises:
+            Unsupported: it would mix in what is not there.
+        """
+        bounds = {index: self.bounds[value] for index, value in enumerate(inputs) if value in self.bounds}
+        kinds = [self.types[value] if value else TensorType(DType.INT32, ()) for value in inputs]
+        operator, counts = lowering_of(op), {bound.count for bound in bounds.values()}
+        axis = None
+        if operator is not None and operator.carry is not None:
+            axes = {index: bound.axis for index, bound in bounds.items()}
+            axis = operator.carry(Bounded(axes, kinds, self.types[outputs[0]], attrs))
+        if axis is None or len(counts) != 1:
+            raise Unsupported("it works along a dimension whose size depends on data")
+        return Bound(axis, counts.pop())
 
     def append(self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes) -> None:
         """Append a node whose outputs have types and bounds already.

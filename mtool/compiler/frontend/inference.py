@@ -1,13 +1,19 @@
-"""Types of a node's outputs, by onnx's shape inference."""
+"""Nodes of a file: the operator and attributes of each, and the types of its outputs, by onnx's shape inference."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool.compiler.frontend.problems import TooLarge, Unsupported, ValueNeeded
-from mtool.compiler.ir import DType, TensorType
+from mtool.compiler.frontend.scope import domain_of
+from mtool.compiler.ir import Attributes, DType, TensorType
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators import operators
+from mtool.compiler.operators.onnx_node import attributes_of
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.own_domains import own_operators
 
 MOST_BYTES = 2**31 - 1
 """The largest tensor: offsets in generated C are int32_t."""
@@ -17,19 +23,6 @@ MOST_DIMENSIONS = 32  # as NumPy
 MOST_PROPAGATED = 1024  # elements of a constant up to which shape inference is told its values
 
 FIRST_BROADCASTING = 7  # the opset from which on newer versions of an operator have the same shapes
-
-SHAPING = {
-    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 3), "TopK": (1,),
-    "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,), "Range": (0, 1, 2), "ConstantOfShape": (0,), "OneHot": (1,),
-    "Resize": (2, 3), "Upsample": (1,), "CenterCropPad": (1,), "HannWindow": (0,), "HammingWindow": (0,),
-    "BlackmanWindow": (0,), "DFT": (1, 2), "STFT": (1, 3), "MelWeightMatrix": (0, 1, 2, 3, 4), "Col2Im": (1, 2),
-    "AffineGrid": (1,), "MaxUnpool": (2,), "NonMaxSuppression": (2,), "ImageDecoder": (0,),
-    **{f"Reduce{kind}": (1,) for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum")},
-    "ReduceLogSumExp": (1,),
-}  # fmt: skip
-"""Inputs whose values say what shape the outputs have."""
-
-_DECLARED = ("MaxUnpool", "NonMaxSuppression")  # of which inference does not tell that, constants or not
 
 
 def check_size(kind: TensorType, what: str) -> TensorType:
@@ -45,10 +38,6 @@ def check_size(kind: TensorType, what: str) -> TensorType:
     if max(kind.shape, default=0) > MOST_BYTES:
         raise TooLarge(f"{what} {kind} has a dimension of more than 2,147,483,647")
     return kind
-
-
-LIKE_THEIR_INPUT = {"GroupNormalization", "MeanVarianceNormalization"}
-"""Operators whose output has the type of their first input, which onnx does not say."""
 
 
 def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorType:
@@ -113,6 +102,10 @@ def infer(
         for name in proto.input
         if name in constants and constants[name].size <= MOST_PROPAGATED
     }
+    operator = operator_of(proto)
+    if operator.infer is not None:
+        made = operator.infer(Attributes(), [types[name] for name in proto.input if name])
+        return dict(zip(filter(None, proto.output), made, strict=False))
     schema = onnx.defs.get_schema(proto.op_type, version, domain)
     if not schema.has_type_and_shape_inference_function and schema.since_version >= FIRST_BROADCASTING:
         schema = onnx.defs.get_schema(schema.name, schema.domain)  # GreaterOrEqual 12 says nothing, but 16 does
@@ -125,13 +118,10 @@ def infer(
         )
     except (onnx.shape_inference.InferenceError, onnx.defs.SchemaError, onnx.checker.ValidationError) as failed:
         failure = str(failed).strip().splitlines()[-1]
-    sizes = [index for index in SHAPING.get(proto.op_type, ()) if index < len(proto.input) and proto.input[index]]
-    told = bool(sizes) and proto.op_type not in _DECLARED and all(proto.input[index] in constants for index in sizes)
+    sizes = sizes_of(operator, proto)
+    told = bool(sizes) and not operator.is_declared and all(value in constants for value in sizes.values())
     result = {}
     for name in filter(None, proto.output):
-        if proto.op_type in LIKE_THEIR_INPUT and not domain:
-            result[name] = types[proto.input[0]]
-            continue
         try:
             if failure:
                 raise Unsupported(failure)  # whatever the model declares
@@ -139,12 +129,60 @@ def infer(
                 found.get(name) or onnx.TypeProto(tensor_type={}), None if told else declared.get(name)
             )
         except Unsupported as problem:
-            for index in SHAPING.get(proto.op_type, ()):
-                if index < len(proto.input) and proto.input[index] and proto.input[index] not in constants:
-                    raise ValueNeeded(proto.input[index], schema.inputs[index].name) from None
+            for index, value in sizes.items():
+                if value not in constants:
+                    raise ValueNeeded(value, schema.inputs[index].name) from None
             raise Unsupported(str(problem)) from None
         check_size(result[name], "its output")
     return result
+
+
+def own_outputs(proto: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """Return the types of the outputs, by name, of a node of mtool's own domain, which no schema of ONNX says.
+
+    Raises:
+        Unsupported: it has another number of outputs.
+    """
+    attrs = attributes(proto)
+    operator = operator_of(proto)
+    if operator.infer is None:
+        dtype = DType.of(helper.tensor_dtype_to_np_dtype(attrs["to"]))
+        return {proto.output[0]: TensorType(dtype, types[proto.input[0]].shape)}
+    kinds = operator.infer(attributes_of(operator.attributes, attrs), [types[name] for name in proto.input if name])
+    if len(kinds) != len(proto.output):
+        raise Unsupported(f"it has {len(proto.output)} outputs instead of {len(kinds)}")
+    return dict(zip(proto.output, kinds, strict=True))
+
+
+def operator_of(proto: onnx.NodeProto) -> Operator:
+    """Return the record of a node's operator; one that has none has nothing but its name."""
+    domain = domain_of(proto.domain)
+    known = operators().get((domain, proto.op_type))
+    if known is None and domain and not onnx.defs.has(proto.op_type, domain):
+        known = own_operators().get((domain, proto.op_type))
+    return known or Operator(proto.op_type, domain=domain)
+
+
+def sizes_of(operator: Operator, proto: onnx.NodeProto) -> dict[int, str]:
+    """Return the inputs that a node has whose values say what shape the outputs have."""
+    return {index: proto.input[index] for index in operator.sizes if index < len(proto.input) and proto.input[index]}
+
+
+def attributes(proto: onnx.NodeProto) -> dict[str, Any]:
+    """Return a node's attributes, but for graphs: words as str, lists as tuples.
+
+    Raises:
+        Unsupported: one is no text.
+    """
+    kept = [attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH]
+    try:
+        return {attr.name: _plain(helper.get_attribute_value(attr)) for attr in kept}
+    except UnicodeDecodeError:
+        raise Unsupported("one of its attributes is no text") from None
+
+
+def _plain(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else tuple(value) if isinstance(value, list) else value
 
 
 def tensor_type(kind: TensorType) -> onnx.TypeProto:

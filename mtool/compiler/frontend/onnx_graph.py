@@ -1,6 +1,7 @@
 """Walk an ONNX graph once: infer types, fold constants, bring every node to its canonical form."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -11,7 +12,6 @@ from mtool.base.escaping import argument
 from mtool.compiler.frontend import tensors
 from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.dispatch import import_node
-from mtool.compiler.frontend.empty_tensors import without_empty_inputs
 from mtool.compiler.frontend.importer import Importer
 from mtool.compiler.frontend.inference import check_size, element_name
 from mtool.compiler.frontend.problems import TooLarge, Unsupported
@@ -38,7 +38,7 @@ def import_graph(
     Args:
         model: the model.
         name: the graph's name.
-        maxima: the largest sizes of what has a size that depends on data (mtool/compiler/frontend/bounds.py), by the
+        maxima: the largest sizes of what has a size that depends on data (mtool/compiler/operators/bounds.py), by the
             name of the value or of the dimension.
         budget: what the import may take.
         separated: the large initialisers, if they were taken out of the model.
@@ -107,9 +107,31 @@ def import_graph(
         sources=sources,
         counts=counts,
     )
-    graph = without_empty_inputs(graph)
+    graph = _without_empty_inputs(graph)
     verify(graph)
     return graph
+
+
+def _without_empty_inputs(graph: Graph) -> Graph:
+    """Replace inputs without elements by constants where operators read them; the interface keeps them.
+
+    Their value is known, so whatever depends on nothing else is a constant.
+    """
+    empty: dict[str, str] = {}
+    for value in graph.inputs:
+        if value in graph.constants:
+            empty[value] = f"{value}/empty"
+            while empty[value] in graph.types:
+                empty[value] += "/empty"
+    if not empty:
+        return graph
+    nodes = (replace(node, inputs=tuple(empty.get(value, value) for value in node.inputs)) for node in graph.nodes)
+    return replace(
+        graph,
+        nodes=tuple(nodes),
+        types={**graph.types, **{new: graph.types[old] for old, new in empty.items()}},
+        constants={empty.get(value, value): data for value, data in graph.constants.items()},
+    )
 
 
 def _add_initialisers(state: Importer, model: onnx.ModelProto, separated: Separated) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mtool.base import option_table
 from mtool.base.option_values import Hybrid, Rounding
 from mtool.compiler.ir.types import Array
 
@@ -36,8 +37,8 @@ class ModelOptions:
 
     dims: Mapping[str, int] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
-    rounding: Rounding = "onnx"
-    hybrid: Hybrid = "auto"
+    rounding: Rounding = option_table.DEFAULTS["rounding"]
+    hybrid: Hybrid = option_table.DEFAULTS["hybrid"]
     maxima: Mapping[str, int] = field(default_factory=dict)
     natural_maxima: bool = False
     keeps_rounds: bool = False

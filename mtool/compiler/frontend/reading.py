@@ -5,8 +5,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import onnx
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from mtool.base.errors import ModelError, UsageError
@@ -14,7 +16,6 @@ from mtool.compiler.frontend import external, tensors
 from mtool.compiler.frontend.budget import LIMITS, Budget
 from mtool.compiler.frontend.dimensions import open_negative_dimensions
 from mtool.compiler.frontend.separate import Separated, separate
-from mtool.compiler.frontend.strings import check_strings
 
 MIN_OPSET = 1
 FLATBUFFER = b"TFL3"  # the file identifier of TFLite models, at byte 4
@@ -40,7 +41,7 @@ def read_separated(path: Path, budget: Budget) -> tuple[onnx.ModelProto, Separat
         ModelError: the file is not a model or malformed, or larger than the budget allows.
     """
     whole = _unchecked(path, budget)
-    check_strings(whole, path.name)
+    _check_strings(whole, path.name)
     model, separated = separate(whole, budget)
     del whole
     check(model, path.name)
@@ -130,7 +131,7 @@ def check(model: onnx.ModelProto, title: str) -> None:
     Raises:
         ModelError: it breaks one, or its opset is too old, or newer than the installed onnx.
     """
-    check_strings(model, title)
+    _check_strings(model, title)
     try:
         with _typed_outputs(model.graph):
             onnx.checker.check_model(model, full_check=False)
@@ -243,3 +244,37 @@ def _names_locations(path: Path) -> bool:
                 return True
             end = block[-len(word) :]
     return False
+
+
+def _check_strings(model: onnx.ModelProto, title: str) -> None:
+    """Check every name, domain and description of a model.
+
+    Raises:
+        ModelError: one is not UTF-8; the message says of what it is.
+    """
+    left: list[Any] = [model]
+    while left:
+        message = left.pop()
+        for field, value in _fields(message):
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                left += value if _is_repeated(value) else [value]
+            elif field.type == FieldDescriptor.TYPE_STRING:
+                for text in value if _is_repeated(value) else [value]:
+                    if not isinstance(text, str):
+                        raise ModelError(
+                            f"{title} holds a name that is no text",
+                            details=[f"{message.DESCRIPTOR.name}.{field.name}: {text[:60]!r}", "expected  UTF-8"],
+                            hint="export it again, with plain names",
+                        )
+
+
+def _fields(message: Any) -> list[tuple[FieldDescriptor, Any]]:
+    """Return the fields that a message has; of a tensor's all but its elements, which would be copied."""
+    if not isinstance(message, onnx.TensorProto):
+        return list(message.ListFields())
+    fields = message.DESCRIPTOR.fields_by_name
+    return [(fields[name], getattr(message, name)) for name in ("name", "doc_string", "external_data")]
+
+
+def _is_repeated(value: object) -> bool:
+    return not isinstance(value, (str, bytes)) and hasattr(value, "__len__")

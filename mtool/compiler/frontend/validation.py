@@ -1,30 +1,23 @@
-"""A node held against its operator's schema, before anything reads its inputs and attributes.
+"""A node held against its operator's schema and record, before anything reads its inputs and attributes.
 
 onnx's shape inference believes some attributes: it runs without end, or ends the process, on what is refused here.
 """
 
-import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
-from mtool.compiler.frontend.inference import SHAPING
 from mtool.compiler.frontend.problems import Unsupported
-from mtool.compiler.ir import TensorType
+from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.index_ranges import IndexRange
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator
 
 _CONTROL = ("If", "Loop", "Scan")
-
-_AXIS_BEHIND = ("OneHot", "Flatten", "Softmax", "LogSoftmax", "Hardmax")
-"""Operators whose axis may be the input's rank too: that of the output, or where it is flattened."""
-
-_OTHER_AXIS = ("QuantizeLinear", "DequantizeLinear", "ConcatFromSequence", "DFT")
-"""Operators whose axis is not always used, or not of the first input; inference looks at it."""
-
-_MOST_SIZES = 1024  # elements of an input that says what shape the output has
 
 _MOST = 2**31 - 1  # of a size or a distance: offsets in generated C are int32_t
 _WIDE = (
@@ -36,7 +29,18 @@ _WIDE = (
 _COUNTS = ("sampling_ratio", "output_height", "output_width", "max_skip_count", "max_gram_length", "min_gram_length")
 """Attributes that are no less than 0."""
 
-_TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
+_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+_FLAGS = (
+    "align_corners", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "exclude_outside", "exclusive",
+    "fmod", "inverse", "is_causal", "keepdims", "largest", "layout", "linear_before_reset", "noop_with_empty_axes",
+    "onesided", "reverse", "select_last_index", "sorted", "storage_order", "transA", "transB", "upper",
+)  # fmt: skip
+"""Attributes that are 0 or 1, whatever the operator."""
+
+_NAMES = {
+    dtype: f"tensor({onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy)).lower()})"
+    for dtype in DType
+}
 
 
 def check_node(proto: onnx.NodeProto, schema: OpSchema, graphs: Mapping[str, Any]) -> None:
@@ -72,112 +76,125 @@ def check_node(proto: onnx.NodeProto, schema: OpSchema, graphs: Mapping[str, Any
             raise Unsupported(f"its attribute {name!r} is not given")
 
 
-def check_axis(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType]) -> None:
-    """Check an attribute `axis` against the dimensions of the first input.
+def check_operand_types(proto: onnx.NodeProto, schema: OpSchema, types: Mapping[str, TensorType]) -> None:
+    """Check that a node's inputs have element types that its operator takes, and the same one where they share it.
 
     Raises:
-        Unsupported: there is no such axis.
+        Unsupported: one has another.
     """
-    axis = attrs.get("axis")
-    if not isinstance(axis, int) or proto.op_type in _OTHER_AXIS or not proto.input or proto.input[0] not in types:
-        return
-    rank = len(types[proto.input[0]].shape)
-    most = rank if proto.op_type in _AXIS_BEHIND else max(rank - 1, 0)
-    least = -rank - 1 if proto.op_type == "OneHot" else -max(rank, 1)
-    if not least <= axis <= most:
-        raise Unsupported(f"its axis is {axis}; its input has {rank} dimensions")
+    formal = schema.inputs
+    shared: dict[str, tuple[str, DType]] = {}
+    for index, name in enumerate(proto.input):
+        if name not in types or not formal:
+            continue
+        kind, dtype = formal[min(index, len(formal) - 1)], types[name].dtype
+        if _NAMES[dtype] not in kind.types:
+            expected = ", ".join(sorted(one.removeprefix("tensor(").removesuffix(")") for one in kind.types))
+            raise Unsupported(f"its input {kind.name!r} is {dtype.label}; expected {expected}")
+        if "(" in kind.type_str or not kind.is_homogeneous:
+            continue
+        other, first = shared.setdefault(kind.type_str, (kind.name, dtype))
+        if dtype != first:
+            raise Unsupported(f"its inputs {other!r} and {kind.name!r} are {first.label} and {dtype.label}")
 
 
-def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType]) -> None:
-    """Check blocks, windows and equations, which only some operators have, against the shapes of the inputs.
+def check_attributes(node: OnnxNode, operator: Operator) -> None:
+    """Check a node's attributes, and the sizes of inputs that say what shape the outputs have.
 
     Raises:
-        Unsupported: an attribute or the size of an input is out of range.
+        Unsupported: one is out of range.
     """
-    shapes = [types[name].shape if name in types else () for name in proto.input]
-    for index in SHAPING.get(proto.op_type, ()):
-        if index < len(shapes) and proto.input[index] in types:
-            count = types[proto.input[index]].count
-            if count > max(_MOST_SIZES, len(proto.output)) and proto.op_type != "ImageDecoder":
-                raise Unsupported(f"its input {index} has {count:,} elements; at most {_MOST_SIZES:,} are supported")
-    for key, value in attrs.items():
+    types = node.state.types
+    axis = node.attrs.get("axis")
+    if isinstance(axis, int) and operator.axis_ends is not None and node.input(0) in types:
+        rank = len(node.shape)
+        least, most = min(operator.axis_ends[0] - rank, -1), max(rank + operator.axis_ends[1], 0)
+        if not least <= axis <= most:
+            raise Unsupported(f"its axis is {axis}; its input has {rank} dimensions")
+    for key, value in node.attrs.items():
+        words = _PADS if key == "auto_pad" else operator.words.get(key)
+        if words and value not in words:
+            raise Unsupported(f"its {key} is {value!r}; expected {', '.join(words)}")
+        if key in _FLAGS and isinstance(value, int) and value not in (0, 1):
+            raise Unsupported(f"its {key} is {value}; expected 0 or 1")
+    for index in operator.sizes:
+        count = types[node.input(index)].count if node.input(index) in types else 0
+        if count > max(operator.most_sizes, len(node.outputs)):
+            found = f"its input {index} has {count:,} elements"
+            raise Unsupported(f"{found}; at most {operator.most_sizes:,} are supported")
+    for key, value in node.attrs.items():
         numbers = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, int)]
         if key not in _WIDE and any(abs(number) > _MOST for number in numbers):
             raise Unsupported(f"its {key} is {value}; at most {_MOST:,} is supported")
         if key in _COUNTS and any(number < 0 for number in numbers):
             raise Unsupported(f"its {key} is {value}; expected 0 or more")
-    filters = shapes[1][2:] if proto.op_type.startswith("Conv") and len(shapes) > 1 else ()
-    for steps, size in zip(attrs.get("dilations", ()), attrs.get("kernel_shape", filters), strict=False):
+    filters = node.shapes[1][2:] if len(node.shapes) > 1 else ()
+    for steps, size in zip(node.attrs.get("dilations", ()), node.attrs.get("kernel_shape", filters), strict=False):
         if steps * size > _MOST // 2:
             raise Unsupported(f"its window reaches over {steps * size:,} elements; at most {_MOST // 2:,} is supported")
-    if any(abs(steps) > _MOST // 2 for steps in attrs.get("strides", ())):
-        raise Unsupported(f"its strides are {attrs['strides']}; at most {_MOST // 2:,} is supported")
-    if proto.op_type == "Split" and attrs.get("num_outputs", len(proto.output)) != len(proto.output):
-        raise Unsupported(f"its num_outputs is {attrs['num_outputs']}, and it has {len(proto.output)} outputs")
-    if proto.op_type == "GatherND" and not 0 <= attrs.get("batch_dims", 0) < max(1, min(map(len, shapes), default=1)):
-        raise Unsupported(f"its batch_dims is {attrs['batch_dims']}, for inputs {[list(shape) for shape in shapes]}")
-    if proto.op_type in ("DepthToSpace", "SpaceToDepth") and len(shapes[0]) == 4:
-        _check_blocks(proto.op_type, attrs.get("blocksize", 1), shapes[0])
-    if proto.op_type in ("Conv", "ConvInteger") and len(shapes[0]) == len(shapes[1]):
-        _check_windows(attrs, shapes[0][2:], shapes[1][2:])
-    if proto.op_type == "Einsum":
-        _check_equation(attrs["equation"].replace(" ", ""), shapes)
+    if any(abs(steps) > _MOST // 2 for steps in node.attrs.get("strides", ())):
+        raise Unsupported(f"its strides are {node.attrs['strides']}; at most {_MOST // 2:,} is supported")
+    if operator.check is not None:
+        operator.check(node)
 
 
-def check_range(constants: Mapping[str, Array], names: Sequence[str]) -> None:
-    """Refuse a Range whose step is 0, or whose numbers are not finite: onnx's inference gives it no elements.
+def check_shapes(node: OnnxNode, operator: Operator) -> None:
+    """Check that the shapes of a node's inputs and outputs agree: C would read beyond a tensor if they did not.
 
     Raises:
-        Unsupported: it has no last number.
+        Unsupported: they do not go together.
     """
-    numbers = [float(each) for name in names for each in constants[name].reshape(-1)]
-    if not all(map(math.isfinite, numbers)) or (numbers and numbers[-1] == 0):
-        raise Unsupported(f"it has no last number: its start, limit and step are {numbers}")
-
-
-def _check_windows(attrs: Mapping[str, Any], spatial: Sequence[int], kernel: Sequence[int]) -> None:
-    """Check that a convolution's window fits into its input; onnx's shape inference rounds what is missing away."""
-    mode, rank = attrs.get("auto_pad", "NOTSET"), len(kernel)
-    if mode in ("SAME_UPPER", "SAME_LOWER") or 0 in spatial:
+    types = node.state.types
+    known = all(not name or name in types for name in (*node.inputs, *node.outputs))
+    if operator.check_shapes is None or node.version < operator.shapes_from or not known:
         return
-    pads = (0,) * 2 * rank if mode == "VALID" else attrs.get("pads") or (0,) * 2 * rank
-    dilations = attrs.get("dilations") or (1,) * rank
-    for index, size in enumerate(spatial):
-        span = (kernel[index] - 1) * dilations[index] + 1
-        padded = size + pads[index] + pads[rank + index]
-        if padded < span:
-            raise Unsupported(f"its window reaches over {span:,} elements, its padded input has {padded:,}")
+    try:
+        fits = operator.check_shapes(node)
+    except (IndexError, TypeError, ValueError):
+        fits = False  # too few dimensions, or inputs
+    if not fits:
+        raise Unsupported(f"the shapes of its inputs do not go together: {[list(shape) for shape in node.shapes]}")
 
 
-def _check_blocks(op: str, size: int, shape: tuple[int, ...]) -> None:
-    if size < 1:
-        raise Unsupported(f"its blocksize is {size}")
-    channels, rows, columns = shape[1:]
-    if op == "DepthToSpace" and channels % size**2:
-        raise Unsupported(f"it has {channels} channels; expected a multiple of {size**2}, the elements of a block")
-    if op == "SpaceToDepth" and (rows % size or columns % size):
-        raise Unsupported(f"its input is {rows} x {columns}; expected multiples of {size}")
+def with_indices_inside(node: OnnxNode, operator: Operator, schema: OpSchema, *, clamp: bool) -> OnnxNode:
+    """Return a node whose constant indices and lengths lie inside the dimensions that they are of.
+
+    Indices that come with the data are clamped when the model runs; one that the model itself has is a fault of the
+    model, an error to ONNX and to onnxruntime. `clamp`: it may never be read, so the nearest stands for it.
+
+    Raises:
+        Unsupported: one lies outside.
+    """
+    allowed = _range_of_wrong_indices(node, operator)
+    if allowed is None:
+        return node
+    name = node.inputs[allowed.index]
+    found = node.state.constants[name]
+    if not clamp:
+        wrong = np.unravel_index(np.argmin(_is_inside(found, allowed)), found.shape)
+        bounds = (np.broadcast_to(each, found.shape)[wrong] for each in (allowed.low, allowed.high, allowed.size))
+        low, high, size = bounds
+        told = f"its {schema.inputs[allowed.index].name} hold {found[wrong]} for a dimension of {size}"
+        raise Unsupported(f"{told}; expected {low} to {high}")
+    nearest = np.clip(found, allowed.low, np.maximum(allowed.high, allowed.low))
+    changed = onnx.NodeProto()
+    changed.CopyFrom(node.proto)
+    changed.input[allowed.index] = node.state.constant(f"{name}/inside", np.asarray(nearest).astype(found.dtype))
+    return OnnxNode(node.state, changed, node.origin, node.attrs, node.version)
 
 
-def _check_equation(equation: str, shapes: Sequence[tuple[int, ...]]) -> None:
-    left, arrow, right = equation.partition("->")
-    terms = left.split(",")
-    if len(terms) != len(shapes) or not all(_TERM.fullmatch(term) for term in (*terms, right)):
-        raise Unsupported(f"its equation {equation!r} is not one of {len(shapes)} inputs")
-    sizes: dict[str, int] = {}
-    for term, shape in zip(terms, shapes, strict=True):
-        letters = term.replace("...", "")
-        if len(letters) != len(shape) and not ("..." in term and len(letters) < len(shape)):
-            raise Unsupported(f"its equation {equation!r} has {term!r} for an input of {len(shape)} dimensions")
-        before = len(term.partition("...")[0])
-        axes = [*range(before), *range(before - len(letters), 0)]
-        for letter, axis in zip(letters, axes, strict=True):
-            known = sizes.setdefault(letter, shape[axis])
-            if 1 not in (known, shape[axis]) and known != shape[axis]:
-                raise Unsupported(
-                    f"its equation {equation!r} has {letter!r} for dimensions of {known} and {shape[axis]}"
-                )
-            sizes[letter] = max(known, shape[axis])
-    made = right.replace("...", "")
-    if arrow and (len(set(made)) != len(made) or not set(made) <= set(sizes)):
-        raise Unsupported(f"its equation {equation!r} makes {right!r}")
+def _range_of_wrong_indices(node: OnnxNode, operator: Operator) -> IndexRange | None:
+    """Return what a node's constant indices have to be, if one is not; None: all are, or they are no constants."""
+    state = node.state
+    if operator.index_ranges is None or any(name and name not in state.types for name in node.inputs):
+        return None
+    try:
+        allowed = operator.index_ranges(node)
+        found = state.constants.get(node.input(allowed.index))
+        return None if found is None or _is_inside(found, allowed).all() else allowed
+    except (IndexError, ValueError):  # the shapes do not go together, which is told elsewhere
+        return None
+
+
+def _is_inside(found: Array, allowed: IndexRange) -> Array:
+    return np.asarray((allowed.low <= found) & (found <= allowed.high))

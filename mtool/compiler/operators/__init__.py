@@ -1,75 +1,39 @@
-"""The lowerings: what each ONNX operator becomes, in internal operators (mtool.compiler.kernels.registry).
+"""The operators: one record each, of all that mtool knows of it (mtool.compiler.operators.operator.Operator).
 
-An operator, or a family of them, is a file of this folder; it stands in the list below.
+A module of this folder lists its records in `OPERATORS`. Operators of ONNX's domains, of onnxruntime's, and mtool's own
+lie here; those that installed packages add are found by mtool.compiler.operators.own_domains.
 """
 
-from mtool.compiler.operators import (
-    argmax_pooling,
-    classical,
-    control,
-    conv,
-    conv_transpose,
-    creation,
-    detection,
-    detection_postprocess,
-    einsum,
-    elementwise,
-    ethos_u,
-    external,
-    fixed_point,
-    fourier,
-    gemm,
-    indexing,
-    movement,
-    normalize,
-    ordering,
-    pooling,
-    pose_decoder,
-    quantize,
-    quantized_rows,
-    recurrent,
-    reduce,
-    rescale,
-    resize,
-    sampling,
-    scatter,
-    signal_features,
-    signal_transform,
-    sliding_window,
-    softmax,
-    standardize,
-    whole_recurrent,
-)
-from mtool.compiler.operators.lowering import Operator
-from mtool.compiler.operators.own_domains import OwnOperator, own_of_kind
+import functools
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-_MODULES = (
-    classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, external, fourier, gemm,
-    indexing, movement, normalize, ordering, pooling, quantize, recurrent, reduce, rescale, resize, sampling, scatter,
-    sliding_window, softmax, standardize,
-)  # fmt: skip
-
-OWN: dict[str, OwnOperator] = {
-    **signal_features.OWN,
-    **signal_transform.OWN,
-    **detection_postprocess.OWN,
-    **pose_decoder.OWN,
-    **argmax_pooling.OWN,
-    **quantized_rows.OWN,
-    **fixed_point.OWN,
-    **whole_recurrent.OWN,
-    **ethos_u.OWN,
-}
-"""Operators of mtool's own that say themselves what their outputs are, by name."""
-
-LOWERINGS: dict[str, Operator] = {
-    **{op: entry for module in _MODULES for op, entry in module.LOWERINGS.items()},
-    **{op: own.operator for op, own in OWN.items()},
-}
-"""Canonical ONNX operators and mtool's own, by name."""
+if TYPE_CHECKING:
+    from mtool.compiler.operators.operator import Operator
 
 
-def lowering_of(op: str) -> Operator | None:
-    """Return the lowering of a canonical operator, be it ONNX's or of one's own domain; None: there is none."""
-    own = own_of_kind(op)
-    return own.operator if own else LOWERINGS.get(op)
+@functools.cache
+def operators() -> "Mapping[tuple[str, str], Operator]":
+    """Return all operators but those of installed packages, by domain and name."""
+    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    every = [operator for module in modules for operator in getattr(module, "OPERATORS", ())]
+    found = {(operator.domain, operator.name): operator for operator in every}
+    assert len(found) == len(every), "an operator has two records"
+    return found
+
+
+def lowering_of(kind: str) -> "Operator | None":
+    """Return the operator whose canonical nodes are of a kind; None: there is none."""
+    from mtool.compiler.operators.own_domains import own_of_kind
+
+    return own_of_kind(kind) or _lowered().get(kind)
+
+
+@functools.cache
+def _lowered() -> "Mapping[str, Operator]":
+    every = [operator for operator in operators().values() if operator.lower is not None]
+    found = {operator.name: operator for operator in every}
+    assert len(found) == len(every), "two operators have canonical nodes of one name"
+    return found

@@ -1,103 +1,300 @@
-"""Operators of ai.onnx.ml that are not made of others: the traversal of tree ensembles, libsvm's coupling of pairwise
-probabilities, and the table of LabelEncoder 4.
+"""Operators of ai.onnx.ml, written as the ONNX operators that they are made of; tree ensembles have their own file.
+
+Linear models, encoders and support vector machines. The only kernels are the table of LabelEncoder and libsvm's
+coupling of pairwise probabilities. Semantics where the standard is silent: onnxruntime's; of support vector machines,
+libsvm's.
 """
 
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
 
-from mtool.compiler.ir import Attributes, DType, Expr, Node
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, identity, load
 from mtool.compiler.ir.index import choose, number
-from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.templates import template_node
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.lowering import Lower, Lowering, template_node
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import CLASSICAL, OWN, Unsupported
 
-COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
+FLOATS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeEnsemble(Attributes):
-    """Trees as arrays.
+class ClassicalNode(OnnxNode):
+    """One node of a classical operator."""
 
-    names: what the operands after the first are.
-    modes: the comparisons that occur, by their numbers in `COMPARISONS`.
-    aggregate: what becomes of the leaves' weights.
+    def numbers(self, key: str) -> list[float]:
+        """Return an attribute that is a list, or a tensor under `<key>_as_tensor`; empty if it is not given."""
+        if f"{key}_as_tensor" in self.attrs:
+            return list(onnx.numpy_helper.to_array(self.attrs[f"{key}_as_tensor"]).reshape(-1).tolist())
+        return list(self.attrs.get(key) or ())
+
+    def matrix(self) -> str:
+        """Return the input as a matrix of float32 or float64, a row an example."""
+        value: str = self.inputs[0]
+        if self.dtype(value) not in FLOATS:
+            value = self("Cast", value, to=TensorProto.FLOAT)
+        shape = self.kind(value).shape
+        if len(shape) == 1:
+            value = self("Unsqueeze", value, self.constant([0], np.int64))
+        elif len(shape) != 2:
+            raise Unsupported(f"its input has {len(shape)} dimensions; expected: [examples, features]")
+        return value
+
+    def label(self, chosen: str, labels: list[int]) -> None:
+        """Give the class label for the number of a class, [examples], as the first output."""
+        if labels == list(range(len(labels))):
+            self.give(chosen)
+        else:
+            self.give(self("Gather", self.constant(labels, np.int64), chosen))
+
+    def integer_labels(self, *keys: str) -> list[int]:
+        """Return the class labels.
+
+        Raises:
+            Unsupported: they are strings and the label is read.
+        """
+        *integers, strings = keys
+        names = list(self.attrs.get(strings) or ())
+        if names:
+            raise Unsupported("its class labels are strings; export it with integer labels")
+        return next((list(map(int, self.attrs[key])) for key in integers if self.attrs.get(key)), [])
+
+
+def classical(
+    name: str,
+    write: Callable[[ClassicalNode], None],
+    lower: Lower | None = None,
+    attributes: type[Attributes] = Attributes,
+) -> Operator:
+    """Return the record of an operator of ai.onnx.ml that a function writes as others, or as one with a lowering."""
+
+    def expand(node: OnnxNode) -> None:
+        write(ClassicalNode(node.state, node.proto, node.origin, node.attrs, node.version))
+
+    return Operator(name, domain=CLASSICAL, attributes=attributes, expand=expand, lower=lower)
+
+
+def transformed(write: ClassicalNode, scores: str, how: str) -> str:
+    """Apply a post_transform along the last axis of scores [examples, classes].
+
+    Raises:
+        Unsupported: there is no such transformation.
     """
+    dtype = write.dtype(scores)
 
-    names: tuple[str, ...]
-    modes: tuple[int, ...]
-    aggregate: str
+    def number(value: float) -> str:
+        return write.constant(value, dtype)
+
+    if how == "NONE":
+        return scores
+    if how == "LOGISTIC":
+        return write("Sigmoid", scores)
+    if how == "SOFTMAX":
+        return write("Softmax", scores, axis=1)
+    if how == "SOFTMAX_ZERO":  # what is 0 stays 0
+        axis = write.constant([1], np.int64)
+        top = write("ReduceMax", scores, axis, keepdims=1)
+        zero = write("LessOrEqual", write("Abs", scores), number(1e-7))
+        small = write("Mul", scores, write("Exp", write("Neg", top)))
+        power = write("Where", zero, small, write("Exp", write("Sub", scores, top)))
+        total = write("ReduceSum", power, axis, keepdims=1)
+        empty = write("Equal", total, number(0))
+        return write("Where", empty, number(0.5), write("Div", power, write("Where", empty, number(1), total)))
+    if how == "PROBIT":  # onnxruntime's approximation of the inverse error function
+        x = write("Sub", write("Mul", scores, number(2)), number(1))
+        log = write("Log", write("Mul", write("Sub", number(1), x), write("Add", number(1), x)))
+        v = write("Add", number(2 / (np.pi * 0.147)), write("Mul", log, number(0.5)))
+        inner = write("Sub", write("Mul", v, v), write("Mul", log, number(1 / 0.147)))
+        root = write("Sqrt", write("Sub", write("Sqrt", inner), v))
+        return write("Mul", write("Mul", write("Sign", x), root), number(1.41421356))
+    raise Unsupported(f"post_transform {how!r} is not known")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeEnsembleValues(Values):
-    """operands: the C names of the arrays; comparisons: number and C of those that occur.
+def _linear_product(write: ClassicalNode, x: str, rows: int) -> str:
+    """Return x times the coefficients, plus the intercepts: [examples, rows]."""
+    dtype, features = write.dtype(x), write.kind(x).shape[1]
+    coefficients, intercepts = write.numbers("coefficients"), write.numbers("intercepts")
+    if rows * features != len(coefficients) or len(intercepts) not in (0, 1, rows):
+        raise Unsupported(
+            f"{len(coefficients)} coefficients and {len(intercepts)} intercepts do not fit {features} features"
+        )
+    inputs = [x, write.constant(np.reshape(coefficients, (rows, features)), dtype)]
+    if intercepts:
+        inputs.append(write.constant(intercepts, dtype))
+    return write("Gemm", *inputs, transB=1)
 
-    per_leaf: the weights of each leaf; 0: that differs, or there are none.
+
+def _linear_regressor(write: ClassicalNode) -> None:
+    targets = write.attrs.get("targets", 1)
+    write.give(transformed(write, _linear_product(write, write.matrix(), targets), write.word("post_transform")))
+
+
+def _linear_classifier(write: ClassicalNode) -> None:
+    labels = write.integer_labels("classlabels_ints", "classlabels_strings")
+    x, how = write.matrix(), write.word("post_transform")
+    features = write.kind(x).shape[1]
+    rows = len(write.numbers("coefficients")) // max(features, 1)
+    scores = _linear_product(write, x, rows)
+    if rows > 1:
+        write.give(transformed(write, scores, how), 1)
+        write.label(write("ArgMax", scores, axis=1, keepdims=0), labels or list(range(rows)))
+        return
+    zero = write.constant(0.5 if how != "NONE" and len(labels) != 2 else 0, write.dtype(scores))
+    if len(labels) == 2:
+        both = write("Concat", write("Neg", scores), scores, axis=1)
+        write.give(transformed(write, both, how), 1)
+        yes, no = labels[1], labels[0]
+        above = write("Greater", scores, zero)
+    else:
+        scores = transformed(write, scores, how)
+        write.give(scores, 1)
+        yes, no = (labels or [1])[0], 0
+        above = write("GreaterOrEqual", scores, zero)
+    chosen = write("Where", above, write.constant(yes, np.int64), write.constant(no, np.int64))
+    write.give(write("Squeeze", chosen, write.constant([1], np.int64)))
+
+
+def _scaler(write: ClassicalNode) -> None:
+    """Scaler: (x - offset) * scale, each one number or one a feature."""
+    x = write.inputs[0]
+    if write.dtype(x) != np.float32:  # its result is float32, whatever goes in
+        x = write("Cast", x, to=1)
+    offset, scale = write.numbers("offset"), write.numbers("scale")
+    if offset and any(offset):
+        x = write("Sub", x, write.constant(offset))
+    write.give(write("Mul", x, write.constant(scale or [1.0])))
+
+
+def _normalizer(write: ClassicalNode) -> None:
+    """Normalizer: each row over its norm; one without a length stays as it is."""
+    x, how = write.matrix(), write.word("norm", "MAX")
+    if write.dtype(x) != np.float32:
+        x = write("Cast", x, to=1)
+    axis = write.constant([1], np.int64)
+    if how not in ("MAX", "L1", "L2"):
+        raise Unsupported(f"norm {how!r} is not known")
+    operator = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}[how]
+    norm = write(operator, x, axis, keepdims=1)
+    none = write("Equal", norm, write.constant(0))
+    write.give(write("Div", x, write("Where", none, write.constant(1), norm)))
+
+
+# Encoders: operators of ai.onnx.ml that prepare features and map labels.
+#
+# LabelEncoder 4, OneHotEncoder, Imputer, FeatureVectorizer, ArrayFeatureExtractor, ZipMap 1.
+
+STRINGS = "strings are not supported"
+
+
+def _table(write: ClassicalNode, side: str) -> Array:
+    """Return the keys or the values of a label encoder.
+
+    Raises:
+        Unsupported: they are strings.
     """
-
-    rows: int
-    features: int
-    targets: int
-    operands: tuple[str, ...]
-    aggregate: str
-    trees: int
-    comparisons: tuple[tuple[int, str], ...]
-    per_leaf: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairwiseCouplingValues(Values):
-    """iterations: the most that are made."""
-
-    rows: int
-    classes: int
-    iterations: int
+    attrs = write.attrs
+    if f"{side}_tensor" in attrs:
+        data = numpy_helper.to_array(attrs[f"{side}_tensor"])
+        if data.dtype.kind not in "biuf":
+            raise Unsupported(STRINGS)
+        return np.asarray(data).reshape(-1)
+    for key, dtype in ((f"{side}_int64s", np.int64), (f"{side}_floats", np.float32)):
+        if attrs.get(key):
+            return np.asarray(attrs[key], dtype)
+    raise Unsupported(STRINGS)
 
 
-def _tree_ensemble(ctx: Lowering, node: Node) -> None:
-    x, *arrays = node.inputs
-    names = TreeEnsemble.of(node).names
-    inputs = {"input": x, **dict(zip(names, arrays, strict=True))}
-    (rows, features), (_, targets) = ctx.types[x].shape, ctx.types[node.outputs[0]].shape
-    leaves = ctx.types[inputs["weight"]].count if "weight" in inputs else 0
-    attrs = TreeEnsemble.of(node)
-    values = TreeEnsembleValues(
-        rows=rows, features=features, targets=targets, operands=names, aggregate=attrs.aggregate,
-        trees=ctx.types[inputs["roots"]].count, comparisons=tuple((n, COMPARISONS[n]) for n in attrs.modes),
-        per_leaf=_per_leaf(ctx, inputs, leaves),
-    )  # fmt: skip
-    template_node(ctx, node, "tree_ensemble", inputs, {"output": node.outputs[0]}, values)
+def _label_encoder(write: ClassicalNode) -> None:
+    """LabelEncoder: the value of the first key that is equal, NaN to NaN; else the default."""
+    if {"classes_strings", "keys_strings", "values_strings"} & write.attrs.keys():
+        raise Unsupported(STRINGS)
+    keys, values = _table(write, "keys"), _table(write, "values")
+    if len(keys) != len(values):
+        raise Unsupported(f"it has {len(keys)} keys and {len(values)} values")
+    if "default_tensor" in write.attrs:
+        default = numpy_helper.to_array(write.attrs["default_tensor"]).reshape(-1)[0]
+    elif values.dtype.kind == "f":
+        default = write.attrs.get("default_float", 0.0)
+    else:
+        default = write.attrs.get("default_int64", -1)
+    x, output = write.inputs[0], write.outputs[0]
+    keys = keys.astype(write.dtype(x))
+    _, first = np.unique(keys, return_index=True)  # the first of equal keys counts, each stands once
+    kept = np.sort(first)
+    state = write.state
+    state.types[output] = TensorType(DType.of(values.dtype), write.kind(x).shape)
+    tables = [write.constant(keys[kept], keys.dtype)]
+    tables.append(write.constant([*values[kept], default], values.dtype))
+    state.emit("LabelEncoder", write.origin, [x, *tables], [output])
 
 
-def _per_leaf(ctx: Lowering, inputs: dict[str, str], weights: int) -> int:
-    """Return how many weights each leaf has; 0: that differs, or there are none."""
-    if "first" in inputs or not weights:
-        return 0
-    children = [ctx.constants[inputs[name]] for name in ("roots", "yes", "no") if name in inputs]
-    return weights // max(-int(data.min(initial=0)) for data in children)
+def _one_hot(write: ClassicalNode) -> None:
+    """OneHotEncoder: 1 where a category is equal; a value that is none of them gives zeros."""
+    categories = list(write.attrs.get("cats_int64s") or ())
+    if not categories:
+        raise Unsupported(STRINGS)
+    x = write.inputs[0]
+    raised = write("Unsqueeze", x, write.constant([-1], np.int64))
+    write.give(write("Cast", write("Equal", raised, write.constant(categories, write.dtype(x))), to=1))
 
 
-def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
-    """Wu, Lin and Weng (2004), second method, as libsvm iterates it: at most 100 iterations, or one a class."""
-    rows, classes = ctx.types[node.outputs[0]].shape
-    dtype = ctx.types[node.inputs[0]].dtype
-    values = PairwiseCouplingValues(rows=rows, classes=classes, iterations=max(100, classes))
-    scratch = dtype.size * (2 * classes * classes + classes)
-    inputs, outputs = {"input": node.inputs[0]}, {"output": node.outputs[0]}
-    template_node(
-        ctx, node, "pairwise_coupling", inputs, outputs, values, scratch=scratch, scratch_type=dtype.c, math=True
-    )
+def _imputer(write: ClassicalNode) -> None:
+    """Imputer: another number for each that is missing, which NaN or a given number marks."""
+    x, attrs = write.inputs[0], write.attrs
+    dtype = write.dtype(x)
+    values: list[Any] = list(attrs.get("imputed_value_floats") or attrs.get("imputed_value_int64s") or ())
+    key = "replaced_value_float" if attrs.get("imputed_value_floats") else "replaced_value_int64"
+    marked = attrs.get(key, 0)
+    if len(values) not in (1, write.kind(x).shape[-1]):
+        raise Unsupported(f"it has {len(values)} values for {write.kind(x).shape[-1]} features")
+    missing = write("IsNaN", x) if np.isnan(marked) else write("Equal", x, write.constant(marked, dtype))
+    write.give(write("Where", missing, write.constant(values, dtype), x))
 
 
-def _careful_product(ctx: Lowering, node: Node) -> None:
-    """CarefulProduct: x [M, K] times the rows of w [N, K], plus b [N], where terms nearly cancel."""
-    kind, depth = ctx.types[node.outputs[0]], ctx.types[node.inputs[0]].shape[1]
-    x, w = (load(n, kind.dtype, (axis(n), axis(2))) for n in (0, 1))
-    total = Expr("reduce", kind.dtype, (call("mul", x, w),), Reduction("add", ((2, depth),), careful=True))
-    ctx.loop(node, call("add", total, load(2, kind.dtype, (axis(1),))), node.inputs)
+def _feature_vectorizer(write: ClassicalNode) -> None:
+    """FeatureVectorizer: the inputs' columns side by side, each input cut or filled up to its width."""
+    widths = list(write.attrs.get("inputdimensions") or ())
+    parts = []
+    for index, name in enumerate(write.inputs):
+        value = name if write.dtype(name) == np.float32 else write("Cast", name, to=1)
+        shape = write.kind(value).shape
+        if len(shape) == 1:
+            value = write("Unsqueeze", value, write.constant([1], np.int64))
+        elif len(shape) != 2:
+            raise Unsupported(f"an input has {len(shape)} dimensions; expected: 1 or 2")
+        found = write.kind(value).shape[1]
+        width = widths[index] if index < len(widths) else found
+        ends = [write.constant([n], np.int64) for n in (0, width, 1)]
+        if width < found:
+            value = write("Slice", value, *ends)
+        elif width > found:
+            value = write("Pad", value, write.constant([0, 0, 0, width - found], np.int64))
+        parts.append(value)
+    write.give(write("Concat", *parts, axis=1))
 
 
-def _label_encoder(ctx: Lowering, node: Node) -> None:
+def _array_feature_extractor(write: ClassicalNode) -> None:
+    """ArrayFeatureExtractor: columns of the last axis, by number; of a vector, a row of one example."""
+    x, indices = write.inputs
+    if len(write.kind(x).shape) == 1:
+        x = write("Unsqueeze", x, write.constant([0], np.int64))
+    flat = write("Reshape", indices, write.constant([-1], np.int64))
+    write.give(write("Gather", x, flat, axis=-1))
+
+
+def _zip_map(write: ClassicalNode) -> None:
+    """ZipMap: C has no maps; the tensor [examples, classes] of their values, in the order of the labels."""
+    write.give(write.inputs[0])
+
+
+def _look_up(ctx: Lowering, node: Node) -> None:
     """LabelEncoder: the index of the key that is equal, or one behind the last, into the table of values."""
     x, keys, values = node.inputs
     kind, count = ctx.types[x], ctx.types[keys].count
@@ -115,9 +312,156 @@ def _label_encoder(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, chosen, [at, values])
 
 
-LOWERINGS: dict[str, Operator] = {
-    "TreeEnsemble": Operator(_tree_ensemble, TreeEnsemble),
-    "PairwiseCoupling": Operator(_pairwise_coupling),
-    "CarefulProduct": Operator(_careful_product),
-    "LabelEncoder": Operator(_label_encoder),
-}
+def _kernel(write: ClassicalNode, x: str, count: int) -> str:
+    """Return the kernel of each example with each support vector: [examples, vectors]."""
+    features = write.kind(x).shape[1]
+    vectors = write.numbers("support_vectors")
+    if count < 1 or len(vectors) != count * features:
+        raise Unsupported(f"{len(vectors)} numbers are not {count} support vectors of {features} features")
+    dtype = write.dtype(x)
+    rows = np.reshape(np.asarray(vectors, dtype), (count, features))
+    gamma, offset, degree = [*write.numbers("kernel_params"), 0.0, 0.0, 0.0][:3]
+    how = write.word("kernel_type", "LINEAR")
+    if how == "RBF":
+        raised = write("Unsqueeze", x, write.constant([1], np.int64))
+        difference = write("Sub", raised, write.constant(rows[None], dtype))
+        distance = write("ReduceSumSquare", difference, write.constant([2], np.int64), keepdims=0)
+        return write("Exp", write("Mul", distance, write.constant(-gamma, dtype)))
+    product = write("MatMul", x, write.constant(rows.T, dtype))
+    if how == "LINEAR":
+        return product
+    line = write("Add", write("Mul", product, write.constant(gamma, dtype)), write.constant(offset, dtype))
+    if how == "POLY":
+        return write("Pow", line, write.constant(degree, dtype))
+    if how == "SIGMOID":
+        return write("Tanh", line)
+    raise Unsupported(f"kernel {how!r} is not known")
+
+
+def _svm_regressor(write: ClassicalNode) -> None:
+    x = write.matrix()
+    dtype, count = write.dtype(x), write.attrs.get("n_supports", 0)
+    coefficients, rho = write.numbers("coefficients"), write.numbers("rho")
+    seen = _kernel(write, x, count) if count else x
+    if len(coefficients) != write.kind(seen).shape[1] or not rho:
+        raise Unsupported(f"it has {len(coefficients)} coefficients and {len(rho)} offsets")
+    result = _decision(write, seen, np.reshape(np.asarray(coefficients, dtype), (1, -1)), rho[:1])
+    if write.attrs.get("one_class"):
+        above = write("Greater", result, write.constant(0, dtype))
+        result = write("Where", above, write.constant(1, dtype), write.constant(-1, dtype))
+    write.give(transformed(write, result, write.word("post_transform")))
+
+
+def _svm_classifier(write: ClassicalNode) -> None:
+    """SVMClassifier: one machine a pair of classes, each with a vote; probabilities by Platt's sigmoid of each."""
+    labels = write.integer_labels("classlabels_ints", "classlabels_strings")
+    per_class = list(write.attrs.get("vectors_per_class") or ())
+    if not per_class or len(per_class) != len(labels):
+        raise Unsupported(f"it has support vectors of {len(per_class)} classes and {len(labels)} labels")
+    x, classes, count = write.matrix(), len(labels), sum(per_class)
+    pairs = list(itertools.combinations(range(classes), 2))
+    rho, coefficients = write.numbers("rho"), write.numbers("coefficients")
+    if len(coefficients) != (classes - 1) * count or len(rho) != len(pairs):
+        raise Unsupported(f"it has {len(coefficients)} coefficients and {len(rho)} offsets for {classes} classes")
+    dtype = write.dtype(x)
+    decisions = _decisions(write, _kernel(write, x, count), coefficients, rho, per_class, pairs)
+    for_first = write("Cast", write("Greater", decisions, write.constant(0, dtype)), to=1)
+    share, start = np.zeros((len(pairs), classes), np.float32), np.zeros(classes, np.float32)
+    for index, (i, j) in enumerate(pairs):
+        share[index, i], share[index, j] = 1, -1
+        start[j] += 1
+    votes = write("Gemm", for_first, write.constant(share), write.constant(start))
+    how = write.word("post_transform")
+    a, b = write.numbers("prob_a"), write.numbers("prob_b")
+    if a:
+        if len(a) != len(pairs) or len(b) != len(pairs):
+            raise Unsupported(f"it has {len(a)} and {len(b)} parameters of probabilities for {len(pairs)} pairs")
+        scores = transformed(write, _probabilities(write, decisions, a, b, classes), how)
+    elif classes == 2:
+        scores = transformed(write, write("Concat", write("Neg", decisions), decisions, axis=1), how)
+    else:
+        scores = transformed(write, decisions, how)
+    write.give(scores, 1)
+    write.label(write("ArgMax", votes, axis=1, keepdims=0), labels)
+
+
+def _decisions(
+    write: ClassicalNode,
+    kernel: str,
+    coefficients: list[float],
+    rho: list[float],
+    per_class: list[int],
+    pairs: list[tuple[int, int]],
+) -> str:
+    """Return what each pair's machine says: [examples, pairs]."""
+    dtype = write.dtype(kernel)
+    rows = np.reshape(coefficients, (len(per_class) - 1, -1))
+    begin = [0, *np.cumsum(per_class).tolist()]
+    weights = np.zeros((len(pairs), rows.shape[1]), dtype)
+    for index, (i, j) in enumerate(pairs):
+        weights[index, begin[i] : begin[i + 1]] = rows[j - 1, begin[i] : begin[i + 1]]
+        weights[index, begin[j] : begin[j + 1]] = rows[i, begin[j] : begin[j + 1]]
+    return _decision(write, kernel, weights, rho)
+
+
+def _decision(write: ClassicalNode, kernel: str, weights: Array, rho: list[float]) -> str:
+    """Return the weighted sums of the kernels, [examples, sums], of terms that nearly cancel."""
+    examples = write.kind(kernel).shape[0]
+    output = write.state.unique(f"{write.origin}/decisions")
+    write.state.types[output] = TensorType(DType.of(weights.dtype), (examples, len(weights)))
+    inputs = [kernel, write.constant(weights), write.constant(rho, weights.dtype)]
+    write.state.emit("CarefulProduct", write.origin, inputs, [output])
+    return output
+
+
+def _probabilities(write: ClassicalNode, decisions: str, a: list[float], b: list[float], classes: int) -> str:
+    """Return the probability of each class from Platt's sigmoids of the pairs."""
+    dtype = write.dtype(decisions)
+    line = write("Add", write("Mul", decisions, write.constant(a, dtype)), write.constant(b, dtype))
+    each = write("Sigmoid", write("Neg", line))
+    low, high = write.constant(1e-7, dtype), write.constant(1 - 1e-7, dtype)
+    each = write("Min", write("Max", each, low), high)
+    examples = write.kind(each).shape[0]
+    output = write.state.unique(f"{write.origin}/probabilities")
+    write.state.types[output] = TensorType(DType.of(dtype), (examples, classes))
+    assert math.comb(classes, 2) == write.kind(each).shape[1]
+    write.state.emit("PairwiseCoupling", write.origin, [each], [output])
+    return output
+
+
+def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
+    """Wu, Lin and Weng (2004), second method, as libsvm iterates it: at most 100 iterations, or one a class."""
+    rows, classes = ctx.types[node.outputs[0]].shape
+    dtype = ctx.types[node.inputs[0]].dtype
+    values = {"rows": rows, "classes": classes, "iterations": max(100, classes)}
+    scratch = dtype.size * (2 * classes * classes + classes)
+    inputs, outputs = {"input": node.inputs[0]}, {"output": node.outputs[0]}
+    template_node(
+        ctx, node, "pairwise_coupling", inputs, outputs, values, scratch=scratch, scratch_type=dtype.c, math=True
+    )
+
+
+def _careful_product(ctx: Lowering, node: Node) -> None:
+    """CarefulProduct: x [M, K] times the rows of w [N, K], plus b [N], where terms nearly cancel."""
+    kind, depth = ctx.types[node.outputs[0]], ctx.types[node.inputs[0]].shape[1]
+    x, w = (load(n, kind.dtype, (axis(n), axis(2))) for n in (0, 1))
+    total = Expr("reduce", kind.dtype, (call("mul", x, w),), Reduction("add", ((2, depth),), careful=True))
+    ctx.loop(node, call("add", total, load(2, kind.dtype, (axis(1),))), node.inputs)
+
+
+OPERATORS = (
+    classical("LinearRegressor", _linear_regressor),
+    classical("LinearClassifier", _linear_classifier),
+    classical("Scaler", _scaler),
+    classical("Normalizer", _normalizer),
+    classical("LabelEncoder", _label_encoder, _look_up),
+    classical("OneHotEncoder", _one_hot),
+    classical("Imputer", _imputer),
+    classical("FeatureVectorizer", _feature_vectorizer),
+    classical("ArrayFeatureExtractor", _array_feature_extractor),
+    classical("ZipMap", _zip_map),
+    classical("SVMRegressor", _svm_regressor),
+    classical("SVMClassifier", _svm_classifier),
+    Operator("PairwiseCoupling", domain=OWN, lower=_pairwise_coupling),
+    Operator("CarefulProduct", domain=OWN, lower=_careful_product),
+)  # fmt: skip

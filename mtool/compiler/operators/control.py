@@ -2,7 +2,8 @@
 
 from mtool.compiler.ir import Node
 from mtool.compiler.ir.control import Branches, Rounds
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
 
 
 def _branch(ctx: Lowering, node: Node) -> None:
@@ -13,4 +14,7 @@ def _rounds(ctx: Lowering, node: Node) -> None:
     ctx.node("rounds", node.inputs, node.outputs, node.attrs, like=node)
 
 
-LOWERINGS: dict[str, Operator] = {"If": Operator(_branch, Branches), "Loop": Operator(_rounds, Rounds)}
+OPERATORS = (
+    Operator("If", attributes=Branches, lower=_branch),
+    Operator("Loop", attributes=Rounds, lower=_rounds),
+)

@@ -1,15 +1,30 @@
 """Conv 22 with constant weights, one and two dimensions, grouped, float and integer: a conv2d kernel."""
 
+from typing import Any
+
 import numpy as np
 
 from mtool.compiler.ir import DType, Node
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators import sliding_window
-from mtool.compiler.operators.epilogue import epilogue_of
-from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, Operator
-from mtool.compiler.operators.weights import constant_value, float_bias, integer_weights, is_constant
-from mtool.compiler.operators.window import Convolution, four_pads, pair
+from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
+from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights, is_constant
+from mtool.compiler.operators.folding import CONVOLUTION
+from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.problems import MICROSOFT
+from mtool.compiler.operators.qlinear import QLinear
+from mtool.compiler.operators.window import (
+    CONV,
+    Convolution,
+    check_windows_fit,
+    convolution_form,
+    four_pads,
+    has_kernel,
+    pair,
+)
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
@@ -63,4 +78,76 @@ def _in_two_dimensions(node: Node, sums: WeightedSum) -> Conv2d:
     )  # fmt: skip
 
 
-LOWERINGS: dict[str, Operator] = {"Conv": Operator(_lower, Convolution)}
+def _fits_filters(node: OnnxNode) -> bool:
+    w = node.ins[1]
+    return has_kernel(w, node.attrs) and node.is_absent_or(2, w[:1])
+
+
+def _finish_fused(write: OnnxNode, value: str) -> None:
+    """Add the residual, apply the attributes `activation` and `activation_params`, and give the result."""
+    if write.input(3):
+        value = write("Add", value, write.input(3))
+    name, numbers = write.word("activation", ""), write.attrs.get("activation_params") or ()
+    parameters = dict(zip(FUSED_ACTIVATIONS.get(name, ()), numbers, strict=False))
+    write.give(activated(write, value, name, parameters))
+
+
+def _attrs(write: OnnxNode) -> dict[str, Any]:
+    return {key: value for key, value in write.attrs.items() if key not in ("activation", "activation_params")}
+
+
+def _fused(write: OnnxNode) -> None:
+    """FusedConv: a convolution, a residual, an activation."""
+    _finish_fused(write, write(CONV, *[name for name in write.inputs[:3] if name], **_attrs(write)))
+
+
+def _nhwc(write: OnnxNode) -> None:
+    """NhwcConv, NhwcFusedConv: channels last, in the filters too."""
+    rank = len(write.shape)
+    first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
+    operands = [write("Transpose", write.input(index), perm=first) for index in (0, 1)]
+    operands += [write.input(2)] * bool(write.input(2))
+    _finish_fused(write, write("Transpose", write(CONV, *operands, **_attrs(write)), perm=last))
+
+
+def _qlinear(parts: QLinear) -> None:
+    inputs = [parts.dequantize(0), parts.dequantize(3, axis=0)]
+    if parts.input(8):
+        inputs.append(parts.bias(8, parts.inputs[1], parts.inputs[4]))
+    parts.quantize(parts(CONV, *inputs, **parts.attrs), 6)
+
+
+def _cases(draw: Draw, op: str) -> None:
+    """One to three spatial dimensions: groups, dilations, strides, asymmetric padding."""
+    rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4, 4, 4, 4, 5)))
+    spatial, channels = value.rank - 2, value.shape[1]
+    if channels == 0:
+        raise ValueError("no channels")
+    kernel = [rng.choice((1, 1, 2, 3, 3, 5)) for _ in range(spatial)]
+    group = rng.choice([g for g in (1, 1, 1, 2, 3, channels) if channels % g == 0])
+    out = group * rng.choice((1, 1, 2, 3, 4))
+    attrs: dict[str, Any] = {"group": group, "strides": [rng.choice((1, 1, 1, 2, 3)) for _ in kernel]}
+    if rng.random() < 0.2:
+        attrs["auto_pad"] = rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
+    else:
+        attrs["dilations"] = [rng.choice((1, 1, 1, 2)) for _ in kernel]
+        pads = [rng.choice((0, 0, 1, 2)) for _ in range(2 * spatial)]
+        attrs["pads"] = [min(p, (kernel[n % spatial] - 1) * 2) for n, p in enumerate(pads)]
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, attrs.get("dilations", [1] * spatial), strict=True)]
+    pads = attrs.get("pads", [0] * 2 * spatial)
+    if any(value.shape[2 + n] + pads[n] + pads[spatial + n] < span for n, span in enumerate(spans)):
+        raise ValueError("its window does not fit")
+    weights = draw.normal((out, channels // group, *kernel), (channels // group * np.prod(kernel)) ** -0.5)
+    bias = [draw.normal((out,), 0.3)] if rng.random() < 0.6 else []
+    draw.one(op, [value.name, weights, *bias], **attrs)
+
+
+OPERATORS = (
+    Operator(
+        CONV, cases=_cases, attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
+        check_shapes=_fits_filters, folding=CONVOLUTION, lower=_lower,
+    ),
+    Operator("FusedConv", domain=MICROSOFT, expand=_fused),
+    *(Operator(op, domain=MICROSOFT, expand=_nhwc) for op in ("NhwcConv", "NhwcFusedConv")),
+    Operator("QLinearConv", expand=QLinear.form(_qlinear), zero_point={0: 2}.get),
+)  # fmt: skip

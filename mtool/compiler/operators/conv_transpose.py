@@ -6,7 +6,7 @@ are then interleaved (sub-pixel convolution: Shi et al., 2016, arXiv:1609.05158)
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,10 +14,12 @@ from mtool.compiler.ir import DType, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.operators import sliding_window
-from mtool.compiler.operators.epilogue import epilogue_of
-from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, Operator
-from mtool.compiler.operators.weights import constant_value, float_bias, integer_weights, is_constant
-from mtool.compiler.operators.window import Convolution, Pair, pair
+from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights, is_constant
+from mtool.compiler.operators.folding import WINDOWS
+from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.window import Convolution, Pair, has_kernel, pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +127,47 @@ def _interleave(ctx: Lowering, node: Node, phases: Phases, made: str) -> None:
         sliding_window.crop(ctx, node, image, (0, 0, *Convolution.of(node).pads[: len(result) - 2]), output)
 
 
-LOWERINGS: dict[str, Operator] = {"ConvTranspose": Operator(_lower, Convolution)}
+def _form(node: OnnxNode) -> None:
+    """ConvTranspose: the padding that its output shape implies, split as the operator's text says."""
+    spatial, result, kernel, attrs = node.shape[2:], node.result.shape[2:], node.kind(1).shape[2:], node.attrs
+    rank = len(kernel)
+    strides, dilations = attrs.get("strides") or (1,) * rank, attrs.get("dilations") or (1,) * rank
+    extra, mode = attrs.get("output_padding") or (0,) * rank, attrs.get("auto_pad", "NOTSET")
+    before = list((attrs.get("pads") or (0,) * 2 * rank)[:rank])
+    if mode in ("SAME_UPPER", "SAME_LOWER") or "output_shape" in attrs:
+        for i in range(rank):
+            span = (kernel[i] - 1) * dilations[i] + 1
+            total = max(strides[i] * (spatial[i] - 1) + extra[i] + span - result[i], 0)
+            before[i] = total // 2 if mode == "SAME_UPPER" else total - total // 2
+    made = Convolution(
+        kernel=kernel, strides=tuple(strides), dilations=tuple(dilations), pads=tuple(before),
+        group=attrs.get("group", 1),
+    )  # fmt: skip
+    node.emit(made)
+
+
+def _fits_filters(node: OnnxNode) -> bool:
+    x, w, group = node.ins[0], node.ins[1], node.attrs.get("group", 1)
+    fits = has_kernel(w, node.attrs) and x[1] == w[0] and group > 0 and x[1] % group == 0
+    return fits and node.is_absent_or(2, (w[1] * group,))
+
+
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4)))
+    channels = value.shape[1]
+    group = rng.choice([g for g in (1, 1, 2, channels) if g and channels % g == 0])
+    kernel = [rng.choice((1, 2, 3)) for _ in value.shape[2:]]
+    strides = [rng.choice((1, 2)) for _ in kernel]
+    pads = [rng.choice((0, 0, 1)) if kernel[n % len(kernel)] > 1 else 0 for n in range(2 * len(kernel))]
+    draw.one(
+        op, [value.name, draw.normal((channels, rng.randint(1, 3), *kernel))], group=group, strides=strides, pads=pads,
+        output_padding=[rng.randrange(s) for s in strides], dilations=[rng.choice((1, 1, 2)) for _ in kernel],
+    )  # fmt: skip
+
+
+OPERATORS = (
+    Operator(
+        "ConvTranspose", cases=_cases, attributes=Convolution, canonical=_form, check_shapes=_fits_filters,
+        folding=replace(WINDOWS, of_nothing=False), lower=_lower,
+    ),
+)  # fmt: skip

@@ -1,11 +1,21 @@
 """Tensors made from little: ConstantOfShape 25, Range 11, EyeLike 22, OneHot 11, Trilu 14."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from onnx import numpy_helper
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import axis, call, const, load
 from mtool.compiler.ir.index import choose, compare, minus, plus
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding, unknown_size
+from mtool.compiler.operators.lowering import AlongAxis, Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, computed, scalars_behind_first
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +92,70 @@ def _trilu(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, choose(kept, element, const(0, kind.dtype)), inputs)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "Fill": Operator(_fill, Fill),
-    "Range": Operator(_range),
-    "EyeLike": Operator(_eye_like, EyeLike),
-    "OneHot": Operator(_one_hot, AlongAxis),
-    "Trilu": Operator(_trilu, Trilu),
-}
+def _constant_of_shape(node: OnnxNode) -> None:
+    value = numpy_helper.to_array(node.attrs["value"]).item() if "value" in node.attrs else 0
+    node.emit(Fill(value=value), op="Fill", inputs=[])
+
+
+def _check_range(values: Sequence[Array]) -> None:
+    """Refuse a step of 0 and numbers that are not finite: onnx's inference gives such a Range no elements."""
+    numbers = [float(each) for value in values for each in value.reshape(-1)]
+    if not all(map(math.isfinite, numbers)) or (numbers and numbers[-1] == 0):
+        raise Unsupported(f"it has no last number: its start, limit and step are {numbers}")
+
+
+def _size_of_range(values: Sequence[Array]) -> int:
+    if any(value.size != 1 for value in values):
+        return unknown_size(values)
+    start, limit, delta = (float(value.item()) for value in values)
+    rounds = (limit - start) / delta if delta else math.inf
+    return max(math.ceil(rounds), 0) if math.isfinite(rounds) else 1 << 62
+
+
+def _eye_like_form(node: OnnxNode) -> None:
+    """EyeLike: a diagonal that lies outside is one as far outside as the matrix is large."""
+    rows, columns = node.shape
+    node.emit(EyeLike(k=min(max(node.attrs.get("k", 0), -rows), columns)))
+
+
+def _carry_one_hot(bounded: Bounded) -> int | None:
+    assert isinstance(bounded.attrs, AlongAxis)
+    if not bounded.single or bounded.operand:
+        return None
+    return bounded.axis if bounded.axis < bounded.attrs.axis else bounded.axis + 1
+
+
+def _trilu_cases(draw: Draw, op: str) -> None:
+    value, k = draw.pick(), draw.constant(draw.rng.randint(-1, 1), "int64")
+    draw.one(op, [value.name, k], upper=draw.rng.randint(0, 1))
+
+
+OPERATORS = (
+    Operator(
+        "ConstantOfShape", canonical=_constant_of_shape, sizes=(0,), moves=True, folding=VECTORIZED.growing()
+    ),
+    Operator("Fill", domain=OWN, attributes=Fill, lower=_fill),
+    Operator(
+        "Range", check_constants=_check_range, sizes=(0, 1, 2), lower=_range,
+        folding=Folding(VECTORIZED.cost, _size_of_range),
+    ),
+    Operator("Range", domain=MICROSOFT, expand=as_in_onnx),
+    Operator(
+        "EyeLike", attributes=EyeLike, canonical=_eye_like_form, moves=True, folding=VECTORIZED, lower=_eye_like
+    ),
+    Operator(
+        "OneHot", attributes=AlongAxis, axis_ends=(-1, 0), sizes=(1,), carry=_carry_one_hot, moves=True,
+        canonical=lambda node: node.emit(AlongAxis(axis=node.axis(-1, len(node.result.shape)))),
+        check_shapes=lambda node: math.prod(node.ins[1]) == 1 and node.ins[2] == (2,),
+        folding=VECTORIZED.growing(), lower=_one_hot,
+    ),
+    Operator(
+        "Trilu", cases=_trilu_cases, attributes=Trilu, check_shapes=scalars_behind_first, moves=True,
+        folding=VECTORIZED, lower=_trilu
+    ),
+    Operator("Trilu", domain=MICROSOFT, expand=as_in_onnx),
+    Operator(
+        "MelWeightMatrix", sizes=(0, 1, 2, 3, 4), folding=SLOW.growing(),
+        canonical=computed("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"),
+    ),
+)  # fmt: skip

@@ -4,13 +4,18 @@ As many boxes are selected as the output's shape has rows; rows that are not nee
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtool.compiler.ir import DType, Node
-from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
+import numpy as np
+
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
+from mtool.compiler.ir.scalar.text import literal
+from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.ordering import Counting, counted
-from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
+from mtool.compiler.operators.problems import OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,37 +25,16 @@ class NonMaxSuppression(Counting):
     center_point_box: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NonMaxSuppressionValues(Values):
-    """rows: the most boxes that may be selected; given: the C names of the inputs; center: ONNX's center_point_box."""
-
-    batches: int
-    classes: int
-    count: int
-    rows: int
-    operands: tuple[str, ...]
-    center: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetValues(Values):
-    """Square matrices of `size`; fabs: the C function of the element type."""
-
-    size: int
-    count: int
-    fabs: str
-
-
 def _non_max_suppression(ctx: Lowering, node: Node) -> None:
     boxes, scores, *limits = [*node.inputs, "", "", ""][:5]
     batches, classes, count = ctx.types[scores].shape
     inputs = {"boxes": boxes, "scores": scores}
     inputs |= {name: value for name, value in zip(("limit", "iou", "least"), limits, strict=True) if value}
     rows = ctx.types[node.outputs[0]].shape[0]
-    values = NonMaxSuppressionValues(
-        batches=batches, classes=classes, count=count, rows=rows, operands=tuple(inputs),
-        center=NonMaxSuppression.of(node).center_point_box,
-    )  # fmt: skip
+    values = {
+        "batches": batches, "classes": classes, "count": count, "rows": rows, "operands": tuple(inputs),
+        "center": NonMaxSuppression.of(node).center_point_box,
+    }  # fmt: skip
     (output,), found = counted(node)
     outputs = {"output": output, **found}
     template_node(ctx, node, "non_max_suppression", inputs, outputs, values, scratch=count, scratch_type="uint8_t")
@@ -62,14 +46,101 @@ def _det(ctx: Lowering, node: Node) -> None:
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     size, dtype = shape[-1], ctx.types[source].dtype
     fabs = "fabs" if dtype is DType.FLOAT64 else "fabsf"
-    values = DetValues(size=size, count=math.prod(shape[:-2]), fabs=fabs)
+    values = {"size": size, "count": math.prod(shape[:-2]), "fabs": fabs}
     scratch = size * size * dtype.size
     inputs, outputs = {"input": source}, {"output": made}
     template_node(ctx, node, "det", inputs, outputs, values, scratch=scratch, scratch_type=dtype.c, math=True)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
-LOWERINGS: dict[str, Operator] = {
-    "NonMaxSuppression": Operator(_non_max_suppression, NonMaxSuppression),
-    "Det": Operator(_det),
-}
+def _fits_scores(node: OnnxNode) -> bool:
+    boxes, scores = node.ins[0], node.ins[1]
+    whole = len(boxes) == len(scores) == 3 and boxes[2] == 4
+    return whole and boxes[0] == scores[0] and boxes[1] == scores[2]
+
+
+def _most_selected(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int | None]]:
+    if most is None:
+        (batches, classes, boxes), limit = node.kind(1).shape, node.state.constants.get(node.input(2))
+        most = batches * classes * (boxes if limit is None else min(max(int(limit.item()), 0), boxes))
+    return [(TensorType(DType.INT64, (most, 3)), 0)]
+
+
+# TFLite_Detection_PostProcess: the boxes that a detector's anchors stand for, less those that overlap better ones.
+#
+# Boxes are decoded one by one, as their turn comes, so that none but the selected ones are in memory. Where TFLite
+# leaves an output as it finds it, behind the last detection, there is 0. Source: TFLite's detection_postprocess.cc.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectionPostProcess(Attributes):
+    """The options of the operator.
+
+    grids: scale and zero point of boxes, scores and anchors, one after the other; a scale of 0: they are floats.
+    scales: what y, x, height and width of a box are divided by.
+    """
+
+    max_detections: int
+    max_classes_per_detection: int
+    detections_per_class: int
+    use_regular_nms: int
+    num_classes: int
+    nms_score_threshold: float
+    nms_iou_threshold: float
+    scales: tuple[float, ...]
+    grids: tuple[float, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many detections there are at most, a box counting once for each of its classes."""
+        return self.max_detections * self.max_classes_per_detection
+
+
+def _number(value: float) -> str:
+    return literal(value, DType.FLOAT32).c
+
+
+def _postprocess(ctx: Lowering, node: Node) -> None:
+    boxes, scores, anchors = node.inputs
+    attrs = DetectionPostProcess.of(node)
+    _, count, columns = ctx.types[scores].shape
+    regular = bool(attrs.use_regular_nms)
+    most = min(attrs.detections_per_class, attrs.max_detections) if regular else attrs.max_detections
+    pairs = [attrs.grids[first : first + 2] for first in (0, 2, 4)]
+    index = DType.UINT16 if count <= 2**16 else DType.INT32
+    values = {
+        "count": count, "codes": ctx.types[boxes].shape[2], "columns": columns,
+        "background": columns - attrs.num_classes, "classes": attrs.num_classes, "regular": regular, "most": most,
+        "each": min(attrs.max_classes_per_detection, attrs.num_classes), "slots": attrs.max_classes_per_detection,
+        "rows": attrs.max_detections if regular else attrs.rows, "index": index.c, "heap_at": 4 * most,
+        "scales": tuple(repr(float(np.float32(scale))) for scale in attrs.scales),
+        "grids": tuple((_number(scale), _number(point)) if scale else None for scale, point in pairs),
+        "threshold": _number(attrs.nms_score_threshold), "overlap": _number(attrs.nms_iou_threshold),
+    }  # fmt: skip
+    best = 0 if regular else count * ctx.types[scores].dtype.size
+    heap = -(-count * index.size // 4) * 4
+    outputs = ("detection_boxes", "detection_classes", "detection_scores", "detections")
+    template_node(
+        ctx, node, "detection_postprocess", {"boxes": boxes, "scores": scores, "anchors": anchors},
+        dict(zip(outputs, node.outputs, strict=True)), values,
+        scratch=16 * most + heap + best, scratch_type="float", math=True,
+    )  # fmt: skip
+
+
+def _postprocess_outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    assert isinstance(attrs, DetectionPostProcess)
+    shapes = ((1, attrs.rows, 4), (1, attrs.rows), (1, attrs.rows), (1,))
+    return [TensorType(DType.FLOAT32, shape) for shape in shapes]
+
+
+OPERATORS = (
+    Operator(
+        "NonMaxSuppression", attributes=NonMaxSuppression, check_shapes=_fits_scores, sizes=(2,), is_declared=True,
+        bound=_most_selected, lower=_non_max_suppression,
+    ),
+    Operator("Det", lower=_det),
+    Operator(
+        "DetectionPostProcess", domain=OWN, attributes=DetectionPostProcess, infer=_postprocess_outputs,
+        lower=_postprocess,
+    ),
+)  # fmt: skip

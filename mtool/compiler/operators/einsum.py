@@ -1,12 +1,18 @@
 """Einsum 12 of any number of operands, as one reduction over the letters that the output lacks."""
 
+import math
+import re
 from dataclasses import dataclass
 
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.ir.types import DType
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.folding import Folded, Folding
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.problems import Unsupported
 
 MOST = 32  # operands
 
@@ -70,4 +76,53 @@ def _letters(equation: str, ranks: list[int]) -> tuple[list[list[str]], list[str
     return terms, [*spread_all, *sorted({letter for letter in every if every.count(letter) == 1 and letter.isalpha()})]
 
 
-LOWERINGS: dict[str, Operator] = {"Einsum": Operator(_einsum, Einsum)}
+_TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
+
+
+def _check_equation(node: OnnxNode) -> None:
+    equation, shapes = node.attrs["equation"].replace(" ", ""), node.shapes
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes) or not all(_TERM.fullmatch(term) for term in (*terms, right)):
+        raise Unsupported(f"its equation {equation!r} is not one of {len(shapes)} inputs")
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        letters = term.replace("...", "")
+        if len(letters) != len(shape) and not ("..." in term and len(letters) < len(shape)):
+            raise Unsupported(f"its equation {equation!r} has {term!r} for an input of {len(shape)} dimensions")
+        before = len(term.partition("...")[0])
+        axes = [*range(before), *range(before - len(letters), 0)]
+        for letter, dim in zip(letters, axes, strict=True):
+            known = sizes.setdefault(letter, shape[dim])
+            if 1 not in (known, shape[dim]) and known != shape[dim]:
+                raise Unsupported(
+                    f"its equation {equation!r} has {letter!r} for dimensions of {known} and {shape[dim]}"
+                )
+            sizes[letter] = max(known, shape[dim])
+    made = right.replace("...", "")
+    if arrow and (len(set(made)) != len(made) or not set(made) <= set(sizes)):
+        raise Unsupported(f"its equation {equation!r} makes {right!r}")
+
+
+def _cost(node: Folded) -> int:
+    """Each letter is a dimension of what is multiplied."""
+    equation, sizes = node.attrs.get("equation", ""), dict[str, int]()
+    for term, shape in zip(equation.replace(" ", "").partition("->")[0].split(","), node.shapes, strict=False):
+        if len(term) != len(shape) or "." in term:
+            return node.every + math.prod(max(size, 1) for other in node.shapes for size in other)
+        sizes |= {letter: max(size, sizes.get(letter, 1)) for letter, size in zip(term, shape, strict=True)}
+    return node.every + math.prod(sizes.values())
+
+
+def _cases(draw: Draw, op: str) -> None:
+    value = draw.pick(rank=draw.rng.choice((2, 3)))
+    letters = "ijk"[: value.rank]
+    equations = (f"{letters},{letters[-1]}m->{letters[:-1]}m", f"{letters}->{letters[::-1]}", f"{letters}->")
+    equation = draw.rng.choice(equations)
+    more = [draw.normal((value.shape[-1], 4))] if "," in equation else []
+    draw.one(op, [value.name, *more], equation=equation)
+
+
+OPERATORS = (
+    Operator("Einsum", cases=_cases, attributes=Einsum, check=_check_equation, folding=Folding(_cost), lower=_einsum),
+)

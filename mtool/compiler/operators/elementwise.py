@@ -2,32 +2,123 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from mtool.compiler.ir import Attributes, DType, Expr, Node
+import numpy as np
+
+from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import call, const
-from mtool.compiler.operators.activations import (
-    Elu,
-    Gelu,
-    HardSigmoid,
-    LeakyRelu,
-    Selu,
-    celu,
-    elu,
-    gelu,
-    hard_sigmoid,
-    leaky,
-    number_like,
-    prelu,
-    selu,
+from mtool.compiler.operators.bounds import carry_elements
+from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, VECTORIZED
+from mtool.compiler.operators.lowering import Lower, Lowering, moves_integers
+from mtool.compiler.operators.onnx_node import (
+    Canonical,
+    OnnxNode,
+    attributes_of,
+    first_input,
+    scalars_behind_first,
+    spreads,
 )
-from mtool.compiler.operators.lowering import Epsilon, Lowering, Operator, moves_integers
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.problems import MICROSOFT, Unsupported
+from mtool.compiler.operators.qlinear import QLinear, qlinear_binary, qlinear_unary
 
 Build = Callable[..., Expr]
 A = TypeVar("A", bound=Attributes)
 MOST = 32  # operands of one expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakyRelu(Attributes):
+    """alpha: the slope below 0."""
+
+    alpha: float = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardSigmoid(Attributes):
+    """alpha * x + beta, between 0 and 1."""
+
+    alpha: float = 0.2
+    beta: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elu(Attributes):
+    """Elu, Celu: below 0 it comes near to -alpha."""
+
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selu(Attributes):
+    """gamma times Elu."""
+
+    alpha: float = 1.67326319217681884765625
+    gamma: float = 1.05070102214813232421875
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gelu(Attributes):
+    """approximate: "none", by the error function, or "tanh"."""
+
+    approximate: str = "none"
+
+
+def number_like(value: float, like: Expr) -> Expr:
+    """Return a constant of the type of another expression."""
+    return const(value, like.dtype)
+
+
+def leaky(x: Expr, attrs: LeakyRelu) -> Expr:
+    """Return LeakyRelu of x."""
+    negative = call("less", x, number_like(0, x), dtype=DType.BOOL)
+    return call("where", negative, call("mul", x, number_like(attrs.alpha, x)), x, dtype=x.dtype)
+
+
+def prelu(x: Expr, slope: Expr) -> Expr:
+    """Return PRelu of x."""
+    negative = call("less", x, number_like(0, x), dtype=DType.BOOL)
+    return call("where", negative, call("mul", x, slope), x, dtype=x.dtype)
+
+
+def hard_sigmoid(x: Expr, attrs: HardSigmoid) -> Expr:
+    """Return HardSigmoid of x."""
+    line = call("add", call("mul", x, number_like(attrs.alpha, x)), number_like(attrs.beta, x))
+    return call("maximum", call("minimum", line, number_like(1, x)), number_like(0, x))
+
+
+def elu(x: Expr, attrs: Elu) -> Expr:
+    """Return Elu of x."""
+    curve = call("mul", call("sub", call("exp", x), number_like(1, x)), number_like(attrs.alpha, x))
+    return call("where", call("less", x, number_like(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
+
+
+def gelu(x: Expr, attrs: Gelu) -> Expr:
+    """Return Gelu of x."""
+    if attrs.approximate == "tanh":
+        cube = call("mul", call("mul", x, x), call("mul", x, number_like(0.044715, x)))
+        inner = call("tanh", call("mul", call("add", x, cube), number_like(math.sqrt(2 / math.pi), x)))
+    else:
+        inner = call("erf", call("mul", x, number_like(math.sqrt(0.5), x)))
+    return call("mul", call("mul", x, number_like(0.5, x)), call("add", inner, number_like(1, x)))
+
+
+def celu(x: Expr, attrs: Elu) -> Expr:
+    """Return Celu of x.
+
+    Below 0 it is alpha * (exp(x / alpha) - 1); above, where ONNX's own function divides and multiplies, x itself.
+    """
+    curve = call("sub", call("exp", call("div", x, number_like(attrs.alpha, x))), number_like(1, x))
+    curve = call("mul", curve, number_like(attrs.alpha, x))
+    return call("where", call("less", x, number_like(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
+
+
+def selu(x: Expr, attrs: Selu) -> Expr:
+    """Return Selu of x."""
+    return call("mul", elu(x, Elu(alpha=attrs.alpha)), number_like(attrs.gamma, x))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,32 +239,22 @@ VARIADIC: dict[str, Build] = {
 }
 
 
-def _elementwise(build: Build) -> Operator:
+def _elementwise(build: Build) -> Lower:
     def lower(ctx: Lowering, node: Node) -> None:
         shape = ctx.types[node.outputs[0]].shape
         ctx.loop(node, build(*ctx.operands(node.inputs, shape)), node.inputs)
 
-    return Operator(lower)
+    return lower
 
 
-def _unary(attributes: type[A], build: Callable[[Expr, A], Expr]) -> Operator:
-    """Return an operator of one operand with attributes."""
-
-    def lower(ctx: Lowering, node: Node) -> None:
-        (element,) = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
-        ctx.loop(node, build(element, attributes.of(node)), node.inputs)
-
-    return Operator(lower, attributes)
-
-
-def _binary(attributes: type[A], build: Callable[[Expr, Expr, A], Expr]) -> Operator:
-    """Return an operator of two operands with attributes."""
+def _with_attributes(attributes: type[A], build: Callable[..., Expr]) -> Lower:
+    """Return the lowering of an operator whose expression depends on its attributes, the last argument."""
 
     def lower(ctx: Lowering, node: Node) -> None:
-        left, right = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
-        ctx.loop(node, build(left, right, attributes.of(node)), node.inputs)
+        operands = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
+        ctx.loop(node, build(*operands, attributes.of(node)), node.inputs)
 
-    return Operator(lower, attributes)
+    return lower
 
 
 def _joined(ctx: Lowering, node: Node, build: Build) -> tuple[Expr, list[str]]:
@@ -186,11 +267,11 @@ def _joined(ctx: Lowering, node: Node, build: Build) -> tuple[Expr, list[str]]:
     return functools.reduce(build, ctx.operands(left, kind.shape)), left
 
 
-def _variadic(build: Build) -> Operator:
+def _variadic(build: Build) -> Lower:
     def lower(ctx: Lowering, node: Node) -> None:
         ctx.loop(node, *_joined(ctx, node, build))
 
-    return Operator(lower)
+    return lower
 
 
 def _clip(ctx: Lowering, node: Node) -> None:
@@ -241,44 +322,167 @@ def _where(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("where", *ctx.operands(node.inputs, kind.shape), dtype=kind.dtype), node.inputs)
 
 
-def _batch_normalization(ctx: Lowering, node: Node) -> None:
-    """BatchNormalization 15 at inference: scale and shift of axis 1."""
-    kind = ctx.types[node.outputs[0]]
-    axis = (Expr("axis", DType.INT32, value=1),)
-    x = ctx.operands(node.inputs[:1], kind.shape)[0]
-    dtype = DType.FLOAT32 if kind.dtype.is_half else kind.dtype
-    x, scale, bias, mean, variance = (
-        call("cast", value, dtype=dtype)
-        for value in (x, *(Expr("load", ctx.types[node.inputs[n]].dtype, axis, n) for n in range(1, 5)))
-    )
-    deviation = call("sqrt", call("add", variance, const(Epsilon.of(node).epsilon, dtype)))
-    centred = call("div", call("sub", x, mean), deviation)
-    result = call("add", call("mul", centred, scale), bias)
-    ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
-
-
 def _expand(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)[0], node.inputs)
 
 
-LOWERINGS: dict[str, Operator] = {
-    **{op: _elementwise(build) for op, build in {**UNARY, **BINARY}.items()},
-    **{op: _variadic(build) for op, build in VARIADIC.items()},
-    "LeakyRelu": _unary(LeakyRelu, leaky),
-    "HardSigmoid": _unary(HardSigmoid, hard_sigmoid),
-    "Elu": _unary(Elu, elu),
-    "Celu": _unary(Elu, celu),
-    "Selu": _unary(Selu, selu),
-    "Gelu": _unary(Gelu, gelu),
-    "IsInf": _unary(IsInf, _is_infinite),
-    "Mod": _binary(Mod, _modulo),
-    "BitShift": _binary(BitShift, _shift),
-    "Clip": Operator(_clip),
-    "Mean": Operator(_mean),
-    "Cast": Operator(_cast, Cast),
-    "CastLike": Operator(_cast, Cast),
-    "BitCast": Operator(_bitcast),
-    "Where": Operator(_where),
-    "BatchNormalization": Operator(_batch_normalization, Epsilon),
-    "Expand": Operator(moves_integers(_expand)),
-}
+def _aligned(attributes: type[Attributes] = Attributes) -> Canonical:
+    """Before opset 7 a second operand is broadcast only if told, and from `axis` on."""
+
+    def form(node: OnnxNode) -> None:
+        inputs, start = list(node.inputs), node.attrs.get("axis")
+        left, right = (node.kind(index) for index in (0, 1))
+        shorter = len(left.shape) - len(right.shape)
+        if node.version < 7 and shorter > 0 and (start is not None or node.op == "PRelu"):
+            start = 1 if start is None else start % len(left.shape)
+            inputs[1] = node.value("aligned", TensorType(right.dtype, (*right.shape, *[1] * (shorter - start))))
+            node.emit(op="Reshape", inputs=node.inputs[1:2], outputs=inputs[1:2])
+        node.emit(attributes_of(attributes, node.attrs), inputs=inputs)
+
+    return form
+
+
+def _clip_form(node: OnnxNode) -> None:
+    """Clip: opset 6 has its bounds as attributes, opset 11 as inputs. A NaN bounds nothing, as in onnxruntime."""
+    inputs = [*node.inputs, "", ""][:3]
+    for index, key in ((1, "min"), (2, "max")):
+        if key in node.attrs:
+            bound = np.asarray(node.attrs[key], node.dtype(node.inputs[0]))
+            inputs[index] = node.state.constant(f"{node.origin}/{key}", bound)
+        data = node.state.constants.get(inputs[index])
+        if data is not None and data.dtype.kind not in "iu" and np.isnan(data.astype(np.float64)).any():
+            inputs[index] = ""
+    node.emit(inputs=inputs)
+
+
+def _celu_form(node: OnnxNode) -> None:
+    """Celu: with an alpha of 0 or NaN it is its definition, max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    alpha = node.attrs.get("alpha", 1.0)
+    if alpha and not np.isnan(alpha):
+        node.emit(Elu(alpha=alpha))
+        return
+    x = node.inputs[0]
+    numbers = ((value, np.asarray(value, node.dtype(x))) for value in (alpha, 0, 1))
+    factor, zero, one = (node.state.constant(f"{node.origin}/{value}", data) for value, data in numbers)
+    below = node("Mul", factor, node("Sub", node("Exp", node("Div", x, factor)), one))
+    node.write("Add", [node("Max", zero, x), node("Min", zero, below)], node.outputs)
+
+
+def _cast_like(node: OnnxNode) -> None:
+    """CastLike: of a constant it is one too, whatever the value whose type it takes."""
+    source, output = node.inputs[0], node.outputs[0]
+    if source not in node.state.constants:
+        node.emit(attributes_of(Cast, node.attrs), inputs=[source])
+        return
+    dtype, data = node.result.dtype, node.state.constants[source]
+    if node.attrs.get("saturate", 1) and dtype.is_float and dtype.size == 1:
+        data = np.clip(data, -dtype.largest, dtype.largest)
+    node.state.add_constant(output, data.astype(dtype.numpy))
+
+
+def _gelu_of_sum(approximate: str) -> Canonical:
+    """Gelu, BiasGelu; FastGelu by the hyperbolic tangent. The bias is the second input, if there is one."""
+
+    def form(write: OnnxNode) -> None:
+        x = write("Add", write.input(0), write.input(1)) if write.input(1) else write.input(0)
+        write.give(write("Gelu", x, approximate=approximate))
+
+    return form
+
+
+def _quick_gelu(write: OnnxNode) -> None:
+    """QuickGelu: x * sigmoid(alpha * x)."""
+    x = write.input(0)
+    alpha = write.constant(write.attrs.get("alpha", 1.702), write.dtype(x))
+    write.give(write("Mul", x, write("Sigmoid", write("Mul", x, alpha))))
+
+
+def _qlinear_where(parts: QLinear) -> None:
+    parts.quantize(parts("Where", parts.inputs[0], parts.dequantize(1), parts.dequantize(4)), 7)
+
+
+FUSED_ACTIVATIONS: dict[str, tuple[str, ...]] = {
+    "": (), "Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "Clip": ("min", "max"),
+    "HardSigmoid": ("alpha", "beta"), "Softplus": (), "Softsign": (), "Elu": ("alpha",),
+}  # fmt: skip
+"""Activations that a fused operator of onnxruntime's optimizer may end in, and what their parameters are."""
+
+
+def activated(write: OnnxNode, value: str, name: str, parameters: Mapping[str, float]) -> str:
+    """Apply the activation of a fused operator."""
+    if name not in FUSED_ACTIVATIONS:
+        raise Unsupported(f"its activation {name!r} is not known")
+    if name == "Clip":
+        bounds = (write.constant(parameters[key], write.dtype(value)) for key in ("min", "max"))
+        return write("Clip", value, *bounds)
+    return write(name, value, **parameters) if name else value
+
+
+_ALIGNED = ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "PRelu", "Less", "Greater", "Equal")
+
+
+def _operator(name: str, lower: Lower, attributes: type[Attributes] = Attributes, **more: Any) -> Operator:
+    fields = {"attributes": attributes, "carry": carry_elements, "folding": VECTORIZED, "lower": lower}
+    return Operator(name, **{**fields, **more})
+
+
+def _clip_cases(draw: Draw, op: str) -> None:
+    """One bound, or both."""
+    value = draw.pick()
+    low = draw.constant(-0.5, np.float32) if draw.rng.random() < 0.7 else ""
+    draw.one(op, [value.name, low, draw.constant(draw.rng.choice((0.6, 6.0)), np.float32)])
+
+
+def _expand_cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick()
+    sizes = [rng.choice((2, 3)) if size == 1 else size for size in value.shape]
+    draw.one(op, [value.name, draw.whole([*[2] * (rng.random() < 0.3 and value.rank < 5), *sizes])])
+
+
+OPERATORS = (
+    *(
+        _operator(op, _elementwise(build), canonical=_aligned() if op in _ALIGNED else None)
+        for op, build in {**UNARY, **BINARY}.items()
+        if op not in ("Erf", "PRelu")
+    ),
+    _operator("Erf", _elementwise(UNARY["Erf"]), folding=BY_ELEMENT),
+    _operator(
+        "PRelu", _elementwise(prelu), canonical=_aligned(), shapes_from=7,
+        check_shapes=lambda node: spreads(node.ins[1], node.ins[0]),
+    ),
+    *(_operator(op, _variadic(build)) for op, build in VARIADIC.items()),
+    _operator("Mean", _mean),
+    _operator("LeakyRelu", _with_attributes(LeakyRelu, leaky), LeakyRelu),
+    _operator("HardSigmoid", _with_attributes(HardSigmoid, hard_sigmoid), HardSigmoid),
+    _operator("Elu", _with_attributes(Elu, elu), Elu),
+    _operator("Celu", _with_attributes(Elu, celu), Elu, canonical=_celu_form),
+    _operator("Selu", _with_attributes(Selu, selu), Selu),
+    _operator(
+        "Gelu", _with_attributes(Gelu, gelu), Gelu, words={"approximate": ("none", "tanh")}, folding=BY_ELEMENT
+    ),
+    _operator("IsInf", _with_attributes(IsInf, _is_infinite), IsInf),
+    _operator("Mod", _with_attributes(Mod, _modulo), Mod, canonical=_aligned(Mod)),
+    _operator(
+        "BitShift", _with_attributes(BitShift, _shift), BitShift, canonical=_aligned(BitShift),
+        words={"direction": ("LEFT", "RIGHT")},
+    ),
+    _operator("Clip", _clip, cases=_clip_cases, canonical=_clip_form, check_shapes=scalars_behind_first),
+    _operator("Cast", _cast, Cast),
+    _operator("CastLike", _cast, Cast, canonical=_cast_like),
+    _operator("BitCast", _bitcast, folding=SLOW),
+    _operator("Where", _where),
+    _operator(
+        "Expand", moves_integers(_expand), cases=_expand_cases, canonical=first_input, sizes=(1,), keeps_empty=True,
+        moves=True,
+        check_shapes=lambda node: spreads(node.ins[0], node.outs[0]), folding=VECTORIZED.growing(),
+    ),
+    Operator("Gelu", domain=MICROSOFT, expand=_gelu_of_sum("none")),
+    Operator("BiasGelu", domain=MICROSOFT, expand=_gelu_of_sum("none")),
+    Operator("FastGelu", domain=MICROSOFT, expand=_gelu_of_sum("tanh")),
+    Operator("QuickGelu", domain=MICROSOFT, expand=_quick_gelu),
+    Operator("QLinearAdd", domain=MICROSOFT, expand=qlinear_binary("Add"), zero_point={0: 2, 3: 5}.get),
+    Operator("QLinearMul", domain=MICROSOFT, expand=qlinear_binary("Mul"), zero_point={0: 2, 3: 5}.get),
+    Operator("QLinearSigmoid", domain=MICROSOFT, expand=qlinear_unary("Sigmoid"), zero_point={0: 2}.get),
+    Operator("QLinearLeakyRelu", domain=MICROSOFT, expand=qlinear_unary("LeakyRelu"), zero_point={0: 2}.get),
+    Operator("QLinearWhere", domain=MICROSOFT, expand=QLinear.form(_qlinear_where)),
+)  # fmt: skip

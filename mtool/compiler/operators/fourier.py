@@ -4,11 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.compiler.ir import Attributes, Expr, Node
+from mtool.compiler.ir import Attributes, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.ir.index import modulo, plus, times
 from mtool.compiler.ir.types import DType
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator
+from mtool.compiler.operators.folding import SLOW
+from mtool.compiler.operators.lowering import AlongAxis, Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.sliding_window import accumulator
 
 
@@ -94,4 +98,45 @@ def _short_time(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", total, dtype=result.dtype), inputs)
 
 
-LOWERINGS: dict[str, Operator] = {"DFT": Operator(_transform, DFT), "STFT": Operator(_short_time, STFT)}
+def _has_parts(node: OnnxNode) -> bool:
+    """The last dimension has a real part, and perhaps an imaginary one."""
+    x = node.ins[0]
+    return len(x) >= 2 and x[-1] in (1, 2)
+
+
+def _is_a_signal(node: OnnxNode) -> bool:
+    """Batch, samples, and a real part or a complex number of each; a window of one dimension."""
+    return len(node.ins[0]) == 3 and _has_parts(node) and len(node.ins[2] or (0,)) == 1
+
+
+def _transform_form(node: OnnxNode) -> None:
+    shape = node.shape
+    inverse, onesided = bool(node.attrs.get("inverse")), bool(node.attrs.get("onesided"))
+    axis = node.number(2, "axis") if node.input(2) else node.attrs.get("axis", 1 if node.version < 20 else -2)
+    axis %= len(shape)
+    if len(shape) < 2 or shape[-1] not in (1, 2):
+        raise Unsupported(f"its input is {node.kind(0)}; expected a last dimension of 1 or 2")
+    length = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
+    if node.input(1):
+        length = node.number(1, "dft_length")
+    node.emit(DFT(axis=axis, length=length, inverse=inverse, onesided=onesided), inputs=node.inputs[:1])
+
+
+def _short_time_form(node: OnnxNode) -> None:
+    window = node.input(2)
+    size = node.number(3, "frame_length") if node.input(3) else node.kind(window).shape[0]
+    kind, bins = node.result, size // 2 + 1 if node.attrs.get("onesided", 1) else size
+    node.state.types[node.outputs[0]] = TensorType(kind.dtype, (*kind.shape[:2], bins, 2))
+    node.emit(STFT(step=node.number(1, "frame_step"), length=size), inputs=[node.inputs[0], window])
+
+
+OPERATORS = (
+    Operator(
+        "DFT", attributes=DFT, canonical=_transform_form, axis_ends=None, check_shapes=_has_parts, sizes=(1, 2),
+        folding=SLOW.growing(), lower=_transform,
+    ),
+    Operator(
+        "STFT", attributes=STFT, canonical=_short_time_form, check_shapes=_is_a_signal, sizes=(1, 3),
+        folding=SLOW.growing(), lower=_short_time,
+    ),
+)  # fmt: skip

@@ -6,16 +6,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
-from mtool.compiler.ir.expr import Reduction, axis, broadcast_index, call, const, load
+from mtool.compiler.ir.expr import Reduction, acc, axis, broadcast_index, call, const, load
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense.node import Dense
+from mtool.compiler.kernels.matmul.node import Matmul
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators import integer_products
-from mtool.compiler.operators.batched_product import product_of_integers
-from mtool.compiler.operators.epilogue import epilogue_of
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.weights import constant_value, float_bias, integer_weights
+from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
+from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights
+from mtool.compiler.operators.folding import PRODUCT
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode, spreads
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.problems import MICROSOFT, Unsupported
+from mtool.compiler.operators.qlinear import QLinear
 
 MANY = 3  # rows from which on integers are computed several rows at a time; one if their weights have a zero point
 
@@ -181,8 +187,190 @@ def _centred(ctx: Lowering, node: Node, operand: int) -> str:
     return ctx.loop(node, element, inputs, ctx.value(f"{value}.centred", DType.INT32, kind.shape))
 
 
-LOWERINGS: dict[str, Operator] = {
-    "MatMul": Operator(_matmul),
-    "Gemm": Operator(_gemm, Gemm),
-    "MatMulInteger": Operator(_matmul_integer),
-}
+def _fits_points(node: OnnxNode) -> bool:
+    """Zero points for the whole, for each row of A or each column of B, or for those of each matrix of a batch."""
+    a, b = node.ins[0], node.ins[1]
+    rows = ((), (1,), a[-2:-1], (*a[:-1], 1))
+    columns = ((), (1,), b[-1:], (*b[:-2], 1, *b[-1:]))
+    return node.is_absent_or(2, *rows) and node.is_absent_or(3, *columns)
+
+
+def _carry_matmul(bounded: Bounded) -> int | None:
+    own, operand = len(bounded.types[bounded.operand].shape), bounded.operand
+    if not bounded.single or own < 2 or bounded.axis == (own - 1 if operand == 0 else own - 2):
+        return None
+    return bounded.axis + len(bounded.result.shape) - own
+
+
+def _carry_gemm(bounded: Bounded) -> int | None:
+    attrs, operand = bounded.attrs, bounded.operand
+    assert isinstance(attrs, Gemm)
+    if not bounded.single or operand > 1:
+        return None
+    row = (1 if attrs.transA else 0) if operand == 0 else (0 if attrs.transB else 1)
+    return operand if bounded.axis == row else None
+
+
+def _fused_gemm(write: OnnxNode) -> None:
+    name = write.word("activation", "")
+    keys = {"alpha": "activation_alpha", "beta": "activation_beta"}
+    parameters = {
+        key: write.attrs[keys[key]] for key in FUSED_ACTIVATIONS.get(name, ()) if keys.get(key) in write.attrs
+    }
+    kept = {key: value for key, value in write.attrs.items() if not key.startswith("activation")}
+    write.give(activated(write, write("Gemm", *filter(None, write.inputs), **kept), name, parameters))
+
+
+def _fused_matmul(write: OnnxNode) -> None:
+    """FusedMatMul, TransposeMatMul: operands turned, the product times alpha."""
+    write.refuse(transBatchA=write.attrs.get("transBatchA"), transBatchB=write.attrs.get("transBatchB"))
+    operands = []
+    for index, key in ((0, "transA"), (1, "transB")):
+        value = write.input(index)
+        rank = len(write.kind(value).shape)
+        if write.attrs.get(key) and rank > 1:
+            value = write("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
+        operands.append(value)
+    product = write("MatMul", *operands)
+    alpha = write.attrs.get("alpha", 1.0)
+    write.give(product if alpha == 1 else write("Mul", product, write.constant(alpha, write.dtype(product))))
+
+
+def _scaled(write: OnnxNode, product: str, scale: str, bias: str) -> str:
+    """Return an integer product as float, times a scale, plus a bias."""
+    result = write("Mul", write("Cast", product, to=1), scale)
+    return write("Add", result, bias) if bias else result
+
+
+def integer_product(write: OnnxNode, a: str, b: str, points: tuple[str, str]) -> str:
+    """Return (a - a's zero point) x (b - b's zero point) as int32; an empty name is a zero point of 0."""
+    operands = list(points)
+    if operands[1] and not operands[0]:
+        operands[0] = write.constant(0, write.dtype(a))
+    while operands and not operands[-1]:
+        operands.pop()
+    return write("MatMulInteger", a, b, *operands)
+
+
+def _to_float(write: OnnxNode) -> None:
+    """MatMulIntegerToFloat(A, B, A's scale, B's scale, A's zero point, B's zero point, bias)."""
+    product = integer_product(write, write.input(0), write.input(1), (write.input(4), write.input(5)))
+    write.give(_scaled(write, product, write("Mul", write.input(2), write.input(3)), write.input(6)))
+
+
+def _dynamic(write: OnnxNode) -> None:
+    """DynamicQuantizeMatMul(A, B, B's scale, B's zero point, bias): A is quantized to uint8 by its own range."""
+    codes, scale, point = write.several("DynamicQuantizeLinear", 3, write.input(0))
+    product = integer_product(write, codes, write.input(1), (point, write.input(3)))
+    write.give(_scaled(write, product, write("Mul", scale, write.input(2)), write.input(4)))
+
+
+def _n_bits(write: OnnxNode) -> None:
+    """MatMulNBits: B is uint8 [N, blocks, bytes], its 4-bit numbers the low half of a byte first."""
+    attrs = write.attrs
+    bits, size, rows, columns = (
+        attrs.get(key, default) for key, default in (("bits", 4), ("block_size", 0), ("N", 0), ("K", 0))
+    )
+    if bits not in (4, 8) or size < 16:
+        raise Unsupported(f"{bits} bits in blocks of {size} are not supported")
+    write.refuse(**{"g_idx": write.input(4)})
+    blocks = -(-columns // size)
+    codes = _unpacked(write.state.value_of(write.input(1), "B"), bits).reshape(rows, blocks * size)[:, :columns]
+    scales = write.state.value_of(write.input(2), "scales").reshape(rows, blocks)
+    points = np.full((rows, blocks), 1 << (bits - 1), np.float32)
+    if write.input(3):
+        packed = write.state.value_of(write.input(3), "zero_points")
+        if packed.dtype == np.uint8:
+            packed = _unpacked(packed.reshape(rows, -1), bits)[:, :blocks]
+        points = packed.reshape(rows, blocks).astype(np.float32)
+    each = np.repeat(np.arange(blocks), size)[:columns]
+    weights = (codes.astype(np.float32) - points[:, each]) * scales[:, each].astype(np.float32)
+    dtype = write.dtype(write.input(0))
+    result = write("MatMul", write.input(0), write.constant(np.ascontiguousarray(weights.T), dtype))
+    write.give(write("Add", result, write.input(5)) if write.input(5) else result)
+
+
+def _unpacked(data: Array, bits: int) -> Array:
+    """Return the numbers in the bytes of the last axis."""
+    if bits == 8:
+        return data
+    return np.stack([data & 15, data >> 4], axis=-1).reshape(*data.shape[:-1], -1)
+
+
+def _qlinear_matmul(parts: QLinear) -> None:
+    last = len(parts.kind(3).shape) - 1
+    parts.quantize(parts("MatMul", parts.dequantize(0), parts.dequantize(3, axis=last)), 6)
+
+
+def _qgemm(parts: QLinear) -> None:
+    inputs = [parts.dequantize(0), parts.dequantize(3, axis=0 if parts.attrs.get("transB") else 1)]
+    if parts.inputs[6]:
+        inputs.append(parts.bias(6, parts.inputs[1], parts.inputs[4]))
+    parts.quantize(parts("Gemm", *inputs, **parts.attrs), 7)
+
+
+def product_of_integers(ctx: Lowering, node: Node, a: str, b: str, output: str) -> bool:
+    """Append a matmul kernel if there are 8-bit integers behind both operands, and neither is a vector."""
+    left, right = ctx.integers(a), ctx.integers(b)
+    kind = ctx.types[output]
+    if left is None or right is None or kind.dtype is not DType.FLOAT32 or not kind.count:
+        return False
+    shapes = [ctx.types[value].shape for value in (a, b)]
+    if any(len(shape) < 2 for shape in shapes):
+        return False
+    depth, rank = shapes[0][-1], len(kind.shape)
+    points = [int(part.zero_point.reshape(-1)[0]) for part in (left, right)]
+    reaches = []
+    for part, point in zip((left, right), points, strict=True):
+        low, high = ctx.types[part.value].dtype.limits
+        reaches.append(max(high - point, point - low))
+    bound = depth * math.prod(reaches)
+    if bound >= 2**31:
+        return False
+    strides = [_strides(shape, rank) for shape in shapes]
+    factor = const(float(left.scale.reshape(-1)[0] * right.scale.reshape(-1)[0]), DType.FLOAT32)
+    attrs = Matmul(
+        depth=depth, a=strides[0], b=strides[1], points=(points[0], points[1]), acc_bound=bound,
+        expr=call("mul", call("cast", acc(DType.INT32), dtype=DType.FLOAT32), factor),
+    )  # fmt: skip
+    ctx.node("matmul", [left.value, right.value], [output], attrs, like=node)
+    return True
+
+
+def _strides(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Return the strides of an operand in elements, 0 along what is broadcast to the output's rank."""
+    steps = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
+    batch = [0 if size == 1 else step for size, step in zip(shape[:-2], steps[:-2], strict=True)]
+    return (*(0,) * (rank - len(shape)), *batch, *steps[-2:])
+
+
+def _gemm_cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=2)
+    ta, tb, count = rng.random() < 0.3, rng.random() < 0.5, rng.randint(1, 9)
+    rows, depth = value.shape[::-1] if ta else value.shape
+    weights = draw.normal((count, depth) if tb else (depth, count), max(1, depth) ** -0.5)
+    bias = [draw.normal(rng.choice(((count,), (1, count), (rows, 1), ())))] if rng.random() < 0.7 else []
+    alpha, beta = rng.choice((1.0, 0.5)), rng.choice((1.0, 2.0))
+    beta = beta if depth else 1.0  # of a product of nothing onnxruntime forgets it
+    draw.one(op, [value.name, weights, *bias], alpha=alpha, beta=beta, transA=int(ta), transB=int(tb))
+
+
+OPERATORS = (
+    Operator("MatMul", carry=_carry_matmul, folding=PRODUCT, lower=_matmul),
+    Operator(
+        "Gemm", cases=_gemm_cases, attributes=Gemm, shapes_from=7,
+        check_shapes=lambda node: spreads(node.ins[2], node.outs[0]),
+        carry=_carry_gemm, folding=PRODUCT, lower=_gemm,
+    ),
+    Operator(
+        "MatMulInteger", check_shapes=_fits_points, zero_point={0: 2, 1: 3}.get, folding=PRODUCT,
+        lower=_matmul_integer,
+    ),
+    Operator("QLinearMatMul", expand=QLinear.form(_qlinear_matmul), zero_point={0: 2, 3: 5}.get),
+    Operator("QGemm", domain=MICROSOFT, expand=QLinear.form(_qgemm), zero_point={0: 2, 3: 5}.get),
+    Operator("FusedGemm", domain=MICROSOFT, expand=_fused_gemm),
+    *(Operator(op, domain=MICROSOFT, expand=_fused_matmul) for op in ("FusedMatMul", "TransposeMatMul")),
+    Operator("MatMulIntegerToFloat", domain=MICROSOFT, expand=_to_float),
+    Operator("DynamicQuantizeMatMul", domain=MICROSOFT, expand=_dynamic),
+    Operator("MatMulNBits", domain=MICROSOFT, expand=_n_bits),
+)  # fmt: skip

@@ -5,7 +5,10 @@ Binarizer (ai.onnx.ml 1).
 """
 
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
+
+import numpy as np
 
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import axis, const, load
@@ -25,8 +28,16 @@ from mtool.compiler.ir.index import (
     times,
     wrapped,
 )
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator, moves_integers
+from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.folding import BY_ELEMENT, VECTORIZED
+from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of, length_of
+from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
 from mtool.compiler.operators.movement import chosen_indices
+from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, first_input, with_axis
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.problems import CLASSICAL, MICROSOFT, Unsupported
+
+GATHER_ND = "GatherND"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +166,147 @@ def _tensor_scatter(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, choose(condition, new, load(0, kind.dtype, tuple(own))), inputs)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "Tile": Operator(moves_integers(_tile)),
-    "GatherElements": Operator(_gather_elements, AlongAxis),
-    "GatherND": Operator(_gather_nd, GatherND),
-    "SpaceToDepth": Operator(moves_integers(_space_to_depth), Blocks),
-    "DepthToSpace": Operator(moves_integers(_depth_to_space), Blocks),
-    "ReverseSequence": Operator(_reverse_sequence, ReverseSequence),
-    "Binarizer": Operator(_binarizer, Binarizer),
-    "TensorScatter": Operator(_tensor_scatter, TensorScatter),
-}
+def _tiles(node: OnnxNode) -> bool:
+    return all(
+        (made == 0) if size == 0 else made % size == 0 for size, made in zip(node.ins[0], node.outs[0], strict=True)
+    )
+
+
+def by_element(node: OnnxNode) -> bool:
+    """GatherElements, ScatterElements: indices lie within the data along all axes but one."""
+    data, indices = node.ins[0], node.ins[1]
+    axis = node.attrs.get("axis", 0) % max(len(data), 1)
+    within = all(n <= size for dim, (n, size) in enumerate(zip(indices, data, strict=False)) if dim != axis)
+    return len(data) == len(indices) and within and node.is_absent_or(2, indices)
+
+
+def _check_batch(node: OnnxNode) -> None:
+    if not 0 <= node.attrs.get("batch_dims", 0) < max(1, min(map(len, node.shapes), default=1)):
+        found = [list(shape) for shape in node.shapes]
+        raise Unsupported(f"its batch_dims is {node.attrs['batch_dims']}, for inputs {found}")
+
+
+def _fits_batch(node: OnnxNode) -> bool:
+    data, indices, batch = node.ins[0], node.ins[1], node.attrs.get("batch_dims", 0)
+    return data[:batch] == indices[:batch] and indices[-1] <= len(data) - batch
+
+
+def tuples_of_indices(node: OnnxNode) -> IndexRange:
+    """GatherND, ScatterND: the last dimension of the indices has one for each of the data's first dimensions."""
+    first = node.attrs.get("batch_dims", 0)
+    return index_of(1, node.shapes[0][first : first + node.shapes[1][-1]])
+
+
+def _carry_tuples(bounded: Bounded) -> int | None:
+    indices = bounded.single and bounded.operand == 1 and bounded.axis < len(bounded.types[1].shape) - 1
+    return bounded.axis if indices else None
+
+
+def _check_blocks(node: OnnxNode) -> None:
+    if len(node.shapes[0]) != 4:
+        return
+    size = node.attrs.get("blocksize", 1)
+    if size < 1:
+        raise Unsupported(f"its blocksize is {size}")
+    channels, rows, columns = node.shapes[0][1:]
+    if node.op == "DepthToSpace" and channels % size**2:
+        raise Unsupported(f"it has {channels} channels; expected a multiple of {size**2}, the elements of a block")
+    if node.op == "SpaceToDepth" and (rows % size or columns % size):
+        raise Unsupported(f"its input is {rows} x {columns}; expected multiples of {size}")
+
+
+def _is_an_image(node: OnnxNode) -> bool:
+    return len(node.ins[0]) == 4 and prod(node.ins[0]) == prod(node.outs[0])
+
+
+def _has_lengths(node: OnnxNode) -> bool:
+    batch, along = node.attrs.get("batch_axis", 1), node.attrs.get("time_axis", 0)
+    return {batch, along} == {0, 1} and node.ins[1] == (node.ins[0][batch],)
+
+
+def _fits_past(node: OnnxNode) -> bool:
+    past, update = node.ins[0], node.ins[1]
+    axis = node.attrs.get("axis", -2) % len(past)
+    same = all(n == m for dim, (n, m) in enumerate(zip(past, update, strict=True)) if dim != axis)
+    return same and update[axis] <= past[axis] and node.is_absent_or(2, past[:1])
+
+
+def _first_rows(node: OnnxNode) -> IndexRange:
+    """TensorScatter: where an update begins; in a ring, anywhere."""
+    axis = node.attrs.get("axis", -2)
+    if node.attrs.get("mode") == "circular":
+        raise ValueError
+    return length_of(2, node.shapes[0][axis] - node.shapes[1][axis])
+
+
+_BLOCKS = {"mode": ("DCR", "CRD")}
+
+
+def _tile_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    draw.one(op, [value.name, draw.whole([draw.rng.choice((1, 1, 2, 3)) for _ in value.shape])])
+
+
+def element_cases(draw: Draw, op: str) -> None:
+    """GatherElements and ScatterElements: each place at most once."""
+    value = draw.pick()
+    axis, shape = draw.axis(value), list(value.shape)
+    shape[axis] = draw.rng.randint(1, shape[axis])
+    places = np.take(np.argsort(draw.numbers().random(value.shape), axis), range(shape[axis]), axis)
+    updates = [draw.normal(shape)] if op.startswith("Scatter") else []
+    draw.one(op, [value.name, draw.constant(places, np.int64), *updates], axis=axis)
+
+
+def _tuple_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    places = [draw.numbers().integers(0, n, 3) for n in value.shape[: draw.rng.randint(1, value.rank)]]
+    draw.one(op, [value.name, draw.constant(np.stack(places, -1), np.int64)])
+
+
+def _block_cases(draw: Draw, op: str) -> None:
+    value = draw.pick(rank=4)
+    if op == "DepthToSpace" and value.shape[1] % 4:
+        raise ValueError("onnxruntime makes nothing of it, where ONNX has no such operator")
+    if op == "SpaceToDepth" and (value.shape[2] % 2 or value.shape[3] % 2):
+        raise ValueError("its blocks do not fit")
+    attrs = {"mode": draw.rng.choice(("DCR", "CRD"))} if op == "DepthToSpace" else {}
+    draw.one(op, [value.name], blocksize=2, **attrs)
+
+
+OPERATORS = (
+    Operator(
+        "Tile", cases=_tile_cases, canonical=first_input, check_shapes=_tiles, sizes=(1,), keeps_empty=True, moves=True,
+        folding=VECTORIZED.growing(), lower=moves_integers(_tile),
+    ),
+    Operator(
+        "GatherElements", cases=element_cases, attributes=AlongAxis, canonical=with_axis(AlongAxis, 0),
+        check_shapes=by_element,
+        index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_gather_elements,
+    ),
+    Operator(
+        GATHER_ND, cases=_tuple_cases, attributes=GatherND, check=_check_batch, check_shapes=_fits_batch,
+        index_ranges=tuples_of_indices,
+        carry=_carry_tuples, moves=True, folding=BY_ELEMENT, lower=_gather_nd,
+    ),
+    Operator(GATHER_ND, domain=MICROSOFT, expand=as_in_onnx),
+    Operator(
+        "SpaceToDepth", cases=_block_cases, attributes=Blocks, words=_BLOCKS, check=_check_blocks,
+        check_shapes=_is_an_image, moves=True,
+        folding=VECTORIZED, lower=moves_integers(_space_to_depth),
+    ),
+    Operator(
+        "DepthToSpace", cases=_block_cases, attributes=Blocks, words=_BLOCKS, check=_check_blocks,
+        check_shapes=_is_an_image, moves=True,
+        folding=VECTORIZED, lower=moves_integers(_depth_to_space),
+    ),
+    Operator(
+        "ReverseSequence", attributes=ReverseSequence, check_shapes=_has_lengths, moves=True, folding=VECTORIZED,
+        index_ranges=lambda node: length_of(1, node.shapes[0][node.attrs.get("time_axis", 0)]), lower=_reverse_sequence,
+    ),
+    Operator("Binarizer", domain=CLASSICAL, attributes=Binarizer, lower=_binarizer),
+    Operator(
+        "TensorScatter", attributes=TensorScatter, canonical=with_axis(TensorScatter, -2),
+        words={"mode": ("linear", "circular")}, check_shapes=_fits_past, index_ranges=_first_rows, moves=True,
+        lower=_tensor_scatter,
+    ),
+)  # fmt: skip

@@ -2,14 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import axis, call, const, load
 from mtool.compiler.ir.index import compare, every, wrapped
 from mtool.compiler.kernels.concat.node import Concat
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator, moves_integers
+from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.folding import VECTORIZED
+from mtool.compiler.operators.index_ranges import index_along
+from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
+from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, with_axis
+from mtool.compiler.operators.operator import BEHIND, Draw, Operator
+from mtool.compiler.operators.problems import MICROSOFT, Unsupported
+from mtool.compiler.operators.qlinear import QLinear
 
 MOST = 64  # inputs of one concatenation
 
@@ -148,11 +159,286 @@ def chosen_indices(ctx: Lowering, node: Node, size: int, index: Sequence[Expr]) 
     return load(1, DType.INT32, tuple(index)), ctx.constant(f"{node.name}/indices", indices)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "Reshape": Operator(moves_integers(_reshape)),
-    "Transpose": Operator(moves_integers(_transpose), Permutation),
-    "Concat": Operator(moves_integers(_concat), AlongAxis),
-    "Slice": Operator(moves_integers(_slice), Slice),
-    "Pad": Operator(_padded_by_zero, Pad),
-    "Gather": Operator(_gather, AlongAxis),
-}
+def _view(node: OnnxNode) -> None:
+    """Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout at inference."""
+    before, after = node.kind(0), node.result
+    if before.count != after.count:  # inference does not look, and a declared shape may say anything
+        raise Unsupported(f"its input is {before} and its output {after}; expected as many elements")
+    node.emit(op="Reshape", inputs=node.inputs[:1], outputs=node.outputs[:1])
+    if len(node.outputs) > 1 and node.outputs[1]:  # Dropout's mask: all is kept; before 12 onnxruntime fills in zeros
+        mask = node.kind(node.outputs[1])
+        node.state.budget.afford("constants", mask.bytes, f"{node.op} {node.origin}")
+        node.state.add_constant(node.outputs[1], np.full(mask.shape, node.version >= 12, mask.dtype.numpy))
+
+
+def _carry_view(bounded: Bounded) -> int | None:
+    shape, axis, result = bounded.types[0].shape, bounded.axis, bounded.result.shape
+    for dim, size in enumerate(result):
+        if size == shape[axis] and prod(result[:dim]) == prod(shape[:axis]):
+            return dim
+    return None
+
+
+def _slice_by_inputs(node: OnnxNode) -> onnx.NodeProto | None:
+    """Before opset 10 a Slice has attributes, and inference knows no starts before the beginning."""
+    if node.version >= 10:
+        return None
+    values = [
+        node.state.constant(f"{node.outputs[0]}/{name}", np.array(node.attrs[name], np.int64))
+        for name in ("starts", "ends", "axes")
+        if name in node.attrs
+    ]
+    return helper.make_node("Slice", [node.inputs[0], *values], node.outputs, name=node.proto.name)
+
+
+def _slice_form(node: OnnxNode) -> None:
+    shape = node.shape
+    starts = node.vector("starts", 1) or ()
+    axes = node.vector("axes", 3) or tuple(range(len(starts)))
+    steps = node.vector("steps", 4) or (1,) * len(starts)
+    first, stride = [0] * len(shape), [1] * len(shape)
+    for start, dim, step in zip(starts, axes, steps, strict=True):
+        dim %= len(shape)
+        size = shape[dim]
+        start += size if start < 0 else 0
+        first[dim] = min(max(start, 0), size if step > 0 else size - 1)
+        far = max(size, 2**15)  # any further leads out: there is one element
+        stride[dim] = min(max(step, -far), far)
+    node.emit(Slice(first=tuple(first), stride=tuple(stride)), inputs=node.inputs[:1])
+
+
+def _carry_slice(bounded: Bounded) -> int | None:
+    attrs, axis = bounded.attrs, bounded.axis
+    assert isinstance(attrs, Slice)
+    same = bounded.result.shape[axis] == bounded.types[0].shape[axis]
+    return axis if attrs.first[axis] == 0 and attrs.stride[axis] == 1 and same else None
+
+
+def _check_outputs(node: OnnxNode) -> None:
+    if node.attrs.get("num_outputs", len(node.outputs)) != len(node.outputs):
+        raise Unsupported(f"its num_outputs is {node.attrs['num_outputs']}, and it has {len(node.outputs)} outputs")
+
+
+def _split_form(node: OnnxNode) -> None:
+    """Split: a slice for each output."""
+    rank, axis, start = len(node.shape), node.axis(0), 0
+    for output in filter(None, node.outputs):
+        first = tuple(start if dim == axis else 0 for dim in range(rank))
+        node.emit(Slice(first=first, stride=(1,) * rank), op="Slice", inputs=node.inputs[:1], outputs=[output])
+        start += node.kind(output).shape[axis]
+
+
+def _pad_form(node: OnnxNode) -> None:
+    kind, inputs = node.kind(0), node.inputs[:1]
+    value: Any = node.attrs.get("value", 0.0)
+    if node.input(2):
+        known = node.state.constants.get(node.inputs[2])
+        if known is None:
+            inputs.append(node.inputs[2])
+        else:
+            value = known.item()
+    pads = node.vector("pads", 1) or ()
+    axes = tuple(range(len(kind.shape)))
+    if node.input(3):
+        axes = tuple(int(axis) for axis in np.atleast_1d(node.state.value_of(node.inputs[3], "axes"))) or axes
+    if len(pads) != 2 * len(axes):
+        raise Unsupported(f"it has {len(pads)} pads for {len(axes)} axes")
+    before = [0] * len(kind.shape)
+    for dim, amount in zip(axes, pads[: len(axes)], strict=True):
+        before[dim % len(kind.shape)] = amount
+    tables = sum(size for size, old in zip(node.result.shape, kind.shape, strict=True) if size != old)
+    node.state.budget.spend("constants", 4 * tables, f"Pad {node.origin}")  # where each element comes from
+    node.emit(Pad(mode=node.attrs.get("mode", "constant"), before=tuple(before), value=value), inputs=inputs)
+
+
+def _transpose_form(node: OnnxNode) -> None:
+    node.emit(Permutation(perm=tuple(node.attrs.get("perm") or reversed(range(len(node.shape))))))
+
+
+def _carry_transpose(bounded: Bounded) -> int | None:
+    assert isinstance(bounded.attrs, Permutation)
+    return bounded.attrs.perm.index(bounded.axis)
+
+
+def _concat_form(node: OnnxNode) -> None:
+    axis = node.axis(1, len(node.result.shape))
+    inputs = [name for name in node.inputs if node.kind(name).count] or node.inputs[:1]
+    node.emit(AlongAxis(axis=axis), inputs=inputs)
+
+
+def _carry_concat(bounded: Bounded) -> int | None:
+    assert isinstance(bounded.attrs, AlongAxis)
+    axis = bounded.axis
+    same = len(bounded.axes) == len(bounded.types) and set(bounded.axes.values()) == {axis}
+    return axis if same and axis != bounded.attrs.axis else None
+
+
+def _carry_gather(bounded: Bounded) -> int | None:
+    assert isinstance(bounded.attrs, AlongAxis)
+    axis, along = bounded.axis, bounded.attrs.axis
+    if not bounded.single or (bounded.operand == 0 and axis == along):
+        return None
+    if bounded.operand == 1:
+        return along + axis
+    return axis if axis < along else axis + len(bounded.types[1].shape) - 1
+
+
+def _check_is_known(node: OnnxNode) -> None:
+    if node.inputs[0] in node.state.bounds:
+        raise Unsupported("the shape that it asks for is known only when it runs")
+
+
+def _shape_form(node: OnnxNode) -> None:
+    _check_is_known(node)
+    part = node.shape[slice(node.attrs.get("start", 0), node.attrs.get("end"))]
+    node.state.add_constant(node.outputs[0], np.asarray(part, np.int64))
+
+
+def _size_form(node: OnnxNode) -> None:
+    _check_is_known(node)
+    node.state.add_constant(node.outputs[0], np.asarray(node.kind(0).count, np.int64))
+
+
+def _expand_dims(write: OnnxNode) -> None:
+    axis = write.state.value_of(write.input(1), "axis")
+    write.give(write("Unsqueeze", write.input(0), write.constant(np.reshape(axis, -1), np.int64)))
+
+
+def _qlinear_concat(parts: QLinear) -> None:
+    inputs = [parts.dequantize(start) for start in range(2, len(parts.inputs), 3)]
+    parts.quantize(parts("Concat", *inputs, **parts.attrs), 0)
+
+
+def _view_cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick()
+    if op == "Flatten":
+        draw.one(op, [value.name], axis=rng.randint(0, value.rank))
+    elif op == "Squeeze":
+        ones = [axis for axis, size in enumerate(value.shape) if size == 1]
+        axes = [draw.whole(rng.sample(ones, rng.randint(1, len(ones))))] if ones else []
+        draw.one(op, [value.name, *axes])
+    elif op == "Unsqueeze":
+        draw.one(op, [value.name, draw.whole([rng.randint(0, value.rank)])])
+    else:
+        sizes, left = list[int](), value.size
+        while left > 1 and len(sizes) < 4:
+            sizes.append(rng.choice([n for n in range(1, left + 1) if left % n == 0]) if len(sizes) < 3 else left)
+            left //= sizes[-1]
+        sizes = [*sizes, left] if left != 1 or not sizes else sizes
+        if value.size and rng.random() < 0.3:
+            sizes[rng.randrange(len(sizes))] = -1
+        draw.one(op, [value.name, draw.whole(sizes if value.size else value.shape)])
+
+
+def _transpose_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    draw.one(op, [value.name], perm=draw.rng.sample(range(value.rank), value.rank))
+
+
+def _concat_cases(draw: Draw, op: str) -> None:
+    """A value with constants and itself; now and then one part has no elements."""
+    rng, value = draw.rng, draw.pick()
+    axis = draw.axis(value)
+    shape = list(value.shape)
+    shape[axis] = rng.randint(0 if rng.random() < 0.05 else 1, 4)
+    parts = [value.name, draw.normal(shape), value.name][: rng.randint(1, 3)]
+    rng.shuffle(parts)
+    draw.one(op, parts, axis=axis)
+
+
+def _split_cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick()
+    axis = draw.axis(value)
+    size = value.shape[axis]
+    first = rng.randint(0 if rng.random() < 0.05 else 1, max(1, size - 1))
+    draw.add(op, [value.name, draw.whole([first, size - first])], 2, axis=axis)
+
+
+def _slice_cases(draw: Draw, op: str) -> None:
+    """Steps of either sign; now and then nothing is left."""
+    rng, value = draw.rng, draw.pick()
+    axes = rng.sample(range(value.rank), rng.randint(1, max(1, value.rank)))
+    starts, ends, steps = list[int](), list[int](), list[int]()
+    for dim in axes:
+        size, step = value.shape[dim], rng.choice((1, 1, 2, -1, -2, 3))
+        low, high = sorted((rng.randint(0, size), rng.randint(0, size)))
+        low, high = (low, high) if high - low >= 1 or rng.random() < 0.05 else (0, size)
+        starts.append(low if step > 0 else high - 1)
+        ends.append(high if step > 0 else low - 1 if low else -size - 1)
+        steps.append(step)
+    draw.one(op, [value.name, *map(draw.whole, (starts, ends, axes, steps))])
+
+
+def _pad_cases(draw: Draw, op: str) -> None:
+    """A constant, the edge or a reflection; negative pads crop."""
+    rng, value = draw.rng, draw.pick()
+    mode = rng.choice(("constant", "constant", "edge", "reflect"))
+    pads = [rng.choice((0, 0, 1, 2)) for _ in range(2 * value.rank)]
+    if mode == "constant" and rng.random() < 0.2 and value.rank:
+        pads[rng.randrange(len(pads))] = -1
+    if mode == "reflect":
+        pads = [min(p, max(0, value.shape[n % value.rank] - 1)) for n, p in enumerate(pads)]
+    fill = [draw.constant(rng.choice((0.0, -1.5)), np.float32)] if mode == "constant" and rng.random() < 0.5 else []
+    draw.one(op, [value.name, draw.whole(pads), *fill], mode=mode)
+
+
+def _gather_cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick()
+    axis = draw.axis(value)
+    size = value.shape[axis]
+    shape = rng.choice(((), (2,), (3, 2), (1,), (0,) if rng.random() < 0.1 else (3,)))
+    draw.one(op, [value.name, draw.constant(draw.numbers().integers(-size, size, shape), np.int64)], axis=axis)
+
+
+OPERATORS = (
+    Operator(
+        "Reshape", cases=_view_cases, canonical=_view, sizes=(1,), keeps_empty=True, carry=_carry_view, moves=True,
+        folding=VECTORIZED, lower=moves_integers(_reshape),
+    ),
+    Operator("Flatten", cases=_view_cases, canonical=_view, axis_ends=BEHIND, moves=True, folding=VECTORIZED),
+    *(
+        Operator(op, cases=_view_cases, canonical=_view, sizes=(1,), keeps_empty=True, moves=True, folding=VECTORIZED)
+        for op in ("Squeeze", "Unsqueeze")
+    ),
+    *(Operator(op, canonical=_view, moves=True, folding=VECTORIZED) for op in ("Identity", "Dropout")),
+    Operator("ExpandDims", domain=MICROSOFT, expand=_expand_dims),
+    Operator(
+        "Transpose", cases=_transpose_cases, attributes=Permutation, canonical=_transpose_form, carry=_carry_transpose,
+        moves=True,
+        check_shapes=lambda node: sorted(node.attrs.get("perm", range(len(node.shape)))) == [*range(len(node.shape))],
+        folding=VECTORIZED, lower=moves_integers(_transpose),
+    ),
+    Operator(
+        "Concat", cases=_concat_cases, attributes=AlongAxis, canonical=_concat_form, carry=_carry_concat, moves=True,
+        folding=VECTORIZED,
+        lower=moves_integers(_concat),
+    ),
+    Operator(
+        "QLinearConcat", domain=MICROSOFT, expand=QLinear.form(_qlinear_concat),
+        zero_point=lambda index: index + 2 if index > 1 and (index - 2) % 3 == 0 else None,
+    ),
+    Operator(
+        "Slice", cases=_slice_cases, attributes=Slice, rewrite=_slice_by_inputs, canonical=_slice_form,
+        sizes=(1, 2, 3, 4),
+        keeps_empty=True, carry=_carry_slice, moves=True, folding=VECTORIZED, lower=moves_integers(_slice),
+    ),
+    Operator(
+        "Split", cases=_split_cases, canonical=_split_form, check=_check_outputs, sizes=(1,), keeps_empty=True,
+        moves=True,
+        folding=VECTORIZED,
+    ),
+    Operator(
+        "Pad", cases=_pad_cases, attributes=Pad, canonical=_pad_form,
+        words={"mode": ("constant", "reflect", "edge", "wrap")},
+        sizes=(1, 3), moves=True, lower=_padded_by_zero,
+        folding=replace(VECTORIZED.growing(), defined=lambda attrs: attrs.get("mode", "constant") == "constant"),
+    ),
+    Operator("Pad", domain=MICROSOFT, expand=as_in_onnx),
+    Operator(
+        "Gather", cases=_gather_cases, attributes=AlongAxis, canonical=with_axis(AlongAxis, 0),
+        index_ranges=index_along,
+        carry=_carry_gather, moves=True, folding=VECTORIZED, lower=_gather,
+    ),
+    Operator("Shape", canonical=_shape_form, moves=True, folding=VECTORIZED),
+    Operator("Size", canonical=_size_form, moves=True, folding=VECTORIZED),
+)  # fmt: skip

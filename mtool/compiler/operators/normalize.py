@@ -1,11 +1,28 @@
-"""Normalisations as loops: LRN 13, LpNormalization 22, Hardmax 13; softmax of other types."""
+"""Normalizations: Softmax, LogSoftmax, Hardmax 13; LRN 13, LpNormalization 22; those by mean and variance.
 
+BatchNormalization 15, LayerNormalization 17, GroupNormalization 21, InstanceNormalization 22,
+MeanVarianceNormalization 13. The variance is the mean square of the deviations: ONNX's own functions take the square of
+the mean from the mean of the squares, which leaves nothing of float32 where the mean is some thousand times the
+deviation.
+"""
+
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtool.compiler.ir import Attributes, DType, Expr, Node
-from mtool.compiler.ir.expr import Reduction, axis, call, const, identity, load
-from mtool.compiler.ir.index import choose, every, inside, integer, minus, number, plus
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator
+import numpy as np
+
+from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
+from mtool.compiler.ir.expr import Reduction, acc, axis, broadcast_index, call, const, identity, load
+from mtool.compiler.ir.index import choose, every, inside, integer, minus, number, over, plus, times
+from mtool.compiler.kernels.softmax.node import SoftmaxOfRows
+from mtool.compiler.operators.bounds import Bounded, carry_elements
+from mtool.compiler.operators.folding import VECTORIZED
+from mtool.compiler.operators.lowering import AlongAxis, Epsilon, Lowering
+from mtool.compiler.operators.onnx_node import Canonical, OnnxNode, attributes_of, spreads, with_axis
+from mtool.compiler.operators.operator import BEHIND, Draw, Operator
+from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
+from mtool.compiler.operators.qlinear import qlinear_unary
 from mtool.compiler.operators.sliding_window import accumulator
 
 
@@ -100,7 +117,7 @@ def _hardmax(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, choose(hit, const(1, kind.dtype), const(0, kind.dtype)), [first])
 
 
-def softmax(ctx: Lowering, node: Node) -> None:
+def _softmax_by_loops(ctx: Lowering, node: Node) -> None:
     """Softmax and LogSoftmax along one axis, of element types and shapes that the kernel is not for."""
     kind, dim = ctx.types[node.inputs[0]], Softmax.of(node).axis
     shape = tuple(1 if n == dim else size for n, size in enumerate(kind.shape))
@@ -120,8 +137,421 @@ def softmax(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", result, dtype=kind.dtype), [node.inputs[0], top, sums])
 
 
-LOWERINGS: dict[str, Operator] = {
-    "LRN": Operator(_lrn, LRN),
-    "LpNormalization": Operator(_lp_normalization, LpNormalization),
-    "Hardmax": Operator(_hardmax, AlongAxis),
-}
+def carry_beside_axis(bounded: Bounded) -> int | None:
+    """Of operators that work along one axis, and leave the shape as it is."""
+    assert isinstance(bounded.attrs, AlongAxis)
+    return bounded.axis if bounded.axis != bounded.attrs.axis else None
+
+
+def emit_flattened(node: OnnxNode, op: str, axis: int, attrs: AlongAxis) -> None:
+    """Emit `op` along the second of two dimensions, those before `axis` and those from it on."""
+    kind = node.kind(0)
+    flat = TensorType(kind.dtype, (int(np.prod(kind.shape[:axis])), int(np.prod(kind.shape[axis:]))))
+    before, after = node.value("flat", flat), node.value(op.lower(), flat)
+    node.emit(op="Reshape", inputs=node.inputs[:1], outputs=[before])
+    node.emit(attrs, op=op, inputs=[before], outputs=[after])
+    node.emit(op="Reshape", inputs=[after])
+
+
+def _hardmax_form(node: OnnxNode) -> None:
+    """Hardmax: before opset 13 it flattens to two dimensions at `axis` (default 1)."""
+    rank = len(node.shape)
+    axis = node.attrs.get("axis", -1 if node.version >= 13 else 1) % rank
+    if node.version >= 13 or axis == rank - 1:
+        node.emit(AlongAxis(axis=axis))
+        return
+    emit_flattened(node, "Hardmax", axis, AlongAxis(axis=1))
+
+
+def _lrn_form(node: OnnxNode) -> None:
+    """LRN: it looks at as many channels as there are at most, those further away count as 0."""
+    size = node.attrs["size"]
+    if len(node.shape) < 2 or size < 1:
+        raise Unsupported(f"a size of {size} does not fit its input {node.kind(0)}")
+    before, behind = (min(reach, node.shape[1]) for reach in ((size - 1) // 2, size // 2))
+    attrs = LRN(
+        alpha=node.attrs.get("alpha", 1e-4) / size, beta=node.attrs.get("beta", 0.75), bias=node.attrs.get("bias", 1.0),
+        before=before, size=before + 1 + behind,
+    )  # fmt: skip
+    node.emit(attrs)
+
+
+def _lp_form(node: OnnxNode) -> None:
+    p = node.attrs.get("p", 2)
+    if p not in (1, 2) or not node.shape:
+        raise Unsupported(f"a norm of p = {p} of its input {node.kind(0)} is not supported")
+    node.emit(LpNormalization(axis=node.axis(-1), p=p))
+
+
+def _softmax(ctx: Lowering, node: Node) -> None:
+    source, output = node.inputs[0], node.outputs[0]
+    attrs = Softmax.of(node)
+    axis, log = attrs.axis, attrs.log
+    kind = ctx.types[output]
+    rank = len(kind.shape)
+    if kind.dtype is not DType.FLOAT32:
+        _softmax_by_loops(ctx, node)
+        return
+    inputs = []
+    quantised = ctx.integers(source) if not log else None
+    if quantised is not None:
+        source = quantised.value
+        steps = np.arange(-255, 1, dtype=np.float64) * np.float64(quantised.scale.reshape(-1)[0])
+        inputs.append(ctx.constant(f"{node.name}/exponentials", np.exp(steps).astype(np.float32)))
+    perm = tuple(dim for dim in range(rank) if dim != axis) + ((axis,) if rank else ())
+    back = tuple(perm.index(dim) for dim in range(rank))
+    is_last = perm == tuple(range(rank))
+    moved = source if is_last else ctx.transpose(node, source, perm)
+    length = kind.shape[axis] if rank else 1
+    flat = (math.prod(kind.shape) // max(length, 1), length)
+    moved_shape = ctx.types[moved].shape
+    moved = moved if moved_shape == flat else ctx.view(node, moved, flat)
+    made = ctx.value(f"{output}.rows", kind.dtype, flat)
+    rows = SoftmaxOfRows(log=log, has_table=quantised is not None, expr=acc(DType.FLOAT32))
+    ctx.node("softmax", [moved, *inputs], [made], rows, like=node)
+    if is_last:
+        ctx.view(node, made, (), output)
+    else:
+        shaped = ctx.view(node, made, moved_shape)
+        ctx.transpose(node, shaped, back, output)
+
+
+def _fixed_softmax(ctx: Lowering, node: Node) -> None:
+    """FixedSoftmax, mtool's own: along the last axis, in steps of 1/256 from the lowest value on.
+
+    Results of 16 bits are in steps of 1/65536.
+    Inputs: 8-bit integers, and exp(-d) for differences d = 255 … 0 as int32 with 31 bits behind the point.
+    """
+    source, powers = node.inputs
+    kind = ctx.types[node.outputs[0]]
+    flat = (math.prod(kind.shape[:-1]), kind.shape[-1])
+    low, high = kind.dtype.limits
+    steps = call("add", acc(DType.INT32), const(low, DType.INT32), value="index")
+    for how, bound in (("maximum", low), ("minimum", high)):
+        steps = call(how, steps, const(bound, DType.INT32))
+    attrs = SoftmaxOfRows(
+        has_table=True, fixed=True, bits=8 * kind.dtype.size, expr=call("cast", steps, dtype=kind.dtype)
+    )
+    if kind.shape == flat:
+        ctx.node("softmax", [source, powers], node.outputs, attrs, like=node)
+        return
+    made = ctx.value(f"{node.outputs[0]}.rows", kind.dtype, flat)
+    ctx.node("softmax", [ctx.view(node, source, flat), powers], [made], attrs, like=node)
+    ctx.view(node, made, (), node.outputs[0])
+
+
+def _softmax_form(node: OnnxNode) -> None:
+    """Softmax, LogSoftmax: before opset 13 they flatten to two dimensions at `axis` (default 1)."""
+    rank, log = len(node.shape), node.op == "LogSoftmax"
+    if node.version >= 13:
+        node.emit(Softmax(axis=node.axis(-1), log=log), op="Softmax")
+        return
+    axis = node.attrs.get("axis", 1)
+    emit_flattened(node, "Softmax", axis + rank if axis < 0 else axis, Softmax(axis=1, log=log))
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The elements that have one mean and one variance.
+
+    shape: one number a group.
+    axes: what runs over a group's elements: axes behind those of `shape`, with their sizes.
+    elements: the index of an element of the input, in axes of `shape` and `axes`.
+    own: the index of the group of an element of the input, in the input's axes.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[tuple[int, int], ...]
+    elements: tuple[Expr, ...]
+    own: tuple[Expr, ...]
+
+    @classmethod
+    def along(cls, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Groups":
+        """Return the groups of all elements along some axes of a tensor."""
+        rank = len(shape)
+        extra = {dim: rank + n for n, dim in enumerate(axes)}
+        return cls(
+            tuple(1 if dim in extra else size for dim, size in enumerate(shape)),
+            tuple((extra[dim], shape[dim]) for dim in axes),
+            tuple(axis(extra.get(dim, dim)) for dim in range(rank)),
+            tuple(number(0) if dim in extra else axis(dim) for dim in range(rank)),
+        )
+
+    @classmethod
+    def of_channels(cls, shape: tuple[int, ...], groups: int) -> "Groups":
+        """Return the groups of neighbouring channels, axis 1, with all that lies behind them."""
+        members, behind = shape[1] // groups, shape[2:]
+        channel = plus(times(axis(1), members), axis(2))
+        inner = tuple((3 + n, size) for n, size in enumerate(behind))
+        return cls(
+            (shape[0], groups),
+            ((2, members), *inner),
+            (axis(0), channel, *(axis(dim) for dim, _ in inner)),
+            (axis(0), over(axis(1), members)),
+        )
+
+    @property
+    def count(self) -> int:
+        """The elements of a group."""
+        return math.prod(size for _, size in self.axes)
+
+
+def _mean_of(body: Expr, groups: Groups) -> Expr:
+    total = Expr("reduce", body.dtype, (body,), Reduction("add", groups.axes))
+    return call("div", total, const(groups.count, body.dtype))
+
+
+def _moments(ctx: Lowering, node: Node, groups: Groups, epsilon: float) -> tuple[str, str]:
+    """Append the loops that give each group its mean and its standard deviation.
+
+    The mean is summed as differences from the group's first element, which float32 has more exactly than the sum.
+    """
+    x, stem = node.inputs[0], node.outputs[0]
+    element = _wide(0, ctx.types[x].dtype, groups.elements)
+    dtype = element.dtype
+    first = element.with_axes({dim: number(0) for dim, _ in groups.axes})
+    mean = call("add", first, _mean_of(call("sub", element, first), groups))
+    means = ctx.loop(node, mean, [x], ctx.value(f"{stem}.mean", dtype, groups.shape))
+    centred = call("sub", element, load(1, dtype, identity(len(groups.shape))))
+    variance = _mean_of(call("mul", centred, centred), groups)
+    deviation = call("sqrt", call("add", variance, const(epsilon, dtype)))
+    return means, ctx.loop(node, deviation, [x, means], ctx.value(f"{stem}.deviation", dtype, groups.shape))
+
+
+def _standardise(
+    ctx: Lowering, node: Node, groups: Groups, epsilon: float, parameters: list[tuple[str, tuple[Expr, ...]]]
+) -> tuple[str, str]:
+    """Append what takes off the mean and divides by the deviation, times the first parameter, plus the second.
+
+    Args:
+        ctx: the graph under construction.
+        node: the operator.
+        groups: what has one mean.
+        epsilon: is added to the variance.
+        parameters: scale and bias, as far as there are, each a value and the index of its element.
+
+    Returns:
+        The mean and the deviation of each group.
+    """
+    kind = ctx.types[node.inputs[0]]
+    mean, deviation = _moments(ctx, node, groups, epsilon)
+    element = _wide(0, kind.dtype, identity(len(kind.shape)))
+    centred = call("sub", element, load(1, element.dtype, groups.own))
+    result = call("div", centred, load(2, element.dtype, groups.own))
+    for n, (value, index) in enumerate(parameters):
+        parameter = call("cast", load(3 + n, ctx.types[value].dtype, index), dtype=element.dtype)
+        result = call("add" if n else "mul", result, parameter)
+    inputs = [node.inputs[0], mean, deviation, *(value for value, _ in parameters)]
+    ctx.loop(node, call("cast", result, dtype=kind.dtype), inputs)
+    return mean, deviation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerNormalization(Epsilon):
+    """Over the dimensions from `axis` on."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNormalization(Epsilon):
+    """Over each of `num_groups` groups of channels."""
+
+    num_groups: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanVariance(Epsilon):
+    """MeanVarianceNormalization, over `axes`."""
+
+    axes: tuple[int, ...]
+
+
+def _layer_normalization(ctx: Lowering, node: Node) -> None:
+    """LayerNormalization: over all dimensions from `axis` on; mean and inverse deviation are outputs, if asked for."""
+    shape = ctx.types[node.inputs[0]].shape
+    groups = Groups.along(shape, tuple(range(LayerNormalization.of(node).axis, len(shape))))
+    parameters = [(value, broadcast_index(ctx.types[value].shape, shape)) for value in node.inputs[1:3] if value]
+    mean, deviation = _standardise(ctx, node, groups, LayerNormalization.of(node).epsilon, parameters)
+    for source, output, inverse in zip((mean, deviation), node.outputs[1:3], (False, True), strict=False):
+        if output:
+            element = load(0, ctx.types[source].dtype, identity(len(shape)))
+            element = call("div", const(1, element.dtype), element) if inverse else element
+            ctx.loop(node, call("cast", element, dtype=ctx.types[output].dtype), [source], output)
+
+
+def _group_normalization(ctx: Lowering, node: Node) -> None:
+    """GroupNormalization: scale and bias a channel from opset 21 on, before that a group."""
+    shape, count = ctx.types[node.inputs[0]].shape, GroupNormalization.of(node).num_groups
+    groups = Groups.of_channels(shape, count)
+    each = groups.own[1] if ctx.types[node.inputs[1]].count == count else axis(1)
+    _standardise(
+        ctx, node, groups, GroupNormalization.of(node).epsilon, [(value, (each,)) for value in node.inputs[1:3]]
+    )
+
+
+def _instance_normalization(ctx: Lowering, node: Node) -> None:
+    """InstanceNormalization: each channel of each image by its own mean and variance."""
+    shape = ctx.types[node.inputs[0]].shape
+    groups = Groups.along(shape, tuple(range(2, len(shape))))
+    _standardise(ctx, node, groups, Epsilon.of(node).epsilon, [(value, (axis(1),)) for value in node.inputs[1:3]])
+
+
+def _mean_variance_normalization(ctx: Lowering, node: Node) -> None:
+    """MeanVarianceNormalization: along some axes, without scale and bias."""
+    groups = Groups.along(ctx.types[node.inputs[0]].shape, MeanVariance.of(node).axes)
+    _standardise(ctx, node, groups, MeanVariance.of(node).epsilon, [])
+
+
+def _scales_spread(node: OnnxNode) -> bool:
+    return spreads(node.ins[1], node.ins[0]) and spreads(node.ins[2], node.ins[0])
+
+
+def _a_number_each_channel(node: OnnxNode) -> bool:
+    channels = node.ins[0][1]
+    return node.ins[1] == (channels,) and node.ins[2] == (channels,)
+
+
+def _like_input(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    return inputs[:1]
+
+
+def _batch_normalization_form(node: OnnxNode) -> None:
+    if node.attrs.get("training_mode") or any(node.outputs[1:]):
+        raise Unsupported("training mode is not supported")
+    x = node.shape
+    if len(x) < 2 or any(node.kind(value).shape != x[1:2] for value in node.inputs[1:5]):
+        raise Unsupported("its scale, bias, mean and variance do not have a number for each channel")
+    node.emit(attributes_of(Epsilon, node.attrs), outputs=node.outputs[:1])
+
+
+def _batch_normalization(ctx: Lowering, node: Node) -> None:
+    """BatchNormalization 15 at inference: scale and shift of axis 1."""
+    kind = ctx.types[node.outputs[0]]
+    channel = (axis(1),)
+    x = ctx.operands(node.inputs[:1], kind.shape)[0]
+    dtype = DType.FLOAT32 if kind.dtype.is_half else kind.dtype
+    x, scale, bias, mean, variance = (
+        call("cast", value, dtype=dtype)
+        for value in (x, *(load(n, ctx.types[node.inputs[n]].dtype, channel) for n in range(1, 5)))
+    )
+    deviation = call("sqrt", call("add", variance, const(Epsilon.of(node).epsilon, dtype)))
+    centred = call("div", call("sub", x, mean), deviation)
+    result = call("add", call("mul", centred, scale), bias)
+    ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
+
+
+def _group_normalization_form(node: OnnxNode) -> None:
+    """GroupNormalization: groups of channels, and scales and biases for all of them, or for all channels."""
+    shape, groups = node.shape, node.attrs["num_groups"]
+    if len(shape) < 2 or groups < 1 or shape[1] % groups:
+        raise Unsupported(f"{groups} groups do not fit its input {node.kind(0)}")
+    sizes = [node.kind(value).shape for value in node.inputs[1:3]]
+    if sizes not in ([(groups,)] * 2, [shape[1:2]] * 2):
+        raise Unsupported("its scale and bias do not have a number for each channel or group")
+    node.emit(attributes_of(GroupNormalization, node.attrs))
+
+
+def _mean_variance_form(node: OnnxNode) -> None:
+    """MeanVarianceNormalization: what onnx adds to the deviation is tiny, and it adds it outside of the root."""
+    rank, stated = len(node.shape), node.attrs.get("axes", (0, 2, 3))
+    if not all(-rank <= dim < rank for dim in stated):
+        raise Unsupported(f"its axes are {list(stated)}; its input has {rank} dimensions")
+    node.emit(MeanVariance(axes=tuple(sorted({dim % rank for dim in stated})), epsilon=1e-9))
+
+
+def _simplified(write: OnnxNode) -> None:
+    """SimplifiedLayerNormalization, which onnxruntime's optimizer writes into ONNX's domain."""
+    write.refuse(**{"second output": "".join(write.outputs[1:])})
+    attrs = {"axis": write.attrs.get("axis", -1), "epsilon": write.attrs.get("epsilon", 1e-5)}
+    write.give(write("RMSNormalization", write.input(0), write.input(1), **attrs))
+
+
+def _skip(simplified: bool) -> Canonical:
+    """SkipLayerNormalization(input, skip, gamma, beta, bias); the simplified one has no beta."""
+
+    def written(write: OnnxNode) -> None:
+        write.refuse(**{"mean and deviation": "".join(write.outputs[1:3])})
+        total = write("Add", write.input(0), write.input(1))
+        bias = write.input(3 if simplified else 4)
+        if bias:
+            total = write("Add", total, bias)
+        gamma, epsilon = write.input(2), write.attrs.get("epsilon", 1e-5 if simplified else 1e-12)
+        if simplified:
+            result = write("RMSNormalization", total, gamma, axis=-1, epsilon=epsilon)
+        else:
+            beta = write.input(3)
+            result = write("LayerNormalization", total, gamma, *[beta] * bool(beta), axis=-1, epsilon=epsilon)
+        write.give(result)
+        write.give(total, 3)
+
+    return written
+
+
+def _softmax_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    draw.one(op, [value.name], axis=draw.axis(value))
+
+
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=4 if op == "LRN" else None)  # as onnxruntime
+    if value.rank < (3 if op == "InstanceNormalization" else 2) or 0 in value.shape:
+        raise ValueError("too few dimensions")
+    axis, channels = draw.axis(value), (value.shape[1],)
+    if op == "LayerNormalization":
+        parameters = [draw.normal(value.shape[axis:]) for _ in range(rng.choice((1, 2)))]
+        draw.one(op, [value.name, *parameters], axis=axis)
+    elif op == "LRN":
+        draw.one(op, [value.name], size=rng.choice((1, 3, 5)))
+    elif op == "LpNormalization":
+        draw.one(op, [value.name], axis=axis, p=rng.choice((1, 2)))
+    else:
+        moments = [draw.normal(channels), draw.constant(abs(draw.numbers().normal(1, 0.2, channels)), np.float32)]
+        parameters = [draw.normal(channels), draw.normal(channels)]
+        draw.one(op, [value.name, *parameters, *(moments if op.startswith("Batch") else [])])
+
+
+OPERATORS = (
+    Operator("LRN", cases=_cases, attributes=LRN, canonical=_lrn_form, folding=VECTORIZED, lower=_lrn),
+    Operator(
+        "LpNormalization", cases=_cases, attributes=LpNormalization, canonical=_lp_form, carry=carry_beside_axis,
+        folding=VECTORIZED, lower=_lp_normalization,
+    ),
+    Operator(
+        "Hardmax", attributes=AlongAxis, canonical=_hardmax_form, axis_ends=BEHIND, carry=carry_beside_axis,
+        folding=VECTORIZED, lower=_hardmax,
+    ),
+    Operator(
+        "Softmax", cases=_softmax_cases, attributes=Softmax, canonical=_softmax_form, axis_ends=BEHIND,
+        carry=carry_beside_axis,
+        folding=VECTORIZED, lower=_softmax,
+    ),
+    Operator("LogSoftmax", cases=_softmax_cases, canonical=_softmax_form, axis_ends=BEHIND, folding=VECTORIZED),
+    Operator("QLinearSoftmax", domain=MICROSOFT, expand=qlinear_unary("Softmax", "opset")),
+    Operator("FixedSoftmax", domain=OWN, lower=_fixed_softmax),
+    Operator(
+        "LayerNormalization", cases=_cases, attributes=LayerNormalization, canonical=with_axis(LayerNormalization, -1),
+        check_shapes=_scales_spread, folding=VECTORIZED, lower=_layer_normalization,
+    ),
+    Operator("RMSNormalization", check_shapes=_scales_spread),
+    Operator(
+        "GroupNormalization", attributes=GroupNormalization, canonical=_group_normalization_form, infer=_like_input,
+        lower=_group_normalization,
+    ),
+    Operator(
+        "InstanceNormalization", cases=_cases, attributes=Epsilon, check_shapes=_a_number_each_channel,
+        folding=VECTORIZED,
+        lower=_instance_normalization,
+    ),
+    Operator(
+        "MeanVarianceNormalization", attributes=MeanVariance, canonical=_mean_variance_form, infer=_like_input,
+        lower=_mean_variance_normalization,
+    ),
+    Operator(
+        "BatchNormalization", cases=_cases, attributes=Epsilon, canonical=_batch_normalization_form,
+        carry=carry_elements, lower=_batch_normalization,
+    ),
+    *(Operator("SimplifiedLayerNormalization", domain=domain, expand=_simplified) for domain in ("", MICROSOFT)),
+    Operator("SkipLayerNormalization", domain=MICROSOFT, expand=_skip(simplified=False)),
+    Operator("SkipSimplifiedLayerNormalization", domain=MICROSOFT, expand=_skip(simplified=True)),
+)  # fmt: skip

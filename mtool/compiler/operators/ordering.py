@@ -1,16 +1,22 @@
 """Operators that go through their input in order: CumSum 14, CumProd 26, TopK 24, Unique 11, NonZero 13, Compress 11.
 
 How many elements the last four give at most is the output's shape; how many are there is an output of its own, the last
-one, where the size depends on data (mtool/compiler/frontend/bounds.py).
+one, where the size depends on data (mtool/compiler/operators/bounds.py).
 """
 
 import math
 from dataclasses import dataclass
 
-from mtool.compiler.ir import Attributes, DType, Node
-from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import AlongAxis, Lowering, Operator
-from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
+import numpy as np
+import onnx
+from onnx import helper
+
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
+from mtool.compiler.operators.folding import VECTORIZED
+from mtool.compiler.operators.lowering import AlongAxis, Lowering, narrowed, template_node, wide_output, widened
+from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, with_axis
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.problems import Unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +32,9 @@ class Running(AlongAxis):
 
     exclusive: bool
     reverse: bool
+
+
+TOP_K = "TopK"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,56 +59,6 @@ class Unique(Compress):
     sorted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlongAxisValues(Values):
-    """The elements before an axis, along it, and behind it."""
-
-    outer: int
-    count: int
-    inner: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningValues(AlongAxisValues):
-    """A running product, or sum; ONNX's words for the rest."""
-
-    product: bool
-    exclusive: bool
-    reverse: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopKValues(AlongAxisValues):
-    """k: how many are wanted; better: the C operator by which an element goes before another."""
-
-    k: int
-    better: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniqueValues(AlongAxisValues):
-    """found: the most that there may be; sorted: by value."""
-
-    found: int
-    sorted: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NonZeroValues(Values):
-    """shape: the input's; most: how many there may be."""
-
-    shape: tuple[int, ...]
-    most: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompressValues(AlongAxisValues):
-    """kept: the most that there may be; conditions: how many there are."""
-
-    kept: int
-    conditions: int
-
-
 def _split(shape: tuple[int, ...], dim: int | None) -> tuple[int, int, int]:
     """Return the elements before, along and behind an axis; None: of the tensor as if it were flat."""
     if dim is None:
@@ -119,10 +78,10 @@ def _running(ctx: Lowering, node: Node) -> None:
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     attrs = Running.of(node)
     outer, count, inner = _split(shape, attrs.axis)
-    values = RunningValues(
-        outer=outer, count=count, inner=inner, product=node.op == "CumProd", exclusive=attrs.exclusive,
-        reverse=attrs.reverse,
-    )  # fmt: skip
+    values = {
+        "outer": outer, "count": count, "inner": inner, "product": node.op == "CumProd", "exclusive": attrs.exclusive,
+        "reverse": attrs.reverse,
+    }  # fmt: skip
     template_node(ctx, node, "running", {"input": source}, {"output": made}, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
@@ -137,7 +96,7 @@ def _top_k(ctx: Lowering, node: Node) -> None:
     better = ">" if TopK.of(node).largest else "<"
     inputs = {"input": source} | ({"wanted": node.inputs[1]} if found else {})
     outputs = {"values": values, "indices": indices, **found}
-    told = TopKValues(outer=outer, count=count, inner=inner, k=result.shape[dim], better=better)
+    told = {"outer": outer, "count": count, "inner": inner, "k": result.shape[dim], "better": better}
     template_node(ctx, node, "top_k", inputs, outputs, told)
     narrowed(ctx, node, [(values, node.outputs[0])])
 
@@ -153,7 +112,7 @@ def _unique(ctx: Lowering, node: Node) -> None:
         asked = [*named, "", "", ""][number]
         outputs[name] = asked or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (length,))
     outputs |= count
-    values = UniqueValues(outer=outer, count=size, inner=inner, found=found, sorted=Unique.of(node).sorted)
+    values = {"outer": outer, "count": size, "inner": inner, "found": found, "sorted": Unique.of(node).sorted}
     inputs = {"input": source}
     template_node(ctx, node, "unique", inputs, outputs, values, scratch=4 * size, scratch_type="int32_t")
     narrowed(ctx, node, [(made, node.outputs[0])])
@@ -164,7 +123,7 @@ def _non_zero(ctx: Lowering, node: Node) -> None:
     source = widened(ctx, node, node.inputs[0])
     (output,), count = counted(node)
     outputs = {"output": output, **count}
-    values = NonZeroValues(shape=kind.shape, most=result.shape[1])
+    values = {"shape": kind.shape, "most": result.shape[1]}
     template_node(ctx, node, "non_zero", {"input": source}, outputs, values)
 
 
@@ -174,16 +133,117 @@ def _compress(ctx: Lowering, node: Node) -> None:
     kept = ctx.types[node.outputs[0]].shape[dim or 0]
     conditions = min(ctx.types[node.inputs[1]].count, size)
     inputs = {"input": node.inputs[0], "condition": node.inputs[1]}
-    values = CompressValues(outer=outer, count=size, inner=inner, kept=kept, conditions=conditions)
+    values = {"outer": outer, "count": size, "inner": inner, "kept": kept, "conditions": conditions}
     (output,), count = counted(node)
     template_node(ctx, node, "compress", inputs, {"output": output, **count}, values)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "CumSum": Operator(_running, Running),
-    "CumProd": Operator(_running, Running),
-    "TopK": Operator(_top_k, TopK),
-    "Unique": Operator(_unique, Unique),
-    "NonZero": Operator(_non_zero, Counting),
-    "Compress": Operator(_compress, Compress),
-}
+def _running_form(node: OnnxNode) -> None:
+    """CumSum, CumProd: the axis is an input."""
+    axis, rank = node.number(1, "axis"), len(node.shape)
+    if not -rank <= axis < rank:
+        raise Unsupported(f"its axis is {axis}; its input has {rank} dimensions")
+    exclusive, reverse = (bool(node.attrs.get(key)) for key in ("exclusive", "reverse"))
+    node.emit(Running(axis=axis % rank, exclusive=exclusive, reverse=reverse), inputs=node.inputs[:1])
+
+
+def _optional_axis(node: OnnxNode) -> int | None:
+    """Compress, Unique: without an axis the input is flat."""
+    return node.axis(0) if "axis" in node.attrs else None
+
+
+def _gather_of_kept(node: OnnxNode) -> onnx.NodeProto | None:
+    """Compress with a constant condition, whose size does not depend on data, is a Gather."""
+    if node.input(1) not in node.state.constants or node.inputs[0] not in node.state.types:
+        return None
+    condition, axis, data = node.state.constants[node.inputs[1]], node.attrs.get("axis"), node.inputs[0]
+    size = node.kind(0).count if axis is None else node.shape[axis]
+    if condition.ndim != 1 or condition.size > size:
+        raise Unsupported(f"its condition has shape {list(condition.shape)}; it chooses among {size} elements")
+    if axis is None:
+        data = node.state.unique(f"{node.outputs[0]}/flat")
+        shape = node.state.constant(f"{node.outputs[0]}/shape", np.array([-1], np.int64))
+        flat = helper.make_node("Reshape", [node.inputs[0], shape], [data], name=node.proto.name)
+        node.state.run(flat, OPSET)
+    chosen = node.state.constant(f"{node.outputs[0]}/chosen", np.flatnonzero(condition).astype(np.int64))
+    return helper.make_node("Gather", [data, chosen], node.outputs, name=node.proto.name, axis=axis or 0)
+
+
+def _is_top(node: OnnxNode) -> bool:
+    x, axis = node.ins[0], node.attrs.get("axis", -1) % max(len(node.ins[0]), 1)
+    kept = all(
+        n <= size if dim == axis else n == size for dim, (n, size) in enumerate(zip(node.outs[0], x, strict=True))
+    )
+    return kept and all(shape == node.outs[0] for shape in node.outs)
+
+
+def _along(kind: TensorType, axis: int | None, most: int) -> tuple[TensorType, int]:
+    """Return a type with `most` elements along an axis, and that."""
+    if axis is None:
+        return TensorType(kind.dtype, (most,)), 0
+    return TensorType(kind.dtype, (*kind.shape[:axis], most, *kind.shape[axis + 1 :])), axis
+
+
+def _most_of_top(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int | None]]:
+    axis = node.axis(-1)
+    most = min(node.shape[axis] if most is None else most, node.shape[axis])
+    values, _ = _along(node.kind(0), axis, most)
+    return [(values, axis), (TensorType(DType.INT64, values.shape), axis)]
+
+
+def _most_unique(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int | None]]:
+    axis = _optional_axis(node)
+    size = node.kind(0).count if axis is None else node.shape[axis]
+    most = size if most is None else most
+    indices, inverse = TensorType(DType.INT64, (most,)), TensorType(DType.INT64, (size,))
+    return [_along(node.kind(0), axis, most), (indices, 0), (inverse, None), (indices, 0)]
+
+
+def _most_non_zero(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int | None]]:
+    most = node.kind(0).count if most is None else most
+    return [(TensorType(DType.INT64, (len(node.shape), most)), 1)]
+
+
+def _most_kept(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int | None]]:
+    axis = _optional_axis(node)
+    if most is None:
+        most = min(node.kind(0).count if axis is None else node.shape[axis], node.kind(1).count)
+    return [_along(node.kind(0), axis, most)]
+
+
+def _running_cases(draw: Draw, op: str) -> None:
+    value, (exclusive, reverse) = draw.pick(), (draw.rng.randint(0, 1) for _ in range(2))
+    axis = draw.constant(draw.axis(value), np.int64)
+    draw.one(op, [value.name, axis], exclusive=exclusive, reverse=reverse)
+
+
+def _top_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    axis = draw.axis(value)
+    count = draw.whole([draw.rng.randint(1, max(1, value.shape[axis]))])
+    draw.add(op, [value.name, count], 2, axis=axis, largest=draw.rng.randint(0, 1))
+
+
+OPERATORS = (
+    *(
+        Operator(
+            op, cases=_running_cases if op == "CumSum" else None, attributes=Running, canonical=_running_form,
+            folding=VECTORIZED, lower=_running,
+        )
+        for op in ("CumSum", "CumProd")
+    ),
+    Operator(
+        TOP_K, cases=_top_cases, attributes=TopK, canonical=with_axis(TopK, -1), check_shapes=_is_top, sizes=(1,),
+        bound=_most_of_top,
+        folding=VECTORIZED, lower=_top_k,
+    ),
+    Operator(
+        "Unique", attributes=Unique, bound=_most_unique, moves=True, folding=VECTORIZED, lower=_unique,
+        canonical=lambda node: node.emit(Unique(axis=_optional_axis(node), sorted=bool(node.attrs.get("sorted", 1)))),
+    ),
+    Operator("NonZero", attributes=Counting, bound=_most_non_zero, folding=VECTORIZED, lower=_non_zero),
+    Operator(
+        "Compress", attributes=Compress, rewrite=_gather_of_kept, bound=_most_kept, moves=True, folding=VECTORIZED,
+        canonical=lambda node: node.emit(Compress(axis=_optional_axis(node))), lower=_compress,
+    ),
+)  # fmt: skip

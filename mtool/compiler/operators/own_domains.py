@@ -1,46 +1,32 @@
 """Operators of one's own domain, which installed packages add: docs/add-an-operator.md shows one.
 
-A package names a mapping from (domain, name) to `OwnOperator` in its entry points, in the group "mtool.operators".
+A package names its records, a tuple, in its entry points, in the group "mtool.operators".
 """
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from mtool.base.errors import UsageError
+from mtool.base.errors import ModelError, MtoolError, UsageError
 from mtool.compiler import added_operators
-from mtool.compiler.ir import Attributes, TensorType
-from mtool.compiler.operators.lowering import Operator
-
-Outputs = Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]
-
-
-@dataclass(frozen=True, slots=True)
-class OwnOperator:
-    """An operator of one's own domain.
-
-    operator: its lowering, and the class of its attributes, whose fields are called as in the model.
-    outputs: the types of its outputs, from its attributes and the types of its inputs.
-    package: the entry point that it is from, as a package names it; mtool fills it in.
-    """
-
-    operator: Operator
-    outputs: Outputs
-    package: str = ""
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
+from mtool.compiler.kernels.registry import SPECIFICATIONS
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.operator import Operator
 
 
 @functools.cache
-def own_operators() -> Mapping[tuple[str, str], OwnOperator]:
+def own_operators() -> Mapping[tuple[str, str], Operator]:
     """Return the operators that installed packages add, by domain and name.
 
     Raises:
         UsageError: a package's operators can't be loaded.
     """
-    found: dict[tuple[str, str], OwnOperator] = {}
+    found: dict[tuple[str, str], Operator] = {}
     for entry in added_operators.entries():
         try:
-            found |= {key: replace(own, package=entry.value) for key, own in _checked(entry.load()).items()}
+            found |= {(one.domain, one.name): replace(one, package=entry.value) for one in _checked(entry.load())}
         except (Exception, SystemExit) as failed:  # of code that is not mtool's
             raise UsageError(
                 f"the operators of {entry.value} can't be loaded",
@@ -50,21 +36,20 @@ def own_operators() -> Mapping[tuple[str, str], OwnOperator]:
     return found
 
 
-def _checked(operators: Any) -> Mapping[tuple[str, str], OwnOperator]:
-    """Return what a package gives, if it is a mapping as it should be.
+def _checked(operators: Any) -> Sequence[Operator]:
+    """Return what a package gives, if these are records as they should be.
 
     Raises:
-        TypeError: it is not.
+        TypeError: they are not.
     """
-    for key, own in dict(operators).items():
-        if not (isinstance(key, tuple) and [type(part) for part in key] == [str, str] and isinstance(own, OwnOperator)):
-            raise TypeError(f"{key!r} is not the domain and name of an OwnOperator")
-        operator = own.operator
-        if not (isinstance(operator, Operator) and callable(operator.lower) and callable(own.outputs)):
-            raise TypeError(f"{key!r} has no lowering, or no function that gives the types of its outputs")
-        if not (isinstance(operator.attributes, type) and issubclass(operator.attributes, Attributes)):
-            raise TypeError(f"the attributes of {key!r} are no class that is derived from mtool.compiler.ir.Attributes")
-    return dict(operators)
+    for one in operators:
+        if not (isinstance(one, Operator) and type(one.name) is str and type(one.domain) is str and one.domain):
+            raise TypeError(f"{one!r} is not an Operator with a name and a domain")
+        if not (callable(one.lower) and callable(one.infer)):
+            raise TypeError(f"{one.name} has no lowering, or no function that gives the types of its outputs")
+        if not (isinstance(one.attributes, type) and issubclass(one.attributes, Attributes)):
+            raise TypeError(f"the attributes of {one.name} are no class derived from mtool.compiler.ir.Attributes")
+    return tuple(operators)
 
 
 def own_kind(domain: str, name: str) -> str:
@@ -72,9 +57,98 @@ def own_kind(domain: str, name: str) -> str:
     return f"{domain}.{name}"
 
 
-def own_of_kind(kind: str) -> OwnOperator | None:
+def own_of_kind(kind: str) -> Operator | None:
     """Return the operator of a package whose nodes are called so, or None; no package is loaded for one of ONNX's."""
     if "." not in kind:
         return None
     domain, _, name = kind.rpartition(".")
     return own_operators().get((domain, name))
+
+
+Given = TypeVar("Given")
+
+_MOST_BYTES = 2**31 - 1  # of a value, as of any other
+
+
+def types_of(
+    own: Operator, attrs: Attributes, inputs: Sequence[TensorType], count: int, where: str
+) -> list[TensorType]:
+    """Return the types of the `count` outputs that a node of the model has, `where`.
+
+    Raises:
+        ModelError: the package fails, gives too few, or gives something else than types.
+    """
+    infer = own.infer
+    assert infer is not None
+    kinds = _called(own, where, lambda: list(infer(attrs, inputs)))
+    for number, kind in enumerate(kinds):
+        if not (isinstance(kind, TensorType) and isinstance(kind.dtype, DType) and _is_shape(kind.shape)):
+            raise _wrong(own, where, f"the type of output {number} is {kind!r}")
+        if kind.bytes > _MOST_BYTES:
+            raise _wrong(own, where, f"output {number} has {kind.bytes:,} bytes; C can have {_MOST_BYTES:,}")
+    if len(kinds) < count:
+        raise _wrong(own, where, f"it has {count} outputs in the model; the package gives {len(kinds)}")
+    return kinds
+
+
+def lower(own: Operator, ctx: Lowering, node: Node) -> None:
+    """Lower a node, and hold what was made against what it should be.
+
+    Raises:
+        ModelError: the package fails, or what it appends is no graph: an output is not made, or of another type, a
+            value is read that nothing makes, an operand of a kernel is wrong.
+    """
+    start, where = len(ctx.nodes), f"{node.op} {node.name}"
+    lowering = own.lower
+    assert lowering is not None
+    _called(own, where, lambda: lowering(ctx, node))
+    made = ctx.nodes[start:]
+    written = [value for one in made for value in one.outputs if value]
+    for value in written:
+        if written.count(value) > 1 or (value in ctx.graph.types and value not in node.outputs):
+            raise _wrong(own, where, f"it writes {value!r}, which is made already")
+    known = {*node.inputs, *ctx.constants, ""}
+    for one in made:
+        for value in one.inputs:
+            if value not in known and not _is_made(value, ctx, start):
+                raise _wrong(own, where, f"{one.op} reads {value!r} before it is made")
+        known.update(one.outputs)
+    for value in filter(None, node.outputs):
+        if value not in written:
+            raise _wrong(own, where, f"its lowering does not make the output {value!r}")
+        if ctx.types[value] != ctx.graph.types[value]:
+            raise _wrong(own, where, f"{value!r} is {ctx.types[value]}; expected {ctx.graph.types[value]}")
+    graph = replace(ctx.graph, nodes=tuple(made), types=ctx.types, constants=ctx.constants)
+    for one in made:
+        if one.op not in SPECIFICATIONS:
+            raise _wrong(own, where, f"its lowering appends {one.op}, which is no kind of node")
+        try:
+            SPECIFICATIONS[one.op].check(one, graph)
+        except (AssertionError, KeyError, IndexError, TypeError) as found:
+            raise _wrong(own, where, f"{type(found).__name__}: {found}") from found
+
+
+def _is_made(value: str, ctx: Lowering, count: int) -> bool:
+    """Return whether a value is an input of the graph, or one of its first `count` nodes makes it."""
+    return value in ctx.graph.inputs or any(value in node.outputs for node in ctx.nodes[:count])
+
+
+def _called(own: Operator, where: str, call: Callable[[], Given]) -> Given:
+    try:
+        return call()
+    except MtoolError:
+        raise
+    except (Exception, SystemExit) as failed:  # of code that is not mtool's
+        raise _wrong(own, where, f"{type(failed).__name__}: {failed}") from failed
+
+
+def _wrong(own: Operator, where: str, found: str) -> ModelError:
+    return ModelError(
+        f"{where} can't be compiled by the package that adds it",
+        details=[f"package  {own.package}", f"found    {found}"],
+        hint="mend that package, or uninstall it (docs/add-an-operator.md)",
+    )
+
+
+def _is_shape(shape: object) -> bool:
+    return isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)

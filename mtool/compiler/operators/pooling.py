@@ -1,24 +1,40 @@
-"""Pooling (ai.onnx MaxPool, AveragePool and their Global forms): a pool2d kernel, or loops."""
+"""Pooling (ai.onnx MaxPool, AveragePool and their Global forms): a pool2d kernel, or loops.
 
-from collections.abc import Sequence
+How many windows there are and where they begin is as in onnxruntime. With ceil_mode, a last window that would begin in
+the padding at the end is left out; ONNX says so from opset 22 on, and onnxruntime does so in all. With auto_pad SAME,
+onnxruntime does not count dilations, and where strides are longer than windows it leaves out elements at both ends;
+ONNX's own shapes are others there.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Expr, Node
+from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import acc, axis, call, const, load
 from mtool.compiler.kernels.pool2d.node import Pool2d
 from mtool.compiler.operators import sliding_window
+from mtool.compiler.operators.folding import SLOW, WINDOWS
 from mtool.compiler.operators.lowering import (
     EIGHT_BITS,
     NCHW_OF_NHWC,
     NHWC_OF_NCHW,
     SIXTEEN_BITS,
     Lowering,
-    Operator,
     moves_integers,
+    template_node,
 )
+from mtool.compiler.operators.movement import Slice
+from mtool.compiler.operators.onnx_node import Attrs, OnnxNode
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
+from mtool.compiler.operators.qlinear import QLinear, qlinear_unary
+from mtool.compiler.operators.scatter import MaxPoolIndices
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import four_pads, pair
+from mtool.compiler.operators.window import check_window, four_pads, pair
 
 KERNEL_TYPES = (DType.FLOAT32, *EIGHT_BITS, *SIXTEEN_BITS)
 
@@ -92,4 +108,190 @@ def _either(ctx: Lowering, node: Node) -> None:
         _lower(ctx, node)
 
 
-LOWERINGS: dict[str, Operator] = {"Pool": Operator(_either, Pool)}
+@dataclass(frozen=True, slots=True)
+class Along:
+    """Windows along one dimension: their number, and the padding before and behind, which may be negative."""
+
+    count: int
+    before: int
+    behind: int
+
+    @classmethod
+    def of(cls, size: int, kernel: int, stride: int, dilation: int, attrs: Attrs, dim: int, rank: int) -> "Along":
+        """Return those of dimension `dim` of `rank` spatial ones."""
+        mode = attrs.get("auto_pad", "NOTSET")
+        before = behind = 0
+        if mode in ("SAME_UPPER", "SAME_LOWER"):
+            missing = (-(-size // stride) - 1) * stride + kernel - size
+            before = int((missing + (mode == "SAME_LOWER")) / 2)  # towards zero
+            behind = missing - before
+        elif mode != "VALID":
+            pads = attrs.get("pads") or (0,) * 2 * rank
+            before, behind = pads[dim], pads[rank + dim]
+        room = size + before + behind - ((kernel - 1) * dilation + 1)
+        if not attrs.get("ceil_mode"):
+            return cls(int(room / stride) + 1, before, behind)
+        count = math.ceil(room / stride) + 1
+        return cls(count - ((count - 1) * stride >= size + before), before, behind)
+
+
+def _form(node: OnnxNode) -> None:
+    """MaxPool, AveragePool, LpPool and their global forms, with explicit padding."""
+    kind, attrs = node.kind(0), node.attrs
+    spatial = kind.shape[2:]
+    if node.op.startswith("Global"):
+        attrs = {"kernel_shape": spatial, "p": attrs.get("p", 2)}
+    kernel, rank = tuple(attrs["kernel_shape"]), len(spatial)
+    strides, dilations = (tuple(attrs.get(key) or (1,) * rank) for key in ("strides", "dilations"))
+    if not len(kernel) == len(strides) == len(dilations) == rank:
+        raise Unsupported(f"its kernel has {len(kernel)} dimensions, its input {rank}")
+    check_window(attrs, kernel, strides, dilations)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pads = tuple(attrs.get("pads") or ())
+    if any(pad >= span for pad, span in zip(pads, (*spans, *spans), strict=False)):
+        raise Unsupported(f"its pads {list(pads)} leave windows with nothing but padding: they reach over {spans}")
+    sizes = zip(spatial, kernel, strides, dilations, strict=True)
+    of_kind: Literal["max", "lp", "average"] = "max" if "Max" in node.op else "lp" if "Lp" in node.op else "average"
+    if of_kind == "lp" and attrs.get("p", 2) < 1:
+        raise Unsupported(f"a norm of p = {attrs['p']} is not supported")
+    along = [Along.of(*each, attrs, dim, rank) for dim, each in enumerate(sizes)]
+    shape = (*kind.shape[:2], *(each.count for each in along))
+    if min(shape) < 0:
+        raise Unsupported(f"its kernel is larger than its input {kind}")
+    outputs = [name for name in node.outputs if name]
+    for name in outputs:
+        node.state.types[name] = TensorType(node.kind(name).dtype, shape)
+        if 0 in shape:
+            node.state.add_constant(name, np.zeros(shape, node.dtype(name)))
+    if 0 in shape:
+        return
+    source, size = _cut(node, along)
+    reached = [(each.count - 1) * strides[i] + spans[i] - size[i] - max(each.before, 0) for i, each in enumerate(along)]
+    count_pads = bool(attrs.get("count_include_pad"))
+    told = Pool(
+        kernel=kernel, strides=strides, dilations=dilations,
+        pads=(*(max(each.before, 0) for each in along), *(max(behind, 0) for behind in reached)),
+        kind=of_kind, count_pads=count_pads, p=attrs.get("p", 2),
+        # With count_include_pad, only the declared padding counts, not what ceil_mode adds.
+        limits=tuple(s + max(each.behind, 0) * count_pads for s, each in zip(size, along, strict=True)),
+    )  # fmt: skip
+    if len(outputs) > 1:
+        whole = MaxPoolIndices(
+            kernel=kernel, strides=strides, dilations=dilations, pads=told.pads, kind=told.kind, count_pads=count_pads,
+            p=told.p, limits=told.limits, column_major=bool(attrs.get("storage_order")),
+        )  # fmt: skip
+        node.emit(whole, op="MaxPoolIndices", inputs=[source])
+        return
+    node.emit(told, op="Pool", inputs=[source], outputs=node.outputs[:1])
+
+
+def _cut(node: OnnxNode, along: list[Along]) -> tuple[str, tuple[int, ...]]:
+    """Return the input without the elements that negative padding before it leaves out, and its spatial sizes."""
+    kind = node.kind(0)
+    first = (0, 0, *(max(-each.before, 0) for each in along))
+    sizes = tuple(size - start for size, start in zip(kind.shape, first, strict=True))
+    if not any(first):
+        return node.inputs[0], sizes[2:]
+    cut = node.value("cut", TensorType(kind.dtype, sizes))
+    node.emit(Slice(first=first, stride=(1,) * len(first)), op="Slice", inputs=node.inputs[:1], outputs=[cut])
+    return cut, sizes[2:]
+
+
+def _is_spatial(node: OnnxNode) -> bool:
+    """Batch, channels, and at least one spatial dimension."""
+    return len(node.ins[0]) >= 3
+
+
+def _qlinear_global(parts: QLinear) -> None:
+    if parts.attrs.get("channels_last"):
+        axes = parts.state.constant(f"{parts.origin}/axes", np.array([1, 2], np.int64))
+        parts.quantize(parts("ReduceMean", parts.dequantize(0), axes, keepdims=1), 3)
+    else:
+        parts.quantize(parts("GlobalAveragePool", parts.dequantize(0)), 3)
+
+
+_GLOBAL = replace(SLOW, of_nothing=False)
+
+
+# MediaPipe's MaxPoolingWithArgmax2D and MaxUnpooling2D: maxima, and their positions in their windows, as floats.
+#
+# Source: mediapipe/util/tflite/operations/max_pool_argmax.cc, max_unpooling.cc.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolingWithArgmax(Attributes):
+    """Height and width of the windows, of the steps between them, of the pads before them, and of the output."""
+
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    made: tuple[int, ...]
+
+
+def _argmax_values(ctx: Lowering, node: Node) -> dict[str, object]:
+    attrs, shape = PoolingWithArgmax.of(node), ctx.types[node.inputs[0]].shape
+    return {"shape": shape, "made": attrs.made, "window": attrs.window, "strides": attrs.strides, "pads": attrs.pads}
+
+
+def _argmax(ctx: Lowering, node: Node) -> None:
+    outputs = dict(zip(("best", "places"), node.outputs, strict=True))
+    template_node(ctx, node, "max_pool_argmax", {"x": node.inputs[0]}, outputs, _argmax_values(ctx, node), math=True)
+
+
+def _unpool_at(ctx: Lowering, node: Node) -> None:
+    inputs = dict(zip(("x", "places"), node.inputs, strict=True))
+    template_node(ctx, node, "max_unpool_at", inputs, {"y": node.outputs[0]}, _argmax_values(ctx, node), math=True)
+
+
+def _argmax_outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]:
+    def outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+        assert isinstance(attrs, PoolingWithArgmax)
+        batch, _, _, channels = inputs[0].shape
+        return [TensorType(DType.FLOAT32, (batch, *attrs.made, channels))] * count
+
+    return outputs
+
+
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4, 4, 4, 5)))
+    if op.startswith("Global"):
+        draw.one(op, [value.name])
+        return
+    kernel = [rng.choice((1, 2, 2, 3)) for _ in value.shape[2:]]
+    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": [rng.choice((1, 2, 2, 3)) for _ in kernel]}
+    if rng.random() < 0.5:
+        attrs["pads"] = [rng.randrange(kernel[n % len(kernel)]) for n in range(2 * len(kernel))]
+    if op != "LpPool" and rng.random() < 0.3:
+        attrs["ceil_mode"] = 1
+    if op == "MaxPool" and rng.random() < 0.2:
+        attrs["dilations"] = [rng.choice((1, 2)) for _ in kernel]
+    if op == "AveragePool" and rng.random() < 0.5:
+        attrs["count_include_pad"] = 1
+    draw.one(op, [value.name], **attrs)
+
+
+OPERATORS = (
+    *(
+        Operator(op, cases=_cases, canonical=_form, check_shapes=_is_spatial, folding=WINDOWS)
+        for op in ("MaxPool", "AveragePool", "LpPool")
+    ),
+    *(
+        Operator(op, cases=_cases, canonical=_form, check_shapes=_is_spatial, folding=_GLOBAL)
+        for op in ("GlobalAveragePool", "GlobalLpPool")
+    ),
+    # onnx's reference computes it wrongly of other than two spatial dimensions
+    Operator(
+        "GlobalMaxPool", cases=_cases, canonical=_form, check_shapes=_is_spatial,
+        folding=replace(_GLOBAL, is_right=False),
+    ),
+    Operator("Pool", domain=OWN, attributes=Pool, lower=_either),
+    Operator(
+        "QLinearAveragePool", domain=MICROSOFT, expand=qlinear_unary("AveragePool", "channels_last"),
+        zero_point={0: 2}.get,
+    ),
+    Operator(
+        "QLinearGlobalAveragePool", domain=MICROSOFT, expand=QLinear.form(_qlinear_global), zero_point={0: 2}.get
+    ),
+    Operator("MaxPoolArgmax", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(2), lower=_argmax),
+    Operator("MaxUnpoolWindow", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(1), lower=_unpool_at),
+)  # fmt: skip

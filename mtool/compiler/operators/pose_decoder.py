@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.scalar.text import literal
-from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.own_domains import OwnOperator
-from mtool.compiler.operators.templates import template_node
+from mtool.compiler.operators.lowering import Lowering, template_node
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 
 KEYPOINTS = 17
 MASK = 33
@@ -45,30 +44,6 @@ class PosenetDecoder(Attributes):
     grids: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PosenetDecoderValues(Values):
-    """The template's variables.
-
-    height, width: of the maps; most: poses; mask: height and width of a mask, or 0.
-    index: the C type of a keypoint's number in the map of scores.
-    grids: scale and zero point of each input, no zero point of floats; threshold, least, radius: C literals.
-    """
-
-    height: int
-    width: int
-    most: int
-    keypoints: int
-    parents: tuple[int, ...]
-    children: tuple[int, ...]
-    stride: int
-    index: str
-    grids: tuple[tuple[str, str], ...]
-    threshold: str
-    least: str
-    radius: str
-    mask: int
-
-
 def _number(value: float) -> str:
     return literal(value, DType.FLOAT32).c
 
@@ -83,21 +58,13 @@ def _lower(ctx: Lowering, node: Node) -> None:
         (_number(attrs.grids[2 * n]), "" if kind.dtype.is_float else _number(attrs.grids[2 * n + 1]))
         for n, kind in enumerate(kinds)
     )
-    values = PosenetDecoderValues(
-        height=height,
-        width=width,
-        most=attrs.max_detections,
-        keypoints=KEYPOINTS,
-        parents=tuple(parent for parent, _ in EDGES),
-        children=tuple(child for _, child in EDGES),
-        stride=attrs.stride,
-        index=index.c,
-        grids=grids,
-        threshold=_number(attrs.threshold),
-        least=_number(attrs.least),
-        radius=_number(attrs.squared_radius),
-        mask=MASK if len(kinds) == 4 else 0,
-    )
+    values = {
+        "height": height, "width": width, "most": attrs.max_detections, "keypoints": KEYPOINTS,
+        "parents": tuple(parent for parent, _ in EDGES), "children": tuple(child for _, child in EDGES),
+        "stride": attrs.stride, "index": index.c, "grids": grids, "threshold": _number(attrs.threshold),
+        "least": _number(attrs.least), "radius": _number(attrs.squared_radius),
+        "mask": MASK if len(kinds) == 4 else 0,
+    }  # fmt: skip
     inputs = ("heatmaps", "short_offsets", "mid_offsets", "long_offsets")[: len(kinds)]
     outputs = ("pose_keypoints", "keypoint_scores", "pose_scores", "poses", "masks")[: len(node.outputs)]
     found = attrs.max_detections * (3 * KEYPOINTS + 3) * 4
@@ -115,4 +82,4 @@ def _outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[Tensor
     return [TensorType(DType.FLOAT32, shape) for shape in shapes[: len(inputs) + 1]]
 
 
-OWN: dict[str, OwnOperator] = {"PosenetDecoder": OwnOperator(Operator(_lower, PosenetDecoder), _outputs)}
+OPERATORS = (Operator("PosenetDecoder", domain=OWN, attributes=PosenetDecoder, infer=_outputs, lower=_lower),)

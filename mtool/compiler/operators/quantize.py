@@ -1,17 +1,24 @@
 """QuantizeLinear and DequantizeLinear (ai.onnx 10 to newest): per tensor, per axis and blocked."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from mtool.base.errors import ModelError
-from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant
+from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant, TensorType
 from mtool.compiler.ir.expr import axis, call, const, identity, load
 from mtool.compiler.ir.index import number, over
+from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.elementwise import saturated
-from mtool.compiler.operators.lowering import Dequantised, Lowering, Operator
+from mtool.compiler.operators.folding import SLOW, VECTORIZED
+from mtool.compiler.operators.lowering import Dequantised, Lowering, template_node
 from mtool.compiler.operators.movement import Permutation
+from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import MICROSOFT, OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +194,54 @@ def _quantize(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("quantise", element, scale, zero_point, dtype=kind.dtype), inputs)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "QuantizeLinear": Operator(_quantize, Quantisation),
-    "DequantizeLinear": Operator(_dequantize, Quantisation),
-}
+def _points_like_scales(node: OnnxNode) -> bool:
+    """The zero point is of the scale's shape; one number may be a scalar or a vector."""
+    return not node.input(2) or node.ins[2] == node.ins[1] or prod(node.ins[2]) == prod(node.ins[1]) == 1
+
+
+def _carry_same_scale(bounded: Bounded) -> int | None:
+    return bounded.axis if set(bounded.axes) == {0} and bounded.types[1].count == 1 else None
+
+
+# QuantisedRows: float activations become integers by their own range, a row of the first dimension at a time.
+#
+# Products with int8 weights are sums of integers then. The arithmetic is that of LiteRT's hybrid operators
+# (tensor_utils.h: SymmetricQuantizeFloats, AsymmetricQuantizeFloats). Outputs are the steps less their zero point,
+# int16, and the scale of each row, float32.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantisedRows(Attributes):
+    """around_zero: the range is as far below 0 as above it (1), or from the least number to the largest (0)."""
+
+    around_zero: int
+
+
+def _rows(ctx: Lowering, node: Node) -> None:
+    steps, scale = node.outputs
+    rows, *others = ctx.types[node.inputs[0]].shape
+    around_zero = bool(QuantisedRows.of(node).around_zero)
+    values = {"rows": rows, "count": math.prod(others), "around_zero": around_zero}
+    outputs = {"steps": steps, "scale": scale}
+    template_node(ctx, node, "quantised_rows", {"x": node.inputs[0]}, outputs, values, headers=("mt_dynamic.h",))
+    ctx.limits[steps] = (-127, 127) if around_zero else (-255, 255)
+
+
+def _rows_outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    shape = inputs[0].shape
+    return TensorType(DType.INT16, shape), TensorType(DType.FLOAT32, (shape[0], *(1 for _ in shape[1:])))
+
+
+OPERATORS = (
+    Operator(
+        "QuantizeLinear", attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
+        carry=_carry_same_scale, folding=VECTORIZED, lower=_quantize,
+    ),
+    Operator(
+        "DequantizeLinear", attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
+        carry=_carry_same_scale, zero_point={0: 2}.get, folding=replace(VECTORIZED, when="later"), lower=_dequantize,
+    ),
+    *(Operator(op, domain=MICROSOFT, expand=as_in_onnx) for op in ("QuantizeLinear", "DequantizeLinear")),
+    Operator("DynamicQuantizeLinear", folding=replace(SLOW, defined=lambda attrs: True)),
+    Operator("QuantisedRows", domain=OWN, attributes=QuantisedRows, infer=_rows_outputs, lower=_rows),
+)  # fmt: skip

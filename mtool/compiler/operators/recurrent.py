@@ -3,17 +3,21 @@
 Constant weights that are quantised to 8 bits stay so: a sum of products of floats and integers is scaled once.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import onnx
 
 from mtool.base.errors import ModelError
-from mtool.compiler.ir import Attributes, DType, Node
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
+from mtool.compiler.operators.folding import SLOW
+from mtool.compiler.operators.index_ranges import IndexRange, length_of
+from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,32 +77,6 @@ class Weights:
     zero: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecurrentValues(Values):
-    """Sizes, and what the template needs of Recurrent.
-
-    activation: the C of each activation, with {x} for its argument; given: the C names of the inputs.
-    quantised: the zero point and the scale (in C; None: one a row) of integer weights, by operand.
-    """
-
-    steps: int
-    batch: int
-    size: int
-    hidden: int
-    directions: int
-    gates: int
-    kind: str
-    reverse: bool
-    batch_first: bool
-    clip: float | None
-    input_forget: bool
-    linear_before_reset: bool
-    activation: tuple[str, ...]
-    operands: tuple[str, ...]
-    dynamic_state: bool
-    quantised: Mapping[str, Mapping[str, int | str | None]]
-
-
 def _quantised(ctx: Lowering, node: Node, name: str, value: str) -> Weights | None:
     """Return the integers behind constant weights [directions, rows, columns]; None: there are none, or not simple."""
     kept = Recurrent.of(node).weights
@@ -149,16 +127,18 @@ def _lower(ctx: Lowering, node: Node) -> None:
     unknown = [name for name, _, _ in attrs.functions if name not in FORMULAS]
     if unknown:
         raise ModelError(f"{node.op} {node.name!r} has the unknown activation {unknown[0]}")
-    values = RecurrentValues(
-        steps=steps, batch=batch, size=size, hidden=hidden, directions=directions, gates=GATES[node.op], kind=node.op,
-        reverse=attrs.direction == "reverse", batch_first=attrs.batch_first, clip=attrs.clip,
-        input_forget=attrs.input_forget, linear_before_reset=attrs.linear_before_reset,
-        activation=_activations(attrs.functions), operands=tuple(inputs), dynamic_state=attrs.dynamic_state,
-        quantised={
+    values = {
+        "steps": steps, "batch": batch, "size": size, "hidden": hidden, "directions": directions,
+        "gates": GATES[node.op], "kind": node.op, "reverse": attrs.direction == "reverse",
+        "batch_first": attrs.batch_first, "clip": attrs.clip, "input_forget": attrs.input_forget,
+        "linear_before_reset": attrs.linear_before_reset, "activation": _activations(attrs.functions),
+        "operands": tuple(inputs), "dynamic_state": attrs.dynamic_state,
+        # The zero point and the scale (in C; None: one a row) of integer weights, by operand.
+        "quantised": {
             name: {"zero": weights.zero, "scale": None if weights.scale.size > 1 else repr(weights.scale.item())}
             for name, weights in quantised.items()
         },
-    )  # fmt: skip
+    }  # fmt: skip
     macs = steps * batch * directions * GATES[node.op] * hidden * (size + hidden)
     scratch = 4 * (SCRATCH[node.op] + attrs.dynamic_state) * hidden
     over = {name: f"initial_{name}" for name in outputs if f"initial_{name}" in inputs}
@@ -176,4 +156,161 @@ def _activations(functions: tuple[tuple[str, float | None, float | None], ...]) 
     )
 
 
-LOWERINGS: dict[str, Operator] = dict.fromkeys(("RNN", "GRU", "LSTM"), Operator(_lower, Recurrent))
+PARAMETERS: dict[str, tuple[float | None, float | None]] = {
+    "affine": (1.0, 0.0), "leakyrelu": (0.01, None), "thresholdedrelu": (1.0, None), "scaledtanh": (1.0, 1.0),
+    "hardsigmoid": (0.2, 0.5), "elu": (1.0, None),
+}  # fmt: skip
+"""Default alpha and beta of the activations that have them."""
+
+
+def _form(node: OnnxNode) -> None:
+    """RNN, GRU, LSTM: an activation is its name, alpha and beta."""
+    default = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}[node.op]
+    directions, attrs = node.kind(1).shape[0], node.attrs
+    names = [name.decode() for name in attrs.get("activations") or ()] or list(default) * directions
+    if len(names) != len(default) * directions:
+        raise Unsupported(f"it has {len(names)} activations; expected {len(default) * directions}")
+    alphas, betas = list(attrs.get("activation_alpha") or ()), list(attrs.get("activation_beta") or ())
+    functions = []
+    for name in names:
+        alpha, beta = PARAMETERS.get(name.lower(), (None, None))
+        alpha = alphas.pop(0) if alpha is not None and alphas else alpha
+        beta = betas.pop(0) if beta is not None and betas else beta
+        functions.append((name.lower(), alpha, beta))
+    made = Recurrent(
+        functions=tuple(functions), clip=attrs.get("clip"), batch_first=bool(attrs.get("layout")),
+        direction=attrs.get("direction", "forward"), input_forget=bool(attrs.get("input_forget")),
+        linear_before_reset=bool(attrs.get("linear_before_reset")),
+        weights=attrs.get("weights", {}), dynamic_state=attrs.get("dynamic_state", False),  # of DynamicQuantizeLSTM
+    )  # fmt: skip
+    node.emit(made)
+
+
+def _fits_weights(node: OnnxNode) -> bool:
+    (first, second, features), (directions, rows, width) = node.ins[0], node.ins[1]
+    gates = GATES[node.op]
+    batch, size = (first if node.attrs.get("layout") else second), rows // gates
+    state = (batch, directions, size) if node.attrs.get("layout") else (directions, batch, size)
+    return (
+        rows == gates * size and width == features and node.attrs.get("hidden_size", size) == size
+        and directions == (2 if node.attrs.get("direction") == "bidirectional" else 1)
+        and node.ins[2] == (directions, rows, size) and node.is_absent_or(3, (directions, 2 * rows))
+        and node.is_absent_or(4, (batch,)) and node.is_absent_or(5, state) and node.is_absent_or(6, state)
+        and node.is_absent_or(7, (directions, 3 * size))
+    )  # fmt: skip
+
+
+def _lengths(node: OnnxNode) -> IndexRange:
+    return length_of(4, node.shapes[0][1 if node.attrs.get("layout") else 0])
+
+
+def _dynamic_lstm(write: OnnxNode) -> None:
+    """DynamicQuantizeLSTM: an LSTM with 8-bit weights [directions, columns, rows], W and R.
+
+    The input is quantized to uint8 by its range over all steps, the state by its range at each step.
+    """
+    state, proto = write.state, onnx.NodeProto()
+    proto.CopyFrom(write.proto)
+    proto.op_type, proto.domain = "LSTM", ""
+    codes, scale, point = write.several("DynamicQuantizeLinear", 3, write.input(0))
+    del proto.input[:]
+    proto.input.extend([write("DequantizeLinear", codes, scale, point), "", "", *write.inputs[3:8]])
+    weights = {}
+    for name, index, first in (("w", 1, 8), ("r", 2, 10)):
+        data = state.value_of(write.input(index), name.upper())
+        scales, zeros = (state.value_of(write.input(first + n), what) for n, what in ((0, "scale"), (1, "zero point")))
+        if not (zeros == zeros.reshape(-1)[0]).all():
+            raise Unsupported("its weights have more than one zero point")
+        directions, _, rows = data.shape
+        proto.input[index] = write.constant(data.transpose(0, 2, 1), data.dtype)
+        per_row = scales.reshape(directions, -1) if scales.size > 1 else scales.reshape(1, 1)
+        full = np.broadcast_to(per_row, (directions, rows)) if scales.size > 1 else per_row
+        weights[name] = full.reshape(-1).astype(np.float32), int(zeros.reshape(-1)[0])
+    (steps, batch, _), (directions, hidden, _) = write.shape, write.kind(2).shape
+    shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
+    for output, shape in zip(write.outputs, shapes, strict=False):
+        state.types[output] = TensorType(DType.FLOAT32, shape)
+    attrs = {**write.attrs, "weights": weights, "dynamic_state": True}
+    _form(OnnxNode(state, proto, write.origin, attrs, 14))
+
+
+# Recurrent operators of integers as one node each, for backends to recognise; what is compiled is written out.
+#
+# Sources: mtool/compiler/frontend/tflite/lstm_integer.py and svdf.py, which have their arithmetic.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerLstm(Attributes):
+    """An LSTM of int8 with a cell of int16.
+
+    Inputs are x, the hidden state, the cell, then for each of the gates input, forget, cell and output its weights, its
+    recurrent weights and its bias. Outputs are the results, unless there is one step alone, and both states.
+
+    steps: of the sequence.
+    time_major: x is [steps, images, numbers] (1), or [images, steps, numbers] (0).
+    point: the bits of the cell before the point.
+    clip: what the cell is clipped to, in its steps; 0: nothing.
+    inner_scale, inner_zero: the grid of the results.
+    """
+
+    steps: int
+    time_major: int
+    point: int
+    clip: int
+    inner_scale: float
+    inner_zero: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerSvdf(Attributes):
+    """An SVDF of int8: inputs are x, the state, the weights of the features, those over time, the bias.
+
+    Outputs are the results and the state.
+
+    rank: filters a unit.
+    """
+
+    rank: int
+
+
+def _never(ctx: Lowering, node: Node) -> None:
+    raise AssertionError(f"{node.op} {node.name} is for backends to recognise")
+
+
+def _of_lstm(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    assert isinstance(attrs, IntegerLstm)
+    x, hidden, cell = inputs[:3]
+    rows = TensorType(hidden.dtype, (*x.shape[:-1], hidden.shape[-1]))
+    return (hidden, cell) if attrs.steps == 1 else (rows, hidden, cell)
+
+
+def _of_svdf(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    assert isinstance(attrs, IntegerSvdf)
+    x, state, features = inputs[:3]
+    return TensorType(x.dtype, (x.shape[0], features.shape[0] // attrs.rank)), state
+
+
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=3)
+    hidden, ways, rows = rng.randint(1, 4), 2 if rng.random() < 0.3 else 1, GATES[op]
+    inputs = [value.name, *(draw.normal((ways, rows * hidden, size)) for size in (value.shape[2], hidden))]
+    if rng.random() < 0.6:
+        inputs.append(draw.normal((ways, 2 * rows * hidden)))
+    way = "bidirectional" if ways == 2 else rng.choice(("forward", "reverse"))
+    attrs = {"linear_before_reset": rng.randint(0, 1)} if op == "GRU" else {}
+    draw.add(op, inputs, 3 if op == "LSTM" else 2, hidden_size=hidden, direction=way, **attrs)
+
+
+OPERATORS = (
+    *(
+        Operator(
+            op, cases=_cases, attributes=Recurrent, canonical=_form, index_ranges=_lengths, lower=_lower,
+            words={"direction": ("forward", "reverse", "bidirectional")}, folding=replace(SLOW, of_nothing=False),
+            check_shapes=_fits_weights,
+        )
+        for op in GATES
+    ),
+    Operator("DynamicQuantizeLSTM", domain=MICROSOFT, expand=_dynamic_lstm),
+    Operator("IntegerLstm", domain=OWN, attributes=IntegerLstm, infer=_of_lstm, lower=_never),
+    Operator("IntegerSvdf", domain=OWN, attributes=IntegerSvdf, infer=_of_svdf, lower=_never),
+)  # fmt: skip

@@ -4,9 +4,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.folding import VECTORIZED, Folding
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.problems import MICROSOFT
+from mtool.compiler.operators.qlinear import QLinear
 
 Element = Callable[[Expr], Expr]
 
@@ -113,9 +121,71 @@ def _arg(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", chosen, dtype=DType.INT64), [node.inputs[0], extreme])
 
 
-LOWERINGS: dict[str, Operator] = {
-    "ArgMax": Operator(_arg, ArgAxes),
-    "ArgMin": Operator(_arg, ArgAxes),
-    **dict.fromkeys(KINDS, Operator(_reduce, Axes)),
-    "ReduceLogSumExp": Operator(_log_sum_exp, Axes),
-}
+_PLAIN = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")  # those of one element are that element
+
+
+def _reduce_form(node: OnnxNode) -> None:
+    rank, axes = len(node.shape), node.vector("axes", 1)
+    over_none = not axes and bool(node.attrs.get("noop_with_empty_axes"))
+    if over_none and node.op in _PLAIN:
+        node.emit(op="Reshape", inputs=node.inputs[:1])
+        return
+    chosen = tuple(sorted({a % rank for a in axes})) if axes else () if over_none else tuple(range(rank))
+    node.emit(Axes(axes=chosen, keepdims=bool(node.attrs.get("keepdims", 1))), inputs=node.inputs[:1])
+
+
+def _arg_form(node: OnnxNode) -> None:
+    if not node.shape:
+        node.state.add_constant(node.outputs[0], np.zeros((), np.int64))
+        return
+    keep, last = bool(node.attrs.get("keepdims", 1)), bool(node.attrs.get("select_last_index"))
+    node.emit(ArgAxes(axes=(node.axis(0),), keepdims=keep, last=last))
+
+
+def _carry_kept(bounded: Bounded) -> int | None:
+    attrs, axis = bounded.attrs, bounded.axis
+    assert isinstance(attrs, Axes)
+    before = 0 if attrs.keepdims else sum(dim < axis for dim in attrs.axes)
+    return axis - before if axis not in attrs.axes else None
+
+
+def _qlinear_mean(parts: QLinear) -> None:
+    inputs = [parts.dequantize(0)]
+    if parts.attrs.get("axes"):
+        inputs.append(parts.state.constant(f"{parts.origin}/axes", np.array(parts.attrs["axes"], np.int64)))
+    parts.quantize(parts("ReduceMean", *inputs, keepdims=parts.attrs.get("keepdims", 1)), 3)
+
+
+_FOLDING = Folding(VECTORIZED.cost, of_nothing=False)
+
+
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick()
+    axes = rng.sample(range(value.rank), rng.randint(0, value.rank))
+    axes = [axis - value.rank if rng.random() < 0.3 else axis for axis in axes]
+    draw.one(op, [value.name, *[draw.whole(axes)] * bool(axes)], keepdims=rng.randint(0, 1))
+
+
+def _arg_cases(draw: Draw, op: str) -> None:
+    value = draw.pick()
+    found = draw.one(op, [value.name], axis=draw.axis(value), keepdims=draw.rng.randint(0, 1))
+    draw.one("Cast", [found.name], to=1)
+
+
+OPERATORS = (
+    *(
+        Operator(
+            op, cases=_arg_cases, attributes=ArgAxes, canonical=_arg_form, carry=_carry_kept, folding=VECTORIZED,
+            lower=_arg
+        )
+        for op in ("ArgMax", "ArgMin")
+    ),
+    *(
+        Operator(
+            op, cases=_cases, attributes=Axes, canonical=_reduce_form, sizes=(1,), carry=_carry_kept, folding=_FOLDING,
+            lower=_log_sum_exp if op == "ReduceLogSumExp" else _reduce,
+        )
+        for op in (*KINDS, "ReduceLogSumExp")
+    ),
+    Operator("QLinearReduceMean", domain=MICROSOFT, expand=QLinear.form(_qlinear_mean)),
+)  # fmt: skip

@@ -7,13 +7,18 @@ positive count, ties away from zero. RoundedSteps: float32 to integers, ties awa
 values of an 8-bit integer. FixedLogistic, FixedTanh: of int16 with so many bits before the point, to int16 with none.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mtool.compiler.ir import Attributes, DType, Node
+import numpy as np
+
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.expr import call, const, identity, load
 from mtool.compiler.ir.scalar import Rescale, RescaleLong
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.lowering import Lowering, template_node
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +156,116 @@ def _fixed(function: str) -> Callable[[Lowering, Node], None]:
     return lower
 
 
-LOWERINGS: dict[str, Operator] = {
-    "Rescale": Operator(_rescale, Rescaling),
-    "RescaleLong": Operator(_rescale_long, LongRescaling),
-    "RescaleReal": Operator(_rescale_real, LongRescaling),
-    "RoundedMean": Operator(_mean, Limits),
-    "RoundedSteps": Operator(_steps, Steps),
-    "Table": Operator(_table),
-    "FixedLogistic": Operator(_fixed("logistic16"), FixedPoint),
-    "FixedTanh": Operator(_fixed("tanh16"), FixedPoint),
-}
+# Quotients, norms, logarithms and products of integers in fixed point, as LiteRT's reference kernels compute them.
+#
+# They are mtool's own, and one C template each: FixedQuotient of two operands that broadcast, FixedL2Norm and
+# FixedLogSoftmax of the rows of the last dimension, FixedProduct of the rows of a matrix.
+
+_HEADERS = ("mt_fixed.h", "mt_fixed_functions.h")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedQuotient(Attributes):
+    """zero_points: of dividend, divisor and quotient. The scale is multiplier / 2^31 * 2^exponent."""
+
+    zero_points: tuple[int, ...]
+    multiplier: int
+    exponent: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedL2Norm(Attributes):
+    """zero_point: of the input."""
+
+    zero_point: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedLogSoftmax(Attributes):
+    """The scale of the input, as an argument of exp: multiplier / 2^31 * 2^exponent.
+
+    back, back_exponent: the inverse of that; least: the difference whose exponential is not 0 yet.
+    """
+
+    multiplier: int
+    exponent: int
+    back: int
+    back_exponent: int
+    least: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedProduct(Attributes):
+    """zero_points: of input and output. A factor's scale is multiplier / 2^shift."""
+
+    zero_points: tuple[int, ...]
+    multiplier: int
+    shift: int
+
+
+def _strides(shape: Sequence[int], result: Sequence[int]) -> tuple[int, ...]:
+    padded = (*(1 for _ in range(len(result) - len(shape))), *shape)
+    return tuple(math.prod(padded[axis + 1 :]) if size > 1 else 0 for axis, size in enumerate(padded))
+
+
+def _quotient(ctx: Lowering, node: Node) -> None:
+    a, b = node.inputs
+    shape = ctx.types[node.outputs[0]].shape
+    values = {
+        "sizes": shape, "a": _strides(ctx.types[a].shape, shape), "b": _strides(ctx.types[b].shape, shape),
+        "attrs": FixedQuotient.of(node),
+    }  # fmt: skip
+    template_node(ctx, node, "fixed_quotient", {"a": a, "b": b}, {"y": node.outputs[0]}, values, headers=_HEADERS)
+
+
+def _row_values(ctx: Lowering, node: Node, attrs: FixedL2Norm | FixedLogSoftmax | FixedProduct) -> dict[str, object]:
+    *rows, count = ctx.types[node.inputs[0]].shape
+    low, high = ctx.types[node.outputs[0]].dtype.limits
+    return {"rows": math.prod(rows), "count": count, "attrs": attrs, "low": int(low), "high": int(high)}
+
+
+def _l2_norm(ctx: Lowering, node: Node) -> None:
+    values = _row_values(ctx, node, FixedL2Norm.of(node))
+    template_node(ctx, node, "fixed_l2_norm", {"x": node.inputs[0]}, {"y": node.outputs[0]}, values, headers=_HEADERS)
+
+
+def _log_softmax(ctx: Lowering, node: Node) -> None:
+    x, powers = node.inputs
+    values = _row_values(ctx, node, FixedLogSoftmax.of(node))
+    inputs = {"x": x, "exponential": powers}
+    template_node(ctx, node, "fixed_log_softmax", inputs, {"y": node.outputs[0]}, values, headers=_HEADERS)
+
+
+def _product(ctx: Lowering, node: Node) -> None:
+    values = _row_values(ctx, node, FixedProduct.of(node))
+    template_node(ctx, node, "fixed_product", {"x": node.inputs[0]}, {"y": node.outputs[0]}, values)
+
+
+def _broadcast(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    return [TensorType(inputs[0].dtype, np.broadcast_shapes(*(kind.shape for kind in inputs)))]
+
+
+def _same(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    return [inputs[0]]
+
+
+def _first(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    return [TensorType(inputs[0].dtype, inputs[0].shape[:1])]
+
+
+OPERATORS = (
+    Operator("Rescale", domain=OWN, attributes=Rescaling, lower=_rescale),
+    Operator("RescaleLong", domain=OWN, attributes=LongRescaling, lower=_rescale_long),
+    Operator("RescaleReal", domain=OWN, attributes=LongRescaling, lower=_rescale_real),
+    Operator("RoundedMean", domain=OWN, attributes=Limits, lower=_mean),
+    Operator("RoundedSteps", domain=OWN, attributes=Steps, lower=_steps),
+    Operator("Table", domain=OWN, lower=_table),
+    Operator("FixedLogistic", domain=OWN, attributes=FixedPoint, lower=_fixed("logistic16")),
+    Operator("FixedTanh", domain=OWN, attributes=FixedPoint, lower=_fixed("tanh16")),
+    Operator("FixedQuotient", domain=OWN, attributes=FixedQuotient, infer=_broadcast, lower=_quotient),
+    Operator("FixedL2Norm", domain=OWN, attributes=FixedL2Norm, infer=_same, lower=_l2_norm),
+    Operator("FixedLogSoftmax", domain=OWN, attributes=FixedLogSoftmax, infer=_same, lower=_log_softmax),
+    Operator("FixedProduct", domain=OWN, attributes=FixedProduct, infer=_first, lower=_product),
+)  # fmt: skip

@@ -13,7 +13,10 @@ from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.ir.index import choose, every
 from mtool.compiler.ir.types import Array, DType
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.folding import SLOW
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.sliding_window import accumulator
 
 
@@ -166,4 +169,69 @@ def _float(dtype: DType) -> DType:
     return dtype if dtype.is_float else DType.FLOAT32
 
 
-LOWERINGS: dict[str, Operator] = {"Resize": Operator(_resize, Resize)}
+def _form(node: OnnxNode) -> None:
+    """Resize, Upsample: a scale and a region of interest for every axis."""
+    x, result, attrs, value_of = node.shape, node.result.shape, node.attrs, node.state.value_of
+    rank = len(x)
+    upsample = node.op == "Upsample" or node.version < 11
+    roi, scales, sizes = ("", node.input(1), "") if upsample else (node.input(1), node.input(2), node.input(3))
+    axes = [axis % rank for axis in attrs.get("axes") or range(rank)]
+    all_scales, rois = [1.0] * rank, [(0.0, 1.0)] * rank
+    factors = [float(v) for v in value_of(scales, "scales")] if scales else list(attrs.get("scales") or [])
+    if factors:
+        for axis, scale in zip(axes, factors, strict=True):
+            all_scales[axis] = scale
+    elif sizes:
+        ratios = [result[axis] / x[axis] for axis in axes]
+        policy = attrs.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            wanted = value_of(sizes, "sizes").tolist()
+            ratios = [size / x[axis] for size, axis in zip(wanted, axes, strict=True)]
+            ratios = [min(ratios) if policy == "not_larger" else max(ratios)] * len(axes)
+        for axis, ratio in zip(axes, ratios, strict=True):
+            all_scales[axis] = ratio
+    work = 1000 * sum(b for a, b in zip(x, result, strict=True) if a != b)
+    node.state.budget.spend("work", work, f"{node.op} {node.origin}")
+    mode = attrs.get("coordinate_transformation_mode", "asymmetric" if upsample else "half_pixel")
+    if mode == "tf_crop_and_resize" and roi:
+        region = value_of(roi, "roi").tolist()
+        for n, axis in enumerate(axes):
+            rois[axis] = (float(region[n]), float(region[n + len(axes)]))
+    made = Resize(
+        scales=tuple(all_scales), rois=tuple(rois), coordinate_transformation_mode=mode,
+        mode=attrs.get("mode", "nearest"), cubic_coeff_a=attrs.get("cubic_coeff_a", -0.75),
+        antialias=bool(attrs.get("antialias")), exclude_outside=bool(attrs.get("exclude_outside")),
+        nearest_mode=attrs.get("nearest_mode", "simple" if upsample else "round_prefer_floor"),
+        extrapolation_value=attrs.get("extrapolation_value", 0.0),
+    )  # fmt: skip
+    node.emit(made, op="Resize", inputs=node.inputs[:1])
+
+
+def _cases(draw: Draw, op: str) -> None:
+    rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4, 4)))
+    scales = [1.0, 1.0] + [rng.choice((0.5, 1.0, 1.5, 2.0, 3.0)) for _ in value.shape[2:]]
+    attrs = {"mode": rng.choice(("nearest", "linear"))}
+    attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "asymmetric"))
+    if attrs["mode"] == "nearest":
+        attrs["nearest_mode"] = rng.choice(("floor", "ceil", "round_prefer_floor"))
+    draw.one(op, [value.name, "", draw.constant(scales, np.float32)], **attrs)
+
+
+OPERATORS = (
+    Operator(
+        "Resize", cases=_cases, attributes=Resize, canonical=_form, sizes=(2, 3), folding=SLOW.growing(), lower=_resize,
+        words={
+            "mode": ("nearest", "linear", "cubic"),
+            "nearest_mode": ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
+            "coordinate_transformation_mode": (
+                "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+                "tf_half_pixel_for_nn", "tf_crop_and_resize",
+            ),
+            "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
+        },
+    ),
+    Operator(
+        "Upsample", canonical=_form, sizes=(1,), folding=SLOW.growing(),
+        words={"mode": ("nearest", "linear", "bilinear")},
+    ),
+)  # fmt: skip

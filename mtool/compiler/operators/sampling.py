@@ -7,9 +7,14 @@ from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.ir.index import choose, every, inside, integer, least, most, number, over, plus, times
 from mtool.compiler.ir.types import DType
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.folding import SLOW, Folded, Folding
+from mtool.compiler.operators.index_ranges import index_of
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.sliding_window import accumulator
-from mtool.compiler.operators.window import Convolution
+from mtool.compiler.operators.window import Convolution, window_of
 
 CUBIC = -0.75  # the kernel's coefficient, as in PyTorch
 
@@ -222,8 +227,72 @@ def _roi_align(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, total, node.inputs)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "GridSample": Operator(_grid_sample, GridSample),
-    "DeformConv": Operator(_deform_conv, DeformConv),
-    "RoiAlign": Operator(_roi_align, RoiAlign),
-}
+def _fits_grid(node: OnnxNode) -> bool:
+    x, grid = node.ins[0], node.ins[1]
+    return len(x) == len(grid) > 2 and x[0] == grid[0] and grid[-1] == len(x) - 2
+
+
+def _fits_offsets(node: OnnxNode) -> bool:
+    x, w, moved = node.ins[0], node.ins[1], (node.outs[0][0], *node.outs[0][2:])
+    count = node.attrs.get("offset_group", 1) * math.prod(w[2:])
+    return (
+        x[1] == w[1] * node.attrs.get("group", 1) and node.ins[2] == (moved[0], 2 * count, *moved[1:])
+        and node.is_absent_or(3, (w[0],)) and node.is_absent_or(4, (moved[0], count, *moved[1:]))
+    )  # fmt: skip
+
+
+def _deform_conv_form(node: OnnxNode) -> None:
+    window = window_of(node, node.kind(1).shape[2:])
+    if len(window.kernel) != 2:
+        raise Unsupported(f"{window.rank} spatial dimensions; 2 are supported")
+    attrs = DeformConv(
+        kernel=window.kernel, strides=window.strides, dilations=window.dilations, pads=window.pads,
+        group=node.attrs.get("group", 1), offset_group=node.attrs.get("offset_group", 1),
+    )  # fmt: skip
+    node.emit(attrs)
+
+
+def _fits_boxes(node: OnnxNode) -> bool:
+    boxes = node.ins[1]
+    return len(node.ins[0]) == 4 and len(boxes) == 2 and boxes[1] == 4 and node.ins[2] == boxes[:1]
+
+
+def _roi_align_form(node: OnnxNode) -> None:
+    attrs = node.attrs
+    if not attrs.get("sampling_ratio"):
+        raise Unsupported("a sampling_ratio of 0, as many samples as the box is large, is not supported")
+    half = attrs.get("coordinate_transformation_mode", "half_pixel" if node.version >= 16 else "output_half_pixel")
+    made = RoiAlign(
+        sampling_ratio=attrs["sampling_ratio"], spatial_scale=attrs.get("spatial_scale", 1.0),
+        mode=attrs.get("mode", "avg"), half_pixel=half == "half_pixel",
+    )  # fmt: skip
+    node.emit(made)
+
+
+def _samples(node: Folded) -> int:
+    return SLOW.cost(node) * max(1, abs(int(node.attrs.get("sampling_ratio", 1)))) ** 2
+
+
+def _affine_grid(node: OnnxNode) -> bool:
+    return node.ins[0] == (node.outs[0][0], node.outs[0][-1], node.outs[0][-1] + 1)
+
+
+OPERATORS = (
+    Operator(
+        "GridSample", attributes=GridSample, check_shapes=_fits_grid, lower=_grid_sample,
+        words={
+            "mode": ("linear", "bilinear", "nearest", "cubic", "bicubic"),
+            "padding_mode": ("zeros", "border", "reflection"),
+        },
+    ),
+    Operator("AffineGrid", check_shapes=_affine_grid, sizes=(1,), folding=SLOW.growing()),
+    Operator(
+        "DeformConv", attributes=DeformConv, canonical=_deform_conv_form, check_shapes=_fits_offsets,
+        lower=_deform_conv,
+    ),
+    Operator(
+        "RoiAlign", attributes=RoiAlign, canonical=_roi_align_form, check_shapes=_fits_boxes, folding=Folding(_samples),
+        index_ranges=lambda node: index_of(2, node.shapes[0][0], from_end=False), lower=_roi_align,
+        words={"mode": ("avg", "max"), "coordinate_transformation_mode": ("half_pixel", "output_half_pixel")},
+    ),
+)  # fmt: skip

@@ -5,15 +5,21 @@ And TfIdfVectorizer 9, and MaxPool 22 with Indices.
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Node
-from mtool.compiler.kernels.template.node import Values
-from mtool.compiler.operators.lowering import Lowering, Operator
+from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, Folded, Folding
+from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of
+from mtool.compiler.operators.indexing import by_element, element_cases, tuples_of_indices
+from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
+from mtool.compiler.operators.onnx_node import OnnxNode, attributes_of, with_axis
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import OWN, Unsupported
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.templates import narrowed, template_node, wide_output, widened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,66 +64,6 @@ class TfIdf(Attributes):
     weights: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScatterNDValues(Values):
-    """shape, strides: of the data; depth: dimensions that an index goes into; block: elements of an update."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    depth: int
-    count: int
-    block: int
-    reduction: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScatterElementsValues(Values):
-    """shape, strides: of the data; spread: the shape of the indices."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    axis: int
-    spread: tuple[int, ...]
-    reduction: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaxUnpoolValues(Values):
-    """Sizes as the indices have them (`inner`) and as the output has them (`shape`)."""
-
-    inner: tuple[int, ...]
-    shape: tuple[int, ...]
-    count: int
-    per_image: int
-    positions: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaxPoolIndicesValues(Values):
-    """The window, the planes of a channel each, their sizes, and what indices count."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    pads: tuple[int, ...]
-    planes: int
-    size: tuple[int, ...]
-    out_size: tuple[int, ...]
-    steps: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TfIdfValues(Values):
-    """Rows of `width` integers, `columns` results each; count: n-grams that are looked for."""
-
-    rows: int
-    width: int
-    columns: int
-    skips: int
-    mode: str
-    count: int
-
-
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
 
@@ -128,10 +74,10 @@ def _scatter_elements(ctx: Lowering, node: Node) -> None:
     inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
     made = wide_output(ctx, node.outputs[0])
     attrs = ScatterElements.of(node)
-    values = ScatterElementsValues(
-        shape=kind.shape, strides=_strides(kind.shape), axis=attrs.axis, spread=ctx.types[indices].shape,
-        reduction=attrs.reduction,
-    )  # fmt: skip
+    values = {
+        "shape": kind.shape, "strides": _strides(kind.shape), "axis": attrs.axis, "spread": ctx.types[indices].shape,
+        "reduction": attrs.reduction,
+    }  # fmt: skip
     template_node(ctx, node, "scatter_elements", inputs, {"output": made}, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
@@ -142,10 +88,10 @@ def _scatter_nd(ctx: Lowering, node: Node) -> None:
     inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
     made = wide_output(ctx, node.outputs[0])
     depth = spread[-1]
-    values = ScatterNDValues(
-        shape=kind.shape, strides=_strides(kind.shape), depth=depth, count=math.prod(spread[:-1]),
-        block=math.prod(kind.shape[depth:]), reduction=ScatterND.of(node).reduction,
-    )  # fmt: skip
+    values = {
+        "shape": kind.shape, "strides": _strides(kind.shape), "depth": depth, "count": math.prod(spread[:-1]),
+        "block": math.prod(kind.shape[depth:]), "reduction": ScatterND.of(node).reduction,
+    }  # fmt: skip
     template_node(ctx, node, "scatter_nd", inputs, {"output": made}, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
@@ -156,10 +102,10 @@ def _max_unpool(ctx: Lowering, node: Node) -> None:
     inputs = {"input": node.inputs[0], "indices": node.inputs[1]}
     inner = MaxUnpool.of(node).inner
     per_image = math.prod(inner)
-    values = MaxUnpoolValues(
-        inner=inner, shape=result.shape[2:], count=x.count, per_image=per_image,
-        positions=math.prod(x.shape[:2]) * per_image,
-    )  # fmt: skip
+    values = {
+        "inner": inner, "shape": result.shape[2:], "count": x.count, "per_image": per_image,
+        "positions": math.prod(x.shape[:2]) * per_image,
+    }  # fmt: skip
     template_node(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, values)
 
 
@@ -171,10 +117,10 @@ def _max_pool_indices(ctx: Lowering, node: Node) -> None:
     attrs = MaxPoolIndices.of(node)
     if attrs.column_major:
         strides = tuple(math.prod(size[:dim]) for dim in range(len(size)))
-    values = MaxPoolIndicesValues(
-        kernel=attrs.kernel, strides=attrs.strides, dilations=attrs.dilations, pads=attrs.pads,
-        planes=x.shape[0] * x.shape[1], size=size, out_size=result.shape[2:], steps=strides,
-    )  # fmt: skip
+    values = {
+        "kernel": attrs.kernel, "strides": attrs.strides, "dilations": attrs.dilations, "pads": attrs.pads,
+        "planes": x.shape[0] * x.shape[1], "size": size, "out_size": result.shape[2:], "steps": strides,
+    }  # fmt: skip
     outputs = {"output": made, "indices": node.outputs[1]}
     template_node(ctx, node, "max_pool_indices", {"input": source}, outputs, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
@@ -198,18 +144,75 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     inputs = {"input": node.inputs[0], "grams": table, "pool": pool} | (
         {"weight": weight} if attrs.mode != "TF" else {}
     )
-    values = TfIdfValues(
-        rows=x.count // max(width, 1), width=width, columns=ctx.types[node.outputs[0]].shape[-1],
-        skips=attrs.max_skip_count, mode=attrs.mode, count=len(kept),
-    )  # fmt: skip
+    values = {
+        "rows": x.count // max(width, 1), "width": width, "columns": ctx.types[node.outputs[0]].shape[-1],
+        "skips": attrs.max_skip_count, "mode": attrs.mode, "count": len(kept),
+    }  # fmt: skip
     template_node(ctx, node, "tf_idf", inputs, {"output": node.outputs[0]}, values)
 
 
-LOWERINGS: dict[str, Operator] = {
-    "ScatterElements": Operator(_scatter_elements, ScatterElements),
-    "Scatter": Operator(_scatter_elements, ScatterElements),
-    "ScatterND": Operator(_scatter_nd, ScatterND),
-    "MaxUnpool": Operator(_max_unpool, MaxUnpool),
-    "MaxPoolIndices": Operator(_max_pool_indices, MaxPoolIndices),
-    "TfIdfVectorizer": Operator(_tf_idf, TfIdf),
-}
+def _fits_tuples(node: OnnxNode) -> bool:
+    data, indices, updates = node.ins[0], node.ins[1], node.ins[2]
+    return indices[-1] <= len(data) and updates == (*indices[:-1], *data[indices[-1] :])
+
+
+def _sizes_unpooled(shape: Sequence[int], attrs: Mapping[str, Any]) -> tuple[int, ...]:
+    kernel, rank = attrs["kernel_shape"], len(attrs["kernel_shape"])
+    strides, pads = attrs.get("strides") or (1,) * rank, attrs.get("pads") or (0,) * 2 * rank
+    return tuple(
+        (size - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i] for i, size in enumerate(shape[2:])
+    )  # fmt: skip
+
+
+def _unpooled(node: OnnxNode) -> None:
+    inner = _sizes_unpooled(node.shape, node.attrs)
+    node.emit(MaxUnpool(inner=inner), inputs=node.inputs[:2], outputs=node.outputs[:1])
+
+
+def _places_unpooled(node: OnnxNode) -> IndexRange:
+    """MaxUnpool: indices in the flat result, unless another size is wanted of that."""
+    if len(node.shapes) > 2:
+        raise ValueError
+    return index_of(
+        1, math.prod(node.shapes[0][:2]) * math.prod(_sizes_unpooled(node.shapes[0], node.attrs)), from_end=False
+    )
+
+
+def _of_integers(node: OnnxNode) -> None:
+    if "pool_strings" in node.attrs:
+        raise Unsupported("strings are not supported")
+    node.emit(attributes_of(TfIdf, node.attrs))
+
+
+def _n_grams(node: Folded) -> int:
+    repeated = max(1, *(abs(int(node.attrs.get(key, 1))) for key in ("max_skip_count", "max_gram_length")))
+    return SLOW.cost(node) * repeated**2
+
+
+_REDUCTION = {"reduction": ("none", "add", "mul", "max", "min")}
+
+OPERATORS = (
+    Operator(
+        "ScatterElements", cases=element_cases, attributes=ScatterElements, canonical=with_axis(ScatterElements, 0),
+        words=_REDUCTION,
+        check_shapes=by_element, index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_scatter_elements,
+    ),
+    Operator(
+        "Scatter", attributes=ScatterElements, canonical=with_axis(ScatterElements, 0), check_shapes=by_element,
+        index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_scatter_elements,
+    ),
+    Operator(
+        "ScatterND", attributes=ScatterND, words=_REDUCTION, check_shapes=_fits_tuples,
+        index_ranges=tuples_of_indices, moves=True, folding=BY_ELEMENT, lower=_scatter_nd,
+    ),
+    Operator(
+        "MaxUnpool", attributes=MaxUnpool, canonical=_unpooled, index_ranges=_places_unpooled, sizes=(2,),
+        check_shapes=lambda node: node.ins[0] == node.ins[1], is_declared=True, folding=SLOW.growing(),
+        lower=_max_unpool,
+    ),
+    Operator("MaxPoolIndices", domain=OWN, attributes=MaxPoolIndices, lower=_max_pool_indices),
+    Operator(
+        "TfIdfVectorizer", attributes=TfIdf, canonical=_of_integers, words={"mode": ("TF", "IDF", "TFIDF")},
+        folding=Folding(_n_grams), lower=_tf_idf,
+    ),
+)  # fmt: skip

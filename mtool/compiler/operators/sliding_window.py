@@ -13,8 +13,12 @@ from mtool.compiler.ir import DType, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.ir.index import choose, compare, every, inside, integer, minus, modulo, number, over, plus, times
 from mtool.compiler.operators import integer_products
-from mtool.compiler.operators.lowering import Lowering, Operator
-from mtool.compiler.operators.window import Convolution, Window
+from mtool.compiler.operators.folding import CONVOLUTION, SLOW
+from mtool.compiler.operators.lowering import Lowering
+from mtool.compiler.operators.onnx_node import OnnxNode
+from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import Unsupported
+from mtool.compiler.operators.window import Convolution, Window, check_windows_fit, convolution_form, has_kernel
 
 Condition = list[Expr]
 
@@ -222,7 +226,33 @@ def _col2im(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, Expr("reduce", kind.dtype, (body,), Reduction("add", sizes)), node.inputs[:1])
 
 
-LOWERINGS: dict[str, Operator] = {
-    "ConvInteger": Operator(_conv_integer, Convolution),
-    "Col2Im": Operator(_col2im, Window),
-}
+def _fits_filters(node: OnnxNode) -> bool:
+    w = node.ins[1]
+    return has_kernel(w, node.attrs) and node.is_absent_or(2, (), (1,)) and node.is_absent_or(3, (), (1,), w[:1])
+
+
+def _col2im_form(node: OnnxNode) -> None:
+    kernel = tuple(int(size) for size in node.state.value_of(node.inputs[2], "block_shape"))
+    rank, attrs = len(kernel), node.attrs
+    window = Window(
+        kernel=kernel, strides=attrs.get("strides") or (1,) * rank, dilations=attrs.get("dilations") or (1,) * rank,
+        pads=attrs.get("pads") or (0,) * 2 * rank,
+    )  # fmt: skip
+    image = node.result.shape[2:]
+    padded = [image[i] + window.pads[i] + window.pads[rank + i] for i in range(rank)]
+    spans = [(kernel[i] - 1) * window.dilations[i] + 1 for i in range(rank)]
+    blocks = math.prod((padded[i] - spans[i]) // window.strides[i] + 1 for i in range(rank))
+    if node.shape[2] != blocks:
+        raise Unsupported(f"its input is {node.kind(0)}; expected {blocks} blocks")
+    node.emit(window, inputs=node.inputs[:1])
+
+
+OPERATORS = (
+    Operator(
+        "ConvInteger", attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
+        check_shapes=_fits_filters, zero_point={0: 2}.get, folding=CONVOLUTION, lower=_conv_integer,
+    ),
+    Operator(
+        "Col2Im", attributes=Window, canonical=_col2im_form, sizes=(1, 2), folding=SLOW.growing(), lower=_col2im
+    ),
+)  # fmt: skip

@@ -7,8 +7,13 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.onnx_node import Attrs, OnnxNode
+from mtool.compiler.operators.problems import Unsupported
 
 Pair = tuple[int, int]
+
+CONV = "Conv"
+"""The operator, by which passes and backends look for it and frontends write it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,3 +65,86 @@ def four_pads(pads: tuple[int, ...]) -> tuple[int, int, int, int]:
     """Return the padding of one or two dimensions as top, left, bottom, right."""
     spatial = len(pads) // 2
     return (*pair(pads[:spatial], 0), *pair(pads[spatial:], 0))
+
+
+def window_of(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
+    """Return explicit strides, dilations and pads of a convolution, auto_pad resolved.
+
+    Raises:
+        Unsupported: they do not fit the input.
+    """
+    spatial, result, rank, attrs = node.shape[2:], node.result.shape[2:], len(kernel), node.attrs
+    strides = attrs.get("strides") or (1,) * rank
+    dilations = attrs.get("dilations") or (1,) * rank
+    if not len(spatial) == len(result) == len(strides) == len(dilations) == rank:
+        raise Unsupported(f"its kernel has {rank} dimensions, its input {len(spatial)}")
+    check_window(attrs, kernel, strides, dilations)
+    begin, end = [], []
+    for i in range(rank):
+        span = (kernel[i] - 1) * dilations[i] + 1
+        missing = max((result[i] - 1) * strides[i] + span - spatial[i], 0)
+        mode = attrs.get("auto_pad", "NOTSET")
+        if mode in ("SAME_UPPER", "SAME_LOWER"):
+            before = missing // 2 if mode == "SAME_UPPER" else missing - missing // 2
+        elif mode == "VALID":
+            before = 0
+        else:
+            before = attrs.get("pads", (0,) * 2 * rank)[i]
+        begin.append(before)
+        end.append(max(missing - before, 0))  # what the output really reaches
+    return Window(kernel=tuple(kernel), strides=tuple(strides), dilations=tuple(dilations), pads=(*begin, *end))
+
+
+def check_window(attrs: Attrs, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> None:
+    """Refuse numbers that are out of range.
+
+    Raises:
+        Unsupported: one is.
+    """
+    if min((*strides, *dilations, *kernel), default=1) < 1 or min(attrs.get("pads") or (0,)) < 0:
+        raise Unsupported("a stride, dilation, kernel size or padding is out of range")
+
+
+def check_windows_fit(node: OnnxNode) -> None:
+    """Check that a convolution's window fits into its input; onnx's shape inference rounds what is missing away.
+
+    Raises:
+        Unsupported: it does not.
+    """
+    x, w = node.shapes[:2]
+    if len(x) != len(w):
+        return
+    mode, spatial, kernel = node.attrs.get("auto_pad", "NOTSET"), x[2:], w[2:]
+    if mode in ("SAME_UPPER", "SAME_LOWER") or 0 in spatial:
+        return
+    rank = len(kernel)
+    pads = (0,) * 2 * rank if mode == "VALID" else node.attrs.get("pads") or (0,) * 2 * rank
+    dilations = node.attrs.get("dilations") or (1,) * rank
+    for index, size in enumerate(spatial):
+        span = (kernel[index] - 1) * dilations[index] + 1
+        padded = size + pads[index] + pads[rank + index]
+        if padded < span:
+            raise Unsupported(f"its window reaches over {span:,} elements, its padded input has {padded:,}")
+
+
+def convolution_form(node: OnnxNode) -> None:
+    """The canonical form of Conv and ConvInteger: padding is explicit.
+
+    Raises:
+        Unsupported: the filters do not fit the input.
+    """
+    x, w, group = node.shape, node.kind(1).shape, node.attrs.get("group", 1)
+    if len(x) < 3 or len(x) != len(w):
+        raise Unsupported(f"its input has {len(x)} dimensions, its filters {len(w)}")
+    if group < 1 or x[1] != w[1] * group or w[0] % group:
+        raise Unsupported(f"{x[1]} input channels do not fit {w[0]}x{w[1]} filters in {group} groups")
+    window = window_of(node, w[2:])
+    attrs = Convolution(
+        kernel=window.kernel, strides=window.strides, dilations=window.dilations, pads=window.pads, group=group
+    )
+    node.emit(attrs)
+
+
+def has_kernel(filters: tuple[int, ...], attrs: Attrs) -> bool:
+    """Whether the attribute kernel_shape is the filters' shape."""
+    return tuple(attrs.get("kernel_shape", filters[2:])) == filters[2:]

@@ -114,11 +114,6 @@ def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
     return sides[0], sides[1]
 
 
-def _tap_masks(rows: Array, columns: Array) -> Array:
-    """Return bool [classes, taps]: the sets of taps inside the image that occur at some pixel."""
-    return np.array([np.outer(y, x).reshape(-1) for y, x in itertools.product(rows, columns)])
-
-
 class _Channels:
     """The known facts of each value's channels, and which of them can be removed.
 
@@ -167,7 +162,7 @@ class _Channels:
         rows, columns = _inside(node, graph)
         if not still.any() or len(rows) * len(columns) * inside.size > MOST:
             return {}
-        masks = _tap_masks(rows, columns)
+        masks = np.array([np.outer(y, x).reshape(-1) for y, x in itertools.product(rows, columns)])  # [classes, taps]
         bias = graph.constants[node.inputs[2]].astype(np.int64)
         sums = np.where(masks[:, None, :], inside, outside).sum(axis=2) + bias
         if graph.constants[node.inputs[2]].dtype == np.int32:
@@ -220,7 +215,9 @@ class _Channels:
     def kept(self, value: str, multiple: int) -> list[int] | None:
         """Return the channels of a value that stay; None: all."""
         maker, gone = self.makers.get(value), self.gone.get(value)
-        if maker is None or gone is None or not _is_narrowable(maker, self.graph):
+        if maker is None or gone is None or not _reads_only_itself(maker, self.graph):
+            return None
+        if not (_mixes(maker, self.graph) or _is_channelwise(maker, self.graph)):
             return None
         stay, go = np.nonzero(~gone)[0].tolist(), np.nonzero(gone)[0].tolist()
         wanted = min(max(-(-len(stay) // multiple) * multiple, multiple), len(gone))
@@ -241,11 +238,6 @@ def _reads_only_itself(node: Node, graph: Graph) -> bool:
     if not isinstance(node.attrs, WithEpilogue):
         return True
     return all(node.inputs[number] in graph.constants for number in node.attrs.epilogue.operands())
-
-
-def _is_narrowable(node: Node, graph: Graph) -> bool:
-    """Whether a node can be made with fewer output channels."""
-    return (_mixes(node, graph) or _is_channelwise(node, graph)) and _reads_only_itself(node, graph)
 
 
 def _removed(graph: Graph, found: _Channels, kept: Mapping[str, list[int]]) -> Graph:

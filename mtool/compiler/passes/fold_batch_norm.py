@@ -5,6 +5,7 @@ import numpy as np
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.operators.lowering import Epsilon
+from mtool.compiler.operators.window import CONV
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
@@ -16,7 +17,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
     for node in graph.nodes:
         conv = producers.get(node.inputs[0]) if node.op == "BatchNormalization" else None
         constant = conv is not None and all(v in graph.constants for v in [*conv.inputs[1:], *node.inputs[1:]] if v)
-        if conv is None or conv.op != "Conv" or conv.outputs[0] in outputs:
+        if conv is None or conv.op != CONV or conv.outputs[0] in outputs:
             continue
         if constant and len(consumers[conv.outputs[0]]) == 1:
             folded[conv.name] = node
@@ -41,4 +42,4 @@ def _append(rewriter: Rewriter, conv: Node, norm: Node) -> None:
         rewriter.constant(f"{conv.name}/filters", scaled.astype(np.float32)),
         rewriter.constant(f"{conv.name}/shift", ((bias - mean) * factor + shift).astype(np.float32)),
     ]
-    rewriter.node("Conv", inputs, norm.outputs, conv.attrs, like=conv, origins=norm.origins)
+    rewriter.node(CONV, inputs, norm.outputs, conv.attrs, like=conv, origins=norm.origins)

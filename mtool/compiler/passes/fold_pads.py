@@ -16,7 +16,7 @@ from mtool.compiler.operators.movement import Pad, Permutation
 from mtool.compiler.operators.quantize import Quantisation
 from mtool.compiler.operators.rescale import Limits
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import Window
+from mtool.compiler.operators.window import CONV, Window
 
 MOST = 64  # nodes that are looked at behind a Pad, and in front of one
 Sides = tuple[int, ...]
@@ -179,14 +179,14 @@ def _window(node: Node, border: Border, known: "_Before") -> Attributes | None:
     if node.op == "ConvTranspose":  # padding that its own takes off again
         pads = tuple(p - b * s for p, b, s in zip(attrs.pads, border.before[2:], attrs.strides, strict=True))
         return replace(attrs, pads=pads) if border.value == 0 and min(pads) >= 0 else None
-    if node.op not in ("Conv", "ConvInteger") or border.value != _zero(node, graph):
+    if node.op not in (CONV, "ConvInteger") or border.value != _zero(node, graph):
         return None
     return replace(attrs, pads=_pads(attrs, border, inner, made[2:]))
 
 
 def _zero(node: Node, graph: Graph) -> int | None:
     """Return what the padding of a convolution is; None: that is known only to the run."""
-    if node.op == "Conv" or len(node.inputs) < 3 or not node.inputs[2]:
+    if node.op == CONV or len(node.inputs) < 3 or not node.inputs[2]:
         return 0
     point = graph.constants.get(node.inputs[2])
     return int(point.reshape(-1)[0]) if point is not None and point.size == 1 else None

@@ -3,7 +3,7 @@
 from mtool.base.errors import ModelError, MtoolError
 from mtool.compiler import operators
 from mtool.compiler.ir import Graph
-from mtool.compiler.operators import own_results
+from mtool.compiler.operators import own_domains
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.own_domains import own_of_kind
 from mtool.compiler.operators.quantize import note_moved
@@ -19,11 +19,11 @@ def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
     for node in graph.nodes:
         own = own_of_kind(node.op)
         if own is not None:
-            own_results.lower(own, ctx, node)
+            own_domains.lower(own, ctx, node)
             continue
         try:
             operator = operators.lowering_of(node.op)
-            assert operator is not None, f"{node.op} is no operator"
+            assert operator is not None and operator.lower is not None, f"{node.op} is no operator"
             operator.lower(ctx, node)
         except MtoolError:
             raise

@@ -12,8 +12,9 @@ from mtool.compiler.ir import Graph, Node, Stream
 from mtool.compiler.ir.graph import Rewriter
 from mtool.compiler.operators.lowering import NHWC_OF_NCHW
 from mtool.compiler.operators.movement import Permutation
+from mtool.compiler.operators.window import CONV
 
-_IMAGES = ("Conv", "ConvTranspose", "Pool", "BatchNormalization")  # ONNX has their channels second
+_IMAGES = (CONV, "ConvTranspose", "Pool", "BatchNormalization")  # ONNX has their channels second
 
 
 def with_streamed_input(graph: Graph, name: str) -> Graph:

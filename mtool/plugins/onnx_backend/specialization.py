@@ -14,7 +14,7 @@ from mtool.base.errors import NeedsValues, UsageError
 from mtool.compiler.frontend.dimensions import open_negative_dimensions, symbolic_dimensions
 from mtool.compiler.kernels.target import Target
 from mtool.plugins.onnx_backend.batch import HOST, Array, CModel, to_c
-from mtool.stages import dynamic_outputs
+from mtool.stages import samples as sampling
 
 _SHOWN = 8  # elements of an array in a message; a longer one is shortened
 
@@ -55,7 +55,7 @@ class Specialisation:
     def outputs(self, found: Sequence[Array]) -> dict[str, Array]:
         """Return the outputs by name, in order and at their true sizes, from what the C gave."""
         tensors = self.model.manifest.outputs
-        return dynamic_outputs.cut(tensors, {tensor.name: data for tensor, data in zip(tensors, found, strict=True)})
+        return sampling.cut(tensors, {tensor.name: data for tensor, data in zip(tensors, found, strict=True)})
 
 
 def waits_for_run(model: onnx.ModelProto, given: Given) -> bool:

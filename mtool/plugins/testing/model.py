@@ -1,28 +1,30 @@
 """The model of a project, under test: built for a board, with its reference."""
 
+import json
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from mtool import boards
-from mtool.base import locks
-from mtool.base.errors import MismatchError, UsageError
+from mtool.base import files, locks, spelling
+from mtool.base.errors import MismatchError, UsageError, of_os_error
 from mtool.boards import Board
 from mtool.commands.cost import ALL_KINDS, Cost, cost_of
 from mtool.commands.flashing import find_device, open_flashed, runner_of, template_of
-from mtool.commands.user_project import OwnProject
+from mtool.commands.user_project import UserProject
 from mtool.device import session
 from mtool.device.flash import ports
 from mtool.device.session import Device, Readings
 from mtool.manifest import Manifest
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
-from mtool.stages.building import Prepared, build_model
-from mtool.stages.compiling import Model
-from mtool.stages.inference import executor_of
-from mtool.stages.reconnect import Revival
+from mtool.stages.building import BuiltProject, build_model
+from mtool.stages.compiling import CompiledModel
+from mtool.stages.deployment import Reconnection, executor_of
 from mtool.stages.samples import Array, Sample
 from mtool.verification import reference
 from mtool.verification.layers import compare_layers
@@ -42,10 +44,10 @@ class ModelUnderTest:
         prepared: its firmware.
     """
 
-    project: OwnProject
+    project: UserProject
     board: str
-    compiled: Model
-    prepared: Prepared
+    compiled: CompiledModel
+    prepared: BuiltProject
 
     @property
     def manifest(self) -> Manifest:
@@ -116,7 +118,7 @@ class ModelUnderTest:
         return cost_of(self.prepared, device, self.samples(1)[0], Readings())
 
 
-def build(project: OwnProject, board: str, *, port: str = "", probe: str = "") -> ModelUnderTest:
+def build(project: UserProject, board: str, *, port: str = "", probe: str = "") -> ModelUnderTest:
     """Compile a project's model and build it for a board.
 
     Raises:
@@ -157,7 +159,7 @@ def open_device(model: ModelUnderTest, *, port: str = "", probe: str = "", recor
         with locks.locked(*names):
             return open_flashed(model.prepared, runner, deployment, record=record)
 
-    revival = Revival.of(board, "", found.port if found else "", found.probe if found else "")
+    revival = Reconnection.of(board, "", found.port if found else "", found.probe if found else "")
     return revival.until_back(attempt) if revival.power is not None else attempt()
 
 
@@ -171,3 +173,176 @@ def _first(sample: Mapping[str, Any]) -> Array:
     if first.size == 0:
         raise MismatchError("the model's first output is empty")
     return first
+
+
+# What an inference may cost and must reach: limits.toml, and the figures of the last time.
+
+
+LIMITS = "limits.toml"
+FIGURES = "figures.json"
+_SCHEMA = 1
+_MOST = ("instructions", "time_us", "flash_bytes", "ram_bytes")
+_LEAST = ("accuracy",)
+_WORSE = "worse_percent"
+_DIFFERS = ("time_us",)  # from run to run, by more than a limit of one percent would allow
+
+
+def figures_of(cost: Cost) -> dict[str, float]:
+    """Return the figures that have limits, by their names there; those that were not measured are left out."""
+    found: dict[str, float | None] = {
+        "instructions": cost.instructions,
+        "time_us": None if cost.time_ns is None else cost.time_ns / 1e3,
+        "flash_bytes": cost.flash_code_bytes + cost.flash_const_bytes,
+        "ram_bytes": cost.arena_bytes + cost.ram_static_bytes + (cost.stack_bytes or 0),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a project on a board.
+
+    Attributes:
+        folder: the project.
+        board: the board's name.
+        given: the limits of the board, by their names in limits.toml.
+        last: the figures of the last time that they were recorded, likewise.
+        records: figures are written down, and not compared with the last ones.
+        seen: the figures of this time.
+        others: the other boards that limits.toml has limits for.
+    """
+
+    folder: Path
+    board: str
+    given: Mapping[str, float]
+    last: Mapping[str, float]
+    records: bool = False
+    seen: dict[str, float] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+
+    def check(self, cost: Cost) -> None:
+        """Hold what an inference costs against the limits.
+
+        Raises:
+            MismatchError: a figure is beyond its limit, or worse than the last one by more than is allowed.
+        """
+        self.check_figures(figures_of(cost))
+
+    def check_accuracy(self, accuracy: float) -> None:
+        """Hold a share of samples that are right, 0 to 1, against the limits.
+
+        Raises:
+            MismatchError: it is below its limit, or worse than the last one by more than is allowed.
+        """
+        self.check_figures({"accuracy": accuracy})
+
+    def unlimited(self) -> str | None:
+        """Return a line that says so, where limits.toml has limits for other boards alone: its name may be misspelt."""
+        if self.given or not self.others:
+            return None
+        return f"{LIMITS} has no limits for {self.board}; it has them for {', '.join(self.others)}"
+
+    def check_figures(self, figures: Mapping[str, float]) -> None:
+        """Hold figures against the limits, by name.
+
+        Raises:
+            MismatchError: one is beyond its limit.
+        """
+        self.seen.update(figures)
+        beyond = [line for name, value in figures.items() for line in self._beyond(name, value)]
+        if beyond:
+            raise MismatchError(
+                f"beyond the limits of {self.board}",
+                details=beyond,
+                hint=f"mend the model, or {LIMITS}; if a figure may be so from now on: mtool test --record",
+            )
+
+    def _beyond(self, name: str, value: float) -> list[str]:
+        lines = []
+        limit = self.given.get(name)
+        if limit is not None and (value < limit if name in _LEAST else value > limit):
+            what = "at least" if name in _LEAST else "at most"
+            lines.append(f"{name}   {_number(value)}, expected {what} {_number(limit)} ({LIMITS})")
+        last, percent = self.last.get(name), self.given.get(_WORSE)
+        if last and percent is not None and not self.records and name not in _DIFFERS:
+            worse = 100 * ((last - value) if name in _LEAST else (value - last)) / last
+            if worse > percent:
+                lines.append(
+                    f"{name}   {_number(value)}, {worse:.2f}% worse than {_number(last)} ({FIGURES}), "
+                    f"expected at most {percent:g}%"
+                )
+        return lines
+
+
+def load(folder: Path, board: str, *, records: bool = False) -> Limits:
+    """Read what holds for a board in a project.
+
+    Raises:
+        UsageError: a file can't be read, or says what it can't.
+    """
+    given, last = _limits(folder / LIMITS, board), _figures(folder / FIGURES)
+    others = tuple(name for name in given if name != board)
+    return Limits(folder, board, given.get(board, {}), last.get(board, {}), records, others=others)
+
+
+def record(limits: Limits) -> Path:
+    """Write down the figures that were seen, beside those of other boards, and return the file.
+
+    Raises:
+        UsageError: it can't be read or written.
+    """
+    path = limits.folder / FIGURES
+    boards = {**_figures(path), limits.board: dict(sorted(limits.seen.items()))}
+    document = {"schema_version": _SCHEMA, "boards": dict(sorted(boards.items()))}
+    files.write(path, (json.dumps(document, indent=2) + "\n").encode())
+    return path
+
+
+def _limits(path: Path, board: str) -> dict[str, dict[str, float]]:
+    if not path.is_file():
+        return {}
+    try:
+        read = tomllib.loads(path.read_text("utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as invalid:
+        raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
+    except OSError as failed:
+        raise of_os_error(failed, f"{path} can't be read") from None
+    known = (*_MOST, *_LEAST, _WORSE)
+    for name, table in read.items():
+        if not isinstance(table, dict):
+            raise UsageError(f"{path}: {name} stands in no table", hint=f"write it below the board's name: [{board}]")
+        for key, value in table.items():
+            if key not in known:
+                raise UsageError(
+                    f"{path}: [{name}] has no {key!r}",
+                    details=[f"it has: {', '.join(known)}"],
+                    hint=spelling.did_you_mean(key, known),
+                )
+            if not _is_limit(value):
+                raise UsageError(f"{path}: {key} of [{name}] is no number of 0 or more", details=[f"found {value!r}"])
+    return read
+
+
+def _figures(path: Path) -> dict[str, dict[str, float]]:
+    if not path.is_file():
+        return {}
+    try:
+        read = json.loads(path.read_bytes())
+        boards = read["boards"]
+        if read["schema_version"] != _SCHEMA or not all(
+            _is_limit(value) for figures in boards.values() for value in figures.values()
+        ):
+            raise ValueError
+        return {name: dict(figures) for name, figures in boards.items()}
+    except OSError as failed:
+        raise of_os_error(failed, f"{path} can't be read") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UsageError(f"{path} holds no figures", hint="write it anew: mtool test --record") from None
+
+
+def _is_limit(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) and abs(value) > 1 else f"{value:,.4g}"

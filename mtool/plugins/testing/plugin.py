@@ -21,10 +21,9 @@ import pytest
 if TYPE_CHECKING:
     from mtool.base.errors import MtoolError
     from mtool.commands.cost import Cost
-    from mtool.commands.user_project import OwnProject
+    from mtool.commands.user_project import UserProject
     from mtool.device.session import Device
-    from mtool.plugins.testing.limits import Limits
-    from mtool.plugins.testing.model import ModelUnderTest
+    from mtool.plugins.testing.model import Limits, ModelUnderTest
 
 _OF_THE_DEVICE = (
     "mtool.base.proc",
@@ -91,13 +90,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the figures down, if that is asked for and no test failed."""
     limits = session.config.stash.get(LIMITS, None)
     if limits is not None and limits.records and limits.seen and not session.testsfailed:
-        from mtool.plugins.testing.limits import record
+        from mtool.plugins.testing.model import record
 
         record(limits)
 
 
 @pytest.fixture(scope="session")
-def mtool_project(pytestconfig: pytest.Config) -> "OwnProject":
+def mtool_project(pytestconfig: pytest.Config) -> "UserProject":
     """Return what `mtool.toml` says of the project that the tests belong to."""
     from mtool.commands import user_project
 
@@ -105,7 +104,7 @@ def mtool_project(pytestconfig: pytest.Config) -> "OwnProject":
 
 
 @pytest.fixture(scope="session")
-def mtool_board(pytestconfig: pytest.Config, mtool_project: "OwnProject") -> str:
+def mtool_board(pytestconfig: pytest.Config, mtool_project: "UserProject") -> str:
     """Return the name of the board that the tests run on."""
     return pytestconfig.getoption("--mtool-board") or mtool_project.test_board
 
@@ -136,7 +135,7 @@ def mtool_log(pytestconfig: pytest.Config) -> Iterator[IO[str] | None]:
 
 @pytest.fixture(scope="session")
 def model(
-    pytestconfig: pytest.Config, mtool_project: "OwnProject", mtool_board: str, mtool_log: IO[str] | None
+    pytestconfig: pytest.Config, mtool_project: "UserProject", mtool_board: str, mtool_log: IO[str] | None
 ) -> "ModelUnderTest":
     """Return the project's model, compiled and built for the board."""
     from mtool.plugins.testing import model as testing
@@ -162,9 +161,9 @@ def cost(model: "ModelUnderTest", device: "Device") -> "Cost":
 
 
 @pytest.fixture(scope="session")
-def limits(pytestconfig: pytest.Config, mtool_project: "OwnProject", mtool_board: str) -> "Limits":
+def limits(pytestconfig: pytest.Config, mtool_project: "UserProject", mtool_board: str) -> "Limits":
     """Return what limits.toml allows on the board."""
-    from mtool.plugins.testing.limits import load
+    from mtool.plugins.testing.model import load
 
     found = load(mtool_project.folder, mtool_board, records=pytestconfig.getoption("--mtool-record"))
     pytestconfig.stash[LIMITS] = found

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mtool import project
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import IN_RAM
 from mtool.boards import Board
+from mtool.device.build import fit
 from mtool.device.build.fit import Need, Part
 from mtool.device.build.overflow import ARRAY_BYTES_AVR
 from mtool.manifest import (
@@ -28,7 +30,34 @@ from mtool.manifest import (
 )
 from mtool.project.template import Template
 from mtool.stages.sizes.c_source import CSource, read, sources
-from mtool.stages.sizes.cores import core_of
+
+_ARMV7 = ("cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
+_NEAREST = {  # by GCC's name of the board's core: the core that was measured, and how many times its bytes are taken
+    "cortex-m0": ("thumb1", 1.0),
+    "cortex-m0plus": ("thumb1", 1.0),
+    "cortex-m1": ("thumb1", 1.0),
+    "cortex-m23": ("thumb1", 1.0),
+    "cortex-r5": ("thumb2_fpu", 1.6),  # A32: no instruction of 16 bits
+    "rv32imc": ("rv32", 1.0),
+    "rv32imc_zve32x": ("rv32", 1.0),
+    "rv64imac": ("rv32", 1.3),
+    "avr5": ("avr", 1.0),
+    "avr6": ("avr", 1.0),
+}
+_UNKNOWN = ("rv32", 1.5)
+
+
+def core_of(board: Board) -> tuple[str, float]:
+    """Return the key of the measured core that is nearest to a board's, and what its bytes are multiplied by.
+
+    A factor other than 1 is a guess, on the safe side: no compiler for the core was there.
+    """
+    if "mve" in board.features:
+        return "mve", 1.0
+    if board.cpu in _ARMV7:
+        return ("thumb2_fpu" if "fpu" in board.features else "thumb2"), 1.0
+    return _NEAREST.get(board.cpu, _UNKNOWN)
+
 
 TABLE = Path(__file__).with_name("sizes.json")
 LEAST_TOKENS = 20
@@ -37,7 +66,6 @@ WIDE = ":wide"
 """What marks the ratio of functions that compute with 64 bits."""
 CALLS = "calls"
 """In place of a schedule: what calls the operators, and the RPC server's descriptor."""
-
 MARGIN = 1.1  # for code that is like none in the corpus
 _MARGIN_RUNTIME = 1.03  # for another release of the compiler
 _TURNED = 1.5  # a schedule with knobs that are turned may unroll more than any in the corpus
@@ -215,3 +243,34 @@ def _too_large(files: FileTree, manifest: Manifest) -> tuple[str, ...]:
 
 def _aligned(count: int) -> int:
     return -(-count // _ALIGNMENT) * _ALIGNMENT + (_ALIGNMENT - 1 if count else 0)
+
+
+def refuse_certain(
+    files: FileTree, manifest: Manifest, board: Board, template: str, template_options: Mapping[str, str]
+) -> None:
+    """Say that a build can't succeed: the constants and the arena alone are more than a memory has.
+
+    Args:
+        files: the model's C.
+        manifest: what the compile half says of it.
+        board: what it is built for.
+        template: its name or folder; empty: the board's first.
+        template_options: values of its options, as text.
+
+    Raises:
+        FitError: they are; the lines are those of `mtool check`.
+    """
+    name = template or next(iter(board.templates), "")
+    if not name or not board.memories:
+        return
+    chosen = project.load(name)
+    placed = board.placed_by(chosen.name)
+    models = manifest.models
+    beside, constants = bytes_in_memories(models), constants_in_memories(models)
+    weights = total_constant_bytes(models) - sum(constants.values())
+    shares = {"weights": weights, "arena": total_arena_bytes(models) - sum(beside.values())}
+    for region, memory in placed.memories.items():
+        own = sum(count for role, count in shares.items() if placed.region_for(role) == region)
+        if own + beside.get(region, 0) + constants.get(region, 0) > memory.size:
+            found = estimate(files, manifest, placed, chosen, chosen.read_options(template_options))
+            raise fit.error(found.needs, manifest, placed)

@@ -1,4 +1,4 @@
-"""The side of a rack that asks: a connection to the scheduler, over which firmware and slices go out and answers come.
+"""The connection of a search to a board farm's scheduler: firmware and slices go out, answers come back.
 
 What is asked survives a scheduler that is started again: the connection is made anew, and what was under way is told
 as lost, for who asked to ask again. It is decided here which worker does what, so that what was lost on one goes to
@@ -17,21 +17,46 @@ from typing import Any
 
 from mtool.base.errors import CommunicationError, MtoolError
 from mtool.compiler.tuned.record import Unit, new_id
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.tuning.farm import security
-from mtool.tuning.farm.bundle import Bundle
-from mtool.tuning.farm.events import Built, Ended, Refused
-from mtool.tuning.farm.messages import ANY, BUILD, Answer, Slice, board_of, resource
+from mtool.tuning.farm.messages import ANY, BUILD, Answer, Bundle, Slice, SliceEnd, board_of, resource
 from mtool.tuning.farm.security import DASKS, Tls
+from mtool.tuning.measuring import WholeRun
+
+# Events of a board farm.
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A firmware is built, by a compiler."""
+
+    firmware: str
+    toolchain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A firmware can't be built; or the task has failed in another way."""
+
+    firmware: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A slice has ended; without an end it was lost, for a reason: its worker, or the scheduler, is gone."""
+
+    ident: str
+    end: SliceEnd | None
+    reason: str = ""
+    run: WholeRun | None = None
+
 
 log = logging.getLogger(__name__)
-
 PATIENCE_S = 300.0
 """How long to wait for a scheduler, or for a worker with the board, before giving up."""
-
 SILENT_S = 900.0
 """After so long without a word from a slice that has begun, its worker is taken for lost."""
-
 _CONNECT_S = 5.0
 _FIRST_S = 15.0  # for a scheduler that has just been started
 _REFRESH_S = 1.0
@@ -41,7 +66,7 @@ _LOST = object()
 
 @dataclass(slots=True)
 class _Firmware:
-    payload: Bundle | Model
+    payload: Bundle | CompiledModel
     future: Any = None
     epoch: int = 0
     is_built: bool = False
@@ -61,7 +86,7 @@ class _Worker:
 
 
 class Farm:
-    """A connection to a rack, used by one thread.
+    """A connection to a board farm, used by one thread.
 
     Args:
         address: the scheduler's.
@@ -117,7 +142,7 @@ class Farm:
         """Put an event of one's own among those that `wait` returns; may be called by another thread."""
         self._events.put((-1, event))
 
-    def add(self, ident: str, payload: Bundle | Model) -> None:
+    def add(self, ident: str, payload: Bundle | CompiledModel) -> None:
         """Send a firmware, or a project for a worker to build; `Built` or `Refused` follows."""
         self._firmwares[ident] = _Firmware(payload)
         self._send(ident)

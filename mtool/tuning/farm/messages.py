@@ -1,23 +1,26 @@
 """What goes over the network: what a board is asked to measure, and what it answers. Plain data, without weights."""
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+from mtool import manifest
+from mtool.base import files
+from mtool.base.errors import UsageError
 from mtool.compiler.tuned.record import Unit
-from mtool.tuning.measuring import Outcome
-from mtool.tuning.operators import Operators
+from mtool.device.build import Built
+from mtool.stages.building import HOST_DRIVEN, BuiltProject
+from mtool.tuning.measuring import Operators, Outcome
 from mtool.version import __version__
 
 ANY = "mtool"
 """The resource that every worker of mtool has, far more of it than tasks: what else is in the cluster gets none."""
-
 PLENTY = 1_000_000
 BUILD = "mtool-build"
 """The resource of workers that compile."""
-
 _BOARD = "mtool-board-"
-
 Mode = Literal["once", "turns"]
 """Each candidate after the other, or all of them in turns, the slower half leaving after each round."""
 
@@ -122,3 +125,53 @@ class SliceEnd:
 def round_ident(ident: str, number: int) -> str:
     """Return the id of an ask's answer in one of several rounds, the first of which is 0; the same each time."""
     return ident if not number else f"{(int(ident, 16) + number) % (1 << 64):016x}"
+
+
+# A bundle: what a worker needs of a built project to flash it and to talk to it, as bytes.
+
+
+_SUFFIXES = (".hex", ".bin", ".uf2")
+_MOST_BYTES = 1 << 28  # of one file
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A firmware with its mtool.json: files by their paths in the project, compressed; and the compiler."""
+
+    files: Mapping[str, bytes]
+    toolchain: str
+
+    @property
+    def size(self) -> int:
+        """The bytes that travel."""
+        return sum(map(len, self.files.values()))
+
+
+def pack(prepared: BuiltProject) -> Bundle:
+    """Return the bundle of a project that is built."""
+    firmware = prepared.built.firmware[HOST_DRIVEN]
+    beside = (firmware.with_suffix(suffix) for suffix in _SUFFIXES)
+    wanted = [prepared.folder / manifest.FILE_NAME, firmware, *(path for path in beside if path.is_file())]
+    packed = {path.relative_to(prepared.folder).as_posix(): zlib.compress(path.read_bytes(), 1) for path in wanted}
+    return Bundle(packed, prepared.built.toolchain)
+
+
+def unpack(bundle: Bundle, folder: Path) -> BuiltProject:
+    """Write a bundle into a folder and return the project that it is.
+
+    Raises:
+        UsageError: it holds no project, or a path that leads elsewhere.
+    """
+    for name, data in bundle.files.items():
+        path = folder / name
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise UsageError(f"the bundle of a firmware names a path outside of it: {name}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, zlib.decompressobj().decompress(data, _MOST_BYTES))
+    read = manifest.load(folder)
+    if read.project is None:
+        raise UsageError("the bundle of a firmware holds no project")
+    firmware = manifest.firmware_of(folder, read.project, HOST_DRIVEN)
+    firmware.chmod(0o700)  # a process, where the board is this computer
+    built = Built(read, folder, {HOST_DRIVEN: firmware}, bundle.toolchain, 0.0, ())
+    return BuiltProject(folder, read.project.board, read, built)

@@ -1,4 +1,4 @@
-"""The search on a rack: several firmwares are in flight, each is cut into slices, and a slice goes to one board.
+"""The search on a board farm: several firmwares are in flight, each is cut into slices, and a slice goes to one board.
 
 Each measurement has its id when it is asked for. It is written to the log as soon as it is told, once, however often it
 is told; what a lost slice has not told yet is asked of another board.
@@ -7,26 +7,119 @@ is told; what a lost slice has not told yet is asked of another board.
 import logging
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
 
-from mtool.base.errors import BoardError, BuildError, FitError
-from mtool.compiler.tuned.record import new_id
-from mtool.tuning.farm.client import Farm
-from mtool.tuning.farm.events import Built, Ended, Refused
-from mtool.tuning.farm.making import Maker
-from mtool.tuning.farm.messages import Answer, Ask, Mode, Slice, round_ident
-from mtool.tuning.farm.under_way import Firmware, OpenMeasurement, Part, Running, UnderWay
-from mtool.tuning.finals import ROUNDS, finalists
-from mtool.tuning.firmware import shares_of
-from mtool.tuning.measuring import Outcome
-from mtool.tuning.operators import Operators
-from mtool.tuning.search import Search, Wanted
-from mtool.tuning.trial import Names
+from mtool import boards
+from mtool.base.errors import BoardError, BuildError, FitError, UsageError
+from mtool.compiler.tuned.record import Unit, new_id
+from mtool.stages.building import BuiltProject
+from mtool.stages.compiling import CompiledModel
+from mtool.stages.options import Options
+from mtool.tuning.candidates import Candidate, Space
+from mtool.tuning.farm.client import Built, Ended, Farm, Refused
+from mtool.tuning.farm.messages import Answer, Ask, Bundle, Mode, Slice, pack, round_ident
+from mtool.tuning.farm.security import FarmAddress
+from mtool.tuning.firmware import BoardBench, TrialSite, made, shares_of
+from mtool.tuning.measuring import ROUNDS, Operators, Outcome, WholeRun, finalists
+from mtool.tuning.search import Progress, Search, WantedCandidate
+from mtool.tuning.trial import Names, Share
+from mtool.tuning.whole import Whole, best_whole
+
+# What a search on a board farm has under way: firmware that is made, slices, measurements that are asked for.
+
+
+@dataclass(slots=True)
+class Firmware:
+    """A firmware: what it was made for, and how many slices of it are not done."""
+
+    ident: str
+    batch: Sequence[WantedCandidate]
+    mode: Mode
+    names: tuple[Names, ...] = ()
+    open_slices: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A slice to be asked: the candidates by task and place with their ids, and on how many boards it was tried."""
+
+    firmware: Firmware
+    asks: tuple[Ask, ...]
+    tries: int = 0
+    avoid: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenMeasurement:
+    """A measurement that was asked for and not told yet."""
+
+    space: Space
+    candidate: Candidate
+    kind: str  # "candidate", "baseline" or "final"
+    part: str  # the slice
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A slice that a worker has."""
+
+    part: Part
+    asked: Slice
+    worker: str
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """What is under way."""
+
+    making: dict[str, Firmware] = field(default_factory=dict)
+    waiting: deque[Part] = field(default_factory=deque)
+    running: dict[str, Running] = field(default_factory=dict)
+    open: dict[str, OpenMeasurement] = field(default_factory=dict)
+    again: deque[Sequence[WantedCandidate]] = field(default_factory=deque)  # halves of what could not be built
+    suspects: dict[str, list[str]] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+
+
+# What makes the firmware of trials for a board farm.
+
+
+class Maker(Protocol):
+    """Makes firmware, or what a worker makes it of; or in a test stands for that."""
+
+    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | CompiledModel]:
+        """Return the operators of a trial, and its firmware, or what a worker builds that of.
+
+        Raises:
+            FitError: it does not fit.
+            BuildError: the compiler refuses it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TrialMaker:
+    """Makes the firmware of trials for a board."""
+
+    place: TrialSite
+
+    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | CompiledModel]:
+        """Return the operators of a trial, and its firmware, or what a worker builds that of.
+
+        Raises:
+            FitError: it does not fit.
+            BuildError: the compiler refuses it.
+        """
+        trial = made(self.place, shares)
+        model = self.place.written(trial)
+        return trial.tasks, pack(self.place.built(model)) if build else model
+
 
 log = logging.getLogger(__name__)
-
 _LEAST = 8  # candidates that a board is flashed for, where there are so many
 _MOST = 48  # of one slice: what is lost with a board at most, and asked again
 _BASELINE_READINGS = 3  # of the baseline, at the beginning of each slice
@@ -37,11 +130,11 @@ _POLL_S = 1.0
 _EMPTY_S = 20.0  # without a single board left, after some were quarantined
 
 
-class RackSearch(Search):
-    """A search over the candidates of a model's tasks on the boards of a rack.
+class FarmSearch(Search):
+    """A search over the candidates of a model's tasks on the boards of a board farm.
 
     Args:
-        farm: the connection to the rack.
+        farm: the connection to the board farm.
         maker: makes the firmware.
         repeats: readings of each candidate.
         given: what `Search` takes.
@@ -78,14 +171,14 @@ class RackSearch(Search):
         on_the_way += sum(len(batch) for batch in self._state.again)
         return max(super()._trials_left() - on_the_way, 0)
 
-    def _final_batches(self) -> Iterator[list[Wanted]]:
+    def _final_batches(self) -> Iterator[list[WantedCandidate]]:
         wanted = [(row.space, one) for row in self.progress.rows.values() for one in finalists(row.space, row.measured)]
         while wanted:
             _, count = shares_of(wanted, self.room)
             yield wanted[:count]
             wanted = wanted[count:]
 
-    def _drive(self, makers: ThreadPoolExecutor, source: Callable[[], list[Wanted]], mode: Mode) -> None:
+    def _drive(self, makers: ThreadPoolExecutor, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
         """Keep the boards busy with what the source gives, until it gives nothing and all has been told."""
         self._state = state = UnderWay()
         while not self._is_late():
@@ -97,7 +190,7 @@ class RackSearch(Search):
             for event in self.farm.wait(_POLL_S):
                 self._take(event)
 
-    def _fill(self, makers: ThreadPoolExecutor, source: Callable[[], list[Wanted]], mode: Mode) -> None:
+    def _fill(self, makers: ThreadPoolExecutor, source: Callable[[], list[WantedCandidate]], mode: Mode) -> None:
         """Ask for as many slices as there are free boards, and make firmware for those that come next."""
         state, farm = self._state, self.farm
         while state.waiting and farm.free > 0:
@@ -254,7 +347,7 @@ class RackSearch(Search):
             return
         if part.tries + 1 >= _TRIES:
             raise BoardError(
-                f"no board of the rack has measured {len(rest)} candidates",
+                f"no board of the farm has measured {len(rest)} candidates",
                 details=[f"{_TRIES} were asked", f"the last: {end.failed if end and end.failed else event.reason}"],
                 hint="what was measured is in the log: look at the workers, and give the same command again",
             )
@@ -311,7 +404,7 @@ class RackSearch(Search):
         if now - self._empty_since > (_EMPTY_S if self.quarantined else self.farm.patience_s):
             others = ", ".join(sorted(name for name, count in self.farm.offered.items() if count))
             raise BoardError(
-                f"no {self.farm.board} is left in the rack",
+                f"no {self.farm.board} is left in the board farm",
                 details=[
                     *(f"quarantined: {board}: {reason}" for board, reason in self.quarantined.items()),
                     f"the workers have: {others or 'no boards'}",
@@ -352,3 +445,114 @@ def _without_share(names: Names) -> Operators:
         names.inputs, names.input_types, names.reference, names.candidates, names.spoil, names.compare,
         names.differences, names.elements,
     )  # fmt: skip
+
+
+# Runs of the whole model on a board farm: all plans on one board, since two boards differ by more than two plans do.
+
+
+_TRIES_of_whole = 4  # of a run, where no board was chosen yet or the failure may pass
+
+
+class BoardLost(Exception):
+    """The board on which the first plan ran is gone: all plans have to run on another."""
+
+
+class WholeRuns:
+    """Runs models on the board of a board farm that has run the first of them.
+
+    Args:
+        farm: the connection to the board farm.
+    """
+
+    def __init__(self, farm: Farm) -> None:
+        self.farm = farm
+        self._where = ("", "")
+
+    def __call__(self, prepared: BuiltProject, unit: Unit) -> WholeRun:
+        """Run a built model.
+
+        Raises:
+            BoardLost: another board than that of the first run would have to do it.
+            BoardError: no board can run it.
+        """
+        bundle = pack(prepared)
+        reason = ""
+        for _ in range(_TRIES_of_whole):
+            ended, worker = self.farm.run(bundle, unit, self._where)
+            end = ended.end
+            if ended.run is not None and end is not None:
+                self._where = (worker, end.board)
+                return ended.run
+            reason = end.failed if end is not None else ended.reason
+            log.info("a run of the whole model is asked again: %s", reason)
+            if self._where[1] and (end is None or end.is_quarantined or not end.board):
+                raise BoardLost(reason)
+        raise BoardError(f"no {self.farm.board} of the farm runs the whole model", details=[reason])
+
+
+# Tune on a board farm: the search and the whole plan, with the boards of a Dask cluster.
+
+
+_TRIES_of_farm_tuning = 3
+
+
+def board_of(name: str, address: FarmAddress) -> str:
+    """Return a board's name as it is; for a core ("cortex-m4") the name of those boards with it that are most.
+
+    Raises:
+        BoardError: it is neither, or no board of the farm has the core.
+        CommunicationError: the scheduler can't be reached.
+    """
+    known = boards.load_all()
+    if name in known or name not in {board.cpu for board in known.values()}:
+        return name
+    with Farm(address.scheduler, name, address.tls) as farm:
+        able = {one: count for one, count in farm.offered.items() if count and one in known and known[one].cpu == name}
+        there = ", ".join(sorted(one for one, count in farm.offered.items() if count))
+    if not able:
+        raise BoardError(f"no board of the farm has a {name}", details=[f"the workers have: {there or 'no boards'}"])
+    return max(able, key=lambda one: (able[one], one))
+
+
+def tune_on(
+    address: FarmAddress,
+    place: TrialSite,
+    source: Path,
+    options: Options,
+    progress: Progress,
+    unit: Unit,
+    repeats: int,
+    *given: Any,
+    pareto: bool = False,
+) -> Whole | None:
+    """Search on a board farm, and return the whole plan that was found; None, if no operator has a choice.
+
+    Args:
+        address: the board farm's.
+        place: where firmware is built here.
+        source: the model.
+        options: of its compilation.
+        progress: the tasks.
+        unit: of the objective.
+        repeats: readings of each candidate.
+        given: what `Search` takes behind the bench.
+        pareto: plans for less arena and less flash are measured too.
+
+    Raises:
+        MtoolError: of the class that tells the stage.
+    """
+    if place.deployment.port or place.deployment.probe:
+        raise UsageError(
+            "--port and --probe are of a board on this computer, --scheduler is of a board farm's",
+            hint="give them to: mtool worker",
+        )
+    with Farm(address.scheduler, place.board.name, address.tls) as farm:
+        FarmSearch(farm, TrialMaker(place), repeats, progress, BoardBench(place, unit, repeats), *given).run()
+        for _ in range(_TRIES_of_farm_tuning if progress.rows else 0):
+            try:
+                return best_whole(source, options, place, progress, unit, WholeRuns(farm), pareto=pareto)
+            except BoardLost as lost:
+                log.warning("the whole model is measured on another board: %s", lost)
+        if progress.rows:
+            raise BoardError(f"no {place.board.name} of the farm has run the whole model to the end")
+    return None

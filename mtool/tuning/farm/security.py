@@ -1,4 +1,4 @@
-"""Certificates for the connections of a rack, as Dask takes them, and an address that is written as it takes it."""
+"""Certificates for a board farm's connections, and its scheduler's address, as Dask takes them."""
 
 import ipaddress
 import logging
@@ -29,8 +29,8 @@ DASKS = Tls()
 
 
 @dataclass(frozen=True, slots=True)
-class RackAt:
-    """Where the rack is: the address of its scheduler, and certificates."""
+class FarmAddress:
+    """Where the board farm is: the address of its scheduler, and certificates."""
 
     scheduler: str
     tls: Tls = DASKS
@@ -45,7 +45,7 @@ def require() -> None:
     try:
         import distributed  # noqa: F401
     except ImportError:
-        raise UsageError("a rack needs dask.distributed", hint=distribution.install("farm")) from None
+        raise UsageError("a board farm needs dask.distributed", hint=distribution.install("farm")) from None
     for name in [*logging.root.manager.loggerDict]:  # what goes wrong is told here, without tracebacks
         if name.startswith("distributed"):
             logging.getLogger(name).setLevel(logging.CRITICAL)

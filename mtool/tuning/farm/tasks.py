@@ -10,22 +10,21 @@ from distributed import Worker, WorkerPlugin, get_worker
 
 from mtool.compiler.tuned.record import Unit
 from mtool.stages.building import build_model
-from mtool.stages.compiling import Model
-from mtool.tuning.farm.board_farm import Rack
-from mtool.tuning.farm.bundle import Bundle, pack
-from mtool.tuning.farm.messages import Answer, Slice, SliceEnd
-from mtool.tuning.whole_run import WholeRun
+from mtool.stages.compiling import CompiledModel
+from mtool.tuning.farm.messages import Answer, Bundle, Slice, SliceEnd, pack
+from mtool.tuning.farm.worker_boards import WorkerBoards
+from mtool.tuning.measuring import WholeRun
 
-PLUGIN = "mtool-rack"
+PLUGIN = "mtool-farm"
 
 
-class RackPlugin(WorkerPlugin):  # type: ignore[misc]
-    """Holds the rack of a worker where its tasks find it, and the folders in which it compiles."""
+class BoardsPlugin(WorkerPlugin):  # type: ignore[misc]
+    """Holds the boards of a worker where its tasks find it, and the folders in which it compiles."""
 
     name = PLUGIN
 
-    def __init__(self, rack: Rack, resources: Callable[[], dict[str, float]]) -> None:
-        self.rack, self.resources = rack, resources
+    def __init__(self, boards: WorkerBoards, resources: Callable[[], dict[str, float]]) -> None:
+        self.boards, self.resources = boards, resources
         self.folder = tempfile.TemporaryDirectory(prefix="mtool-build-")
 
     def setup(self, worker: Worker) -> None:
@@ -34,7 +33,7 @@ class RackPlugin(WorkerPlugin):  # type: ignore[misc]
         def declare() -> None:
             worker.loop.add_callback(lambda: worker.set_resources(**self.resources()))
 
-        self.rack.on_change = declare
+        self.boards.on_change = declare
 
     def build_folder(self) -> Path:
         """Return the folder in which this thread compiles: what its last build made is used again."""
@@ -50,7 +49,7 @@ def hold(bundle: Bundle) -> Bundle:
     return bundle
 
 
-def build(model: Model) -> Bundle:
+def build(model: CompiledModel) -> Bundle:
     """Build a project.
 
     Raises:
@@ -76,17 +75,17 @@ def measure(bundle: Bundle, asked: Slice) -> SliceEnd:
             worker.log_event(asked.topic, answer.as_message())
 
     worker.log_event(asked.topic, asked.ident)  # it has begun
-    return _plugin().rack.measure(bundle, asked, report, is_stopped)
+    return _plugin().boards.measure(bundle, asked, report, is_stopped)
 
 
 def run(bundle: Bundle, board: str, label: str, unit: Unit) -> tuple[WholeRun | None, SliceEnd]:
     """Run a whole model on a board of this worker."""
-    return _plugin().rack.run(bundle, board, label, unit, _watch())
+    return _plugin().boards.run(bundle, board, label, unit, _watch())
 
 
-def _plugin() -> RackPlugin:
+def _plugin() -> BoardsPlugin:
     found = get_worker().plugins[PLUGIN]
-    assert isinstance(found, RackPlugin)
+    assert isinstance(found, BoardsPlugin)
     return found
 
 

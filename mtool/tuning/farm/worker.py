@@ -8,19 +8,138 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from mtool import boards
 from mtool.base import locks
-from mtool.base.errors import UsageError
+from mtool.base.errors import BoardError, UsageError
+from mtool.boards import Board
+from mtool.compiler.tuned.record import Unit
+from mtool.device.flash import ports
+from mtool.stages.building import BuiltProject
 from mtool.stages.deployment import Deployment
+from mtool.stages.options import Options
 from mtool.tuning.farm import security
-from mtool.tuning.farm.board_farm import HANG_S, Rack
-from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, resource
+from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, Bundle, Slice, resource, unpack
 from mtool.tuning.farm.security import DASKS, Tls
+from mtool.tuning.farm.worker_boards import HANG_S, Held, OpenBoard, WorkerBoards
+from mtool.tuning.firmware import TrialSite, estimated
+from mtool.tuning.measuring import BoardMeter, Outcome, WholeRun, run_on
+
+# A real board of a board farm, or its emulator: a bundle is unpacked, flashed, and driven through a session.
+
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class OpenedBoard:
+    """A board that runs a firmware."""
+
+    meter: BoardMeter
+    prepared: BuiltProject
+    folder: "tempfile.TemporaryDirectory[str]"
+
+    def in_unit(self, asked: Slice, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """Return outcomes with the cycles that are estimated of one call each, in place of instructions."""
+        self.meter.close()
+        found = estimated(self.prepared)
+        names = (asked.operators[ask.task].candidates[ask.place] for ask in asked.asks)
+        return [
+            Outcome("ok", (found[name],)) if outcome.status == "ok" else outcome
+            for name, outcome in zip(names, outcomes, strict=False)
+        ]
+
+    def close(self) -> None:
+        """End the session, and remove the firmware's folder."""
+        self.meter.close()
+        self.folder.cleanup()
+
+
+@dataclass(frozen=True, slots=True)
+class BoardOpener:
+    """Brings firmware onto one board.
+
+    Attributes:
+        board: the board.
+        deployment: how it is found, flashed, and how its power is cycled; nothing at all: its emulator.
+    """
+
+    board: Board
+    deployment: Deployment
+
+    def open(self, bundle: Bundle, asked: Slice) -> OpenBoard:
+        """Flash the firmware of a trial and open a session with it.
+
+        Raises:
+            MtoolError: the board can't be flashed, or does not answer.
+        """
+        folder = tempfile.TemporaryDirectory(prefix="mtool-farm-")
+        try:
+            prepared = unpack(bundle, Path(folder.name))
+            place = self._place(folder.name)
+            return OpenedBoard(place.meter(prepared, asked.seed), prepared, folder)
+        except BaseException:
+            folder.cleanup()
+            raise
+
+    def run(self, bundle: Bundle, unit: Unit) -> WholeRun:
+        """Flash the firmware of a whole model and run it.
+
+        Raises:
+            MtoolError: the board can't be flashed, or does not answer.
+        """
+        with tempfile.TemporaryDirectory(prefix="mtool-farm-") as folder:
+            return run_on(self._place(folder).open)(unpack(bundle, Path(folder)), unit)
+
+    def _place(self, folder: str) -> TrialSite:
+        deployment = replace(self.deployment, folder=Path(folder))
+        return TrialSite(self.board, Options(), Path(folder), deployment, has_build_folder=False)
+
+
+def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple[str, ...]]:
+    """Return a board for a board farm, and its devices, which are to be locked while the farm has it.
+
+    One that was named and is not there now is told: it is asked when it is there.
+
+    Args:
+        board: the board.
+        deployment: how it is found.
+        number: of the board on this computer, by which an emulator is called.
+
+    Raises:
+        BoardError: nothing was named, and not exactly one is attached.
+    """
+    name = deployment.probe or deployment.port
+    place = TrialSite(board, Options(), Path(), deployment, has_build_folder=False)
+    devices: tuple[str, ...] = ()
+    if place.is_attached:
+        try:
+            found = ports.require(board, ports.Wanted(deployment.port, deployment.probe))
+            devices = (found.lock, f"at {found.port}")
+            name = name or found.probe or found.port
+            deployment = replace(deployment, port=deployment.port or ("" if found.probe else found.port))
+        except BoardError as missing:
+            if not name:
+                raise
+            log.warning("%s %s is not there yet: %s", board.name, name, missing.what)
+            devices = (ports.Attached(deployment.port, "", deployment.probe, "").lock,)
+    label = f"{board.name} {name or f'{number}'} at {platform.node()}"
+    return Held(board.name, label, BoardOpener(board, deployment)), devices
+
+
+def check_tool(board: Board, deployment: Deployment) -> None:
+    """Check that something here can flash a board with a firmware file.
+
+    Raises:
+        FlashError: nothing can, or the tool is missing.
+    """
+    place = TrialSite(board, Options(), Path(), deployment, has_build_folder=False)
+    if place.is_attached:
+        place.runner(next(iter(board.templates), "")).probe_version()
+
 
 _LONGEST_PAUSE_S = 10.0
 _CONNECT_S = 10.0
@@ -32,7 +151,7 @@ class Service:
 
     Attributes:
         address: the scheduler's.
-        rack: its boards.
+        boards: the ones that it has.
         builds: how many firmwares it compiles at once.
         tls: its certificates.
         name: of the worker in the cluster; "": the computer's, and the number of this process.
@@ -41,7 +160,7 @@ class Service:
     """
 
     address: str
-    rack: Rack
+    boards: WorkerBoards
     builds: int = 0
     tls: Tls = DASKS
     name: str = ""
@@ -79,18 +198,16 @@ def work(
         BoardError: a board is unknown, or in use, or was not named and is not the only one.
         FlashError: nothing on this computer can flash a board with the firmware files that it would be sent.
     """
-    from mtool.tuning.farm import opening
-
     security.require()
-    found = [opening.held(boards.get(board), how, number) for number, (board, how) in enumerate(held)]
+    found = [hold_board(boards.get(board), how, number) for number, (board, how) in enumerate(held)]
     devices = [device for _, own in found for device in own]
     twice = [device for device, count in Counter(devices).items() if count > 1]
     if twice:
         raise UsageError(f"{twice[0]} is the device of two boards")
     for board, how in held:
-        opening.check_tool(boards.get(board), how)
+        check_tool(boards.get(board), how)
     with locks.locked(*devices):
-        serve(Service(scheduler, Rack([one for one, _ in found], hang_s), builds, tls, name, host, insecure))
+        serve(Service(scheduler, WorkerBoards([one for one, _ in found], hang_s), builds, tls, name, host, insecure))
 
 
 def serve(service: Service) -> None:
@@ -107,7 +224,7 @@ def serve(service: Service) -> None:
 def resources(service: Service) -> dict[str, float]:
     """Return what a worker declares to the scheduler."""
     found: dict[str, float] = {ANY: PLENTY, **({BUILD: service.builds} if service.builds else {})}
-    return found | {resource(board): count for board, count in service.rack.counts().items()}
+    return found | {resource(board): count for board, count in service.boards.counts().items()}
 
 
 async def _serve(service: Service) -> None:
@@ -130,7 +247,9 @@ async def _serve(service: Service) -> None:
                 await _wait(ended.wait(), pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
-            log.info("%s works for %s with %s; it listens on %s", worker.name, address, _told(service), worker.address)
+            log.info(
+                "%s works for %s with %s; it listens on %s", worker.name, address, _offer_text(service), worker.address
+            )
             pause_s, is_told = 0.2, False
             finished = asyncio.ensure_future(worker.finished())
             stop = asyncio.ensure_future(ended.wait())
@@ -145,7 +264,7 @@ async def _serve(service: Service) -> None:
 def _worker(service: Service, address: str, certificates: Any, folder: str) -> Any:
     from distributed import Worker
 
-    from mtool.tuning.farm.tasks import RackPlugin
+    from mtool.tuning.farm.tasks import BoardsPlugin
 
     class WithoutPages(Worker):  # type: ignore[misc]
         """A worker that has no HTTP server: Dask's has no certificates, and shows all that the worker does."""
@@ -156,14 +275,14 @@ def _worker(service: Service, address: str, certificates: Any, folder: str) -> A
     host = security.listening_host(address, service.host, service.insecure)
     return WithoutPages(
         address,
-        nthreads=len(service.rack.boards) + service.builds + 1,
+        nthreads=len(service.boards.boards) + service.builds + 1,
         name=service.name or f"{platform.node()}-{os.getpid()}",
         resources=resources(service),
         security=certificates,
         host=f"[{host}]" if ":" in host else host,
         memory_limit=0,  # all that it keeps is firmware: it is not to pause because others fill the memory
         local_directory=folder,
-        plugins=(RackPlugin(service.rack, lambda: resources(service)),),
+        plugins=(BoardsPlugin(service.boards, lambda: resources(service)),),
     )
 
 
@@ -174,6 +293,6 @@ async def _wait(event: Any, seconds: float) -> None:
         return
 
 
-def _told(service: Service) -> str:
-    boards = [f"{count} {board}" for board, count in service.rack.counts().items()]
+def _offer_text(service: Service) -> str:
+    boards = [f"{count} {board}" for board, count in service.boards.counts().items()]
     return ", ".join([*boards, *([f"{service.builds} at a time to compile"] if service.builds else [])]) or "nothing"

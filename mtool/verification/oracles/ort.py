@@ -1,28 +1,255 @@
 """onnxruntime as the reference of an ONNX model, on one thread.
 
-Its products of integers are exact whatever the processor (mtool.verification.oracles.products).
+Its products of integers are exact whatever the processor (mtool.verification.oracles.ort).
 """
 
+import functools
 import logging
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto, helper, inliner, numpy_helper
 
 from mtool.base import distribution
 from mtool.base.errors import BuildError, ModelError
 from mtool.base.tensors import Array, Sample
-from mtool.verification.oracles import library, products
 from mtool.verification.oracles.process import HINT
+
+# onnxruntime, as it is imported everywhere.
+
+
+def import_onnxruntime() -> Any:
+    """Import onnxruntime without its telemetry, which sends reports and leaves a file `.ses` in the temporary folder.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when it is imported
+    import onnxruntime
+
+    return onnxruntime
+
+
+# Products of 8-bit integers that onnxruntime computes exactly, whatever the processor.
+#
+# For uint8 times int8 an x86 processor without VNNI has VPMADDUBSW, which adds pairs of products with saturation to 16
+# bits: 255 x 127 twice is 32,767 there, not 64,770, and onnxruntime's kernels (MLAS, U8S8) take it as it is. Those for
+# two operands of one sign widen to 16 bits first and are exact. So where an operator multiplies uint8 by int8, the int8
+# operand and its zero point are made uint8, both with 128 added: the same numbers, in the exact kernels. Operators of
+# QDQ form need nothing, as the reference computes those in float.
+
+
+SAYING = (
+    "onnxruntime's products of uint8 and int8 saturate on this processor: it is given both as uint8, which is exact"
+)
+_OFFSET = 128
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """Where an operator has an 8-bit operand, its zero point, and the scale whose shape an absent zero point takes."""
+
+    data: int
+    zero: int
+    scale: int | None = None
+
+
+_DYNAMIC = None  # a float input, which the operator quantizes to uint8 by itself
+_Pair = tuple[_Operand | None, _Operand]
+_PRODUCTS: dict[str, tuple[_Pair, ...]] = {
+    "MatMulInteger": ((_Operand(0, 2), _Operand(1, 3)),),
+    "ConvInteger": ((_Operand(0, 2), _Operand(1, 3)),),
+    "QLinearMatMul": ((_Operand(0, 2), _Operand(3, 5)),),
+    "QLinearConv": ((_Operand(0, 2), _Operand(3, 5)),),
+    "QGemm": ((_Operand(0, 2), _Operand(3, 5)),),
+    "MatMulIntegerToFloat": ((_Operand(0, 4), _Operand(1, 5, scale=3)),),
+    "QAttention": ((_Operand(0, 6), _Operand(1, 7, scale=4)),),
+    "DynamicQuantizeMatMul": ((_DYNAMIC, _Operand(1, 3, scale=2)),),
+    "DynamicQuantizeLSTM": ((_DYNAMIC, _Operand(1, 9)), (_DYNAMIC, _Operand(2, 11))),
+}
+
+
+def has_products(model: onnx.ModelProto) -> bool:
+    """Return whether a model has operators that multiply 8-bit integers as such."""
+    bodies = (model.graph.node, *(function.node for function in model.functions))
+    return any(node.op_type in _PRODUCTS for nodes in bodies for node in _all_nodes(nodes))
+
+
+@functools.cache
+def saturate() -> bool:
+    """Return whether onnxruntime's products of uint8 and int8 saturate on this processor, which one of them shows.
+
+    Raises:
+        ImportError: onnxruntime is not installed.
+    """
+    onnxruntime = import_onnxruntime()
+    left, right = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["a", "b"], ["y"])],
+        "probe",
+        [
+            helper.make_tensor_value_info("a", TensorProto.UINT8, left.shape),
+            helper.make_tensor_value_info("b", TensorProto.INT8, right.shape),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, (4, 16))],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    options: Any = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session: Any = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"a": left, "b": right})
+    return not np.array_equal(found, left.astype(np.int32) @ right.astype(np.int32))
+
+
+def exact(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model of the same numbers, none of whose operators multiplies uint8 by int8.
+
+    An operand whose type neither the model nor shape inference tells is left as it is. Functions of the model are
+    written out, but for those that onnxruntime does not call: an operator of its own goes before one of that name.
+
+    Raises:
+        ImportError: onnxruntime is not installed.
+    """
+    if model.functions:
+        changed: onnx.ModelProto = inliner.inline_selected_functions(model, _hidden_functions(model), exclude=True)
+    else:
+        changed = onnx.ModelProto()
+        changed.CopyFrom(model)
+    inferred = onnx.shape_inference.infer_shapes(changed).graph
+    _Signs(_types(inferred), {name for graph in _graphs(inferred) for name in _names(graph)}).change(changed.graph)
+    return changed
+
+
+def _hidden_functions(model: onnx.ModelProto) -> list[tuple[str, str]]:
+    """Return the functions of a model, by domain and name, in place of which onnxruntime computes its own operator."""
+    import_onnxruntime()
+    from onnxruntime.capi import onnxruntime_pybind11_state
+
+    state: Any = onnxruntime_pybind11_state
+    operators = {(schema.domain, schema.name) for schema in state.get_all_operator_schema()}
+    named = [(function.domain, function.name) for function in model.functions if not function.overload]
+    return [(domain, name) for domain, name in named if ("" if domain == "ai.onnx" else domain, name) in operators]
+
+
+@dataclass(slots=True)
+class _Signs:
+    """Changes int8 operands in a graph and the graphs within it; `types` and `taken` are of all their tensors."""
+
+    types: dict[str, int]
+    taken: set[str]
+    made: dict[str, str] = field(default_factory=dict)  # what is int8, and its uint8 twin, of the graph in hand
+
+    def change(self, graph: onnx.GraphProto) -> None:
+        """Change a graph in place."""
+        outer, self.made = self.made, dict(self.made)
+        constants = {tensor.name: tensor for tensor in graph.initializer}
+        nodes = list(graph.node)
+        del graph.node[:]
+        for node in nodes:
+            for inner in _inner_graphs(node):
+                self.change(inner)
+            for left, right in _PRODUCTS.get(node.op_type, ()):
+                for operand in self._mixed(node, left, right):
+                    self._make_unsigned(graph, constants, node, operand)
+            graph.node.append(node)
+        self.made = outer
+
+    def _mixed(self, node: onnx.NodeProto, left: _Operand | None, right: _Operand) -> list[_Operand]:
+        """Return the int8 operand of a product with one of uint8; none of any other product."""
+        kinds = [TensorProto.UINT8 if one is None else self.types.get(node.input[one.data]) for one in (left, right)]
+        if set(kinds) != {TensorProto.UINT8, TensorProto.INT8}:
+            return []
+        return [one for one, kind in zip((left, right), kinds, strict=True) if one and kind == TensorProto.INT8]
+
+    def _make_unsigned(
+        self, graph: onnx.GraphProto, constants: dict[str, onnx.TensorProto], node: onnx.NodeProto, operand: _Operand
+    ) -> None:
+        node.input[operand.data] = self._twin(graph, constants, node.input[operand.data])
+        node.input.extend([""] * (operand.zero + 1 - len(node.input)))
+        if node.input[operand.zero]:
+            node.input[operand.zero] = self._twin(graph, constants, node.input[operand.zero])
+            return
+        scale = None if operand.scale is None else constants.get(node.input[operand.scale])
+        shape = () if scale is None else tuple(scale.dims)
+        node.input[operand.zero] = self._constant(graph, "zero", np.full(shape, _OFFSET, np.uint8))
+
+    def _twin(self, graph: onnx.GraphProto, constants: dict[str, onnx.TensorProto], name: str) -> str:
+        """Return the name of a tensor with 128 added: another constant, or what three more nodes make of it."""
+        if name in self.made:
+            return self.made[name]
+        if name in constants:
+            data = numpy_helper.to_array(constants[name]).astype(np.int16) + _OFFSET
+            self.made[name] = self._constant(graph, name, data.astype(np.uint8))
+        else:
+            wide, moved, twin = (self._new(f"{name}_{what}") for what in ("wide", "moved", "unsigned"))
+            offset = self._constant(graph, "offset", np.array(_OFFSET, np.int32))
+            graph.node.extend(
+                [
+                    helper.make_node("Cast", [name], [wide], to=TensorProto.INT32),
+                    helper.make_node("Add", [wide, offset], [moved]),
+                    helper.make_node("Cast", [moved], [twin], to=TensorProto.UINT8),
+                ]
+            )
+            self.made[name] = twin
+        return self.made[name]
+
+    def _constant(self, graph: onnx.GraphProto, name: str, data: Any) -> str:
+        new = self._new(f"{name}_unsigned")
+        graph.initializer.append(numpy_helper.from_array(data, new))
+        return new
+
+    def _new(self, name: str) -> str:
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+
+def _inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for inner in _inner_graphs(node):
+            yield from _all_nodes(inner.node)
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    yield graph
+    for node in _all_nodes(graph.node):
+        yield from _inner_graphs(node)
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    yield from (tensor.name for tensor in (*graph.initializer, *graph.input))
+    yield from (name for node in graph.node for name in node.output)
+
+
+def _types(graph: onnx.GraphProto) -> dict[str, int]:
+    """Return the element type of each tensor of a graph, and of the graphs within it, that has one."""
+    types: dict[str, int] = {}
+    for each in _graphs(graph):
+        types |= {tensor.name: tensor.data_type for tensor in each.initializer}
+        types |= {
+            value.name: value.type.tensor_type.elem_type for value in (*each.input, *each.value_info, *each.output)
+        }
+    return types
+
 
 NAME = "onnxruntime"
 INSTALL = distribution.install("verify")
-
 States = Sequence[tuple[str, str]]
-
 log = logging.getLogger(__name__)
-
 _TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}  # the others have NumPy's names
 
 
@@ -50,14 +277,14 @@ def outputs(
         constants: inputs that are the same for every sample.
         states: pairs of an output and the input of the next sample that it feeds.
         initial: what the states begin with.
-        optimised: with its graph optimisations, which for a quantised model means integer kernels.
+        optimised: with its graph optimisations, which for a quantized model means integer kernels.
 
     Raises:
         BuildError: onnxruntime is not installed.
         ModelError: onnxruntime refuses the model or an input.
     """
     try:
-        onnxruntime = library.onnxruntime()
+        onnxruntime = import_onnxruntime()
     except ImportError:
         raise BuildError(
             "onnxruntime is not installed",
@@ -71,7 +298,7 @@ def outputs(
     options.log_severity_level = 4  # its errors are raised too; on the terminal it colours them, names and all
     try:
         exact = _with_exact_products(model)
-        if optimised and exact is model and products.saturate():  # what it makes of QDQ form is not to saturate either
+        if optimised and exact is model and saturate():  # what it makes of QDQ form is not to saturate either
             options.add_session_config_entry("session.x64quantprecision", "1")
         session: Any = onnxruntime.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
@@ -95,11 +322,11 @@ def outputs(
 def _with_exact_products(model: str | bytes) -> str | bytes:
     """Return the model, or, where its integer products would saturate on this processor, one in which they don't."""
     proto = onnx.load(model, load_external_data=False) if isinstance(model, str) else onnx.load_from_string(model)
-    if not products.has_products(proto) or not products.saturate():
+    if not has_products(proto) or not saturate():
         return model
-    log.warning("%s", products.SAYING)
+    log.warning("%s", SAYING)
     whole = onnx.load(model) if isinstance(model, str) else proto
-    return bytes(products.exact(whole).SerializeToString())
+    return bytes(exact(whole).SerializeToString())
 
 
 def _array(value: Any) -> Array:

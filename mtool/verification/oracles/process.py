@@ -5,27 +5,113 @@ it starts with the first, and ends with this one.
 """
 
 import functools
+import importlib
+import json
 import logging
+import math
 import os
 import signal
 import sys
 import tempfile
 import threading
+import traceback
 import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import ml_dtypes
+import numpy as np
+
 from mtool.base import errors
 from mtool.base.children import Child, last_lines
-from mtool.base.errors import BuildError, ModelError
-from mtool.verification.oracles import wire
+from mtool.base.errors import BuildError, ModelError, MtoolError
+
+# A message between two processes: plain values, bytes and arrays. Reading it runs nothing, as reading a pickle would.
+#
+# A JSON text says what there is; it comes first, then the bytes and arrays that it counts. Each has its length before
+# it.
+
+
+_LENGTH = 8  # bytes
+_ARRAY, _BYTES, _TEXTS, _PLAIN = "array", "bytes", "texts", "plain"
+assert ml_dtypes  # it gives NumPy the names of the types that NumPy itself does not have
+
+
+def parts(value: Any) -> Iterator[bytes | memoryview]:
+    """Return a message in parts.
+
+    Args:
+        value: made of None, numbers, text, bytes, arrays, and lists, tuples and dictionaries with text for keys.
+    """
+    blobs: list[bytes | memoryview] = []
+    text = json.dumps(_described(value, blobs)).encode()
+    for part in (text, *blobs):
+        yield len(part).to_bytes(_LENGTH, "little")
+        yield part
+
+
+def read(file: IO[bytes]) -> Any:
+    """Read a message; tuples have become lists.
+
+    Raises:
+        EOFError: the file ends before it does.
+    """
+    described = json.loads(_part(file))
+    return _restored(described, file)
+
+
+def _part(file: IO[bytes]) -> bytes:
+    return _exactly(file, int.from_bytes(_exactly(file, _LENGTH), "little"))
+
+
+def _exactly(file: IO[bytes], count: int) -> bytes:
+    data = file.read(count)
+    if len(data) < count:
+        raise EOFError
+    return data
+
+
+def _described(value: Any, blobs: list[bytes | memoryview]) -> Any:
+    """Return a value as JSON has it, each dictionary of which has one key: what its value is."""
+    if isinstance(value, bytes):
+        blobs.append(value)
+        return {_BYTES: None}
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+        if array.dtype.kind in "OUS":
+            return {_TEXTS: [list(array.shape), [str(one) for one in array.reshape(-1)]]}
+        blobs.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        return {_ARRAY: [array.dtype.name, list(array.shape)]}
+    if isinstance(value, dict):
+        return {_PLAIN: [[key, _described(inner, blobs)] for key, inner in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_described(inner, blobs) for inner in value]
+    return value
+
+
+def _restored(described: Any, file: IO[bytes]) -> Any:
+    """Return a value; its bytes and arrays are read in the order in which they were described."""
+    if isinstance(described, list):
+        return [_restored(inner, file) for inner in described]
+    if not isinstance(described, dict):
+        return described
+    ((kind, what),) = described.items()
+    if kind == _BYTES:
+        return _part(file)
+    if kind == _ARRAY:
+        dtype, shape = np.dtype(what[0]), tuple(what[1])
+        return np.frombuffer(bytearray(_part(file)), dtype, count=math.prod(shape)).reshape(shape)
+    if kind == _TEXTS:
+        return np.array(what[1], object).reshape(what[0])
+    return {key: _restored(inner, file) for key, inner in what}
+
 
 HINT = "give a file of expected outputs: --golden G.npz"
-
 _GRACE_S = 10.0  # from the end of its output to its own: a core file may be written
 _WORDS = 3  # lines of its standard error that a message shows
 # The folder in which mtool is run is on the path of no import before this one's own path is set.
-_START = "import sys; sys.path[:] = sys.argv[1:]; from mtool.verification.oracles.server import serve; serve()"
+_START = "import sys; sys.path[:] = sys.argv[1:]; from mtool.verification.oracles.process import serve; serve()"
 
 
 class DiedError(ModelError):
@@ -38,8 +124,8 @@ def call(oracle: str, model: Path, function: str, /, **named: Any) -> Any:
     Args:
         oracle: its name, for messages.
         model: the file that it runs, for messages.
-        function: one of `server.FUNCTIONS`.
-        named: its arguments, of what a message can hold (mtool.verification.oracles.wire).
+        function: one of `FUNCTIONS`.
+        named: its arguments, of what a message can hold (mtool.verification.oracles.process).
 
     Raises:
         DiedError: the process died.
@@ -109,9 +195,9 @@ class _Running:
             EOFError: the process has ended.
         """
         try:
-            for part in wire.parts(request):
+            for part in parts(request):
                 self.child.write(part)
-            return dict(wire.read(self._answers))
+            return dict(read(self._answers))
         except BrokenPipeError:
             raise EOFError from None
 
@@ -131,3 +217,67 @@ def _end(child: Child, answers: IO[bytes], errors: IO[bytes]) -> None:
     answers.close()
     child.end()
     errors.close()
+
+
+# The process in which oracles run: it takes calls from its standard input and answers on its standard output.
+
+
+FUNCTIONS = (
+    "evaluator.outputs",
+    "quantizer.of_layers",
+    "litert.intermediates",
+    "litert.lacking",
+    "litert.outputs",
+    "ort.outputs",
+    "quantizer.prepare",
+    "quantizer.quantize",
+)
+"""The functions that can be called."""
+
+
+class _Kept(logging.Handler):
+    """Keeps what is logged, for the process that has the terminal."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[tuple[str, int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append((record.name, record.levelno, record.getMessage()))
+
+
+def serve() -> None:
+    """Answer calls until the input ends. What a library prints goes to standard error."""
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)
+        kept = _Kept()
+        logging.getLogger("mtool").addHandler(kept)
+        while True:
+            try:
+                name, named = read(sys.stdin.buffer)
+            except EOFError:
+                return
+            kept.said = []
+            answer = _answer(function_of(name), named)
+            for part in parts({**answer, "said": kept.said}):
+                answers.write(part)
+            answers.flush()
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """Return a function by its module and its own name ("ort.outputs")."""
+    assert name in FUNCTIONS
+    module, _, function = name.partition(".")
+    found: Callable[..., Any] = getattr(importlib.import_module(f"mtool.verification.oracles.{module}"), function)
+    return found
+
+
+def _answer(function: Callable[..., Any], named: dict[str, Any]) -> dict[str, Any]:
+    """Return what a call comes to: its value, an error of mtool's, or the traceback of any other."""
+    try:
+        return {"value": function(**named)}
+    except MtoolError as refused:
+        kind = type(refused).__name__
+        return {"refused": [kind, refused.what, list(refused.details), refused.hint]}
+    except Exception:
+        return {"failed": traceback.format_exc()}

@@ -13,7 +13,7 @@ from mtool import commands
 from mtool.base.errors import DeviceError
 from mtool.compiler import codegen
 from mtool.compiler.backends import BackendSpec
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.options import Options
 
 SOURCE = """
@@ -97,7 +97,7 @@ def network() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def compiled(tmp_path: Path, chosen: codegen.Conventions, **options: str) -> Model:
+def compiled(tmp_path: Path, chosen: codegen.Conventions, **options: str) -> CompiledModel:
     onnx.save(network(), tmp_path / "net.onnx")
     (tmp_path / "npu.py").write_text(BACKEND)
     spec = BackendSpec(str(tmp_path / "npu.py"), options=options)

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mtool
 from mtool import boards, commands
 from mtool.compiler.backends import BackendSpec
-from mtool.compiler.backends.cmsis_nn import arithmetic
+from mtool.compiler.backends.cmsis_nn import conditions
 from mtool.stages.building import build_project
 from mtool.stages.options import Options
 
@@ -45,12 +45,12 @@ def test_equal_to_litert(name: str, board: str, tmp_path: Path) -> None:
 def test_two_ways_to_round() -> None:
     values = np.array([-3, -1, 0, 1, 3, 1000, -1000])
     half, shift = 1 << 30, 0
-    np.testing.assert_array_equal(arithmetic.requantised(values, half, shift), [-1, 0, 0, 1, 2, 500, -500])
-    np.testing.assert_array_equal(arithmetic.rounded_real(values, 0.5), [-2, -1, 0, 1, 2, 500, -500])
+    np.testing.assert_array_equal(conditions.requantised(values, half, shift), [-1, 0, 0, 1, 2, 500, -500])
+    np.testing.assert_array_equal(conditions.rounded_real(values, 0.5), [-2, -1, 0, 1, 2, 500, -500])
     scale = 0.03125 * (1 + 2**-30)
-    assert arithmetic.differs_from_real(scale, scale, 1 << 16, wide=False)
-    assert not arithmetic.differs_from_real(0.75, 0.75, 1, wide=False)
-    assert arithmetic.differs_from_real(0.3, 0.3, 1 << 24, wide=False), "more than are tried"
+    assert conditions.differs_from_real(scale, scale, 1 << 16, wide=False)
+    assert not conditions.differs_from_real(0.75, 0.75, 1, wide=False)
+    assert conditions.differs_from_real(0.3, 0.3, 1 << 24, wide=False), "more than are tried"
 
 
 @pytest.mark.parametrize("kind", ["Gemm", "MatMul"])
@@ -61,7 +61,7 @@ def test_the_product_of_two_scales_is_litert_s(kind: str) -> None:
         for scale in (0.15, 0.01, 0.1)
     )
     operation: Any = SimpleNamespace(kind=kind, operand=[x, weights].__getitem__, output=output)
-    (found,) = arithmetic.product_scales(operation)
+    (found,) = conditions.product_scales(operation)
     one, other, below = (np.float32(scale) for scale in (0.15, 0.01, 0.1))
     exact = float(one) * float(other) / float(below)
     assert exact != float(one * other) / float(below)

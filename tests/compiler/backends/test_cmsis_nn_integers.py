@@ -11,8 +11,8 @@ from tflite_models import Array, Op, T, model
 import mtool
 from mtool.compiler import frontend
 from mtool.compiler.backends import BackendSpec
+from mtool.compiler.backends.partition import aligned
 from mtool.compiler.backends.reading import operations_of
-from mtool.compiler.backends.view import aligned
 from mtool.stages.options import Options
 
 library = pytest.mark.skipif("CMSIS_NN_DIR" not in os.environ, reason="CMSIS_NN_DIR does not say where CMSIS-NN is")

@@ -13,7 +13,7 @@ from mtool import commands
 from mtool.base.errors import DeviceError
 from mtool.compiler import codegen
 from mtool.compiler.backends import BackendSpec
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.options import Options
 
 SOURCE = """
@@ -72,7 +72,7 @@ CONVENTIONS = {
 }
 
 
-def compiled(tmp_path: Path, chosen: codegen.Conventions) -> Model:
+def compiled(tmp_path: Path, chosen: codegen.Conventions) -> CompiledModel:
     nodes = [
         helper.make_node("Sin", ["x"], ["s"], "the sine"),
         helper.make_node("Add", ["s", "z"], ["a"], "the sum"),

@@ -21,15 +21,14 @@ from mtool.compiler import frontend
 from mtool.compiler.backends import BackendError, BackendSpec, Context, Product, Region
 from mtool.compiler.backends.chosen import Chosen, choose
 from mtool.compiler.backends.ethos_u import EthosU, vela
-from mtool.compiler.backends.ethos_u.flatbuffer import Operator, Tensor, written
-from mtool.compiler.backends.ethos_u.writing import tflite_of
+from mtool.compiler.backends.ethos_u.writing import Operator, Tensor, tflite_of, written
 from mtool.compiler.backends.partition import partition
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Quant
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.request import Request
+from mtool.stages.building import write_sources
 from mtool.stages.options import Options
-from mtool.stages.writing import write_sources
 from mtool.verification.oracles import litert
 
 HOST = Target("host", frozenset())
@@ -98,6 +97,7 @@ def standin(folder: Path, name: str, board: str, config: str) -> Path:
     return driver
 
 
+@pytest.mark.product(2)
 @installed
 @models.needed
 @pytest.mark.parametrize(

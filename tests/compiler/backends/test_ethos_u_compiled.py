@@ -19,11 +19,11 @@ from mtool.base.errors import ModelError, MtoolError
 from mtool.compiler import frontend
 from mtool.compiler.backends import BackendSpec
 from mtool.compiler.backends.ethos_u import vela
-from mtool.compiler.backends.ethos_u.precompiled import COMPILED, precompiled
+from mtool.compiler.backends.ethos_u.vela import COMPILED, precompiled
 from mtool.compiler.backends.reading import operations_of
 from mtool.compiler.request import Request
+from mtool.stages.building import write_sources
 from mtool.stages.options import Options
-from mtool.stages.writing import write_sources
 from mtool.verification.oracles import litert
 
 DRIVER = Path(__file__).parent / "ethos_u_driver"

@@ -13,12 +13,12 @@ from onnx import helper
 import mtool
 from mtool.base.errors import BuildError, UsageError
 from mtool.base.option_values import Format
-from mtool.commands import Model, build_model
+from mtool.commands import CompiledModel, build_model
 from mtool.compiler.backends import BackendSpec
 from mtool.project import CORES
 from mtool.project.package import FORMATS
+from mtool.stages.building import write_sources
 from mtool.stages.options import Options
-from mtool.stages.writing import write_sources
 
 BACKEND = """
 from mtool.compiler.backends import Backend, Pattern, Product
@@ -51,7 +51,7 @@ void npu_relu(const float *x, float *y)
 """
 
 
-def compiled(folder: Path, board: str = "host", **values: str) -> Model:
+def compiled(folder: Path, board: str = "host", **values: str) -> CompiledModel:
     nodes = [helper.make_node("Relu", ["x"], ["y"], "the user's relu")]
     onnx.save(model(nodes, {"x": (np.float32, (8,))}, ["y"]), folder / "net.onnx")
     (folder / "npu.py").write_text(BACKEND)

@@ -21,9 +21,9 @@ import mtool
 from mtool.base.errors import MtoolError, UsageError
 from mtool.cli import app
 from mtool.compiler.backends import BackendSpec
-from mtool.compiler.backends.json.command import filled, words_of
+from mtool.compiler.backends.json.external_compiler import filled, words_of
 from mtool.compiler.backends.spec import parse
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import Deployment
 from mtool.stages.options import Options
 
@@ -49,7 +49,7 @@ def net(tmp_path: Path) -> Path:
     return tmp_path / "net.onnx"
 
 
-def compiled(net: Path, device: str = DEVICE, **options: str) -> Model:
+def compiled(net: Path, device: str = DEVICE, **options: str) -> CompiledModel:
     (net.parent / "npu.toml").write_text(device)
     (net.parent / "npu.c").write_text("int npu;\n")
     given = {"driver": str(net.parent / "npu.c"), **options, "device": str(net.parent / "npu.toml")}

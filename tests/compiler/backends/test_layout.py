@@ -14,8 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import mirror
 
-from mtool.compiler.backends.layout import put_channels_last
-from mtool.compiler.backends.reading import operations_of
+from mtool.compiler.backends.reading import operations_of, put_channels_last
 from mtool.compiler.ir import Graph
 
 R = np.random.default_rng(5)

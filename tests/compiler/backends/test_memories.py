@@ -14,7 +14,7 @@ from mtool.base.errors import BuildError, MtoolError
 from mtool.compiler.backends import BackendSpec
 from mtool.device.build import placement
 from mtool.manifest import Manifest
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.options import Options
 
 # A device behind a cache: what the core wrote it sees when that is cleaned, and the core sees its results when what
@@ -111,7 +111,7 @@ def compiled(folder: Path, board: str = "mps3_an547", memory: str = "dtcm", chan
     return path, Options(backends=(spec,))
 
 
-def model(folder: Path, **asked: str) -> Model:
+def model(folder: Path, **asked: str) -> CompiledModel:
     path, options = compiled(folder, **asked)
     return mtool.compile(path, board=asked.get("board", "mps3_an547"), options=options)
 

@@ -54,6 +54,7 @@ def check_regions(graph: Graph, found: Partition) -> None:
         assert len(crossing) == len({*crossing}), f"a tensor crosses the border of {region.name} twice"
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("seed", range(amount.of(300, 14)))
 def test_random_claims_leave_the_results(seed: int) -> None:
     chance, graph = random.Random(seed), network(seed)

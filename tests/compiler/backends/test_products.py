@@ -14,9 +14,9 @@ from mtool.base.errors import MtoolError, UsageError
 from mtool.cli import app
 from mtool.compiler.backends import BackendError, BackendSpec
 from mtool.compiler.backends.chosen import choose
-from mtool.stages.compiling import Model
+from mtool.stages.building import write_project
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.options import Options
-from mtool.stages.writing import write_project
 
 BACKEND = """
 import numpy as np
@@ -32,13 +32,14 @@ class Npu(Backend):
 DOES_NOTHING = 'Product(body="    (void)0;"{})'
 
 
-def compiled(tmp_path: Path, body: str, **options: Any) -> Model:
+def compiled(tmp_path: Path, body: str, **options: Any) -> CompiledModel:
     (tmp_path / "npu.py").write_text(BACKEND.format(compile=body))
     onnx.save(networks.integers(5), tmp_path / "net.onnx")
     spec = BackendSpec(str(tmp_path / "npu.py"))
     return mtool.compile(tmp_path / "net.onnx", board="host", options=Options(backends=(spec,), **options))
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(
     ("body", "words"),
     [

@@ -12,7 +12,7 @@ from tflite_models import Op, T, model
 
 import mtool
 from mtool.compiler.backends import BackendError, BackendSpec
-from mtool.stages.compiling import Model
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.options import Options
 
 BACKEND = """
@@ -32,7 +32,7 @@ class Npu(Backend):
 """
 
 
-def compiled(folder: Path, kinds: tuple[str, ...], *, always: bool = False, falls_back: bool = False) -> Model:
+def compiled(folder: Path, kinds: tuple[str, ...], *, always: bool = False, falls_back: bool = False) -> CompiledModel:
     (folder / "npu.py").write_text(BACKEND.format(kinds=kinds, always=always))
     onnx.save(networks.integers(5), folder / "net.onnx")
     options = Options(backends=(BackendSpec(str(folder / "npu.py")),), backend_fallback=falls_back)

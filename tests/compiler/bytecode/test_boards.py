@@ -15,7 +15,7 @@ from one_firmware import LINKER, STRICT, emulated
 
 from mtool.boards import get
 from mtool.commands import Options
-from mtool.commands.bytecode import make_bytecode
+from mtool.commands.modules import make_bytecode
 from mtool.compiler.bytecode.model import compile_bytecode
 from tests.compiler.bytecode import host, small
 

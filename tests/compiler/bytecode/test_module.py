@@ -14,7 +14,7 @@ from onnx import helper
 from mtool.base.errors import ModelError, UsageError
 from mtool.cli import app
 from mtool.commands import Options, modules
-from mtool.commands.bytecode import make_bytecode
+from mtool.commands.modules import make_bytecode
 from mtool.compiler.bytecode.call import KERNELS, MAGIC, MORE
 from mtool.compiler.bytecode.model import compile_bytecode
 from mtool.compiler.bytecode.program import STEPS

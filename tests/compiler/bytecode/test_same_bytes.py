@@ -76,6 +76,7 @@ def test_a_network_of_all_kernels_of_int8() -> None:
     assert_right(small.network(), 1)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("name", FOUR)
 def test_mlperf_tiny(name: str, tmp_path: Path) -> None:
     path = models.FOLDER / name / f"{name}_int8.tflite"

@@ -137,6 +137,7 @@ def test_constants_in_the_file_are_in_memory_once() -> None:
     assert [np.shares_memory(constants[name], content) for name in before] == [True, False, True]
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("flags", ["", "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON"])
 def test_another_file_of_bytes_is_taken_in_by_a_package(flags: str, small: Path, tmp_path: Path) -> None:
     package, app_folder, build = tmp_path / "package", tmp_path / "app", tmp_path / "out"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import amount
 import numpy as np
 import onnx
 import pytest
@@ -182,6 +183,7 @@ def same(one: FileTree, other: FileTree) -> None:
             assert structure(path, text) == structure(path, other.text(path)), path
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("io", ["arena", "external"])
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=[*HOSTILE])
 def test_generated_c_has_the_tokens_of_the_same_model_with_plain_names(text: str, io: Io, tmp_path: Path) -> None:
@@ -196,6 +198,7 @@ def test_generated_c_has_the_tokens_of_the_same_model_with_plain_names(text: str
             same(files, others)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("board", PLACES)
 @pytest.mark.parametrize("text", ["everything", "joined"])
 def test_projects_and_packages_mean_the_same_with_plain_names(text: str, board: str, tmp_path: Path) -> None:
@@ -277,7 +280,7 @@ def test_the_manifest_says_which_of_its_text_is_the_models() -> None:
                     assert key in of_model | {"operator", "reason"}, (title, key)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount.of(300, 100), deadline=None)
 @given(st.lists(st.text() | st.sampled_from([*HOSTILE.values()]), min_size=1, max_size=4))
 def test_a_comment_is_one_comment(lines: list[str]) -> None:
     assert c_tokens(f"{comment(*lines)} int after;") == ["int", "after", ";"]
@@ -287,7 +290,7 @@ def test_a_comment_is_one_comment(lines: list[str]) -> None:
     assert comment(*lines).count("/*") == 1 and not re.search(r"\\\s*$", comment(*lines, "end"), re.MULTILINE)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount.of(300, 100), deadline=None)
 @given(st.text() | st.sampled_from([*HOSTILE.values()]))
 def test_a_string_is_one_string(text: str) -> None:
     literal = c_string(text)
@@ -296,7 +299,7 @@ def test_a_string_is_one_string(text: str) -> None:
     assert octal[1:-1].encode("latin-1") == text.encode("utf-8", "surrogatepass")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount.of(300, 100), deadline=None)
 @given(st.text(st.characters()) | st.sampled_from([*HOSTILE.values()]))
 def test_shown_text_is_printable_and_short(text: str) -> None:
     assert visible(text).isprintable() and one_line(text, 100).isprintable() and len(one_line(text, 100)) <= 100

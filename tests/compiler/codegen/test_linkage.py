@@ -31,6 +31,7 @@ def symbols(objects: list[Path], which: str) -> set[str]:
     return {line.split()[-1] for line in lines if line.split() and not line.endswith(":")}
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_every_declaration_links_from_cpp17(name: str, tmp_path: Path) -> None:
     if not shutil.which("g++"):

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import amount
 import numpy as np
 import onnx
 import pytest
@@ -128,7 +129,7 @@ def test_names_get_another_beginning_where_they_are_taken() -> None:
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount.of(200, 66), deadline=None)
 @given(st.lists(st.text(max_size=120) | st.sampled_from(TENSORS), max_size=12))
 def test_tensors_have_identifiers_that_differ(names: list[str]) -> None:
     made = tensor_names(names)
@@ -138,7 +139,7 @@ def test_tensors_have_identifiers_that_differ(names: list[str]) -> None:
         assert name not in KEYWORDS and not is_macro(name)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount.of(200, 66), deadline=None)
 @given(st.text(max_size=300))
 def test_models_have_identifiers(stem: str) -> None:
     name = model_name(stem)
@@ -254,6 +255,7 @@ def test_every_tensor_name_builds_as_c99_and_from_cpp17(tmp_path: Path) -> None:
     build(tmp_path / "use_cpp")
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("io", ["arena", "external"])
 @pytest.mark.parametrize("chosen", CONVENTIONS, ids=["c", "packed", "step", "values", "graph"])
 def test_every_tensor_name_builds_with_every_convention(io: Io, chosen: codegen.Conventions, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 def library(
     path: Path, options: mtool.Options, folder: Path, board: str | boards.Board = "host"
-) -> tuple[ctypes.CDLL, mtool.commands.Model]:
+) -> tuple[ctypes.CDLL, mtool.commands.CompiledModel]:
     made = mtool.compile(path, board=board, options=options)
     folder.mkdir()
     for name in made.files:
@@ -72,6 +72,7 @@ def test_states_are_reset_where_nobody_clears_a_pool(tmp_path: Path) -> None:
         np.testing.assert_allclose(y.reshape(-1), wanted["y"].reshape(-1), atol=1e-6)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(
     "options",
     [["--partial", "always", "--interface-api", "step"], ["--stream", "image"]],

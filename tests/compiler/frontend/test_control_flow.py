@@ -12,7 +12,7 @@ from mtool.compiler.planning import target_of
 from mtool.plugins.onnx_backend import batch, firmware
 from mtool.plugins.onnx_backend.batch import HOST, Batch, CModel
 from mtool.plugins.onnx_backend.firmware import Firmware
-from mtool.stages import dynamic_outputs
+from mtool.stages import samples as sampling
 from tests.control_flow import CASES
 from tests.onnx_suite.running import built
 
@@ -41,12 +41,13 @@ def check(program: Batch | Firmware, name: str) -> None:
         given = [feeds[value.name] for value in case.proto.graph.input]
         tensors = program.models[number].manifest.outputs
         found = dict(zip((t.name for t in tensors), program.run(number, given), strict=True))
-        for expected, actual in zip(wanted, dynamic_outputs.cut(tensors, found).values(), strict=True):
+        for expected, actual in zip(wanted, sampling.cut(tensors, found).values(), strict=True):
             assert actual.dtype == expected.dtype
             assert actual.shape == expected.shape
             np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_computes_what_onnxruntime_does(program: Batch, name: str) -> None:
     check(program, name)

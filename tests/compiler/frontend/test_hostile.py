@@ -19,7 +19,7 @@ from mtool.compiler.plan import make_plan
 
 pytestmark = pytest.mark.long
 
-COUNT = amount.of(2000, 500)
+COUNT = amount.of(2000, 250)
 SECONDS = 10.0
 BYTES = 2 << 30
 F = np.float32

@@ -1,6 +1,7 @@
 """Malformed nodes: each ends in an error that names it and says what is wrong with it, in a process that lives on."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from onnx.helper import make_node as node
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend import from_proto
 from mtool.compiler.frontend.budget import Budget
-from mtool.compiler.frontend.canonical import CANONICAL
 from mtool.compiler.frontend.dispatch import import_node
 from mtool.compiler.frontend.importer import Importer
 from mtool.compiler.frontend.onnx_graph import import_graph
+from mtool.compiler.operators import operators
 
 F = np.float32
 X = (2, 3, 4, 4)
@@ -317,7 +318,8 @@ def test_what_python_raises_becomes_the_nodes_error(monkeypatch: pytest.MonkeyPa
     def fail(*_: Any) -> None:
         raise KeyError("axis")
 
-    monkeypatch.setitem(CANONICAL, "Reshape", fail)
+    known = operators()
+    monkeypatch.setitem(known, ("", "Reshape"), replace(known["", "Reshape"], canonical=fail))
     line = refusal(graph_of([node("Relu", ["x"], ["a"]), node("Reshape", ["a", "s"], ["y"], "it")], X, {"s": size(96)}))
     assert line == "Reshape  it   its inputs and attributes do not go together (KeyError: 'axis')"
 

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import amount
 import models
 import numpy as np
 import pytest
@@ -187,7 +188,9 @@ def attempt(path: Path) -> None:
         assert refused.what
 
 
-@settings(max_examples=300, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=amount.of(300, 100), deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=6))
 def test_bytes_changed(tmp_path: Path, edits: list[tuple[int, int]]) -> None:
     data = bytearray(SMALL)
@@ -196,7 +199,7 @@ def test_bytes_changed(tmp_path: Path, edits: list[tuple[int, int]]) -> None:
     attempt(save(tmp_path, bytes(data)))
 
 
-@settings(max_examples=60, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=amount.of(60, 20), deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(SMALL) - 1))
 def test_cut_short(tmp_path: Path, size: int) -> None:
     path = save(tmp_path, SMALL[:size])
@@ -206,13 +209,14 @@ def test_cut_short(tmp_path: Path, size: int) -> None:
         assert refused.what
 
 
-@settings(max_examples=60, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=amount.of(60, 20), deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=400))
 def test_random_bytes(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(ModelError):
         frontend.load(save(tmp_path, b"\x1c\0\0\0TFL3" + data))
 
 
+@pytest.mark.product(3)
 @models.needed
 @pytest.mark.parametrize("name", ["kws/kws_int8", "kws/kws_float", "ad/ad_int8"])
 def test_shared_models_damaged(name: str, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def feeds(count: int, columns: int, quantised: bool) -> dict[str, Array]:
     return {"b": boxes, "s": R.random((1, count, columns)).astype(np.float32)}
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("quantised", [False, True])
 @pytest.mark.parametrize(
     ("count", "classes", "columns", "options"),

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import tflite
 
-from mtool.compiler.frontend.tflite.composites import COPY
-from mtool.compiler.frontend.tflite.model import TRANSLATIONS
-from mtool.compiler.frontend.tflite.rows import ROW
+from mtool.compiler.frontend.tflite.builtins import BUILTINS
+from mtool.compiler.frontend.tflite.rewriting import COPY, ROW
 
 PAGE = Path(__file__).parents[3] / "docs" / "tflite.md"
 WORDS = {  # what the page says in a word
@@ -25,7 +24,7 @@ def test_every_operator_is_read_or_said_not_to_be() -> None:
     page = PAGE.read_text("utf-8")
     table = page.partition("## What is read")[2].partition("Fused activations")[0]
     told = named(table) | {name for word, names in WORDS.items() if word in table for name in names}
-    read = {name.removeprefix("CUSTOM ") for name in TRANSLATIONS} - {COPY, ROW} | {"STABLEHLO_COMPOSITE"}
+    read = {name.removeprefix("CUSTOM ") for name in BUILTINS} - {COPY, ROW} | {"STABLEHLO_COMPOSITE"}
     assert told == read
     unread = page.partition("Not read are")[2].partition("\n\n")[0]
     schema = {name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}

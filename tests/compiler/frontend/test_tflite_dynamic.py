@@ -109,6 +109,7 @@ def test_shapes_that_are_computed_of_the_batch_fold(make: Any, tmp_path: Path) -
     np.testing.assert_allclose(found, litert(data, feeds)[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("rounding", ["onnx", "tflite"])
 @pytest.mark.parametrize("make", [flattened, lambda: flattened(quantised=True), tiled], ids=["float", "int8", "tiled"])
 def test_a_batch_of_three_is_litert_s(make: Any, rounding: Any, tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def cases(dtype: Any, zero: int, *, per_channel: bool) -> list[Case]:
     ]
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("features", FEATURES, ids=["-".join(sorted(found)) or "none" for found in FEATURES])
 @pytest.mark.parametrize(
     ("dtype", "zero", "per_channel"), [(np.int8, -4, True), (np.int8, -4, False), (np.uint8, 120, False)]
@@ -385,6 +386,7 @@ def test_what_is_coarse_in_int16_is_litert_s_with_either_rounding(tmp_path: Path
         np.testing.assert_array_equal(mine, theirs, err_msg=name)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
 @pytest.mark.parametrize("kind", ["SQRT", "RSQRT"])
 @pytest.mark.parametrize("scale", [0.031, 0.4])
@@ -416,6 +418,7 @@ def test_sums_are_those_of_tflite_micro(dtype: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, np.clip(steps, bounds.min, bounds.max))
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("activation", [0, 1, 2])
 @pytest.mark.parametrize(("kind", "shape"), [("ADD", [300]), ("SUB", [300]), ("SUB", [1])])
 @pytest.mark.parametrize("shifts", [(0, 0), (0, 3), (5, 0)])

@@ -9,8 +9,8 @@ from tflite_models import Array
 
 from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite import fixed_point
-from mtool.compiler.frontend.tflite.description import Tensor
 from mtool.compiler.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
+from mtool.compiler.frontend.tflite.schema import Tensor
 
 
 def high_product(a: int, b: int) -> int:

@@ -160,12 +160,12 @@ def test_a_mirror_that_is_too_large_to_write_down(tmp_path: Path) -> None:
 
 
 def test_what_python_raises_becomes_the_operators_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mtool.compiler.frontend.tflite import model as frontend
+    from mtool.compiler.frontend.tflite.builtins import BUILTINS, Builtin
 
     def fail(*_: Any) -> None:
         raise IndexError("list index out of range")
 
-    monkeypatch.setitem(frontend.TRANSLATIONS, "RELU", fail)
+    monkeypatch.setitem(BUILTINS, "RELU", Builtin(fail))
     with pytest.raises(ModelError) as refused:
         load(save(tmp_path, model([T("x", [4]), T("y", [4])], [RELU], ["x"], ["y"])))
     assert "y (RELU 0)" in refused.value.details[0]

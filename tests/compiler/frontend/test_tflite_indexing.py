@@ -70,6 +70,7 @@ def test_the_largest(dtype: Any, tmp_path: Path) -> None:
     check("TOPK_V2", [(tensor, data), known("k", 4)], outputs, tmp_path)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(("axis", "made"), [(-1, [2, 3, 6]), (0, [6, 2, 3]), (1, [2, 6, 3])])
 @pytest.mark.parametrize("dtype", [F32, I8, I32])
 def test_one_hot(axis: int, made: list[int], dtype: Any, tmp_path: Path) -> None:
@@ -87,6 +88,7 @@ def test_scattered_elements_are_summed(places: Any, part: list[int], dtype: Any,
     check("SCATTER_ND", [given("i", places), (tensor, None), known("s", [5, 4])], y([5, 4], dtype), tmp_path)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("dtype", [F32, I32, I64])
 @pytest.mark.parametrize(
     ("places", "shape", "values"), [(3, [6], 1.0), ([1, 4], [6], [5, 6]), ([[0, 2], [3, 1]], [4, 3], [7, 9]),
@@ -133,6 +135,7 @@ def test_rows_of_a_table(dtype: Any, tmp_path: Path) -> None:
     check("EMBEDDING_LOOKUP", [given("i", [6, 0, 3]), table], y([3, 4]), tmp_path)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("begin", [[0, 1, 2], [-3, 9, 0], [1, 2, 1]])
 @pytest.mark.parametrize("part", [[2, 2, 4], [1, 5, 3], [3, 5, 6], [3, 5, 2]])
 def test_a_part_is_replaced(begin: list[int], part: list[int], tmp_path: Path) -> None:
@@ -141,6 +144,7 @@ def test_a_part_is_replaced(begin: list[int], part: list[int], tmp_path: Path) -
         check("DYNAMIC_UPDATE_SLICE", inputs, y([3, 5, 6], dtype), tmp_path)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(
     ("axis", "batch", "places", "made"),
     [

@@ -186,6 +186,7 @@ def test_int8_is_within_a_step_of_the_default_kernels(tmp_path: Path) -> None:
     assert {name: steps for name, steps in wrong.items() if steps > 1} == {}
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("dtype", [I8, U8])
 @pytest.mark.parametrize("ratio", [1.0, 2.1, 4.3])
 def test_a_sum_behind_a_convolution_is_within_a_step(dtype: Any, ratio: float, tmp_path: Path) -> None:

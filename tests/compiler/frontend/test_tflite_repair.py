@@ -9,7 +9,7 @@ from tflite_cases import compute
 from tflite_models import Op, T, litert, model
 
 import mtool
-from mtool.compiler.frontend.tflite.repair import litert_can_read
+from mtool.compiler.frontend.tflite.schema import litert_can_read
 from mtool.compiler.kernels.target import Target
 
 R = np.random.default_rng(11)

@@ -12,8 +12,7 @@ from tflite_models import Op, T, model
 
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend import load
-from mtool.compiler.frontend.tflite.description import Model, Tensor
-from mtool.compiler.frontend.tflite.schema import read
+from mtool.compiler.frontend.tflite.schema import Model, Tensor, read
 
 # Slots of the schema's tables, as its generated code has them.
 SHAPE, TYPE, BUFFER, QUANTISATION = 4, 6, 8, 12

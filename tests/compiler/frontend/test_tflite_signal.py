@@ -14,7 +14,7 @@ from tflite_models import Array, Op, T, model
 import mtool
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend import load
-from mtool.compiler.operators.signal_transform import radices_of
+from mtool.compiler.operators.signal import radices_of
 
 I16, I32, U32, U64, F32 = np.int16, np.int32, np.uint32, np.uint64, np.float32
 KINDS = {I16: 7, I32: 2, F32: 0}  # TensorType, as the operators write it

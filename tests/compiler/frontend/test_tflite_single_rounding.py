@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mtool.compiler.frontend.tflite.single_rounding import single_rounding
+from mtool.compiler.frontend.tflite.fixed_point import single_rounding
 from mtool.compiler.kernels.threshold_multipliers import Reach
 
 SCALES = np.array([0.5, 0.375, 0.15 * 0.01 / 0.1, float(np.float32(0.01)) * float(np.float32(0.3)), 0.0123456, 1.75])

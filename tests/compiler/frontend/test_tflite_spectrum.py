@@ -133,6 +133,7 @@ def test_numbers_go_back_to_their_places(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("padding", [1, 2])
 @pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 2), (4, 2), (3, 1)])
 def test_a_transposed_convolution_with_a_bias(padding: int, kernel: int, stride: int, tmp_path: Path) -> None:

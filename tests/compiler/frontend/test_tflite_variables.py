@@ -261,6 +261,7 @@ def as_told_by_a_variable() -> bytes:
     return model(tensors, ops, ["x"], ["y", "left"], begun, condition, body)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(
     "file",
     [

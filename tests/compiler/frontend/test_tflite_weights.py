@@ -48,6 +48,7 @@ def test_weights_and_bias_of_float16(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, litert(data, feeds, reference=True)[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("kind", LAYERS)
 def test_weights_of_int8_behind_dequantize_stay_integers(kind: str, several: bool, tmp_path: Path) -> None:

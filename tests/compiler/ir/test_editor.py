@@ -36,6 +36,7 @@ def skipped(r: Rewriter, n: Node) -> None:
     r.rename(n.outputs[0], n.inputs[0])
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_changes_in_place_are_those_of_a_graph_built_anew(seed: int) -> None:
     (graph, _) = [*pairs("simplify_layout", "float", 2 * (seed + 1))][seed]

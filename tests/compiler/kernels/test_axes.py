@@ -94,6 +94,7 @@ def add_channels(net: Network) -> None:
     net.add("ConvTranspose", net.floats(*net.shape), vector)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(("rank", "axis"), [(1, 0), (2, 0), (2, -1), (3, 0), (3, -2), (3, 2), (4, 1), (4, -2)])
 def test_an_axis_of_tensors_with_equal_dimensions(rank: int, axis: int, tmp_path: Path) -> None:
     net = Network(rank)

@@ -89,6 +89,7 @@ def test_every_estimator_is_tried() -> None:
     assert set(ESTIMATORS) == set(estimators())
 
 
+@pytest.mark.product(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_of_scikit_learn(name: str, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def attributes(kernel: Any, strides: Any, pads: Any, output_padding: Any) -> dic
     return {"kernel_shape": kernel, "strides": strides, "pads": pads, "output_padding": output_padding}
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(("kernel", "strides", "pads", "output_padding", "size"), SHAPES)
 def test_float(kernel: Any, strides: Any, pads: Any, output_padding: Any, size: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(23)
@@ -61,6 +62,7 @@ def quantised(kernel: Any, strides: Any, pads: Any, output_padding: Any, size: A
     return model(nodes, {"x": (np.int8, (1, 8, *size))}, ["y"], constants)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(("kernel", "strides", "pads", "output_padding", "size"), SHAPES[:-1])
 def test_integers_go_through_the_convolution(
     kernel: Any, strides: Any, pads: Any, output_padding: Any, size: Any, tmp_path: Path

@@ -35,6 +35,7 @@ def _exact(acc: Numbers, words: Numbers, places: int, how: Requantise) -> Number
     return np.clip(np.clip(total >> places, -128, 127), how.low, how.high)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(
     ("how", "scales"),
     [

@@ -53,6 +53,7 @@ def network(dtype: Any, per_channel: bool) -> onnx.ModelProto:
     return model(nodes, {"x": (F, (1, 5, 4, 6))}, ["y", "k", "d", "l", "plain", "sums"], constants)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.cpu)
 @pytest.mark.parametrize(("dtype", "per_channel"), [(np.int8, False), (np.uint8, True)])
 def test_sums_are_those_of_onnxruntime(target: Target, dtype: Any, per_channel: bool, tmp_path: Path) -> None:

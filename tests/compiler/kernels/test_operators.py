@@ -51,6 +51,7 @@ CONVS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("case", CONVS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_conv(case: Any, bias: bool, tmp_path: Path) -> None:
@@ -77,6 +78,7 @@ def test_a_bias_that_is_used_more_than_once(ends: str, tmp_path: Path) -> None:
     check(proto, {"x": floats(4, 6)}, tmp_path)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize(
     "attrs",

@@ -201,6 +201,7 @@ def test_qoperators_of_onnxruntime(target: Target, tmp_path: Path) -> None:
     assert difference(proto, {"x": codes(np.int8, 1, 10)}, tmp_path, target) <= 1
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("target", [HOST, NO_FPU, DSP], ids=["fpu", "no_fpu", "dsp"])
 @pytest.mark.parametrize(("left", "right"), [(np.int8, np.int8), (np.uint8, np.int8), (np.uint8, np.uint8)])
 def test_products_of_activations_are_integer_kernels(left: Any, right: Any, target: Target, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_quantised_weights_stay_integers(op: str, attrs: Any, axis: int | None, 
     assert np.abs(y.astype(int) - their_y).max() <= 1 and (y != their_y).mean() < 0.02
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("per_row", [True, False])
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])

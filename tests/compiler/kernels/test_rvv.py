@@ -123,6 +123,7 @@ def checks() -> str:
                       "    return 0;", "}", ""])  # fmt: skip
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("optimise", ["-O2", "-Og"])
 def test_any_vector_length_gives_exact_results(optimise: str, tmp_path: Path) -> None:
     (tmp_path / "checks.c").write_text(checks())

@@ -542,11 +542,13 @@ def test_schedules_in_the_emulator(target: Target, prefix: str, board: str, tmp_
     assert failures(cases, tmp_path, board) == []
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("target, prefix", PLAIN[:2], ids=[prefix for _, prefix in PLAIN[:2]])
 def test_the_plain_c_of_schedules_as_tflite_rounds(target: Target, prefix: str, tmp_path: Path) -> None:
     assert failures(each_setting(target, prefix, rescaled), tmp_path, None) == []
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("target, prefix, board", INT8, ids=[case[2] for case in INT8])
 def test_schedules_as_tflite_rounds_in_the_emulator(target: Target, prefix: str, board: str, tmp_path: Path) -> None:
     """At -Os, which many a build has: the assembly takes nearly all registers."""

@@ -78,6 +78,7 @@ def test_convolutions(dtype: Any, w_dtype: Any, group: int, act: str, target: Ta
     check(proto, {"x": codes(dtype, 1, 8, 7, 6)}, tmp_path, target)
 
 
+@pytest.mark.product(2)
 @TARGETS
 @pytest.mark.parametrize(("depth", "bits"), [(70, 32), (4096, 64)])
 def test_products(depth: int, bits: int, target: Target, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def untyped(proto: onnx.ModelProto) -> onnx.ModelProto:
     return proto
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(("op", "opset"), [("MaxPool", 12), ("MaxPool", 22), ("AveragePool", 11), ("AveragePool", 22)])
 def test_windows_of_pools_at_the_edges(op: str, opset: int, tmp_path: Path) -> None:
     check_pools(op, opset, tmp_path)

@@ -98,8 +98,8 @@ def test_a_package_that_does_not_load_is_named(site: Path) -> None:
     ("source", "reason"),
     [
         ("raise SystemExit(0)", "SystemExit: 0"),
-        ("OPERATORS = {('com.acme', 'Biquad'): 3}", "is not the domain and name of an OwnOperator"),
-        ("OPERATORS = {'Biquad': 3}", "is not the domain and name of an OwnOperator"),
+        ("OPERATORS = (3,)", "3 is not an Operator with a name and a domain"),
+        ("OPERATORS = {('com.acme', 'Biquad'): 3}", "is not an Operator with a name and a domain"),
         ("OPERATORS = 3", "TypeError"),
     ],
 )
@@ -158,7 +158,7 @@ def appends(*arguments: str) -> str:
         (MAKES, MAKES.replace("node.inputs[0]", "node.outputs[0]"), "reads 'y' before it is made"),
         (MAKES, MAKES.replace("values)", "values, scratch=-1)"), "scratch and MACs"),
         (MAKES, MAKES.replace("values)", "values, scratch=8)"), "scratch without a type"),
-        (MAKES, MAKES.replace("values)", "None)"), "no dataclass of Values"),
+        (MAKES, MAKES.replace("values)", "None)"), "no mapping of its variables"),
         (MAKES, MAKES.replace('"y"', '"x y"'), "has the names"),
         (MAKES, MAKES.replace('"y"', '"x"'), "has the names"),
         (MAKES, MAKES.replace("values)", "values, overwrites={'y': 'z'})"), "ValueError"),
@@ -197,10 +197,14 @@ def test_a_template_that_can_not_be_rendered_is_named(site: Path, template: str 
 
 
 @pytest.mark.parametrize(
-    "call", ["OwnOperator(3, _same)", "OwnOperator(Operator(3), _same)", "OwnOperator(Operator(_biquad, int), _same)",
-             "OwnOperator(Operator(_biquad, Biquad), 3)", "OwnOperator(Operator(_biquad, Biquad(b0=1.0)), _same)"],
+    ("old", "new"),
+    [
+        ("lower=_biquad", "lower=3"), (", lower=_biquad", ""), ("infer=_same", "infer=3"), ("infer=_same, ", ""),
+        ("attributes=Biquad", "attributes=int"), ("attributes=Biquad", "attributes=Biquad(b0=1.0)"),
+        ('domain="com.acme"', 'domain=""'), ('"Biquad", domain', "3, domain"),
+    ],
 )  # fmt: skip
-def test_an_operator_without_its_parts_is_not_loaded(site: Path, call: str) -> None:
-    install(site, changed("OwnOperator(Operator(_biquad, Biquad), _same)", call))
+def test_an_operator_without_its_parts_is_not_loaded(site: Path, old: str, new: str) -> None:
+    install(site, changed(old, new))
     with pytest.raises(UsageError, match="acme_mtool:OPERATORS can't be loaded"):
         graphs.compiled(biquad())

@@ -10,7 +10,7 @@ from graphs import Array, compiled, lowered, model, reference, run_c
 from onnx import helper
 
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.verification.exact import ExactValues
+from mtool.verification.rounding_ties import ExactValues
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -17,6 +17,7 @@ from mtool.compiler.passes.lower import lower
 F32 = np.float32
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(("kind", "count"), [("float", 50), ("long", 15), ("int8", 25), ("uint8", 10)])
 def test_random_networks_stay_the_same(kind: str, count: int) -> None:
     loops = left = 0

@@ -7,7 +7,7 @@ from mtool.compiler.frontend.tflite.fixed_point import multipliers
 from mtool.compiler.ir import DType, Expr
 from mtool.compiler.ir.expr import axis, call, const, load
 from mtool.compiler.ir.scalar import Rescale, evaluate
-from mtool.compiler.passes.scaled_sums import ScaledSum
+from mtool.compiler.passes.integer_math import ScaledSum
 
 ALL = np.arange(-128, 128)
 GRIDS = [np.broadcast_to(ALL.astype(np.int8).reshape(view), (256, 256)) for view in ((-1, 1), (1, -1))]

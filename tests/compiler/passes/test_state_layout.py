@@ -65,6 +65,7 @@ def stream(seed: int) -> Graph:
     )
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_streams_stay_the_same(seed: int) -> None:
     graph = stream(seed)

@@ -37,10 +37,11 @@ def held(graph: Graph, plan: Plan, calls: int = 2) -> Plan:
     return plan
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("io", ["arena", "external"])
 @pytest.mark.parametrize("kind", ["float", "int8", "uint8"])
 def test_random_networks(kind: str, io: Io) -> None:
-    for seed in range(amount.of(25, 8)):
+    for seed in range(amount.of(25, 4)):
         proto = networks.floats(seed, 16) if kind == "float" else networks.integers(seed, dtype=getattr(np, kind))
         graph = lowered(proto, DSP if kind == "uint8" else HOST)
         held(graph, make_plan(graph, HOST, io, "never"), 1)
@@ -167,7 +168,7 @@ def test_elements_of_eight_bytes_lie_at_multiples_of_eight(partial: Partial, io:
 
 @pytest.mark.parametrize("io", ["arena", "external"])
 def test_states_live_as_long_as_the_firmware(io: Io) -> None:
-    for seed in range(amount.of(120, 36)):
+    for seed in range(amount.of(120, 18)):
         graph = stateful.vectors(seed)
         plan = held(graph, make_plan(graph, HOST, io), 4)
         homes = {value: piece for piece, _ in plan.storages for value in piece.values}

@@ -23,7 +23,7 @@ needs_arm = pytest.mark.skipif(
 )
 
 
-def compiled(**schedules: Choice) -> mtool.commands.Model:
+def compiled(**schedules: Choice) -> mtool.commands.CompiledModel:
     return mtool.compile(DIGITS, board=BOARD, options=mtool.Options(schedules=schedules))
 
 

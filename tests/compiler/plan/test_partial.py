@@ -84,11 +84,13 @@ def test_parts_are_the_whole(target: Target, integer: bool, tmp_path: Path) -> N
     assert failures(cases(target, integer=integer), tmp_path, None) == []
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(("target", "board"), [(DSP, "mps2_an386"), (MVE, "mps3_an547")], ids=["dsp", "mve"])
 def test_parts_are_the_whole_in_simd(target: Target, board: str, tmp_path: Path) -> None:
     assert failures(cases(target, integer=True), tmp_path, board) == []
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_parts_are_what_onnxruntime_computes(seed: int, tmp_path: Path) -> None:
     case = cases(HOST, integer=False)[seed]
@@ -120,6 +122,7 @@ def test_gates_between_convolutions_do_not_part_a_region(tmp_path: Path) -> None
     np.testing.assert_allclose(run_c(plan, feeds, tmp_path)[0], reference(proto, feeds)[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.product(2)
 @models.needed
 @pytest.mark.parametrize(("name", "target", "most"), [
     ("ic/ic_int8_qdq", DSP, 19_400), ("ic/ic_int8_qdq", NO_FPU, 19_400), ("vww/vww_int8_qdq", DSP, 31_000),
@@ -148,6 +151,7 @@ def test_nothing_is_computed_twice() -> None:
     )
 
 
+@pytest.mark.product(2)
 @models.needed
 @pytest.mark.parametrize("io", ["arena", "external"])
 def test_no_step_writes_over_what_a_later_one_reads(io: Any) -> None:

@@ -10,8 +10,8 @@ from mtool.compiler.plan import Choice
 from mtool.compiler.plan.pools.for_time import RESERVED_BYTES
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
-from mtool.stages.cache_key import made_of
-from mtool.stages.latency_estimate import likely_time
+from mtool.stages.compile_cache import made_of
+from mtool.stages.latency_estimate import estimate_latency
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
 L4 = boards.get("nucleo_l4r5zi")
@@ -60,7 +60,7 @@ def test_the_manifest_the_c_and_the_estimates_say_so() -> None:
         for one in (emitted, without)
     ]
     assert variables[0] and not variables[1]
-    sooner, later = likely_time(emitted, L4), likely_time(without, L4)
+    sooner, later = estimate_latency(emitted, L4), estimate_latency(without, L4)
     assert sooner is not None and later is not None and sooner.milliseconds < later.milliseconds
     (fit,) = commands.check(DIGITS, [L4]).fits
     assert fit.ram is not None

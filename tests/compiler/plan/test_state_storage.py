@@ -210,6 +210,7 @@ def window(form: str, rank: int, shift: int = 1, *, begin: bool = False) -> tupl
     return model(nodes, inputs, ["y", "next"], weights), [("next", "cache")]
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("rank", [3, 4])
 @pytest.mark.parametrize("shift", [1, 2, 5])
 @pytest.mark.parametrize("form", ["append", "shift"])

@@ -61,6 +61,7 @@ def cases(target: Target, *, integer: bool, count: int) -> list[Case]:
     raise AssertionError(f"only {len(found)} networks were streamed")
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("integer", [True, False], ids=["int8", "float32"])
 def test_rows_are_the_whole(integer: bool, tmp_path: Path) -> None:
     """Paddings, strides, dilations, odd heights, residual sums, joined channels; one row a call, then two, ..."""

@@ -199,6 +199,7 @@ def test_means_of_integers_over_the_size(target: Target, tmp_path: Path) -> None
     check(quantised_mean(), {"n": 15}, tmp_path, target)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(
     ("op", "direction"), [("LSTM", "forward"), ("LSTM", "bidirectional"), ("GRU", "reverse"), ("RNN", "bidirectional")]
 )
@@ -206,6 +207,7 @@ def test_recurrent_layers_of_two_sizes(op: str, direction: str, tmp_path: Path) 
     check(recurrent(op, direction), {"n": 6, "b": 3}, tmp_path)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("target", [HOST, MVE], ids=["host", "mve"])
 def test_a_block_of_an_encoder(target: Target, tmp_path: Path) -> None:
     check(transformer(), {"n": 20}, tmp_path, target)
@@ -260,6 +262,7 @@ def test_bytes_that_are_a_product_of_several_formulas(tmp_path: Path) -> None:
     check(build(nodes, {"x": ("n",)}, {"y": ("n", "n", "n")}, axes), {"n": 7}, tmp_path)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("io", ["arena", "external"])
 @pytest.mark.parametrize(
     "chosen", [codegen.conventions("c"), codegen.conventions("step"), codegen.conventions("c", "values")]

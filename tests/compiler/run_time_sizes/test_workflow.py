@@ -98,6 +98,7 @@ def two_sizes() -> onnx.ModelProto:
     return build(nodes, {"a": ("n", 4), "b": ("m", 4)}, {"y": ("n", "m")}, {})
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("board", ["host", "mps2_an386", "mps3_an547"])
 def test_verify_draws_several_sizes(board: str, tmp_path: Path) -> None:
     onnx.save(two_sizes(), tmp_path / "two.onnx")

@@ -50,6 +50,7 @@ def run(board: boards.Board, firmware: Path, sent: bytes = b"", *, more: Sequenc
     return done.returncode, done.stdout
 
 
+@pytest.mark.product(3)
 @every_board
 def test_a_standalone_firmware_runs_the_model(board: boards.Board, tmp_path: Path) -> None:
     built = make(board, tmp_path, kind="standalone", replace={"src/standalone.c": toy.check_c()})
@@ -79,6 +80,7 @@ def address(elf: Path, symbol: str) -> int:
     return found
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("board", [board for board in HERE if board.memories], ids=lambda board: board.name)
 def test_each_thing_lies_in_the_memory_that_the_board_has_for_it(board: boards.Board, tmp_path: Path) -> None:
     built = make(board, tmp_path, kind="host_driven")
@@ -108,6 +110,7 @@ def test_a_role_may_have_any_memory(tmp_path: Path) -> None:
     assert run(moved, built.firmware["standalone"]) == (toy.RAN_WELL, b"")
 
 
+@pytest.mark.product(3)
 @every_board
 def test_a_port_keeps_its_contract(board: boards.Board, tmp_path: Path) -> None:
     counter = board.timer.base + 4 if board.timer and board.timer.kind == "cmsdk_timer" else 0
@@ -143,6 +146,7 @@ def test_a_fault_ends_the_firmware(name: str, tmp_path: Path) -> None:
     assert run(boards.get(name), built.firmware["standalone"])[0] == FAULT + 3  # HardFault; breakpoint
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m23", "cortex-m33", "cortex-m55"])
 def test_the_guard_compiles_for_every_cortex_m(core: str, tmp_path: Path) -> None:
     built = make(boards.get("mps2_an386"), tmp_path, kind="host_driven")
@@ -151,6 +155,7 @@ def test_the_guard_compiles_for_every_cortex_m(core: str, tmp_path: Path) -> Non
     subprocess.run(argv, cwd=built.folder, check=True)
 
 
+@pytest.mark.product(3)
 @every_board
 def test_a_readme_says_how_to_build_by_hand(board: boards.Board, tmp_path: Path) -> None:
     built = make(board, tmp_path, kind="standalone")

@@ -27,6 +27,7 @@ def in_qemu(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return commands.prepare(models.path(KWS), board="mps2_an386", folder=tmp_path_factory.mktemp("kws") / "m4").folder
 
 
+@pytest.mark.product(2)
 @models.needed
 @pytest.mark.parametrize("harms", [*((harm,) for harm in HARMS), HARMS], ids=" ".join)
 def test_noise_changes_no_result(on_host: Path, harms: tuple[str, ...]) -> None:
@@ -49,6 +50,7 @@ def test_unplugged_in_the_middle_of_anything() -> None:
     assert trials.unplug(times=40, seed=1).reconnected == 40
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("rate", [0, 1e-3])
 @pytest.mark.parametrize("ring_bytes", [63, 256, 2048])
 def test_the_ring_of_an_interrupt_does_not_run_over(ring_bytes: int, rate: float) -> None:

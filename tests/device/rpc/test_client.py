@@ -53,6 +53,7 @@ class Sample:
         assert np.array_equal(np.frombuffer(y3, np.uint8), self.x2 ^ 0x5A)
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("defines", [(), ("TEST_BUFFER_BYTES=256",), ("TEST_BUFFER_BYTES=65536",)])
 def test_inference_after_inference(defines: tuple[str, ...]) -> None:
     random = np.random.default_rng(0)

@@ -63,7 +63,7 @@ def test_a_device_that_never_ends_a_frame_fills_no_memory(megabytes: int) -> Non
     assert list(decoder.feed(b"\0" + encode(Frame(1, 2, 3))))[-1] == Frame(1, 2, 3)
 
 
-@settings(max_examples=amount.of(100, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=amount.of(100, 25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_answers_to_any_request_end_in_a_result_or_an_error(data: st.DataObject) -> None:
     answers = data.draw(st.lists(st.tuples(kinds, st.booleans(), payloads), max_size=12))
@@ -96,7 +96,7 @@ def test_any_answers_to_any_request_end_in_a_result_or_an_error(data: st.DataObj
     client.close()
 
 
-@settings(max_examples=amount.of(100, 60), deadline=None)
+@settings(max_examples=amount.of(100, 25), deadline=None)
 @given(st.binary(max_size=80), st.binary(max_size=30))
 def test_any_answer_to_hello_opens_a_session_or_is_told(payload: bytes, before: bytes) -> None:
     def answer(frame: Frame) -> bytes:

@@ -157,6 +157,7 @@ def test_a_device_keeps_models_of_several_names_each_with_its_counter(monkeypatc
         assert sorted(name for _, name in listed(client)) == ["ad", "ic", "kws", "test_model"]
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("counter", [4, 6])
 def test_a_damaged_module_and_a_load_that_broke_off_leave_the_counter(flash: Path, counter: int) -> None:
     with process("TEST_BUFFER_BYTES=1024") as transport:

@@ -109,6 +109,7 @@ def test_a_port_that_gives_up(built: tuple[Board, Path]) -> None:
     assert fault(built[1], faulty.ABORT).what.startswith(f"failed assertion in {faulty.NAMED}")
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("in_steps", [True, False])
 def test_an_operator_that_does_not_end(built: tuple[Board, Path], in_steps: bool) -> None:
     folder = built[1]
@@ -130,6 +131,7 @@ def test_a_function_of_the_c_library(built: tuple[Board, Path]) -> None:
     assert board.cpu == "host" or "  memset+0x" in error.details[0]
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("name", ["mps2_an385", "qemu_riscv32"])
 def test_a_fault_outside_of_a_session(name: str, tmp_path: Path) -> None:
     trap = "int main(void);\nint main(void)\n{\n    __builtin_trap();\n}\n"

@@ -133,6 +133,7 @@ def test_the_reference_goes_on_too(tmp_path: Path) -> None:
     assert np.abs(first - second).max() > 1e-2
 
 
+@pytest.mark.product(2)
 @needs_arm
 @pytest.mark.parametrize(("quantised", "at_most"), [(False, 0.9), (True, 0.65)], ids=["float", "int8"])
 def test_a_state_saves_instructions_and_memory(quantised: bool, at_most: float, tmp_path: Path) -> None:
@@ -215,6 +216,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "expected  float32[1,1,16], or one number" in wrong and "found     int64[2], from 1 to 2" in wrong
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_tflite_model(board: str, tmp_path: Path) -> None:
     """LiteRT is fed with its own state, which begins at its zero point there and here. With its reference kernels'

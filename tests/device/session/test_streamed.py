@@ -94,6 +94,7 @@ def test_what_does_not_go_together(
     assert said in capsys.readouterr().err and not folder.exists()
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("interface", ["feed", "step", "packed"])
 def test_a_standalone_program_calls_each_of_its_models(interface: str, tmp_path: Path) -> None:
     """What one model has for its own interface, the next one has by another name."""

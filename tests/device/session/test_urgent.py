@@ -11,7 +11,7 @@ from mtool import boards, project
 from mtool.base import resources
 from mtool.base.errors import CommunicationError
 from mtool.commands import build_model
-from mtool.commands.latency import worst_latency
+from mtool.commands.cost import worst_latency
 from mtool.compiler.codegen import conventions
 from mtool.device import session
 from mtool.stages.deployment import Deployment

@@ -9,16 +9,15 @@ import amount
 import numpy as np
 import pytest
 from own import begin, line
-from sklearn.metrics import roc_auc_score
 
 import mtool
 from mtool import boards
 from mtool.base.errors import DeviceError, UsageError
 from mtool.cli import app
-from mtool.commands import user_program, user_project
+from mtool.commands import flashing, user_project
 from mtool.manifest import Tensor
-from mtool.plugins.mlperf import dataset, score, session
-from mtool.plugins.mlperf.device import DeviceUnderTest
+from mtool.plugins import mlperf
+from mtool.plugins.mlperf import DeviceUnderTest
 from mtool.stages.latency_estimate import emulated_time
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
@@ -37,7 +36,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def device(project: Path) -> Iterator[DeviceUnderTest]:
     found = user_project.require(project)
-    with user_program.open_program(
+    with flashing.open_program(
         found.model, board="host", options=found.options_for("host"), deployment=found.deployment_for("host")
     ) as opened:
         device = DeviceUnderTest(opened.transport, lambda who, text: None)
@@ -123,10 +122,8 @@ def test_a_rate_of_an_emulator_is_labelled(
 ) -> None:
     """An instruction is a nanosecond there: 1.43 cycles of it on a Cortex-M4 (docs/cycles.md), 25 MHz."""
     lines: list[str] = []
-    samples = [dataset.Item("a", 0, (bytes(4 * WIDTH),))]
-    found = session.run(
-        device, lambda _: samples, "performance", tell=lines.append, count=1, emulated="seconds of QEMU"
-    )
+    samples = [mlperf.Item("a", 0, (bytes(4 * WIDTH),))]
+    found = mlperf.run(device, lambda _: samples, "performance", tell=lines.append, count=1, emulated="seconds of QEMU")
     assert found.objections[0] == "the device is emulated: seconds of QEMU" and found.objections[0] in lines[0]
     if amount.IS_ALL and shutil.which("qemu-system-arm"):
         monkeypatch.chdir(project)
@@ -145,13 +142,15 @@ def test_an_emulated_inference_takes_its_time_at_the_boards_clock(board: str, mi
 
 
 def test_figures_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import roc_auc_score  # takes seconds, in each process that collects this file
+
     random = np.random.default_rng(0)
     labels = random.integers(0, 3, 60)
     scores = np.round(random.dirichlet(np.ones(3), 60) + 0.5 * np.eye(3)[labels], 1)
     scores /= scores.sum(axis=1, keepdims=True)
-    assert score.auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores, multi_class="ovr"))
-    assert score.auc(scores[:, :1], labels == 1) == pytest.approx(roc_auc_score(labels == 1, scores[:, 0]))
-    assert score.auc(scores, np.zeros(60, np.int64)) is None
+    assert mlperf.auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores, multi_class="ovr"))
+    assert mlperf.auc(scores[:, :1], labels == 1) == pytest.approx(roc_auc_score(labels == 1, scores[:, 0]))
+    assert mlperf.auc(scores, np.zeros(60, np.int64)) is None
 
 
 def test_samples_are_sent_as_the_runner_sends_them(tmp_path: Path) -> None:
@@ -159,13 +158,13 @@ def test_samples_are_sent_as_the_runner_sends_them(tmp_path: Path) -> None:
     tensor = Tensor(
         name="x", c_name="x", dtype="int8", shape=(1, 4), bytes=4, arena_offset=None, scale=(0.5,), zero_point=(2,)
     )
-    assert dataset.wire(values, "vww01", tensor) == bytes([0, 128, 255, 133])
-    assert dataset.wire(values, "kws01", tensor) == values.tobytes()
-    assert np.frombuffer(dataset.wire(values, "ad01", tensor), np.float32).tolist() == [-65.0, -1.0, 62.5, 1.5]
+    assert mlperf.wire(values, "vww01", tensor) == bytes([0, 128, 255, 133])
+    assert mlperf.wire(values, "kws01", tensor) == values.tobytes()
+    assert np.frombuffer(mlperf.wire(values, "ad01", tensor), np.float32).tolist() == [-65.0, -1.0, 62.5, 1.5]
     (tmp_path / "a.bin").write_bytes(bytes(range(10)))
     (tmp_path / "y_labels.csv").write_text("a.bin,2,1,4,3\n")
-    (item,) = dataset.read(tmp_path, "ad01", tensor)
+    (item,) = mlperf.read(tmp_path, "ad01", tensor)
     assert item.label == 1 and item.windows == (bytes(range(4)), bytes(range(3, 7)), bytes(range(6, 10)))
     (tmp_path / "y_labels.csv").write_text("a.bin,2\n")
     with pytest.raises(UsageError, match="is not as EEMBC's runner has it"):
-        dataset.read(tmp_path, "kws01", tensor)
+        mlperf.read(tmp_path, "kws01", tensor)

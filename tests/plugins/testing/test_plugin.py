@@ -11,7 +11,7 @@ from own import begin, line
 
 from mtool.base.errors import BuildError, FitError, MismatchError, UsageError
 from mtool.cli import app, test
-from mtool.plugins.testing import limits
+from mtool.plugins.testing import model
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +64,15 @@ def test_the_exit_code_is_that_of_what_failed() -> None:
 def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
     (tmp_path / "limits.toml").write_text("[b]\nworse_percent = 1\n")
     figures = {"instructions": 1000, "accuracy": 0.9, "time_us": 10}
-    found = limits.Limits(tmp_path, "b", {}, {})
+    found = model.Limits(tmp_path, "b", {}, {})
     found.seen.update(figures)
-    limits.record(found)
-    other = limits.Limits(tmp_path, "c", {}, {})
+    model.record(found)
+    other = model.Limits(tmp_path, "c", {}, {})
     other.seen["instructions"] = 5
-    limits.record(other)
+    model.record(other)
 
     def check(**values: float) -> None:
-        limits.load(tmp_path, "b").check_figures(values)
+        model.load(tmp_path, "b").check_figures(values)
 
     check(instructions=1010, accuracy=0.8911, time_us=99)
     check(instructions=1, accuracy=1.0)
@@ -80,7 +80,7 @@ def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
         check(instructions=1011)
     with pytest.raises(MismatchError, match=r"worse than 0\.9"):
         check(accuracy=0.89)
-    limits.load(tmp_path, "b", records=True).check_figures({"instructions": 2000})
+    model.load(tmp_path, "b", records=True).check_figures({"instructions": 2000})
     for text, said in (
         ("x = 1", "stands in no table"),
         ("[b]\ninstructions = -1", "no number of 0 or more"),
@@ -89,8 +89,8 @@ def test_figures_may_not_fall_behind_the_last(tmp_path: Path) -> None:
     ):
         (tmp_path / "limits.toml").write_text(text)
         with pytest.raises(UsageError, match=said):
-            limits.load(tmp_path, "b")
+            model.load(tmp_path, "b")
     (tmp_path / "figures.json").write_text('{"schema_version": 1, "boards": {"b": {"accuracy": "high"}}}')
     (tmp_path / "limits.toml").unlink()
     with pytest.raises(UsageError, match="holds no figures"):
-        limits.load(tmp_path, "b")
+        model.load(tmp_path, "b")

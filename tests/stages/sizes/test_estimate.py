@@ -153,7 +153,7 @@ def test_the_largest_that_is_said_to_fit_an_arduino_builds(name: str, most: int,
     board = boards.get(name)
     need(board)
 
-    def compiled(hidden: int) -> commands.Model:
+    def compiled(hidden: int) -> commands.CompiledModel:
         path = perceptron(tmp_path / "perceptron.onnx", hidden)
         return commands.compile(path, board=board, options=options_of(board))
 
@@ -198,7 +198,7 @@ def test_one_array_of_an_avr_has_its_limit(tmp_path: Path) -> None:
 def test_every_board_has_an_estimate_by_each_template(board: Board, tmp_path: Path) -> None:
     files, manifest = toy.compiled(board)
     for template in board.templates:
-        model = commands.Model(tmp_path / "toy.onnx", board, Options(template=template), files, manifest)
+        model = commands.CompiledModel(tmp_path / "toy.onnx", board, Options(template=template), files, manifest)
         found = fit_of(model, folder=tmp_path / "none")
         assert found.fits
         placed = board.placed_by(template).memories

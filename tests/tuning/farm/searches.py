@@ -12,12 +12,11 @@ from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import Log, Unit
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.tuning.candidates import Space, space_of
-from mtool.tuning.farm.bundle import Bundle
 from mtool.tuning.farm.client import Farm
-from mtool.tuning.farm.search import RackSearch
-from mtool.tuning.firmware import Room
-from mtool.tuning.progress import Progress
-from mtool.tuning.search import Goal
+from mtool.tuning.farm.messages import Bundle
+from mtool.tuning.farm.search import FarmSearch
+from mtool.tuning.firmware import TrialLimits
+from mtool.tuning.search import Goal, Progress
 from mtool.tuning.trial import Names, Share
 from tests.compiler.tuned.pointwise import network
 from tests.compiler.tuned.records import SETUP, TARGET
@@ -78,8 +77,8 @@ def search(
     """Search on a rack, and return how far it has come."""
     progress = Progress.of(spaces, maker.unit)
     known = tuning_log.read([path]) if path.exists() else Log()
-    setup, room = SETUP.model_copy(update={"unit": maker.unit}), Room(1 << 22, None, 1 << 22, most)
-    RackSearch(farm, maker, 3, progress, None, room, TARGET, setup, path, known, goal or Goal()).run()  # type: ignore[arg-type]
+    setup, room = SETUP.model_copy(update={"unit": maker.unit}), TrialLimits(1 << 22, None, 1 << 22, most)
+    FarmSearch(farm, maker, 3, progress, None, room, TARGET, setup, path, known, goal or Goal()).run()  # type: ignore[arg-type]
     return progress
 
 

@@ -17,13 +17,10 @@ from typing import Any
 
 from mtool.base.errors import CommunicationError, DeviceError, FlashError
 from mtool.compiler.tuned.record import Unit
-from mtool.tuning.farm.board_farm import Held, Rack
-from mtool.tuning.farm.bundle import Bundle
-from mtool.tuning.farm.messages import Slice
+from mtool.tuning.farm.messages import Bundle, Slice
 from mtool.tuning.farm.worker import Service, serve
-from mtool.tuning.measuring import Outcome
-from mtool.tuning.operators import IDLE, Operators
-from mtool.tuning.whole_run import WholeRun
+from mtool.tuning.farm.worker_boards import Held, WorkerBoards
+from mtool.tuning.measuring import IDLE, Operators, Outcome, WholeRun
 
 BOARD = "stand_in"
 IDLE_NS = 500.0
@@ -110,13 +107,13 @@ class StandInOpener:
         return WholeRun((), (sum(firmware.times.values()),))
 
 
-def rack_of(count: int, behaviours: Sequence[str] = ()) -> Rack:
+def rack_of(count: int, behaviours: Sequence[str] = ()) -> WorkerBoards:
     hang_s = 2.0 if "hangs" in behaviours else 120.0
     kinds = [*behaviours, *["good"] * (count - len(behaviours))]
     boards = [
         Held(BOARD, f"{BOARD} {number} of {os.getpid()}", StandInOpener(kind)) for number, kind in enumerate(kinds)
     ]
-    return Rack(boards, hang_s)
+    return WorkerBoards(boards, hang_s)
 
 
 if __name__ == "__main__":

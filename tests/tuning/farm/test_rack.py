@@ -11,11 +11,10 @@ from mtool.base.errors import BoardError, UsageError
 from mtool.cli import app
 from mtool.cli.worker import aligned
 from mtool.tuning.farm import security
-from mtool.tuning.farm.board_farm import Held, Rack
-from mtool.tuning.farm.bundle import Bundle, unpack
-from mtool.tuning.farm.messages import Slice
+from mtool.tuning.farm.messages import Bundle, Slice, unpack
+from mtool.tuning.farm.search import BoardLost, WholeRuns
 from mtool.tuning.farm.security import Tls
-from mtool.tuning.farm.whole import BoardLost, WholeRuns
+from mtool.tuning.farm.worker_boards import Held, WorkerBoards
 from tests.tuning.farm.stand_in import BOARD, Firmware, rack_of
 
 
@@ -110,7 +109,7 @@ def asked(board: str = BOARD, version: str | None = None) -> Slice:
     return made if version is None else Slice("s", "t", board, (), (), "ns", 3, version=version)
 
 
-def measured(rack: Rack, one: Slice) -> Any:
+def measured(rack: WorkerBoards, one: Slice) -> Any:
     return rack.measure(Firmware({}, flash_s=0.0).bundle("cc"), one, lambda answer: None, lambda: False)
 
 
@@ -151,7 +150,7 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
             raise NotImplementedError
 
     told: list[int] = []
-    rack = Rack([Held(BOARD, "sleeper", Sleeper())], 0.2)
+    rack = WorkerBoards([Held(BOARD, "sleeper", Sleeper())], 0.2)
     rack.on_change = lambda: told.append(rack.counts()[BOARD])  # type: ignore[method-assign]
     end = measured(rack, asked())
     assert "it has said nothing" in end.failed and rack.counts() == {BOARD: 0}
@@ -164,12 +163,12 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
 
 
 def test_the_whole_model_stays_on_one_board(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mtool.tuning.farm import whole
-    from mtool.tuning.farm.events import Ended
+    from mtool.tuning.farm import search
+    from mtool.tuning.farm.client import Ended
     from mtool.tuning.farm.messages import SliceEnd
-    from mtool.tuning.whole_run import WholeRun
+    from mtool.tuning.measuring import WholeRun
 
-    monkeypatch.setattr(whole, "pack", lambda prepared: None)
+    monkeypatch.setattr(search, "pack", lambda prepared: None)
     found = WholeRun((), (1.0,))
     places: list[tuple[str, str]] = []
     script = [

@@ -21,7 +21,7 @@ import mtool
 from mtool.base.errors import ModelError
 from mtool.cli import app
 from mtool.verification import reference
-from mtool.verification.oracles import process, wire
+from mtool.verification.oracles import process
 from mtool.verification.oracles.process import DiedError
 
 pytest.importorskip("onnxruntime")
@@ -193,7 +193,7 @@ def test_a_message_goes_there_and_back(value: Any) -> None:
             return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
         return bool(one == other)
 
-    data = b"".join(bytes(part) for part in wire.parts(value))
-    assert same(value, wire.read(io.BytesIO(data)))
+    data = b"".join(bytes(part) for part in process.parts(value))
+    assert same(value, process.read(io.BytesIO(data)))
     with pytest.raises(EOFError):
-        wire.read(io.BytesIO(data[:-1]))
+        process.read(io.BytesIO(data[:-1]))

@@ -8,18 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mtool.compiler.backends.cmsis_nn import conditions, library
-from mtool.compiler.backends.cmsis_nn.call import Call
-from mtool.compiler.backends.cmsis_nn.elements import add, multiply, softmax
-from mtool.compiler.backends.cmsis_nn.functions import function_of
-from mtool.compiler.backends.cmsis_nn.library import Library
-from mtool.compiler.backends.cmsis_nn.products import product
-from mtool.compiler.backends.cmsis_nn.recurrent import lstm, svdf
-from mtool.compiler.backends.cmsis_nn.windows import convolution, pool
-from mtool.compiler.backends.interface import Backend, Context, Product, Region
-from mtool.compiler.backends.operation import Operation
+from mtool.compiler.backends.cmsis_nn.calls import Call, add, convolution, lstm, multiply, pool, product, softmax, svdf
+from mtool.compiler.backends.cmsis_nn.conditions import function_of
+from mtool.compiler.backends.interface import Backend, Context, Operation, Product, Region
+from mtool.compiler.operators.window import CONV
 
-_CALLS: Mapping[str, Callable[[Operation, Library, Region], Call]] = {
-    "Conv": convolution, "Gemm": product, "MatMul": product, "Pool": pool, "Softmax": softmax, "Add": add,
+_CALLS: Mapping[str, Callable[[Call, Operation], str]] = {
+    CONV: convolution, "Gemm": product, "MatMul": product, "Pool": pool, "Softmax": softmax, "Add": add,
     "Mul": multiply, "IntegerLstm": lstm, "IntegerSvdf": svdf,
 }  # fmt: skip
 
@@ -52,4 +47,5 @@ class CmsisNn(Backend):
     def compile(self, region: Region, folder: Path) -> Product:
         """Return the call of the one operation."""
         (operation,) = region.operations
-        return _CALLS[operation.kind](operation, self.library, region).product(self.library)
+        call = Call(self.library, region)
+        return call.finished(_CALLS[operation.kind](call, operation))

@@ -123,7 +123,7 @@ class Library:
             proc.run([*argv, *map(str, sources)], what="CMSIS-NN's buffer sizes", timeout_s=120, error=BackendError)
             return ctypes.CDLL(str(made))
 
-    def asked(self, function: str, *arguments: "Sequence[int] | int") -> int:
+    def asked(self, function: str, *arguments: Sequence[int] | int) -> int:
         """Return what `<function>` says; a sequence is a struct of int32_t that is passed by its address."""
         try:
             call = getattr(self._buffers, function)

@@ -5,17 +5,15 @@ be one step off, and `--tolerance 1` has to allow that.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from mtool.base.errors import UsageError
 from mtool.compiler.backends.ethos_u import vela
 from mtool.compiler.backends.ethos_u.call import FOLDER, product_of
 from mtool.compiler.backends.ethos_u.claiming import PATTERNS
-from mtool.compiler.backends.ethos_u.precompiled import COMPILED, precompiled
+from mtool.compiler.backends.ethos_u.vela import COMPILED, precompiled
 from mtool.compiler.backends.ethos_u.writing import padded_name, tflite_of
-from mtool.compiler.backends.interface import Backend, Context, OperationsRefused, Product, Region
-from mtool.compiler.backends.operation import Operation
+from mtool.compiler.backends.interface import Backend, Context, Operation, OperationsRefused, Product, Region
 
 
 class EthosU(Backend):
@@ -64,8 +62,7 @@ class EthosU(Backend):
     def compile(self, region: Region, folder: Path) -> Product:
         """Return the region as Vela compiles it, or has compiled it."""
         if region.operations[0].kind == COMPILED:
-            product = product_of(region, precompiled(region.operations[0]))
-            return replace(product, files={**product.files, **self._driver()})
+            return product_of(region, precompiled(region.operations[0]), self._driver())
         path = folder / f"{region.name}.tflite"
         path.write_bytes(tflite_of(region))
         names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in region.operations]
@@ -74,8 +71,7 @@ class EthosU(Backend):
         except vela.Refused as failed:
             reasons = {one.name: why for one in region.operations if (why := _why(one, failed.reasons))}
             raise OperationsRefused(failed.what, reasons, details=failed.details, hint=failed.hint) from failed
-        product = product_of(region, made)
-        return replace(product, files={**product.files, **self._driver()})
+        return product_of(region, made, self._driver())
 
     def _vela_options(self) -> list[str]:
         names = {"config": "accelerator-config", "system": "system-config", "memory": "memory-mode"}

@@ -1,8 +1,9 @@
 """The C that has the NPU compute a region, by the Ethos-U core driver."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from mtool.compiler.backends.ethos_u.vela import Compiled, Place
+from mtool.compiler.backends.call import CallBuilder
+from mtool.compiler.backends.ethos_u.vela import Compiled
 from mtool.compiler.backends.interface import BackendError, Product, Region
 
 FOLDER = "ethos_u"
@@ -61,8 +62,8 @@ int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresse
 """
 
 
-def product_of(region: Region, made: Compiled) -> Product:
-    """Return what computes a region that Vela compiled.
+def product_of(region: Region, made: Compiled, driver: Mapping[str, bytes]) -> Product:
+    """Return what computes a region that Vela compiled; `driver` are the files of the driver, if it is copied.
 
     The memories stand in the arena one behind the other; the region's tensors are copied there and back.
 
@@ -76,13 +77,18 @@ def product_of(region: Region, made: Compiled) -> Product:
             f"Vela has other inputs and outputs than {region.name}",
             details=[f"expected bytes: {sizes}", f"found: {[one.bytes for one in places_of]}"],
         )
-    starts, total = _memories(made)
+    call = CallBuilder(region, _ALIGNMENT)
+    starts = {
+        base: call.reserve(-(-size // _ALIGNMENT) * _ALIGNMENT) if size else 0
+        for base, size in enumerate(made.bases)
+        if base != made.constant_base and base not in made.same
+    }
     constants = "(uintptr_t)constants" if made.constants.size else "(uintptr_t)commands"  # nothing is read there
     places = [
         constants if base == made.constant_base else f"(uintptr_t)(scratch + {starts[made.same.get(base, base)]})"
         for base in range(len(made.bases))
     ]  # fmt: skip
-    lines = [
+    call.lines += [
         f"uint64_t addresses[{len(places)}] = {{{', '.join(places)}}};",
         f"static const size_t sizes[{len(places)}] = {{{', '.join(map(str, made.bases))}}};",
         *(
@@ -98,37 +104,13 @@ def product_of(region: Region, made: Compiled) -> Product:
         ),
         "return 0;",
     ]
+    call.headers.append(f"{FOLDER}/mt_ethos_u.h")
+    call.files |= {f"{FOLDER}/mt_ethos_u.h": _HEADER.encode(), f"{FOLDER}/mt_ethos_u.c": _SOURCE.encode(), **driver}
     aligned = f"aligned to {_ALIGNMENT} bytes"
-    return Product(
-        body="\n".join(f"    {line}" for line in lines),
-        headers=(f"{FOLDER}/mt_ethos_u.h",),
-        files={f"{FOLDER}/mt_ethos_u.h": _HEADER.encode(), f"{FOLDER}/mt_ethos_u.c": _SOURCE.encode()},
-        constants={
-            "commands": made.commands,
-            **({"constants": made.constants} if made.constants.size else {}),
-        },
-        layouts={
-            "commands": f"{aligned}: the driver's actions and the NPU's command stream, as Vela made them",
-            "constants": f"{aligned}: weights, scales and tables, as Vela encoded them",
-        },
-        scratch_bytes=total,
-        alignment=_ALIGNMENT,
-        # Without the NPU's cycles these would be little of what it takes, and look like all.
-        cost=_SETUP + _copied(made.inputs) + _copied(made.outputs) if made.cycles else 0.0,
-        cycles=made.cycles,
-        can_fail=True,
-    )
-
-
-def _memories(made: Compiled) -> tuple[dict[int, int], int]:
-    """Return where each memory but the constants begins in the scratch memory, and the bytes of that."""
-    starts, total = dict[int, int](), 0
-    for base, size in enumerate(made.bases):
-        if base != made.constant_base and base not in made.same:
-            starts[base] = total if size else 0
-            total += -(-size // _ALIGNMENT) * _ALIGNMENT
-    return starts, total
-
-
-def _copied(places: Sequence[Place]) -> float:
-    return sum(place.bytes for place in places) / 4
+    layout = f"{aligned}: the driver's actions and the NPU's command stream, as Vela made them"
+    call.constant("commands", made.commands, layout)
+    if made.constants.size:
+        call.constant("constants", made.constants, f"{aligned}: weights, scales and tables, as Vela encoded them")
+    # Without the NPU's cycles these would be little of what it takes, and look like all.
+    cost = _SETUP + sum(place.bytes for place in places_of) / 4 if made.cycles else 0.0
+    return call.product(cost=cost, cycles=made.cycles, can_fail=True)

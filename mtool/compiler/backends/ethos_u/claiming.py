@@ -2,17 +2,15 @@
 
 import numpy as np
 
-from mtool.compiler.backends.ethos_u.precompiled import COMPILED
-from mtool.compiler.backends.ethos_u.windows import padding_of
-from mtool.compiler.backends.ethos_u.writing import activation_of, is_depthwise
-from mtool.compiler.backends.operation import Operation
-from mtool.compiler.backends.pattern import Pattern
+from mtool.compiler.backends.ethos_u.vela import COMPILED
+from mtool.compiler.backends.ethos_u.writing import activation_of, is_depthwise, padding_of
+from mtool.compiler.backends.interface import Operation, Pattern
 from mtool.compiler.operators.gemm import Gemm
 from mtool.compiler.operators.movement import Pad
 from mtool.compiler.operators.normalize import Softmax
 from mtool.compiler.operators.reduce import Axes
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import Convolution
+from mtool.compiler.operators.window import CONV, Convolution
 
 _BYTES = ("int8", "uint8")
 
@@ -103,7 +101,7 @@ def _mean(operation: Operation) -> str:
 
 
 PATTERNS = (
-    Pattern("Conv", _BYTES, "NHWC", True, (_convolution, _constants, _activation)),
+    Pattern(CONV, _BYTES, "NHWC", True, (_convolution, _constants, _activation)),
     Pattern("Gemm", _BYTES, "", True, (_dense, _constants, _activation)),
     Pattern("MatMul", _BYTES, "", True, (_dense, _constants, _activation)),
     Pattern("Pool", _BYTES, "NHWC", True, (_pool, _activation)),

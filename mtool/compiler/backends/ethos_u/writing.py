@@ -1,21 +1,162 @@
 """Regions as TFLite models, with the user's names of tensors: what Vela reads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+import flatbuffers
 import numpy as np
 import tflite
 
-from mtool.compiler.backends.ethos_u.flatbuffer import Operator, Tensor, written
-from mtool.compiler.backends.ethos_u.windows import padding_of
-from mtool.compiler.backends.interface import Region
-from mtool.compiler.backends.operation import Operand, Operation
+from mtool.compiler.backends.interface import Operand, Operation, Region
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array, Quant
 from mtool.compiler.operators.lowering import AlongAxis
 from mtool.compiler.operators.movement import Pad
 from mtool.compiler.operators.reduce import Axes
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import Convolution, Window
+from mtool.compiler.operators.window import CONV, Convolution, Window
+
+_VERSION = 3  # of the schema
+_CONSTANT_ALIGNMENT = 16  # of constants
+_TYPES = {
+    DType.INT8: tflite.TensorType.INT8,
+    DType.UINT8: tflite.TensorType.UINT8,
+    DType.INT16: tflite.TensorType.INT16,
+    DType.INT32: tflite.TensorType.INT32,
+    DType.INT64: tflite.TensorType.INT64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor: its name, shape, element type, grid and, of a constant, its elements."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    quant: Quant | None = None
+    data: Array | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator.
+
+    code: its name in the schema's BuiltinOperator.
+    version: the least that knows its element types.
+    inputs, outputs: the numbers of its tensors.
+    table: the name of its options' table; "": it has none.
+    options: their fields, as the schema's functions spell them; those that are not there are 0.
+    """
+
+    code: str
+    version: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    table: str = ""
+    options: Mapping[str, int | float] = field(default_factory=dict)
+
+
+def written(
+    name: str, tensors: Sequence[Tensor], operators: Sequence[Operator], inputs: Sequence[int], outputs: Sequence[int]
+) -> bytes:
+    """Return a TFLite model with one subgraph; inputs and outputs are numbers of tensors."""
+    b = flatbuffers.Builder(1024)
+    buffers = [_buffer(b, None)]
+    made = []
+    for tensor in tensors:
+        if tensor.data is not None:
+            buffers.append(_buffer(b, tensor.data))
+        made.append(_tensor(b, tensor, len(buffers) - 1 if tensor.data is not None else 0))
+    kinds = list(dict.fromkeys((one.code, one.version) for one in operators))
+    codes = [_code(b, code, version) for code, version in kinds]
+    calls = [_operator(b, one, kinds.index((one.code, one.version))) for one in operators]
+    graph = {"Name": b.CreateString(name), "Tensors": _offsets(b, made), "Inputs": _numbers(b, inputs)}
+    graph |= {"Outputs": _numbers(b, outputs), "Operators": _offsets(b, calls)}
+    order = ("Tensors", "Inputs", "Outputs", "Operators", "Name")
+    graphs = _offsets(b, [_table(b, "SubGraph", **{field: graph[field] for field in order})])
+    code_list, buffer_list = _offsets(b, codes), _offsets(b, buffers)
+    root = _table(b, "Model", Version=_VERSION, OperatorCodes=code_list, Subgraphs=graphs, Buffers=buffer_list)
+    b.Finish(root, b"TFL3")
+    return bytes(b.Output())
+
+
+def _table(b: flatbuffers.Builder, kind: str, **fields: float) -> int:
+    """Append a table of the schema with its fields in this order."""
+    getattr(tflite, f"{kind}Start")(b)
+    for name, value in fields.items():
+        getattr(tflite, f"{kind}Add{name}")(b, value)
+    return int(getattr(tflite, f"{kind}End")(b))
+
+
+def _offsets(b: flatbuffers.Builder, offsets: Sequence[int]) -> int:
+    b.StartVector(4, len(offsets), 4)
+    for offset in reversed(offsets):
+        b.PrependUOffsetTRelative(offset)
+    return int(b.EndVector())
+
+
+def _numbers(b: flatbuffers.Builder, numbers: Sequence[int]) -> int:
+    return int(b.CreateNumpyVector(np.asarray(numbers, np.int32)))
+
+
+def _buffer(b: flatbuffers.Builder, data: Array | None) -> int:
+    if data is None:
+        return _table(b, "Buffer")
+    raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    b.StartVector(1, raw.size, _CONSTANT_ALIGNMENT)
+    b.head -= raw.size
+    b.Bytes[b.head : b.head + raw.size] = raw.tobytes()
+    return _table(b, "Buffer", Data=b.EndVector())
+
+
+def _tensor(b: flatbuffers.Builder, tensor: Tensor, buffer: int) -> int:
+    name, shape = b.CreateString(tensor.name), _numbers(b, tensor.shape)
+    grid: dict[str, int] = {}
+    if tensor.quant is not None:
+        scale = b.CreateNumpyVector(np.asarray(tensor.quant.scale, np.float32))
+        points = b.CreateNumpyVector(np.asarray(tensor.quant.zero_point, np.int64))
+        fields = {"Scale": scale, "ZeroPoint": points, "QuantizedDimension": tensor.quant.axis or 0}
+        grid = {"Quantization": _table(b, "QuantizationParameters", **fields)}
+    return _table(b, "Tensor", Shape=shape, Type=_TYPES[tensor.dtype], Buffer=buffer, Name=name, **grid)
+
+
+def _code(b: flatbuffers.Builder, code: str, version: int) -> int:
+    number = getattr(tflite.BuiltinOperator, code)
+    old = min(number, 127)
+    return _table(b, "OperatorCode", DeprecatedBuiltinCode=old, BuiltinCode=number, Version=version)
+
+
+def _operator(b: flatbuffers.Builder, operator: Operator, code: int) -> int:
+    options: dict[str, int] = {}
+    if operator.table:
+        made = _table(b, operator.table, **operator.options)
+        options["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, operator.table)
+        options["BuiltinOptions"] = made
+    inputs, outputs = _numbers(b, operator.inputs), _numbers(b, operator.outputs)
+    return _table(b, "Operator", OpcodeIndex=code, Inputs=inputs, Outputs=outputs, **options)
+
+
+def padding_of(attrs: Window, image: Sequence[int], result: Sequence[int]) -> str | None:
+    """Return the kind of padding of a window over height and width: "VALID" or "SAME"; None: neither.
+
+    Args:
+        attrs: the window.
+        image, result: the shapes of its input and output, with the channels last.
+    """
+    sizes = [*zip(image[1:3], result[1:3], attrs.kernel, attrs.strides, attrs.dilations, strict=True)]
+    before, behind = attrs.pads[:2], attrs.pads[2:]
+    wide = [(kernel - 1) * dilation + 1 for _, _, kernel, _, dilation in sizes]
+    floors = [(size - reach) // stride + 1 for (size, _, _, stride, _), reach in zip(sizes, wide, strict=True)]
+    if not any(attrs.pads) and floors == [*result[1:3]]:
+        return "VALID"
+    totals = [
+        max((-(-size // stride) - 1) * stride + reach - size, 0)
+        for (size, _, _, stride, _), reach in zip(sizes, wide, strict=True)
+    ]
+    is_same = [*before] == [total // 2 for total in totals] and [*behind] == [total - total // 2 for total in totals]
+    return "SAME" if is_same and [-(-size // stride) for size, _, _, stride, _ in sizes] == [*result[1:3]] else None
+
 
 _ACTIVATIONS = {
     (None, None): "NONE",
@@ -122,7 +263,7 @@ class _Writer:
         return self.tensor(Tensor(name, (count,), DType.of(data.dtype), quant, np.ascontiguousarray(spread)))
 
 
-def _window(attrs: Window) -> dict[str, int]:
+def _strides(attrs: Window) -> dict[str, int]:
     return {"StrideH": attrs.strides[0], "StrideW": attrs.strides[1]}
 
 
@@ -143,7 +284,7 @@ def _convolution(writer: _Writer, operation: Operation) -> None:
     filters = writer.constant(weights, np.ascontiguousarray(packed), 3 if depthwise else 0)
     bias = writer.bias(operation, weights, weights.shape[0])
     options = {
-        **_window(attrs),
+        **_strides(attrs),
         "Padding": getattr(tflite.Padding, padding),
         "DilationHFactor": attrs.dilations[0],
         "DilationWFactor": attrs.dilations[1],
@@ -193,7 +334,7 @@ def _pool(writer: _Writer, operation: Operation) -> None:
     padding = padding_of(attrs, x.shape, operation.output.shape)
     assert padding is not None
     options = {
-        **_window(attrs),
+        **_strides(attrs),
         "Padding": getattr(tflite.Padding, padding),
         "FilterHeight": attrs.kernel[0],
         "FilterWidth": attrs.kernel[1],
@@ -252,7 +393,7 @@ def _mean(writer: _Writer, operation: Operation) -> None:
 
 
 WRITERS: Mapping[str, Callable[[_Writer, Operation], None]] = {
-    "Conv": _convolution,
+    CONV: _convolution,
     "Gemm": _dense,
     "MatMul": _dense,
     "Pool": _pool,

@@ -5,19 +5,16 @@ lies in flash, and a simulator on this computer or a driver on the board that ru
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mtool.base.errors import UsageError
-from mtool.compiler.backends.interface import Backend, BackendError, Buffer, Context, Product, Region
-from mtool.compiler.backends.json import call, claiming, device
-from mtool.compiler.backends.json.command import words_of
-from mtool.compiler.backends.json.external_compiler import PLACES, compile_region
-from mtool.compiler.backends.json.schema import files_of
-from mtool.compiler.backends.operation import Operation
+from mtool.compiler.backends.interface import Backend, BackendError, Buffer, Context, Operation, Product, Region
+from mtool.compiler.backends.json import call, device
+from mtool.compiler.backends.json.external_compiler import PLACES, compile_region, files_of, words_of
 
 MODES = ("int8", "float16")
 _COPY = 16.0  # instructions for each byte that goes to a device and back
@@ -65,16 +62,16 @@ class Json(Backend):
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: integers of the device differ from those of the rest of the network."""
         roundings = () if context.tolerance else (context.rounding,)
-        return claiming.refusal(self.device, operation, self.half, roundings)
+        return device.refusal(self.device, operation, self.half, roundings)
 
     def cost(self, region: Region) -> float | None:
         """Return what a region costs that only moves elements: the copies at its border; others are worth theirs."""
-        is_moved = all(one.kind in claiming.MOVES for one in region.operations)
+        is_moved = all(one.kind in device.MOVES for one in region.operations)
         return _COPY * region.border_bytes if is_moved else None
 
     def claims(self, region: Region) -> str:
         """Return what of a region is more than the device has."""
-        return claiming.too_much(self.device.limits, region, self.half)
+        return device.too_much(self.device.limits, region, self.half)
 
     def files(self, region: Region) -> Mapping[str, bytes]:
         """Return the files that the external compiler reads."""
@@ -87,7 +84,9 @@ class Json(Backend):
                 f"the backend {self.name} has no compiler",
                 hint="give compiler=CMD, or write its files alone: mtool partition",
             )
-        is_simulated = self.run == "simulator" or (not self.run and self._is_here(region) and bool(self.simulator))
+        is_simulated = self.run == "simulator" or (
+            not self.run and region.context.target.cpu == "host" and bool(self.simulator)
+        )
         if not is_simulated and self.driver is None:
             raise BackendError(
                 f"the backend {self.name} has no driver for {region.context.board}",
@@ -96,36 +95,19 @@ class Json(Backend):
             )
         made = compile_region(self.name, self.compiler, region, folder, mode=self.mode, timeout_s=self.timeout_s)
         alignment = max(made.alignment, self.device.alignment)
-        hooks: Mapping[str, str] = {}
+        own = 0 if is_simulated else max(made.scratch_bytes, self.device.scratch_bytes)
+        of = call.Call(self.name, region, self.half, own, 4 if is_simulated else alignment)
+        of.constant("binary", np.frombuffer(made.binary, np.uint8), f"what {self.name}'s compiler made")
+        more: dict[str, Any] = {"alignment": alignment, "cycles": made.cycles, "can_fail": True}
         if is_simulated:
-            found = call.by_simulator(
-                self.name, self.simulator, region, len(made.binary), half=self.half, timeout_s=self.timeout_s
-            )
-        else:
-            assert self.driver is not None
-            hooks = {str(when): name for when, name in self.device.hooks.items()}
-            own = max(made.scratch_bytes, self.device.scratch_bytes)
-            caches = {str(what): name for what, name in self.device.caches.items()}
-            functions = call.Functions(hooks, caches, self.device.resource)
-            found = call.by_driver(
-                self.name, self.driver, region, functions, half=self.half, scratch_bytes=own, alignment=alignment
-            )
-        return Product(
-            body=_indented(found.lines),
-            prepare=_indented(found.prepare),
-            finish=_indented(found.finish),
-            headers=found.headers,
-            files=found.files,
-            constants={"binary": np.frombuffer(made.binary, np.uint8)},
-            layouts={"binary": f"what {self.name}'s compiler made"},
-            scratch_bytes=found.scratch_bytes,
-            alignment=alignment,
-            cycles=made.cycles,
-            can_fail=True,
-            hooks=hooks,
-            resource=self.device.resource and not is_simulated,
-            **({} if is_simulated else self._memories(region, found.scratch_bytes, alignment)),
-        )
+            call.by_simulator(of, self.simulator, len(made.binary), self.timeout_s)
+            return of.product(**more)
+        assert self.driver is not None
+        hooks = {str(when): name for when, name in self.device.hooks.items()}
+        caches = {str(what): name for what, name in self.device.caches.items()}
+        call.by_driver(of, self.driver, call.Functions(hooks, caches, self.device.resource), own)
+        memories = self._memories(region, of.scratch_bytes, alignment)
+        return of.product(hooks=hooks, resource=self.device.resource, **more, **memories)
 
     def _memories(self, region: Region, scratch_bytes: int, alignment: int) -> dict[str, Any]:
         """Return where what the driver is given lies, and what the device does there."""
@@ -140,9 +122,6 @@ class Json(Backend):
             caches = {str(what): name for what, name in self.device.caches.items()}
             found |= {"caches": caches, "device": uses | {"binary": "reads"}, "tensor_alignment": alignment}
         return found
-
-    def _is_here(self, region: Region) -> bool:
-        return region.context.target.cpu == "host"
 
     def _one_of(self, key: str, values: tuple[str, ...], default: str) -> str:
         value = self.values.get(key, default)
@@ -165,7 +144,3 @@ class Json(Backend):
         if "driver" in self.values:
             return call.driver_of(Path(self.values["driver"]), name)
         return call.driver_of(path.parent / self.device.driver, name) if self.device.driver else None
-
-
-def _indented(lines: Sequence[str]) -> str:
-    return "\n".join(f"    {line}" for line in lines)

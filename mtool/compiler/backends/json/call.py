@@ -1,15 +1,15 @@
 """The C of a region's call: by a driver of the device, or, on this computer, by its simulator."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from mtool.base.errors import UsageError
+from mtool.compiler.backends.call import CallBuilder
 from mtool.compiler.backends.interface import Region
-from mtool.compiler.backends.json.claiming import bytes_of, dtype_of
-from mtool.compiler.backends.json.command import filled
-from mtool.compiler.backends.operation import Operand
+from mtool.compiler.backends.json.device import bytes_of, dtype_of
+from mtool.compiler.backends.json.external_compiler import filled
 from mtool.compiler.ir import DType
 
 SIMULATOR_PLACES = frozenset({"binary", "inputs", "outputs", "region"})
@@ -38,16 +38,40 @@ class Functions:
     take_resource: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The statements of a call, those of the core before and behind it, and what they need."""
+class Call(CallBuilder):
+    """A call; what crosses the border as float32 is converted to float16 and back where the device wants that."""
 
-    lines: Sequence[str]
-    headers: tuple[str, ...]
-    prepare: Sequence[str] = ()
-    finish: Sequence[str] = ()
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    scratch_bytes: int = 0
+    def __init__(self, backend: str, region: Region, half: bool, scratch_bytes: int, alignment: int) -> None:
+        super().__init__(region, alignment, scratch_bytes=scratch_bytes)
+        self.backend, self.half = backend, half
+        pointers: dict[str, list[str]] = {"input": [], "output": []}
+        loops: dict[str, list[str]] = {"input": [], "output": []}
+        self.border: dict[str, list[str]] = {"input": [], "output": []}
+        statements = {"input": "half_{0}[i] = mt_f16_store({0}[i]);", "output": "{0}[i] = mt_f16_load(half_{0}[i]);"}
+        for side, operands in (("input", region.inputs), ("output", region.outputs)):
+            for number, operand in enumerate(operands):
+                name = f"{side}{number}"
+                is_converted = operand.dtype is DType.FLOAT32 and dtype_of(operand, half) is DType.FLOAT16
+                self.border[side].append(f"half_{name}" if is_converted else name)
+                if is_converted:
+                    place = self.reserve(bytes_of(operand, half))
+                    pointers[side].append(f"uint16_t *const half_{name} = (uint16_t *)(void *)(scratch + {place});")
+                    loops[side].append(f"for (int32_t i = 0; i < {operand.type.count}; ++i)")
+                    loops[side].append(f"    {statements[side].format(name)}")
+        self.prepare += [*pointers["input"], *loops["input"]]
+        self.finish += [*pointers["output"], *loops["output"]]
+        self.lines += [
+            *pointers["input"],
+            *pointers["output"],
+            f"const void *const inputs[] = {{{', '.join(self.border['input'])}}};",
+            f"void *const outputs[] = {{{', '.join(self.border['output'])}}};",
+        ]
+        self._is_converting = bool(self.prepare or self.finish)
+
+    def include(self, header: str, files: Mapping[str, bytes]) -> None:
+        """Add a header, and files below the folder of the backend."""
+        self.headers += [f"{self.backend}/{header}", *(["mt_half.h"] if self._is_converting else [])]
+        self.files |= {f"{self.backend}/{name}": data for name, data in files.items()}
 
 
 def driver_of(path: Path, name: str) -> Driver:
@@ -66,42 +90,21 @@ def driver_of(path: Path, name: str) -> Driver:
     return Driver(chosen, files)
 
 
-def by_driver(
-    backend: str,
-    driver: Driver,
-    region: Region,
-    functions: Functions,
-    *,
-    half: bool,
-    scratch_bytes: int,
-    alignment: int,
-) -> Call:
-    """Return the call of `<driver>_run`."""
-    header = f"{backend}/{driver.name}_call.h"
-    made = _header(driver.name, functions)
-    files = {f"{backend}/{name}": data for name, data in driver.files.items()} | {header: made}
-    border = _Border(region, half, scratch_bytes, alignment)
+def by_driver(call: Call, driver: Driver, functions: Functions, scratch_bytes: int) -> None:
+    """Append the call of `<driver>_run`, which has some bytes of working memory."""
+    header = f"{driver.name}_call.h"
+    call.include(header, {**driver.files, header: _header(driver.name, functions)})
     scratch = "scratch" if scratch_bytes else "NULL"
-    lines = [
-        *border.pointers(),
-        f"const void *const inputs[] = {{{border.inputs()}}};",
-        f"void *const outputs[] = {{{border.outputs()}}};",
-        f"return {driver.name}_run(binary, inputs, outputs, {scratch}{', resource' * functions.take_resource});",
-    ]
-    return Call(lines, (header, *border.headers), border.before(), border.after(), files, border.scratch_bytes)
+    resource = ", resource" * functions.take_resource
+    call.lines.append(f"return {driver.name}_run(binary, inputs, outputs, {scratch}{resource});")
 
 
-def by_simulator(
-    backend: str, words: tuple[str, ...], region: Region, binary_bytes: int, *, half: bool, timeout_s: float
-) -> Call:
-    """Return the call of a simulator: files are written in a folder of its own, it runs there, files are read."""
-    header, source = f"{backend}/{backend}_simulator.h", f"{backend}/{backend}_simulator.c"
-    function = f"{backend}_simulate"
-    files = {
-        path: (_HERE / f"simulator{Path(path).suffix}").read_text().replace("@NAME@", backend).encode()
-        for path in (header, source)
-    }
-    border = _Border(region, half, 0, 4)
+def by_simulator(call: Call, words: tuple[str, ...], binary_bytes: int, timeout_s: float) -> None:
+    """Append the call of a simulator: files are written in a folder of its own, it runs there, files are read."""
+    backend, region = call.backend, call.region
+    header, source = f"{backend}_simulator.h", f"{backend}_simulator.c"
+    texts = {name: (_HERE / f"simulator{Path(name).suffix}").read_text() for name in (header, source)}
+    call.include(header, {name: text.replace("@NAME@", backend).encode() for name, text in texts.items()})
     values = {
         "binary": ("model.bin",),
         "inputs": tuple(f"input{number}.bin" for number in range(len(region.inputs))),
@@ -109,11 +112,8 @@ def by_simulator(
         "region": (region.name,),
     }
     argv = [json.dumps(word, ensure_ascii=False) for word in filled(words, values)]  # C has the same escapes
-    sizes = [", ".join(str(bytes_of(one, half)) for one in side) for side in (region.inputs, region.outputs)]
-    lines = [
-        *border.pointers(),
-        f"const void *const inputs[] = {{{border.inputs()}}};",
-        f"void *const outputs[] = {{{border.outputs()}}};",
+    sizes = [", ".join(str(bytes_of(one, call.half)) for one in side) for side in (region.inputs, region.outputs)]
+    call.lines += [
         f"static const uint32_t input_bytes[] = {{{sizes[0]}}};",
         f"static const uint32_t output_bytes[] = {{{sizes[1]}}};",
         f"static const char *const command[] = {{{', '.join(argv)}, NULL}};",
@@ -122,9 +122,8 @@ def by_simulator(
         f"    inputs, input_bytes, {len(region.inputs)}, outputs, output_bytes, {len(region.outputs)},",
         f"    {max(1, round(timeout_s))},",
         "};",
-        f"return {function}(&job);",
+        f"return {backend}_simulate(&job);",
     ]
-    return Call(lines, (header, *border.headers), border.before(), border.after(), files, border.scratch_bytes)
 
 
 def _header(name: str, functions: Functions) -> bytes:
@@ -150,60 +149,3 @@ int32_t {name}_run(const uint8_t *binary, const void *const *inputs, void *const
 {around}
 #endif
 """.encode()
-
-
-class _Border:
-    """What crosses a region's border: float32 tensors are converted to float16 and back where the device wants that."""
-
-    def __init__(self, region: Region, half: bool, scratch_bytes: int, alignment: int) -> None:
-        self.region, self.half = region, half
-        self.at: dict[str, int] = {}
-        end = scratch_bytes
-        for side, operands in (("input", region.inputs), ("output", region.outputs)):
-            for number, operand in enumerate(operands):
-                if self._is_converted(operand):
-                    end += -end % alignment
-                    self.at[f"{side}{number}"] = end
-                    end += bytes_of(operand, half)
-        self.scratch_bytes = end
-
-    def _is_converted(self, operand: Operand) -> bool:
-        return operand.dtype is DType.FLOAT32 and dtype_of(operand, self.half) is DType.FLOAT16
-
-    @property
-    def headers(self) -> tuple[str, ...]:
-        return ("mt_half.h",) if self.at else ()
-
-    def inputs(self) -> str:
-        return self._names("input", len(self.region.inputs))
-
-    def outputs(self) -> str:
-        return self._names("output", len(self.region.outputs))
-
-    def _names(self, side: str, count: int) -> str:
-        names = [f"{side}{number}" for number in range(count)]
-        return ", ".join(f"half_{name}" if name in self.at else name for name in names)
-
-    def pointers(self, side: str = "") -> list[str]:
-        return [
-            f"uint16_t *const half_{name} = (uint16_t *)(void *)(scratch + {place});"
-            for name, place in self.at.items()
-            if name.startswith(side)
-        ]
-
-    def before(self) -> list[str]:
-        loops = self._loops("input", self.region.inputs, "half_{0}[i] = mt_f16_store({0}[i]);")
-        return [*self.pointers("input"), *loops] if loops else []
-
-    def after(self) -> list[str]:
-        loops = self._loops("output", self.region.outputs, "{0}[i] = mt_f16_load(half_{0}[i]);")
-        return [*self.pointers("output"), *loops] if loops else []
-
-    def _loops(self, side: str, operands: Sequence[Operand], statement: str) -> list[str]:
-        lines = []
-        for number, operand in enumerate(operands):
-            name = f"{side}{number}"
-            if name in self.at:
-                lines.append(f"for (int32_t i = 0; i < {operand.type.count}; ++i)")
-                lines.append(f"    {statement.format(name)}")
-        return lines

@@ -1,16 +1,241 @@
-"""The external compiler of a region: two files in, a model binary out, and its errors in the user's names."""
+"""The external compiler of a region: two JSON files in, a model binary out, and its errors in the user's names.
 
+docs/backends-json.md describes the files.
+"""
+
+import base64
+import dataclasses
+import enum
 import json
+import math
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mtool.base import proc
-from mtool.compiler.backends.interface import BackendError, Region
-from mtool.compiler.backends.json.command import filled
-from mtool.compiler.backends.json.schema import files_of, node_name
+from mtool.base.errors import UsageError
+from mtool.compiler.backends.interface import Activation, BackendError, Operand, Operation, Region
+from mtool.compiler.backends.json.device import dtype_of
+from mtool.version import __version__
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def words_of(text: str, what: str, here: Path | None, places: frozenset[str]) -> tuple[str, ...]:
+    """Return the words of a command; a path of a file that is there is made absolute, as it runs in another folder.
+
+    Args:
+        text: the command, quoted as for a POSIX shell.
+        what: "compiler" or "simulator".
+        here: the folder that {here} stands for; None: it stands for nothing.
+        places: the other placeholders that it may have.
+
+    Raises:
+        UsageError: it is empty, a quote is open, or a placeholder is not one of those.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as open_quote:
+        raise UsageError(f"{what}={text}: {str(open_quote).lower()}") from None
+    if not words:
+        raise UsageError(f"{what}= is empty", hint="give the command that runs it")
+    known = places | ({"here"} if here is not None else set())
+    for word in words:
+        wrong = next((one for one in _PLACE.findall(word) if one not in known), None)
+        if wrong is not None:
+            listed = ", ".join(f"{{{one}}}" for one in sorted(known))
+            raise UsageError(f"{what}={text}: there is no {{{wrong}}}", details=[f"there are: {listed}"])
+    if here is not None:
+        words = [word.replace("{here}", str(here)) for word in words]
+    return tuple(_absolute(word, is_program=not number) for number, word in enumerate(words))
+
+
+def filled(words: tuple[str, ...], values: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return words with their placeholders filled; one of several values, alone in a word, becomes several words."""
+    found: list[str] = []
+    for word in words:
+        alone = _PLACE.fullmatch(word)
+        if alone and alone[1] in values:
+            found += values[alone[1]]
+        else:
+            found.append(_PLACE.sub(lambda place: " ".join(values.get(place[1], (place[0],))), word))
+    return found
+
+
+def _absolute(word: str, *, is_program: bool) -> str:
+    path = Path(word)
+    is_path = "/" in word or not is_program
+    return str(path.resolve()) if is_path and not path.is_absolute() and path.is_file() else word
+
+
+VERSION_OF_SCHEMA = 1
+"""Another number if a reader of the old files would misread the new ones; new keys alone do not change it."""
+_IMAGES = {3: "NWC", 4: "NHWC", 5: "NDHWC"}
+_IMAGES_FIRST = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
+_FILTERS = {3: "OIW", 4: "OIHW", 5: "OIDHW"}
+
+
+def files_of(region: Region, mode: str) -> dict[str, bytes]:
+    """Return `<region>.nodes.json` and `<region>.constants.json`.
+
+    Args:
+        region: the region.
+        mode: "int8": tensors as they are; "float16": float32 tensors are float16.
+    """
+    writer = _Writer(region, mode)
+    nodes, constants = writer.nodes(), writer.constants()
+    return {
+        f"{region.name}.nodes.json": _text(nodes),
+        f"{region.name}.constants.json": _text(constants),
+    }
+
+
+def node_name(region: Region, number: int) -> str:
+    """Return what the files call an operation of a region, by its place there."""
+    return f"{region.name}_n{number}"
+
+
+def _text(table: Mapping[str, Any]) -> bytes:
+    return (json.dumps(table, indent=1, allow_nan=False) + "\n").encode()
+
+
+class _Writer:
+    def __init__(self, region: Region, mode: str) -> None:
+        self.region, self.mode, self.half = region, mode, mode == "float16"
+        self.numbers: dict[tuple[str, bool], int] = {}
+        self.tensors: list[dict[str, Any]] = []
+        self.data: dict[str, dict[str, Any]] = {}
+
+    def head(self) -> dict[str, Any]:
+        return {
+            "schema": {"name": "mtool-region", "version": VERSION_OF_SCHEMA},
+            "producer": f"mtool {__version__}",
+            "model": self.region.model,
+            "region": self.region.name,
+        }
+
+    def nodes(self) -> dict[str, Any]:
+        region = self.region
+        inputs = [self.tensor(one) for one in region.inputs]
+        made = [self.node(number, one) for number, one in enumerate(region.operations)]
+        return {
+            **self.head(),
+            "mode": self.mode,
+            "board": region.context.board,
+            "rounding": region.context.rounding,
+            "tolerance": region.context.tolerance,
+            "inputs": inputs,
+            "outputs": [self.tensor(one) for one in region.outputs],
+            "tensors": self.tensors,
+            "nodes": made,
+        }
+
+    def constants(self) -> dict[str, Any]:
+        return {**self.head(), "constants": self.data}
+
+    def node(self, number: int, operation: Operation) -> dict[str, Any]:
+        layouts = [_layout(operation, place, one) for place, one in enumerate(operation.inputs)]
+        result = _image(operation.layout, len(operation.output.shape))
+        return {
+            "name": node_name(self.region, number),
+            "op": operation.kind,
+            "operation": operation.name,
+            "origins": list(operation.origins),
+            "inputs": [
+                None if one is None else self.tensor(one, layout)
+                for one, layout in zip(operation.inputs, layouts, strict=True)
+            ],
+            "outputs": [self.tensor(one, result) for one in operation.outputs],
+            "layout": operation.layout,
+            "activation": _activation(operation.activation),
+            "attributes": {one.name: _plain(getattr(operation.attrs, one.name))
+                           for one in dataclasses.fields(operation.attrs)},
+            "macs": operation.macs,
+        }  # fmt: skip
+
+    def tensor(self, operand: Operand, layout: str = "") -> int:
+        """Return the number of a tensor; the layout is told by the operator that heeds it."""
+        key = operand.value, operand.is_constant
+        if key not in self.numbers:
+            self.numbers[key] = len(self.tensors)
+            self.tensors.append(
+                {
+                    "name": operand.value,
+                    "tensor": operand.tensor,
+                    "dtype": dtype_of(operand, self.half).label,
+                    "shape": list(operand.shape),
+                    "layout": "",
+                    "quantisation": _grid(operand),
+                    "constant": self.constant(operand) if operand.is_constant else None,
+                }
+            )
+        number = self.numbers[key]
+        self.tensors[number]["layout"] = self.tensors[number]["layout"] or layout
+        return number
+
+    def constant(self, operand: Operand) -> str:
+        assert operand.data is not None
+        dtype = dtype_of(operand, self.half)
+        with np.errstate(over="ignore"):
+            data = np.ascontiguousarray(operand.data).astype(dtype.numpy)
+        name = f"c{len(self.data)}"
+        little = data.astype(data.dtype.newbyteorder("<")) if data.dtype.itemsize > 1 else data
+        self.data[name] = {
+            "tensor": operand.tensor,
+            "dtype": dtype.label,
+            "shape": list(operand.shape),
+            "encoding": "base64",
+            "data": base64.b64encode(little.tobytes()).decode("ascii"),
+        }
+        return name
+
+
+def _grid(operand: Operand) -> dict[str, Any] | None:
+    quant = operand.quant
+    if quant is None:
+        return None
+    return {"scale": list(quant.scale), "zero_point": list(quant.zero_point), "axis": quant.axis}
+
+
+def _activation(activation: Activation | None) -> dict[str, Any] | None:
+    return None if activation is None else {"low": _plain(activation.low), "high": _plain(activation.high)}
+
+
+def _image(layout: str, rank: int) -> str:
+    return {"NHWC": _IMAGES, "NCHW": _IMAGES_FIRST}.get(layout, {}).get(rank, "")
+
+
+def _layout(operation: Operation, place: int, operand: Operand | None) -> str:
+    if operand is None:
+        return ""
+    rank = len(operand.shape)
+    if place == 0:
+        return _image(operation.layout, rank)
+    if place != 1 or not operation.layout:
+        return ""
+    filters = _FILTERS.get(rank, "")
+    return {"Conv": filters, "ConvTranspose": filters.replace("OI", "IO")}.get(operation.kind, "")
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as JSON has it; what has no form there becomes a text."""
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, np.generic | np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else repr(value)
+    return str(value)
+
 
 PLACES = frozenset({"nodes", "constants", "output", "report", "region", "mode"})
 """What a compiler's command may have in braces."""

@@ -1,4 +1,4 @@
-"""Control flow: IF and WHILE become ONNX's If and Loop, whose bodies are the subgraphs that they name."""
+"""Control flow, IF and WHILE, as ONNX's If and Loop; resource variables, which VAR_HANDLE finds by their names."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,9 +8,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool.compiler.frontend.problems import Unsupported
-from mtool.compiler.frontend.tflite.description import Tensor
-from mtool.compiler.frontend.tflite.translation import Translation
-from mtool.compiler.frontend.tflite.variables import Kept, Key
+from mtool.compiler.frontend.tflite.schema import Model, Tensor
+from mtool.compiler.frontend.tflite.translation import Kept, Key, Translation
 
 _CONDITION = Tensor("condition", np.dtype(bool), (), np.zeros(0), np.zeros(0), 0, None, "")
 
@@ -64,7 +63,7 @@ def _key_of(key: Key, number: int) -> Key:
     return key if isinstance(key, tuple) and key[0] in ("resource", "subgraph") else ("subgraph", number, key)
 
 
-def _variables(t: Translation, *bodies: _Body) -> dict[Key, tuple[Kept, str]]:
+def _shared_variables(t: Translation, *bodies: _Body) -> dict[Key, tuple[Kept, str]]:
     """Return the variables that bodies share, and the value that each has before."""
     found: dict[Key, tuple[Kept, str]] = {}
     for body in bodies:
@@ -104,7 +103,8 @@ def _reading(t: Translation, body: _Body, values: Mapping[Key, str]) -> list[onn
     return [helper.make_node("Identity", [value], [name], name=t.op.name) for value, name in pairs]
 
 
-def _if(t: Translation) -> None:
+def branch(t: Translation) -> None:
+    """Append IF."""
     operands = [t.tensor(index) for index in range(1, len(t.op.inputs))]
     wanted = [t.result(index) for index in range(len(t.op.outputs))]
     values = [t.stored(index) for index in range(1, len(t.op.inputs))]
@@ -114,7 +114,7 @@ def _if(t: Translation) -> None:
         shapes = {_shape(side.graph.output[index]) for side in sides}
         if t.tensors[number].open and len(shapes) == 1:
             t.tensors[number] = replace(t.tensors[number], shape=shapes.pop())
-    variables = _variables(t, *sides)
+    variables = _shared_variables(t, *sides)
     graphs = []
     for (name, _), side in zip(options, sides, strict=True):
         nodes = [*_copies(t, values, side.graph.input), *side.graph.node]
@@ -129,10 +129,10 @@ def _if(t: Translation) -> None:
                 outputs.append(_info(last, kept.tensor))
         graphs.append(helper.make_graph([*before, *nodes], name, [], outputs, [*side.graph.initializer]))
     node = helper.make_node("If", [t.stored(0)], [], name=t.op.name, then_branch=graphs[0], else_branch=graphs[1])
-    _put(t, node, variables)
+    _put_control(t, node, variables)
 
 
-def _while(t: Translation) -> None:
+def loop(t: Translation) -> None:
     """WHILE: the condition is computed before the first round, and at the end of each for the next."""
     operands = [t.tensor(index) for index in range(len(t.op.inputs))]
     for index, tensor in enumerate(operands):
@@ -151,7 +151,7 @@ def _while(t: Translation) -> None:
         if t.tensors[output].open and made != tensor.shape:
             raise Unsupported(f"its value {index} is {[*tensor.shape]} before a round, and {[*made]} after it")
         t.tensors[output] = replace(t.tensors[output], shape=tensor.shape)
-    variables = _variables(t, first, body)
+    variables = _shared_variables(t, first, body)
     t.nodes += _reading(t, first, {key: value for key, (_, value) in variables.items()})
     t.nodes += [*_copies(t, [t.stored(index) for index in range(len(operands))], first.graph.input), *first.graph.node]
     t.constants |= {tensor.name: numpy_helper.to_array(tensor) for tensor in first.graph.initializer}
@@ -181,14 +181,14 @@ def _while(t: Translation) -> None:
         [*body.graph.initializer, *again.graph.initializer],
     )  # fmt: skip
     node = helper.make_node("Loop", ["", first.graph.output[0].name, *values], [], name=t.op.name, body=graph)
-    _put(t, node, variables)
+    _put_control(t, node, variables)
 
 
 def _info(name: str, tensor: Tensor) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
 
 
-def _put(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, tuple[Kept, str]]) -> None:
+def _put_control(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, tuple[Kept, str]]) -> None:
     """Append a node whose outputs are those of the operator at work, and the variables that it writes."""
     outputs = [t.unique(f"{t.names[number]}/{node.op_type}") for number in t.op.outputs]
     node.output.extend(outputs)
@@ -202,4 +202,57 @@ def _put(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, tuple[Kep
             t.variables.write(key, kept.tensor, last)
 
 
-TRANSLATIONS = {"IF": _if, "WHILE": _while}
+def call_once(t: Translation) -> None:
+    """CALL_ONCE: the subgraph assigns constants."""
+    graph = _initial_subgraph(t, t.op.option("InitSubgraphIndex"))
+    handles: dict[int, Key] = {}
+    for operator in graph.operators:
+        if operator.kind == "VAR_HANDLE" and operator.outputs:
+            handles[operator.outputs[0]] = _key(operator.option("Container"), operator.option("SharedName"))
+            continue
+        if operator.kind != "ASSIGN_VARIABLE" or len(operator.inputs) != 2:
+            raise Unsupported(f"its subgraph has {operator.name}; it may only assign constants to variables")
+        handle, value = operator.inputs
+        data = graph.tensors[value].data if value >= 0 else None
+        if handle not in handles or data is None:
+            raise Unsupported(f"its subgraph assigns what is not a constant, or to no variable, in {operator.name}")
+        t.variables.begin(handles[handle], data)
+
+
+def _initial_subgraph(t: Translation, number: int) -> Model:
+    """Return a subgraph of the file that an operator names.
+
+    Raises:
+        Unsupported: there is none of that number.
+    """
+    if not 1 <= number <= len(t.model.others):
+        raise Unsupported(f"it names subgraph {number} of {1 + len(t.model.others)}")
+    return t.model.others[number - 1]
+
+
+def _key(container: bytes | None, name: bytes | None) -> Key:
+    return "resource", container or b"", name or b""
+
+
+def var_handle(t: Translation) -> None:
+    """Append VAR_HANDLE."""
+    t.handles[t.op.outputs[0]] = _key(t.op.option("Container", b""), t.op.option("SharedName", b""))
+
+
+def _variable(t: Translation) -> Key:
+    if not t.has(0) or t.op.inputs[0] not in t.handles:
+        raise Unsupported("its input 0 is not what a VAR_HANDLE makes")
+    return t.handles[t.op.inputs[0]]
+
+
+def read_variable(t: Translation) -> None:
+    """Append READ_VARIABLE."""
+    key = _variable(t)
+    assert isinstance(key, tuple)
+    stem = key[2].decode("utf-8", "replace") or "variable"
+    t.put(t.variables.read(key, t.result(), lambda: t.unique(stem)))
+
+
+def assign_variable(t: Translation) -> None:
+    """Append ASSIGN_VARIABLE."""
+    t.variables.write(_variable(t), t.tensor(1), t.stored(1))

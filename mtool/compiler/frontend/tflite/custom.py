@@ -1,4 +1,20 @@
-"""Why an operator that has no translation can't be compiled."""
+"""Custom operators: detection, poses, MediaPipe's and Ethos-U's, and why another one can't be compiled."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from flatbuffers import flexbuffers
+
+from mtool.base.errors import ModelError
+from mtool.compiler.frontend.problems import OWN, Unsupported
+from mtool.compiler.frontend.tflite.products import weights
+from mtool.compiler.frontend.tflite.schema import Operator, Tensor
+from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, Translation
+from mtool.compiler.ir import DType
+from mtool.compiler.operators.external import kind_number
+from mtool.compiler.operators.pose_decoder import KEYPOINTS, MASK
 
 _COMPILED = {
     "edgetpu-custom-op": "it is a network for a Coral Edge TPU alone: give the model that edgetpu_compiler was given",
@@ -18,3 +34,372 @@ def reason(kind: str) -> str:
     if custom.startswith("Flex"):
         return "it is an operator of TensorFlow itself: convert with target_spec.supported_ops of TFLITE_BUILTINS alone"
     return "it is a custom operator, which only the runtime that the model was made for has"
+
+
+MOST_BYTES = 64 * 1024
+MOST_NUMBERS = 64
+_BROKEN = (Exception, RecursionError)
+"""What reading damaged bytes may raise: the library checks nothing, and asserts here and there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Options by name."""
+
+    by_name: Mapping[str, int | float | bool]
+
+    def whole(self, name: str, default: int | None = None, *, least: int = -(2**31), most: int = 2**32 - 1) -> int:
+        """Return an integer of 32 bits between two others.
+
+        Raises:
+            Unsupported: it is not given and has no default, or is another number.
+        """
+        found = self.by_name.get(name, default)
+        if found is None:
+            raise Unsupported(f"its option {name!r} is not given")
+        if not float(found).is_integer() or not -(2**31) <= found < 2**32:
+            raise Unsupported(f"its option {name!r} is {found}; expected an integer of 32 bits")
+        if not least <= found <= most:
+            raise Unsupported(f"its option {name!r} is {int(found)}; expected {least} to {most}")
+        return int(found)
+
+    def real(self, name: str) -> float:
+        """Return a number.
+
+        Raises:
+            Unsupported: it is not given.
+        """
+        if name not in self.by_name:
+            raise Unsupported(f"its option {name!r} is not given")
+        return float(self.by_name[name])
+
+
+def numbers_of(operator: Operator) -> Numbers:
+    """Return the options of a custom operator that are numbers; those of other kinds are left out.
+
+    Raises:
+        ModelError: they are no map of flexbuffers, or damaged.
+    """
+    if not operator.custom:
+        return Numbers({})
+    try:
+        return Numbers(_read(operator.custom))
+    except _BROKEN as found:
+        raise ModelError(
+            f"the options of {operator.name} are damaged",
+            details=[f"{type(found).__name__}: {found}", f"{len(operator.custom):,} bytes"],
+            hint="export the model again, or compare its size with the original's",
+        ) from None
+
+
+def _read(data: bytes) -> dict[str, int | float | bool]:
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"they have more than {MOST_BYTES:,} bytes")
+    root = flexbuffers.GetRoot(data)
+    if not root.IsMap:
+        raise ValueError("they are no map")
+    entries = root.AsMap
+    if len(entries) > MOST_NUMBERS:
+        raise ValueError(f"they have {len(entries):,} entries")
+    found: dict[str, int | float | bool] = {}
+    keys, values = entries.Keys, entries.Values
+    for index in range(len(entries)):
+        value = values[index]
+        if value.IsBool:
+            found[keys[index].AsKey] = value.AsBool
+        elif value.IsInt:
+            found[keys[index].AsKey] = value.AsInt
+        elif value.IsFloat:
+            found[keys[index].AsKey] = value.AsFloat
+    return found
+
+
+MOST_DETECTIONS = 2**15
+NUM_DETECTIONS_PER_CLASS = 100  # where the options do not say
+_DETECTION_TYPES = (np.dtype(np.int8), np.dtype(np.uint8))
+
+
+def _positive(options: Numbers, name: str) -> float:
+    found = options.real(name)
+    if not 0 < found < math.inf:
+        raise Unsupported(f"its option {name!r} is {found}; expected a positive number")
+    return found
+
+
+def _detection_grid(tensor: Tensor) -> tuple[float, float]:
+    """Return scale and zero point of a tensor; floats have a scale of 0.
+
+    Raises:
+        Unsupported: it is of another type.
+    """
+    if tensor.dtype == np.float32:
+        return 0.0, 0.0
+    if tensor.dtype not in _DETECTION_TYPES or tensor.scale.size != 1:
+        raise Unsupported(f"its input {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
+    return float(tensor.scale[0]), float(tensor.zero_point[0])
+
+
+def _check_detection_shapes(t: Translation, classes: int) -> None:
+    boxes, scores, anchors = t.shape(0, 3), t.shape(1, 3), t.shape(2, 2)
+    count = boxes[1]
+    if boxes[0] != 1 or scores[:2] != (1, count) or anchors != (count, 4) or boxes[2] < 4 or not count:
+        raise Unsupported(f"its boxes are {list(boxes)}, its scores {list(scores)}, its anchors {list(anchors)}")
+    if scores[2] - classes not in (0, 1):
+        raise Unsupported(f"its scores are {list(scores)} for {classes} classes")
+
+
+def detection_postprocess(t: Translation) -> None:
+    """TFLite_Detection_PostProcess: its outputs have the shapes that its options say, whatever the file says."""
+    if len(t.op.inputs) != 3 or len(t.op.outputs) != 4:
+        raise Unsupported(f"it has {len(t.op.inputs)} inputs and {len(t.op.outputs)} outputs; expected 3 and 4")
+    options = numbers_of(t.op)
+    classes = options.whole("num_classes", least=1, most=2**15)
+    most = options.whole("max_detections", least=1, most=MOST_DETECTIONS)
+    each = options.whole("max_classes_per_detection", least=1, most=MOST_DETECTIONS // most)
+    _check_detection_shapes(t, classes)
+    overlap, least = options.real("nms_iou_threshold"), options.real("nms_score_threshold")
+    if not 0 < overlap <= 1 or math.isnan(least):
+        raise Unsupported(f"its thresholds are {overlap} of overlap and {least} of score")
+    grids = [number for index in range(3) for number in _detection_grid(t.tensor(index))]
+    made = t.several(
+        "DetectionPostProcess",
+        [t.stored(index) for index in range(3)],
+        4,
+        domain=OWN,
+        max_detections=most,
+        max_classes_per_detection=each,
+        detections_per_class=options.whole("detections_per_class", NUM_DETECTIONS_PER_CLASS, least=1, most=2**31 - 1),
+        use_regular_nms=options.whole("use_regular_nms", 0),
+        num_classes=classes,
+        nms_score_threshold=max(least, -float(np.finfo(np.float32).max)),
+        nms_iou_threshold=overlap,
+        scales=[_positive(options, f"{name}_scale") for name in ("y", "x", "h", "w")],
+        grids=grids,
+    )
+    shapes = ((1, most * each, 4), (1, most * each), (1, most * each), (1,))
+    for index, (value, shape) in enumerate(zip(made, shapes, strict=True)):
+        if t.result(index).dtype != np.float32:
+            raise Unsupported(f"its output {index} is {t.result(index).dtype}; expected float32")
+        number = t.op.outputs[index]
+        t.tensors[number] = replace(t.tensors[number], shape=shape)
+        t.put(value, index)
+
+
+MOST_POSES = 2**10
+_CHANNELS = (KEYPOINTS, 2 * KEYPOINTS, 4 * (KEYPOINTS - 1), 2 * KEYPOINTS)
+"""Of the inputs: scores; offsets to the nearest keypoint; to its neighbours, there and back; from all of a person."""
+
+
+def _between(options: Numbers, name: str, least: float, most: float) -> float:
+    found = options.real(name)
+    if not least <= found <= most:
+        raise Unsupported(f"its option {name!r} is {found:g}; expected {least:g} to {most:g}")
+    return found
+
+
+def _pose_grid(tensor: Tensor, unit: float) -> tuple[float, float]:
+    """Return scale and zero point of a tensor whose numbers are multiplied by `unit`, in float32 as libcoral has them.
+
+    Raises:
+        Unsupported: it is of another type.
+    """
+    if tensor.dtype == np.float32:
+        return unit, 0.0
+    if tensor.dtype != np.uint8 or tensor.scale.size != 1:
+        raise Unsupported(f"its input {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
+    scale = float(np.float32(tensor.scale[0]) * np.float32(unit))
+    if scale < np.finfo(np.float32).tiny:
+        raise Unsupported(f"the scale of its input {tensor.name!r} is {scale:g}")
+    return scale, float(tensor.zero_point[0])
+
+
+def _check_pose_shapes(t: Translation) -> None:
+    shapes = [t.shape(index, 4) for index in range(len(t.op.inputs))]
+    sizes = [shapes[0][:3]] * 3 + [(1, MASK, MASK)]
+    for shape, size, channels in zip(shapes, sizes, _CHANNELS, strict=False):
+        if shape[0] != 1 or 0 in shape or shape != (*size, channels):
+            raise Unsupported(f"its inputs are {', '.join(str(list(one)) for one in shapes)}")
+
+
+def posenet_decoder(t: Translation) -> None:
+    """PosenetDecoderOp: its outputs have the shapes that its options say, whatever the file says."""
+    counts = (len(t.op.inputs), len(t.op.outputs))
+    if counts not in ((3, 4), (4, 5)):
+        raise Unsupported(f"it has {counts[0]} inputs and {counts[1]} outputs; expected 3 and 4, or 4 and 5")
+    _check_pose_shapes(t)
+    options = numbers_of(t.op)
+    most, stride = (int(_between(options, name, 1, MOST_POSES)) for name in ("max_detections", "stride"))
+    threshold = np.float32(_between(options, "score_threshold", 0, 1))
+    odds = 1 / (float(threshold) + 1e-6) - 1
+    if odds <= 0:
+        raise Unsupported(f"its option 'score_threshold' is {threshold}, which no score reaches")
+    radius = np.float32(_between(options, "nms_radius", 0, 1e6)) / np.float32(stride)
+    unit = float(np.float32(1 / stride))
+    made = t.several(
+        "PosenetDecoder",
+        [t.stored(index) for index in range(counts[0])],
+        counts[1],
+        domain=OWN,
+        max_detections=most,
+        stride=stride,
+        threshold=float(threshold),
+        least=-math.log(odds),
+        squared_radius=float(radius * radius),
+        grids=[number for index in range(counts[0]) for number in _pose_grid(t.tensor(index), unit if index else 1.0)],
+    )
+    shapes = ((1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, MASK, MASK))
+    for index, value in enumerate(made):
+        if t.result(index).dtype != np.float32:
+            raise Unsupported(f"its output {index} is {t.result(index).dtype}; expected float32")
+        number = t.op.outputs[index]
+        t.tensors[number] = replace(t.tensors[number], shape=shapes[index])
+        t.put(value, index)
+
+
+SAME, VALID = 1, 2  # TfLitePadding
+MOST = 2**12  # of a window or a stride
+
+
+def _numbers(t: Translation, count: int) -> list[int]:
+    """Return the first numbers of the options: the padding, then sizes.
+
+    Raises:
+        Unsupported: there are not as many, or a size is none.
+    """
+    if len(t.op.custom) < 4 * count:
+        raise Unsupported(f"its options have {len(t.op.custom)} bytes; expected {4 * count} or more")
+    padding, *sizes = (int(number) for number in np.frombuffer(t.op.custom, "<i4", count))
+    if padding not in (SAME, VALID) or not all(0 < size <= MOST for size in sizes):
+        raise Unsupported(f"its padding is number {padding}, its stride and window {sizes}")
+    return [padding, *sizes]
+
+
+def _floats(t: Translation, inputs: int, outputs: int) -> None:
+    if len(t.op.inputs) != inputs or len(t.op.outputs) != outputs:
+        raise Unsupported(f"it has {len(t.op.inputs)} inputs and {len(t.op.outputs)} outputs")
+    for tensor in (*(t.tensor(n) for n in range(inputs)), *(t.result(n) for n in range(outputs))):
+        if tensor.dtype != np.float32:
+            raise Unsupported(f"{tensor.name!r} is {tensor.dtype}; expected float32")
+
+
+def _before(
+    padding: int, size: Sequence[int], made: Sequence[int], window: Sequence[int], stride: Sequence[int]
+) -> list[int]:
+    """Return the pads before height and width; there are as many behind, or one more."""
+    pairs = zip(size, made, window, stride, strict=True)
+    return [max((out - 1) * s + k - n, 0) // 2 for n, out, k, s in pairs] if padding == SAME else [0, 0]
+
+
+def max_pooling(t: Translation) -> None:
+    """MaxPoolingWithArgmax2D: the largest, and its position in the window, from the left, then down."""
+    _floats(t, 1, 2)
+    padding, across, down, wide, high = _numbers(t, 5)
+    activation = int(np.frombuffer(t.op.custom[20:24], "<i4").sum())
+    size, window, stride = t.shape(0, 4)[1:3], (high, wide), (down, across)
+    pairs = list(zip(size, window, stride, strict=True))
+    made = [-(-n // s) if padding == SAME else (n - k + s) // s for n, k, s in pairs]
+    if min(made) < 1:
+        raise Unsupported(f"its window {window} is larger than its input")
+    pads = _before(padding, size, made, window, stride)
+    attrs = {"window": window, "strides": stride, "pads": pads, "made": made}
+    best, positions = t.several("MaxPoolArgmax", [t.stored(0)], 2, domain=OWN, **attrs)
+    t.put(t.activated(best, activation))
+    t.put(positions, 1)
+
+
+def max_unpooling(t: Translation) -> None:
+    """MaxUnpooling2D: each number at its position in the window, zeros around it."""
+    _floats(t, 2, 1)
+    _, across, down, wide, high = _numbers(t, 5)
+    size, window, stride = t.shape(0, 4)[1:3], (high, wide), (down, across)
+    if t.shape(1) != t.shape(0):
+        raise Unsupported(f"its places are {list(t.shape(1))} for {list(t.shape(0))} numbers")
+    made = [n * k for n, k in zip(size, window, strict=True)]
+    pads = _before(SAME, made, size, window, stride)
+    attrs = {"window": window, "strides": stride, "pads": pads, "made": made}
+    t.put(t.node("MaxUnpoolWindow", [t.stored(0), t.stored(1)], domain=OWN, **attrs))
+
+
+def transpose_conv_bias(t: Translation) -> None:
+    """Convolution2DTransposeBias: weights [out, height, width, in]."""
+    _floats(t, 3, 1)
+    padding, across, down = _numbers(t, 3)
+    size, shape = t.shape(0, 4), t.shape(1, 4)
+    if size[3] != shape[3]:
+        raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[3]}")
+    stride = (down, across)
+    pairs = zip(size[1:3], shape[1:3], stride, strict=True)
+    totals = [max(0, k - (n - 1) % s - 1) if padding == SAME else 0 for n, k, s in pairs]
+    pads = [total // 2 for total in totals] + [total - total // 2 for total in totals]
+    image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
+    filters = weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 1)
+    offsets = t.constant("bias", t.known(2, "bias").reshape(-1), np.float32)
+    t.store_image(
+        t.node("ConvTranspose", [image, filters, offsets], kernel_shape=shape[1:3], strides=stride, pads=pads)
+    )
+
+
+KIND = "CUSTOM ethos-u"
+_FIXED = 4  # inputs before those of the network
+_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
+
+
+def working_memories(operators: Sequence[Operator]) -> set[int]:
+    """Return the tensors that such operators read and nothing makes."""
+    made = {number for one in operators for number in one.outputs}
+    return {number for one in operators if one.kind == KIND for number in one.inputs} - made
+
+
+def _bytes(tensor: Tensor) -> int:
+    return int(np.prod(tensor.shape, dtype=np.int64)) * tensor.dtype.itemsize
+
+
+def _places(scratch: Tensor, tensors: list[Tensor]) -> list[int]:
+    """Return where tensors begin in the working memory.
+
+    Raises:
+        Unsupported: the file does not say it, or one lies outside.
+    """
+    if scratch.place is None:
+        raise Unsupported("the file has no OfflineMemoryAllocation that says where its tensors lie")
+    found = []
+    for one in tensors:
+        place = -1 if one.place is None else one.place - scratch.place
+        if place < 0 or place + _bytes(one) > _bytes(scratch):
+            raise Unsupported(f"its tensor {one.name!r} lies outside of its working memory")
+        found.append(place)
+    return found
+
+
+def ethos_u(t: Translation) -> None:
+    """Append ethos-u."""
+    count = len(t.op.inputs)
+    if count <= _FIXED or min(t.op.inputs) < 0:
+        raise Unsupported(reason(t.op.kind))
+    fixed = [t.tensors[number] for number in t.op.inputs[:_FIXED]]
+    if any(one.dtype not in _BYTES for one in fixed):
+        raise Unsupported("its command stream, constants and working memory are not of bytes")
+    if any(one.data is None for one in fixed[:2]) or any(one.data is not None and one.data.size for one in fixed[2:]):
+        raise Unsupported("its command stream or its constants are not in the file")
+    read = [t.tensor(number) for number in range(_FIXED, count)]
+    written = [t.result(number) for number in range(len(t.op.outputs))]
+    commands, constants, scratch, fast = fixed
+    names = [
+        t.constant(stem, np.asarray(one.data).reshape(-1).view(np.uint8))
+        for stem, one in (("commands", commands), ("constants", constants))
+    ]
+    made = t.several(
+        "EthosU",
+        [*names, *(t.stored(number) for number in range(_FIXED, count))],
+        len(written),
+        domain=OWN,
+        scratch=_bytes(scratch),
+        fast=0 if t.op.inputs[2] == t.op.inputs[3] else _bytes(fast),
+        read=_places(scratch, read),
+        written=_places(scratch, written),
+        types=[kind_number(DType.of(one.dtype)) for one in written],
+        ranks=[len(one.shape) for one in written],
+        **({"sizes": sizes} if (sizes := [size for one in written for size in one.shape]) else {}),
+    )
+    for number, value in enumerate(made):
+        t.put(value, number)

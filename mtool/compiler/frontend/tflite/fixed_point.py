@@ -10,9 +10,10 @@ import numpy as np
 import tflite
 
 from mtool.compiler.frontend.problems import Unsupported
-from mtool.compiler.frontend.tflite.description import Tensor
+from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.multipliers import fixed_multiplier
+from mtool.compiler.kernels.threshold_multipliers import Reach, first_sums, multiplier_bounds
 
 RANGES = {
     tflite.ActivationFunctionType.NONE: (-math.inf, math.inf),
@@ -136,3 +137,65 @@ def exp_near_zero(argument: int) -> int:
     cube, fourth = _product(square, x), _product(square, square)
     series = divided(_product(divided(fourth, 2) + cube, 715827883) + square, 1)
     return 1895147668 + _product(1895147668, x + series)
+
+
+MOST_PLACES = 53  # of a result of 9 bits in 63
+ROWS = 1024  # channels at a time
+
+
+def single_rounding(scales: Array, reach: Reach, low: int, high: int) -> tuple[Array, Array] | None:
+    """Return int32 multipliers and int8 shifts, as `multipliers` does; None: a channel has none.
+
+    Args:
+        scales: float64 [N].
+        reach: of the sums, [N].
+        low: the least result, less its zero point.
+        high: the greatest.
+    """
+    nominal, shifts = multipliers(scales)
+    if (shifts.astype(int) + 32 > MOST_PLACES).any() or (shifts.astype(int) + 32 < 1).any() or not nominal.all():
+        return None
+    found = nominal.copy()
+    steps = np.arange(low + 1, high + 1, dtype=np.int64)
+    for start in range(0, scales.size, ROWS):
+        rows = slice(start, start + ROWS)
+        places = shifts[rows].astype(np.int64)[:, None] + 32
+        lower, upper = _bounds(scales[rows, None], places, steps, reach.least[rows, None], reach.most[rows, None])
+        if (lower > upper).any():
+            return None
+        found[rows] = np.clip(nominal[rows], lower, upper)
+    return found, shifts
+
+
+def _bounds(scales: Array, places: Array, steps: Array, least: Array, most: Array) -> tuple[Array, Array]:
+    """Return the least and the greatest multiplier of each channel that takes all steps where the scale takes them."""
+    halves = steps - 0.5
+
+    def takes(sums: Array) -> Array:
+        product = sums * scales
+        return np.asarray((product > halves) | ((product == halves) & (steps > 0)))
+
+    first = first_sums(takes, halves / scales, least, most)
+    return multiplier_bounds(first, (steps << places) - (1 << (places - 1)), least, most)
+
+
+SIGMOIDS = np.array([
+    32768, 33451, 34133, 34813, 35493, 36169, 36843, 37513, 38180, 38841, 39498, 40149, 40794, 41432, 42064,
+    42688, 43304, 43912, 44511, 45102, 45683, 46255, 46817, 47369, 47911, 48443, 48964, 49475, 49975, 50464,
+    50942, 51409, 51865, 52311, 52745, 53169, 53581, 53983, 54374, 54755, 55125, 55485, 55834, 56174, 56503,
+    56823, 57133, 57433, 57724, 58007, 58280, 58544, 58800, 59048, 59288, 59519, 59743, 59959, 60168, 60370,
+    60565, 60753, 60935, 61110, 61279, 61441, 61599, 61750, 61896, 62036, 62172, 62302, 62428, 62549, 62666,
+    62778, 62886, 62990, 63090, 63186, 63279, 63368, 63454, 63536, 63615, 63691, 63765, 63835, 63903, 63968,
+    64030, 64090, 64148, 64204, 64257, 64308, 64357, 64405, 64450, 64494, 64536, 64576, 64614, 64652, 64687,
+    64721, 64754, 64786, 64816, 64845, 64873, 64900, 64926, 64950, 64974, 64997, 65019, 65039, 65060, 65079,
+    65097, 65115, 65132, 65149, 65164, 65179, 65194, 65208, 65221, 65234, 65246, 65258, 65269, 65280, 65291,
+    65301, 65310, 65319, 65328, 65337, 65345, 65352, 65360, 65367, 65374, 65381, 65387, 65393, 65399, 65404,
+    65410, 65415, 65420, 65425, 65429, 65433, 65438, 65442, 65445, 65449, 65453, 65456, 65459, 65462, 65465,
+    65468, 65471, 65474, 65476, 65479, 65481, 65483, 65485, 65488, 65489, 65491, 65493, 65495, 65497, 65498,
+    65500, 65501, 65503, 65504, 65505, 65507, 65508, 65509, 65510, 65511, 65512, 65513, 65514, 65515, 65516,
+    65517, 65517, 65518, 65519, 65520, 65520, 65521, 65522, 65522, 65523, 65523, 65524, 65524, 65525, 65525,
+    65526, 65526, 65526, 65527, 65527, 65528, 65528, 65528, 65529, 65529, 65529, 65529, 65530, 65530, 65530,
+    65530, 65531, 65531, 65531, 65531, 65531, 65532, 65532, 65532, 65532, 65532, 65532, 65533, 65533, 65533,
+    65533, 65533, 65533, 65533, 65533, 65534, 65534, 65534, 65534, 65534, 65534, 65534, 65534, 65534, 65534,
+    65535,
+], np.int32)  # fmt: skip

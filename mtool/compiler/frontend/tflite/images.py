@@ -4,10 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
-from mtool.compiler.frontend.problems import Unsupported
-from mtool.compiler.frontend.tflite.kernels import padding, pair
+from mtool.compiler.frontend.problems import OWN, Unsupported
+from mtool.compiler.frontend.tflite.elementwise import INTEGERS
+from mtool.compiler.frontend.tflite.fixed_point import limits
+from mtool.compiler.frontend.tflite.products import padding, pair
+from mtool.compiler.frontend.tflite.rescaling import clamped, eight_bits, kept_of, plain, unscaled, widened
 from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translation
+from mtool.compiler.ir.types import Array
 
 
 def window(t: Translation) -> tuple[tuple[int, int], tuple[int, int], list[int]]:
@@ -19,13 +25,14 @@ def window(t: Translation) -> tuple[tuple[int, int], tuple[int, int], list[int]]
     return kernel, strides, padding(t.op.option("Padding"), t.shape(0, 4)[1:3], kernel, strides)
 
 
-def _average_pool(t: Translation) -> None:
+def average_pool(t: Translation) -> None:
+    """Append AVERAGE_POOL_2D."""
     kernel, strides, pads = window(t)
     made = t.node("AveragePool", [t.image(0)], kernel_shape=kernel, strides=strides, pads=pads, count_include_pad=0)
     t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
-def _l2_pool(t: Translation) -> None:
+def l2_pool(t: Translation) -> None:
     """L2_POOL_2D: the root of the mean of the squares."""
     kernel, strides, pads = window(t)
     x = t.image(0)
@@ -39,51 +46,60 @@ def max_pool(t: Translation) -> None:
     kernel, strides, pads = window(t)
     attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
     if t.same_grid(0) and not t.op.option("FusedActivationFunction") and t.result().dtype.name != "int16":
-        image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
-        t.put(t.node("Transpose", [t.node("MaxPool", [image], **attrs)], perm=NHWC_OF_NCHW))
+        _put_moved(t, "MaxPool", **attrs)
         return
     made = t.node("MaxPool", [t.image(0)], **attrs)
     t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
-def _resize(mode: str) -> Callable[[Translation], None]:
+def _put_moved(t: Translation, kind: str, *more: str, **attrs: Any) -> None:
+    """Make what an operator makes of the image, as it is stored, the output."""
+    image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
+    t.put(t.node("Transpose", [t.node(kind, [image, *more], **attrs)], perm=NHWC_OF_NCHW))
+
+
+def resize(mode: str) -> Callable[[Translation], None]:
+    """Append RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR."""
+
     def translate(t: Translation) -> None:
         batch, _, _, channels = t.shape(0, 4)
-        size = t.numbers(1, "the size")
-        if len(size) != 2 or min(size) < 1:
-            raise Unsupported(f"its size is {size}")
-        corners, centres = t.op.option("AlignCorners"), t.op.option("HalfPixelCenters")
-        if corners and centres:
-            raise Unsupported("it has both align_corners and half_pixel_centers, which exclude each other")
+        size, corners, centres = _resized(t)
         how = "align_corners" if corners else "half_pixel" if centres else "asymmetric"
         attrs: dict[str, str] = {"coordinate_transformation_mode": how, "mode": mode}
         if mode == "nearest":
             attrs["nearest_mode"] = "round_prefer_ceil" if corners or centres else "floor"
         sizes = t.whole("sizes", (batch, channels, *size))
         if mode == "nearest" and t.tensor(0).dtype == t.result().dtype:  # moved as stored, as LiteRT does
-            image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
-            t.put(t.node("Transpose", [t.node("Resize", [image, "", "", sizes], **attrs)], perm=NHWC_OF_NCHW))
+            _put_moved(t, "Resize", "", "", sizes, **attrs)
         else:
             t.store_image(t.node("Resize", [t.image(0), "", "", sizes], **attrs))
 
     return translate
 
 
-def _moved(kind: str, **fixed: str) -> Callable[[Translation], None]:
+def _resized(t: Translation) -> tuple[list[int], bool, bool]:
+    """Return height and width of a resized image, and whether its corners or its pixels' centres are aligned."""
+    size, corners, centres = t.numbers(1, "the size"), t.op.option("AlignCorners"), t.op.option("HalfPixelCenters")
+    if len(size) != 2 or min(size) < 1:
+        raise Unsupported(f"its size is {size}")
+    if corners and centres:
+        raise Unsupported("it has both align_corners and half_pixel_centers, which exclude each other")
+    return size, corners, centres
+
+
+def blocks(kind: str, **fixed: str) -> Callable[[Translation], None]:
     """SPACE_TO_DEPTH, DEPTH_TO_SPACE: TensorFlow's order of the channels is ONNX's DCR."""
 
     def translate(t: Translation) -> None:
         t.shape(0, 4)
         if not t.same_grid(0):
             raise Unsupported("its input and output stand on different grids")
-        image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
-        made = t.node(kind, [image], blocksize=t.op.option("BlockSize"), **fixed)
-        t.put(t.node("Transpose", [made], perm=NHWC_OF_NCHW))
+        _put_moved(t, kind, blocksize=t.op.option("BlockSize"), **fixed)
 
     return translate
 
 
-def _space_to_batch(t: Translation) -> None:
+def space_to_batch(t: Translation) -> None:
     """SPACE_TO_BATCH_ND: pad, cut each spatial axis into blocks, bring the position within the block to the front."""
     shape, block = t.shape(0), t.numbers(1, "the block")
     pads = np.reshape(t.known(2, "the pads"), (-1, 2)).tolist()
@@ -108,7 +124,7 @@ def _space_to_batch(t: Translation) -> None:
     t.put(t.node("Reshape", [value, t.whole("whole", whole)]))
 
 
-def _batch_to_space(t: Translation) -> None:
+def batch_to_space(t: Translation) -> None:
     """BATCH_TO_SPACE_ND: the other way round, then crop."""
     shape, block = t.shape(0), t.numbers(1, "the block")
     crops = np.reshape(t.known(2, "the crops"), (-1, 2)).tolist()
@@ -127,14 +143,125 @@ def _batch_to_space(t: Translation) -> None:
     t.put(t.node("Slice", [value, t.whole("starts", starts), t.whole("ends", ends), axes]))
 
 
-TRANSLATIONS = {
-    "AVERAGE_POOL_2D": _average_pool,
-    "MAX_POOL_2D": max_pool,
-    "L2_POOL_2D": _l2_pool,
-    "RESIZE_BILINEAR": _resize("linear"),
-    "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
-    "SPACE_TO_DEPTH": _moved("SpaceToDepth"),
-    "DEPTH_TO_SPACE": _moved("DepthToSpace", mode="DCR"),
-    "SPACE_TO_BATCH_ND": _space_to_batch,
-    "BATCH_TO_SPACE_ND": _batch_to_space,
-}
+def exact_average_pool(t: Translation) -> None:
+    """AVERAGE_POOL_2D: the sum of the integers inside, divided with ties away from zero."""
+    eight_bits(t, 0, wide=True)
+    kernel, strides, pads = window(t)
+    if not t.same_grid(0):
+        raise Unsupported("its input and output stand on different grids")
+    count, channels = int(np.prod(kernel)), t.shape(0)[3]
+    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    if any(pads) or t.result().dtype == np.int16:
+        image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0), point=0)], perm=NCHW_OF_NHWC)
+        t.afford(channels * count)
+        ones = t.constant("ones", np.ones((channels, 1, *kernel), np.int8))
+        filters = plain(t, ones, np.dtype(np.int8))
+        sums = t.node("Conv", [image, filters], group=channels, **attrs)
+        divisor = t.constant("count", _inside(t, kernel, strides, pads) if any(pads) else count, np.int32)
+    else:
+        image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0), float(count), 0)], perm=NCHW_OF_NHWC)
+        sums = t.node("AveragePool", [image], **attrs)
+        divisor = t.constant("count", count, np.int32)
+    sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
+    activation = t.op.option("FusedActivationFunction")
+    t.put(t.node("RoundedMean", [sums, divisor], domain=OWN, **kept_of(t.result(), activation)))
+
+
+def exact_max_pool(t: Translation) -> None:
+    """MAX_POOL_2D: of the integers themselves, kept inside of the activation's limits."""
+    kernel, strides, pads = window(t)
+    if not t.same_grid(0):
+        raise Unsupported("its input and output stand on different grids")
+    kind, activation = t.result().dtype, t.op.option("FusedActivationFunction")
+    value = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
+    if kind == np.int16:  # which MaxPool does not have; float32 has its numbers
+        value = t.node("Cast", [value], to=onnx.TensorProto.FLOAT)
+    value = t.node("MaxPool", [value], kernel_shape=kernel, strides=strides, pads=pads)
+    value, to = t.node("Transpose", [value], perm=NHWC_OF_NCHW), helper.np_dtype_to_tensor_dtype(kind)
+    if activation:
+        low, high = limits(t.result(), activation)
+        value = clamped(t, widened(t, value), low, max(low, high))
+    t.put(t.node("Cast", [value], to=to) if activation or kind == np.int16 else value)
+
+
+def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
+    """Return how many elements of the window lie inside the image, [1, height, width, 1] of the output."""
+    counts = []
+    image = t.shape(0)[1:3]
+    made = [(n + a + b - k) // s + 1 for n, a, b, k, s in zip(image, pads, pads[2:], kernel, strides, strict=False)]
+    t.afford(8 * int(np.prod(made)))
+    for axis, size in enumerate(image):
+        first = np.arange(made[axis]) * strides[axis] - pads[axis]
+        counts.append(np.minimum(first + kernel[axis], size) - np.maximum(first, 0))
+    inside: Array = np.maximum(np.outer(*counts), 1)[None, :, :, None]
+    return inside
+
+
+FRACTION_BITS = 10  # bits behind the point of a position between two pixels
+
+
+def exact_resize_bilinear(t: Translation) -> None:
+    """RESIZE_BILINEAR: of the integers, in fixed point, int16 in 64 bits; of uint8 in float32."""
+    _, height, width, _ = t.shape(0, 4)
+    x, (size, _, _) = t.tensor(0), _resized(t)
+    if min(height, width) < 1:
+        raise Unsupported(f"its input is {list(x.shape)}")
+    if x.dtype.name not in INTEGERS or not t.same_grid(0):
+        raise Unsupported(f"its input is {x.dtype}, or its output stands on another grid")
+    neighbours = _neighbours_by_floats if x.dtype == np.uint8 else _neighbours
+    rows, columns = (neighbours(t, n, count) for n, count in ((height, size[0]), (width, size[1])))
+    dtype = {"uint8": np.float32, "int8": np.int32, "int16": np.int64}[x.dtype.name]
+    image = t.node("Cast", [t.stored(0)], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    terms = []
+    for column in (0, 1):
+        for row in (0, 1):
+            at = t.node("Gather", [image, t.constant("rows", rows[row], np.int32)], axis=1)
+            at = t.node("Gather", [at, t.constant("columns", columns[column], np.int32)], axis=2)
+            at = t.node("Mul", [at, t.constant("weights", rows[2 + row].reshape(1, -1, 1, 1), dtype)])
+            terms.append(t.node("Mul", [at, t.constant("weights", columns[2 + column].reshape(1, 1, -1, 1), dtype)]))
+    total = terms[0]
+    for term in terms[1:]:
+        total = t.node("Add", [total, term])
+    to = helper.np_dtype_to_tensor_dtype(x.dtype)
+    if x.dtype == np.uint8:
+        whole = widened(t, t.node("Add", [total, t.constant("half", 0.5, np.float32)]))
+        t.put(t.node("Cast", [whole], to=to))
+        return
+    one = 1 << (2 * FRACTION_BITS)
+    if x.dtype == np.int16:
+        positive = t.node("Greater", [total, t.constant("zero", 0, np.int64)])
+        halves = (t.constant("half", half, np.int64) for half in (one // 2, -one // 2))
+        moved = t.node("Add", [total, t.node("Where", [positive, *halves])])
+        t.put(t.node("Cast", [t.node("Div", [moved, t.constant("one", one, np.int64)])], to=to))
+        return
+    count = t.constant("count", one, np.int32)
+    t.put(t.node("RoundedMean", [total, count], domain=OWN, **kept_of(x)))
+
+
+def _neighbours(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:
+    """Return, for each pixel that is made, the two that it lies between, and what share of both it is, of 1024."""
+    one = 1 << FRACTION_BITS
+    step = (one * size + made // 2) // made
+    if t.op.option("AlignCorners") and made > 1:
+        step = (one * (size - 1) + (made - 1) // 2) // (made - 1)
+    at = np.arange(made, dtype=np.int64) * step
+    if t.op.option("HalfPixelCenters"):
+        at += step // 2 - one // 2
+    first = np.maximum(np.trunc(at / one).astype(np.int64), 0)
+    last = np.minimum(np.trunc((at + one - 1) / one).astype(np.int64), size - 1)
+    share = at - one * first
+    return np.minimum(first, size - 1), last, one - share, share
+
+
+def _neighbours_by_floats(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:
+    """Return the same with shares of 1, in float32."""
+    step = np.float32(size) / np.float32(made)
+    if t.op.option("AlignCorners") and made > 1:
+        step = np.float32(size - 1) / np.float32(made - 1)
+    at: Any = np.arange(made).astype(np.float32)
+    half = np.float32(0.5)
+    at = (at + half) * step - half if t.op.option("HalfPixelCenters") else at * step
+    first = np.maximum(np.floor(at).astype(np.int64), 0)
+    last = np.minimum(np.ceil(at).astype(np.int64), size - 1)
+    share = at - first.astype(np.float32)
+    return np.minimum(first, size - 1), last, np.float32(1) - share, share

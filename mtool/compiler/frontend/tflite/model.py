@@ -1,6 +1,6 @@
 """From a .tflite file to a Graph, by way of an ONNX model in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,59 +14,14 @@ from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.onnx_file import graph_of
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions, Pairs
 from mtool.compiler.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
-from mtool.compiler.frontend.tflite import (
-    control,
-    custom,
-    detection,
-    elementwise,
-    ethos_u,
-    exact,
-    hybrid,
-    images,
-    indexing,
-    kernels,
-    lstm,
-    mediapipe,
-    movement,
-    pose,
-    resources,
-    signal,
-    spectrum,
-    svdf,
-)
-from mtool.compiler.frontend.tflite.composites import TABLE, inlined
-from mtool.compiler.frontend.tflite.description import Model, Operator, Tensor
-from mtool.compiler.frontend.tflite.evaluation import settle
-from mtool.compiler.frontend.tflite.rows import with_rows
-from mtool.compiler.frontend.tflite.schema import VARIABLE, read
-from mtool.compiler.frontend.tflite.specialization import specialise
+from mtool.compiler.frontend.tflite import custom, signal
+from mtool.compiler.frontend.tflite.builtins import BUILTINS, Builtin, is_hybrid, is_without_form
+from mtool.compiler.frontend.tflite.evaluation import settle, specialise
+from mtool.compiler.frontend.tflite.products import in_integers, is_part_of
+from mtool.compiler.frontend.tflite.rewriting import inlined, with_rows
+from mtool.compiler.frontend.tflite.schema import TABLE, VARIABLE, Model, Operator, Tensor, read
 from mtool.compiler.frontend.tflite.translation import Network, Translation
 from mtool.compiler.ir import Graph, Quant
-
-TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
-    **kernels.TRANSLATIONS,
-    **images.TRANSLATIONS,
-    **elementwise.TRANSLATIONS,
-    **movement.TRANSLATIONS,
-    **indexing.TRANSLATIONS,
-    **resources.TRANSLATIONS,
-    **control.TRANSLATIONS,
-    **lstm.TRANSLATIONS,
-    **svdf.TRANSLATIONS,
-    **signal.TRANSLATIONS,
-    **detection.TRANSLATIONS,
-    **pose.TRANSLATIONS,
-    **mediapipe.TRANSLATIONS,
-    **spectrum.TRANSLATIONS,
-    **ethos_u.TRANSLATIONS,
-}
-"""TFLite's operators, by name."""
-
-RECURRENT = {*lstm.TRANSLATIONS, *svdf.TRANSLATIONS}
-"""Those whose integers LiteRT computes in one way only."""
-
-INTERPOLATED = ("EXP", "LOG", "GELU", "RSQRT", "SOFTMAX", "RESIZE_BILINEAR")
-"""Those that all of LiteRT's kernels compute coarsely for int16: by tables, and by shares of 10 bits."""
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
@@ -93,7 +48,7 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
         tensor.dtype == np.float16 and tensor.data is not None for tensor in model.tensors
     )
     graph = replace(graph, quant=_grids(network, graph), halves=halves)
-    if options.rounding == "onnx" and not hybrid.is_part_of(network.proto):
+    if options.rounding == "onnx" and not is_part_of(network.proto):
         return graph
     own = {name: source for name, source in graph.sources.items() if name in network.tensors}
     return replace(graph, sources=own)  # what LiteRT has: the tensors of the file
@@ -119,8 +74,8 @@ def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: 
         ModelError: the order of the operators is not one of execution, or it exceeds the budget.
     """
     budget = budget or Budget()
-    parts = (model, *model.others) if options.rounding == "tflite" and not hybrid.in_integers(options) else ()
-    if any(hybrid.is_hybrid(operator, part.tensors) for part in parts for operator in part.operators):
+    parts = (model, *model.others) if options.rounding == "tflite" and not in_integers(options) else ()
+    if any(is_hybrid(operator, part.tensors) for part in parts for operator in part.operators):
         raise UsageError(
             f"--rounding tflite and --hybrid {options.hybrid} do not go together",
             details=[f"LiteRT brings the float activations of {title} to 8 bits, where weights are int8"],
@@ -137,9 +92,9 @@ def _network(translation: Translation, title: str, options: ModelOptions, depth:
     translation.subgraph = partial(_subgraph, translation, title, options, depth + 1)
     tensors, operators = translation.tensors, translation.model.operators
     known = {n for n, tensor in enumerate(tensors) if tensor.data is not None or tensor.problem == VARIABLE}
-    known |= {*model.inputs, -1, *ethos_u.working_memories(operators)}
+    known |= {*model.inputs, -1, *custom.working_memories(operators)}
     for operator in operators:
-        for number in operator.inputs if operator.kind in TRANSLATIONS else ():
+        for number in operator.inputs if operator.kind in BUILTINS else ():
             if number not in known:
                 raise ModelError(
                     f"{title} is not in an order of execution",
@@ -191,20 +146,21 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
     """
     t.op, start = operator, len(t.nodes)
     try:
-        if operator.kind not in TRANSLATIONS:
+        builtin = BUILTINS.get(operator.kind)
+        if builtin is None:
             raise Unsupported(custom.reason(operator.kind))
-        if not operator.outputs and operator.kind not in resources.WITHOUT_OUTPUTS:
+        if not operator.outputs and builtin.has_outputs:
             raise Unsupported("it has no output")
-        if options.rounding == "tflite" and hybrid.is_without_form(operator, t.tensors):
+        if options.rounding == "tflite" and is_without_form(operator, t.tensors):
             raise Unsupported("its activations are float and its weights int8: it has no form with --rounding tflite")
-        if _is_exact(t, operator, options):
-            exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
+        if _is_exact(t, operator, builtin, options):
+            builtin.translate_exactly(t)
         elif any(number in t.complex for number in operator.inputs):
-            spectrum.of_complex(t)
-        elif hybrid.in_integers(options) and hybrid.is_hybrid(operator, t.tensors):
-            hybrid.TRANSLATIONS[operator.kind](t)
+            signal.of_complex(t, builtin.real if builtin.is_move else None)
+        elif builtin.hybrid is not None and in_integers(options) and is_hybrid(operator, t.tensors):
+            builtin.hybrid(t)
         else:
-            TRANSLATIONS[operator.kind](t)
+            builtin.real(t)
         settle(t, start)
     except MtoolError:
         raise
@@ -218,27 +174,15 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
         )
 
 
-def _is_exact(t: Translation, operator: Operator, options: ModelOptions) -> bool:
+def _is_exact(t: Translation, operator: Operator, builtin: Builtin, options: ModelOptions) -> bool:
     """Whether an operator is to have the integer arithmetic of LiteRT's reference kernels."""
-    if operator.kind in RECURRENT or not operator.outputs or (options.whole and operator.kind == "SOFTMAX"):
+    if builtin.is_integer or not operator.outputs or (options.whole and operator.kind == "SOFTMAX"):
         return False
     rounding = options.rounding
     made = t.tensors[operator.outputs[0]]
-    if rounding == "tflite" or operator.kind not in INTERPOLATED or not operator.inputs:
+    if rounding == "tflite" or not builtin.is_coarse or not operator.inputs:
         return made.is_quantised and rounding == "tflite"
     return made.is_quantised and made.dtype == t.tensors[operator.inputs[0]].dtype == np.int16
-
-
-def _without_rounding(t: Translation) -> None:
-    """Translate an operator that moves integers.
-
-    Raises:
-        Unsupported: it computes new ones.
-    """
-    start = len(t.nodes)
-    TRANSLATIONS[t.op.kind](t)
-    if any(node.op_type == "QuantizeLinear" for node in t.nodes[start:]):
-        raise Unsupported("it has no form with --rounding tflite")
 
 
 def _grids(network: Network, graph: Graph) -> dict[str, Quant]:

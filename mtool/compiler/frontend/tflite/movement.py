@@ -1,17 +1,20 @@
-"""Operators that move, pick or repeat elements: on the stored integers themselves, where the grid stays the same."""
+"""Operators that move, pick, place or repeat elements: on the stored integers, where the grid stays the same."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import onnx
 import tflite
 from onnx import helper
 
-from mtool.compiler.frontend.problems import Unsupported
-from mtool.compiler.frontend.tflite.composites import COPY
-from mtool.compiler.frontend.tflite.translation import Translation
-
-Translate = Callable[[Translation], None]
+from mtool.compiler.frontend.problems import OWN, Unsupported
+from mtool.compiler.frontend.tflite.schema import Tensor
+from mtool.compiler.frontend.tflite.translation import Translate, Translation
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.indexing import GATHER_ND
+from mtool.compiler.operators.ordering import TOP_K
 
 
 def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
@@ -22,7 +25,7 @@ def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
         t.store(build(t.real(index)))
 
 
-def _view(t: Translation) -> None:
+def view(t: Translation) -> None:
     """RESHAPE, SQUEEZE, EXPAND_DIMS: the file says what shape the output has, and what it is given has to agree."""
     made = _asked(t) if t.result().open else t.result().shape
     if not _VIEWS[t.op.kind](t, made):
@@ -78,7 +81,8 @@ def _is_expanded(t: Translation, made: tuple[int, ...]) -> bool:
 _VIEWS = {"RESHAPE": _is_reshaped, "SQUEEZE": _is_squeezed, "EXPAND_DIMS": _is_expanded}
 
 
-def _transpose(t: Translation) -> None:
+def transpose(t: Translation) -> None:
+    """Append TRANSPOSE."""
     perm = t.numbers(1, "the permutation")
     moved(t, lambda x: t.node("Transpose", [x], perm=perm))
 
@@ -92,7 +96,7 @@ def _pads(t: Translation) -> list[int]:
     return [int(number) for number in pads.T.reshape(-1)]
 
 
-def _pad(t: Translation) -> None:
+def pad(t: Translation) -> None:
     """PAD with what 0 is stored as, PADV2 with a stated value."""
     pads, tensor = t.whole("pads", _pads(t)), t.tensor(0)
     if not t.same_grid(0):
@@ -104,7 +108,7 @@ def _pad(t: Translation) -> None:
     t.put(t.node("Pad", [t.stored(0), pads, value]))
 
 
-def _mirror_pad(t: Translation) -> None:
+def mirror_pad(t: Translation) -> None:
     """MIRROR_PAD: mode 0 repeats from beside the edge, mode 1 (symmetric) from the edge on."""
     pads, shape = _pads(t), t.shape(0)
     edge = int(t.op.option("Mode") == 0)
@@ -124,7 +128,8 @@ def _mirror_pad(t: Translation) -> None:
     moved(t, build)
 
 
-def _concatenation(t: Translation) -> None:
+def concatenation(t: Translation) -> None:
+    """Append CONCATENATION."""
     axis = t.op.option("Axis")
     operands = range(len(t.op.inputs))
     if t.op.option("FusedActivationFunction"):
@@ -135,7 +140,8 @@ def _concatenation(t: Translation) -> None:
     t.store(t.node("Concat", [t.real(index) for index in operands], axis=axis))
 
 
-def _pack(t: Translation) -> None:
+def pack(t: Translation) -> None:
+    """Append PACK."""
     rank = len(t.shape(0)) + 1
     axis = t.whole("axis", [t.op.option("Axis") % rank])
     operands = range(len(t.op.inputs))
@@ -167,7 +173,8 @@ def _split(t: Translation, x: int, axis: int, sizes: list[int]) -> None:
         start += length
 
 
-def _split_equal(t: Translation) -> None:
+def split_equal(t: Translation) -> None:
+    """Append SPLIT."""
     (axis,), count = t.numbers(0, "the axis"), len(t.op.outputs)
     shape = t.shape(1)
     if not -len(shape) <= axis < len(shape) or shape[axis] % count:
@@ -175,12 +182,14 @@ def _split_equal(t: Translation) -> None:
     _split(t, 1, axis, [shape[axis] // count] * count)
 
 
-def _split_sizes(t: Translation) -> None:
+def split_sizes(t: Translation) -> None:
+    """Append SPLIT_V."""
     (axis,) = t.numbers(2, "the axis")
     _split(t, 0, axis, t.numbers(1, "the sizes"))
 
 
-def _unpack(t: Translation) -> None:
+def unpack(t: Translation) -> None:
+    """Append UNPACK."""
     shape, axis = t.shape(0), t.op.option("Axis")
     if not -len(shape) <= axis < len(shape) or shape[axis] != len(t.op.outputs) or not t.same_grid(0):
         raise Unsupported(f"its axis is {axis} of {list(shape)}, for {len(t.op.outputs)} outputs")
@@ -188,7 +197,8 @@ def _unpack(t: Translation) -> None:
         t.put(t.node("Gather", [t.stored(0), t.constant("place", index, np.int64)], axis=axis), index)
 
 
-def _slice(t: Translation) -> None:
+def cut(t: Translation) -> None:
+    """Append SLICE."""
     shape, begin, size = t.shape(0), t.numbers(1, "the begin"), t.numbers(2, "the size")
     if not len(begin) == len(size) == len(shape):
         raise Unsupported(f"its begin is {begin}, its size {size}, its input {list(shape)}")
@@ -199,7 +209,7 @@ def _slice(t: Translation) -> None:
     moved(t, lambda x: t.node("Slice", [x, starts, stops]))
 
 
-def _strided_slice(t: Translation) -> None:
+def strided_slice(t: Translation) -> None:
     """STRIDED_SLICE, with masks: bit n of each is for entry n of `begin`."""
     shape = t.shape(0)
     begin, end, steps = (t.numbers(n, role) for n, role in ((1, "the begin"), (2, "the end"), (3, "the strides")))
@@ -250,76 +260,348 @@ def _strided_slice(t: Translation) -> None:
     moved(t, build)
 
 
-def _gather_nd(t: Translation) -> None:
+def gather_nd(t: Translation) -> None:
+    """Append GATHER_ND."""
     indices = t.node("Cast", [t.stored(1)], to=helper.np_dtype_to_tensor_dtype(np.dtype(np.int64)))
-    moved(t, lambda x: t.node("GatherND", [x, indices]))
+    moved(t, lambda x: t.node(GATHER_ND, [x, indices]))
 
 
-def _tile(t: Translation) -> None:
+def tile(t: Translation) -> None:
+    """Append TILE."""
     repeats = t.whole("repeats", t.numbers(1, "the multiples"))
     moved(t, lambda x: t.node("Tile", [x, repeats]))
 
 
-def _broadcast_to(t: Translation) -> None:
+def broadcast_to(t: Translation) -> None:
+    """Append BROADCAST_TO."""
     shape = t.whole("shape", t.numbers(1, "the shape"))
     moved(t, lambda x: t.node("Expand", [x, shape]))
 
 
-def _fill(t: Translation) -> None:
+def fill(t: Translation) -> None:
+    """Append FILL."""
     shape = t.whole("shape", t.numbers(0, "the shape"))
     moved(t, lambda x: t.node("Expand", [x, shape]), 1)
 
 
-def _reverse(t: Translation) -> None:
+def reverse(t: Translation) -> None:
+    """Append REVERSE_V2."""
     axes = t.numbers(1, "the axes")
     ends = [t.whole(stem, [number] * len(axes)) for stem, number in (("starts", -1), ("ends", -(2**31)))]
     names = [*ends, t.whole("axes", axes), t.whole("steps", [-1] * len(axes))]
     moved(t, lambda x: t.node("Slice", [x, *names]))
 
 
-def _shape(t: Translation) -> None:
+def shape_of(t: Translation) -> None:
+    """Append SHAPE."""
     dtype = {tflite.TensorType.INT32: np.int32, tflite.TensorType.INT64: np.int64}.get(t.op.option("OutType"))
     if dtype is None:
         raise Unsupported(f"its out_type is number {t.op.option('OutType')}; expected int32 or int64")
     t.fix(t.op.outputs[0], np.asarray(t.shape(0), dtype))
 
 
-def _broadcast_args(t: Translation) -> None:
+def broadcast_args(t: Translation) -> None:
+    """Append BROADCAST_ARGS."""
     shapes = (tuple(t.numbers(index, "a shape")) for index in (0, 1))
     t.fix(t.op.outputs[0], np.asarray(np.broadcast_shapes(*shapes), t.result().dtype))
 
 
-def _zeros_like(t: Translation) -> None:
+def zeros_like(t: Translation) -> None:
+    """Append ZEROS_LIKE."""
     made = t.tensor(0)
     t.afford(made.dtype.itemsize * math.prod(made.shape))
     t.fix(t.op.outputs[0], np.zeros(made.shape, made.dtype))
 
 
-def _rank(t: Translation) -> None:
+def rank_of(t: Translation) -> None:
+    """Append RANK."""
     t.fix(t.op.outputs[0], np.asarray(len(t.shape(0)), np.int32))
 
 
-TRANSLATIONS: dict[str, Translate] = {
-    **dict.fromkeys(["RESHAPE", "SQUEEZE", "EXPAND_DIMS"], _view),
-    "TRANSPOSE": _transpose,
-    "PAD": _pad,
-    "PADV2": _pad,
-    "MIRROR_PAD": _mirror_pad,
-    "CONCATENATION": _concatenation,
-    "PACK": _pack,
-    "UNPACK": _unpack,
-    "SPLIT": _split_equal,
-    "SPLIT_V": _split_sizes,
-    "SLICE": _slice,
-    "STRIDED_SLICE": _strided_slice,
-    "GATHER_ND": _gather_nd,
-    "TILE": _tile,
-    "BROADCAST_TO": _broadcast_to,
-    "FILL": _fill,
-    "REVERSE_V2": _reverse,
-    "SHAPE": _shape,
-    COPY: lambda t: t.put(t.stored(0)),
-    "RANK": _rank,
-    "BROADCAST_ARGS": _broadcast_args,
-    "ZEROS_LIKE": _zeros_like,
-}
+def exact_concatenation(t: Translation) -> None:
+    """CONCATENATION: of uint8 each input by a table of its own; others are copied."""
+    operands = range(len(t.op.inputs))
+    if t.same_grid(*operands):
+        concatenation(t)
+        return
+    out = t.result()
+    if out.dtype != np.uint8 or any(t.tensor(index).dtype != np.uint8 for index in operands):
+        raise Unsupported("its inputs and its output stand on different grids, which LiteRT has for uint8 only")
+    parts = [t.stored(index) if _stands_on(t.tensor(index), out) else _on_grid_of(t, index, out) for index in operands]
+    t.put(t.node("Concat", parts, axis=t.op.option("Axis")))
+
+
+def _stands_on(tensor: Tensor, out: Tensor) -> bool:
+    return bool(tensor.zero == out.zero and tensor.scale[0] == out.scale[0])
+
+
+def _on_grid_of(t: Translation, index: int, out: Tensor) -> str:
+    """Return an input on the grid of the output, by float32 arithmetic."""
+    tensor = t.tensor(index)
+    scale = tensor.scale[0] * (np.float32(1) / out.scale[0])
+    steps = np.arange(256).astype(np.float32) * scale + np.float32(-tensor.zero) * scale
+    results = np.clip(_rounded(steps) + out.zero, 0, 255)
+    data = t.constant("table", results, np.uint8)
+    return t.node("Table", [t.stored(index), data], domain=OWN, to=helper.np_dtype_to_tensor_dtype(out.dtype))
+
+
+def _rounded(values: Array) -> Array:
+    """Return whole numbers, ties away from zero."""
+    wide = values.astype(np.float64)
+    return (np.sign(wide) * np.floor(np.abs(wide) + 0.5)).astype(np.int64)
+
+
+def _long(t: Translation, value: str) -> str:
+    return t.node("Cast", [value], to=onnx.TensorProto.INT64)
+
+
+def _stored_as_it_is(t: Translation, *operands: int) -> None:
+    """Check that integers need not be scaled.
+
+    Raises:
+        Unsupported: these inputs and the outputs stand on different grids.
+    """
+    if not t.same_grid(*operands):
+        raise Unsupported("its inputs and its output stand on different grids")
+
+
+def _filled(t: Translation, shape: Sequence[int], value: float) -> str:
+    """Return a tensor of one number, of the output's type."""
+    scalar = t.constant("value", value, t.result().dtype)
+    return t.node("Expand", [scalar, t.whole("shape", shape)]) if len(shape) else scalar
+
+
+def replaced_row(t: Translation) -> None:
+    """ROW: the tensor, the number of the row, the row with a leading dimension of one."""
+    shape, row = t.shape(0), t.shape(2)
+    if row != (1, *shape[1:]):
+        raise Unsupported(f"it replaces a row of {list(shape)} by {list(row)}")
+    number = t.node("Reshape", [_long(t, t.stored(1)), t.whole("shape", [1, 1])])
+    if t.same_grid(0, 2):
+        t.put(t.node("ScatterND", [t.stored(0), number, t.stored(2)]))
+    else:
+        t.store(t.node("ScatterND", [t.real(0), number, t.real(2)]))
+
+
+def topk(t: Translation) -> None:
+    """TOPK_V2: the largest along the last axis, and their indices; of equal ones the first."""
+    (k,), size = t.numbers(1, "k"), (t.shape(0) or (0,))[-1]
+    if not 0 < k <= size or t.tensor(0).dtype != t.result().dtype:
+        raise Unsupported(f"it picks {k} of {size}")
+    values, indices = t.several(TOP_K, [t.stored(0), t.whole("k", [k])], 2, axis=-1, largest=1, sorted=1)
+    to = helper.np_dtype_to_tensor_dtype(t.result(1).dtype)
+    t.put(values)
+    t.put(t.node("Cast", [indices], to=to), 1)
+
+
+def one_hot(t: Translation) -> None:
+    """ONE_HOT: a number that is no index leaves `off` everywhere."""
+    (depth,), rank = t.numbers(1, "the depth"), len(t.shape(0)) + 1
+    axis = t.op.option("Axis", -1)
+    axis = rank - 1 if axis == -1 else axis
+    if depth < 0 or not 0 <= axis < rank:
+        raise Unsupported(f"its depth is {depth}, its axis {axis} of {rank}")
+    t.afford(8 * depth)
+    index = t.node("Unsqueeze", [_long(t, t.stored(0)), t.whole("axis", [axis])])
+    sizes = [depth if number == axis else 1 for number in range(rank)]
+    hit = t.node("Equal", [index, t.constant("places", np.arange(depth).reshape(sizes), np.int64)])
+    _stored_as_it_is(t, 2, 3)
+    scalars = [t.node("Reshape", [t.stored(number), t.whole("scalar", [])]) for number in (2, 3)]
+    t.put(t.node("Where", [hit, *scalars]))
+
+
+def scatter_nd(t: Translation) -> None:
+    """SCATTER_ND: what is placed twice is summed."""
+    shape = t.numbers(2, "the shape")
+    _stored_as_it_is(t, 1)
+    if t.result().dtype == np.bool_ or min(shape, default=1) < 1:
+        raise Unsupported(f"it makes {t.result().dtype}{shape}")
+    zeros = _filled(t, shape, 0)
+    t.put(t.node("ScatterND", [zeros, _long(t, t.stored(0)), t.stored(1)], reduction="add"))
+
+
+def sparse_to_dense(t: Translation) -> None:
+    """SPARSE_TO_DENSE: a value at each index, a default elsewhere."""
+    shape, shape_of_indices = t.numbers(1, "the shape"), t.shape(0)
+    _stored_as_it_is(t, 2, 3)
+    count = shape_of_indices[0] if shape_of_indices else 1
+    if (shape_of_indices[1:] or (1,)) != (len(shape),) or len(shape_of_indices) > 2:
+        raise Unsupported(f"its indices are {list(shape_of_indices)}, its output's shape {shape}")
+    default = t.node("Reshape", [t.stored(3), t.whole("scalar", [])])
+    dense = t.node("Expand", [default, t.whole("shape", shape)])
+    indices = t.node("Reshape", [_long(t, t.stored(0)), t.whole("rows", (count, len(shape)))])
+    values = t.stored(2)
+    if t.shape(2) != (count,):
+        values = t.node("Expand", [t.node("Reshape", [values, t.whole("one", [1])]), t.whole("count", [count])])
+    t.put(t.node("ScatterND", [dense, indices, values]))
+
+
+def reverse_sequence(t: Translation) -> None:
+    """REVERSE_SEQUENCE: of each row of the batch so many elements."""
+    rank, time, batch = len(t.shape(0)), t.op.option("SeqDim"), t.op.option("BatchDim")
+    if not (0 <= time < rank and 0 <= batch < rank) or time == batch:
+        raise Unsupported(f"it reverses axis {time} by axis {batch} of {rank}")
+    lengths = _long(t, t.stored(1))
+    order = [batch, time, *(number for number in range(rank) if number not in (batch, time))]
+    back = [order.index(number) for number in range(rank)]
+
+    def build(x: str) -> str:
+        front = t.node("Transpose", [x], perm=order)
+        made = t.node("ReverseSequence", [front, lengths], batch_axis=0, time_axis=1)
+        return t.node("Transpose", [made], perm=back)
+
+    moved(t, build)
+
+
+def matrix_diag(t: Translation) -> None:
+    """MATRIX_DIAG: vectors as diagonals, 0 elsewhere."""
+    _stored_as_it_is(t, 0)
+    size = (t.shape(0) or (0,))[-1]
+    t.afford(size * size)
+    value = t.node("Unsqueeze", [t.stored(0), t.whole("axis", [-1])])
+    zero = t.constant("zero", 0, t.result().dtype)
+    t.put(t.node("Where", [t.constant("diagonal", np.eye(size, dtype=bool)), value, zero]))
+
+
+def matrix_set_diag(t: Translation) -> None:
+    """MATRIX_SET_DIAG: matrices with another diagonal."""
+    _stored_as_it_is(t, 0, 1)
+    shape = t.shape(0)
+    if len(shape) < 2 or t.shape(1) != (*shape[:-2], min(shape[-2:])):
+        raise Unsupported(f"its matrices are {list(shape)}, their diagonals {list(t.shape(1))}")
+    t.afford(shape[-2] * shape[-1])
+    axis = -1 if shape[-2] <= shape[-1] else -2  # the shorter one goes along the diagonal's elements
+    value = t.node("Unsqueeze", [t.stored(1), t.whole("axis", [axis])])
+    t.put(t.node("Where", [t.constant("diagonal", np.eye(*shape[-2:], dtype=bool)), value, t.stored(0)]))
+
+
+def segments(kind: str, first: Callable[["np.dtype[Any]"], float]) -> Translate:
+    """SEGMENT_SUM, UNSORTED_SEGMENT_*: elements with the same number, summed or so; those below 0 are left out."""
+
+    def translate(t: Translation) -> None:
+        _stored_as_it_is(t, 0)
+        shape, segments, dtype = t.shape(0), t.shape(1), t.result().dtype
+        if t.op.kind == "SEGMENT_SUM":
+            known = t.numbers(1, "the segments")
+            count = known[-1] + 1 if known else 0
+            if known != sorted(known):
+                raise Unsupported("its segments do not ascend")
+        else:
+            (count,) = t.numbers(2, "the number of segments")
+        if shape[: len(segments)] != segments or count < 1 or dtype == np.bool_:
+            raise Unsupported(f"its input is {dtype}{list(shape)}, its segments are {list(segments)}, {count} of them")
+        rest = shape[len(segments) :]
+        numbers, none = _long(t, t.stored(1)), t.constant("none", 0, np.int64)
+        out = t.node("Where", [t.node("Less", [numbers, none]), t.constant("beyond", count, np.int64), numbers])
+        rows = t.node("Reshape", [out, t.whole("rows", (math.prod(segments), 1))])
+        values = t.node("Reshape", [t.stored(0), t.whole("values", (math.prod(segments), *rest))])
+        begun = _filled(t, (count + 1, *rest), first(dtype))
+        made = t.node("ScatterND", [begun, rows, values], reduction=kind)
+        names = t.whole("starts", [0]), t.whole("ends", [count]), t.whole("axis", [0])
+        t.put(t.node("Slice", [made, *names]))
+
+    return translate
+
+
+def least(dtype: "np.dtype[Any]") -> float:
+    """Return the least number of a type."""
+    return float(np.finfo(dtype).min) if dtype.kind == "f" else int(np.iinfo(dtype).min)
+
+
+def largest(dtype: "np.dtype[Any]") -> float:
+    """Return the largest number of a type."""
+    return float(np.finfo(dtype).max) if dtype.kind == "f" else int(np.iinfo(dtype).max)
+
+
+def embedding_lookup(t: Translation) -> None:
+    """EMBEDDING_LOOKUP: rows of a table, which may be integers where the result is real."""
+    table = t.tensor(1)
+    if table.is_quantised and t.result().dtype == np.float32:
+        if table.scale.size != 1:
+            raise Unsupported(f"its table has {table.scale.size} scales")
+        rows = t.node("Gather", [t.stored(1), t.stored(0)], axis=0)
+        t.put(t.dequantise(rows, table.dtype, table.scale, table.zero_point))
+        return
+    moved(t, lambda x: t.node("Gather", [x, t.stored(0)], axis=0), 1)
+
+
+def dynamic_update_slice(t: Translation) -> None:
+    """DYNAMIC_UPDATE_SLICE: a part of a tensor is another; where it begins is kept inside."""
+    _stored_as_it_is(t, 0, 1)
+    shape, part = t.shape(0), t.shape(1)
+    if len(shape) != len(part) or any(size > whole for size, whole in zip(part, shape, strict=True)):
+        raise Unsupported(f"its update is {list(part)}, its operand {list(shape)}")
+    if t.shape(2) != (len(shape),):
+        raise Unsupported(f"its begin is {list(t.shape(2))} for {len(shape)} dimensions")
+    t.afford(8 * sum(shape))
+    begin, value, hits = _long(t, t.stored(2)), t.stored(1), []
+    for axis, (size, whole) in enumerate(zip(part, shape, strict=True)):
+        if size == whole:
+            continue
+        first = t.node("Gather", [begin, t.constant("axis", axis, np.int64)])
+        bounds = (t.constant(stem, number, np.int64) for stem, number in (("first", 0), ("last", whole - size)))
+        first = t.node("Clip", [first, *bounds])
+        index = t.node("Sub", [t.constant("places", np.arange(whole), np.int64), first])
+        ends = [t.constant(stem, number, np.int64) for stem, number in (("low", 0), ("high", size - 1))]
+        inside = t.node("Clip", [index, *ends])
+        hit = t.node("Equal", [index, inside])
+        sizes = [whole if number == axis else 1 for number in range(len(shape))]
+        hits.append(t.node("Reshape", [hit, t.whole("sizes", sizes)]))
+        value = t.node("Gather", [value, inside], axis=axis)
+    if not hits:
+        t.put(value)
+        return
+    whole_hit = hits[0]
+    for hit in hits[1:]:
+        whole_hit = t.node("And", [whole_hit, hit])
+    t.put(t.node("Where", [whole_hit, value, t.stored(0)]))
+
+
+def gather(t: Translation) -> None:
+    """GATHER, by batch if it is told to: each of the first dimensions has its own indices."""
+    batch, axis, rank, dims = t.op.option("BatchDims"), t.op.option("Axis"), len(t.shape(0)), len(t.shape(1))
+    if not batch:
+        moved(t, lambda x: t.node("Gather", [x, t.stored(1)], axis=axis))
+        return
+    batch, axis = (number + (number < 0) * count for number, count in ((batch, dims), (axis, rank)))
+    if not 0 <= batch <= axis < rank or batch > dims or t.shape(0)[:batch] != t.shape(1)[:batch]:
+        raise Unsupported(f"it gathers {list(t.shape(1))} of {list(t.shape(0))} along axis {axis}, {batch} by batch")
+    indices = t.node("Unsqueeze", [_long(t, t.stored(1)), t.whole("last", [-1])])
+    order = [*range(batch), axis, *(number for number in range(batch, rank) if number != axis)]
+    between, picked = axis - batch, dims - batch
+    back = [*range(batch), *range(batch + picked, batch + picked + between), *range(batch, batch + picked)]
+    back += range(batch + picked + between, rank - 1 + picked)
+
+    def build(x: str) -> str:
+        front = t.node("Transpose", [x], perm=order) if between else x
+        made = t.node(GATHER_ND, [front, indices], batch_dims=batch)
+        return t.node("Transpose", [made], perm=back) if between and picked else made
+
+    moved(t, build)
+
+
+def bucketize(t: Translation) -> None:
+    """BUCKETIZE: how many boundaries a number is not below."""
+    found: Array = np.asarray(t.op.option("Boundaries", ()), np.float32)
+    if (np.diff(found) < 0).any():
+        raise Unsupported("its boundaries do not ascend")
+    rank = len(t.shape(0))
+    value = t.node("Cast", [t.stored(0)], to=onnx.TensorProto.FLOAT)
+    each = t.node("Unsqueeze", [value, t.whole("axis", [rank])])
+    above = t.node("GreaterOrEqual", [each, t.constant("boundaries", found)])
+    wide = t.node("Cast", [above], to=onnx.TensorProto.INT32)
+    t.put(t.node("ReduceSum", [wide, t.whole("axes", [rank])], keepdims=0))
+
+
+def nonzero(t: Translation) -> None:
+    """WHERE: the indices of what is not 0, in rows; how many there are, only the run knows."""
+    t.put(t.node("Transpose", [t.node("NonZero", [t.stored(0)])], perm=[1, 0]))
+
+
+def unique(t: Translation) -> None:
+    """UNIQUE: each number once, in the order of the first, and where each element is in that."""
+    if t.tensor(0).dtype != t.result().dtype or len(t.shape(0)) != 1:
+        raise Unsupported(f"its input is {t.tensor(0).dtype}{list(t.shape(0))}")
+    values, _, inverse = t.several("Unique", [t.stored(0)], 3, sorted=0)
+    t.put(values)
+    t.put(t.node("Cast", [inverse], to=helper.np_dtype_to_tensor_dtype(t.result(1).dtype)), 1)

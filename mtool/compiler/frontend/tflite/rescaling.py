@@ -7,9 +7,9 @@ import onnx
 from onnx import helper
 
 from mtool.compiler.frontend.problems import OWN, Unsupported
-from mtool.compiler.frontend.tflite.description import Tensor
 from mtool.compiler.frontend.tflite.fixed_point import limits, multipliers
-from mtool.compiler.frontend.tflite.translation import Translation
+from mtool.compiler.frontend.tflite.schema import Tensor
+from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
 
 INT32 = np.dtype(np.int32)
@@ -28,6 +28,16 @@ def eight_bits(t: Translation, *operands: int, wide: bool = False) -> None:
     for tensor in tensors:
         if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
             raise Unsupported(f"{tensor.name!r} is {tensor.dtype}: --rounding tflite is for 8 bits with one scale")
+
+
+def checked(translate: Translate, *operands: int) -> Translate:
+    """A translator of 8-bit integers, or of int16 around 0, that checks these inputs and the output first."""
+
+    def with_check(t: Translation) -> None:
+        eight_bits(t, *operands, wide=True)
+        translate(t)
+
+    return with_check
 
 
 def rescale(
@@ -76,6 +86,12 @@ def rescale_to(
     )
 
 
+def kept_of(out: Tensor, activation: int = 0) -> dict[str, Any]:
+    """Return the limits and the type of an output behind a fused activation, as attributes."""
+    low, high = limits(out, activation)
+    return {"low": low, "high": max(low, high), "to": helper.np_dtype_to_tensor_dtype(out.dtype)}
+
+
 def rescale_long(t: Translation, value: str, scales: Array, out: Tensor, *, axis: int = 0, activation: int = 0) -> str:
     """Append a RescaleLong of sums of 64 bits to the grid of `out`, by multipliers of 15 bits."""
     by, shift = multipliers(scales)
@@ -83,25 +99,26 @@ def rescale_long(t: Translation, value: str, scales: Array, out: Tensor, *, axis
     shifts = shift.astype(np.int64) + 16
     if (shifts < 1).any():
         raise Unsupported("its sums are scaled up too far")
-    low, high = limits(out, activation)
     names = t.constant("multiplier", reduced, np.int32), t.constant("shift", shifts, np.int8)
-    to = helper.np_dtype_to_tensor_dtype(out.dtype)
-    high, point = max(low, high), out.zero
-    return t.node("RescaleLong", [value, *names], domain=OWN, axis=axis, zero_point=point, low=low, high=high, to=to)
+    kept = kept_of(out, activation)
+    return t.node("RescaleLong", [value, *names], domain=OWN, axis=axis, zero_point=out.zero, **kept)
 
 
 def rescale_real(t: Translation, value: str, scales: Array, out: Tensor, *, axis: int, activation: int = 0) -> str:
     """Append a RescaleReal of sums to the grid of `out`, by numbers of float64."""
-    low, high = limits(out, activation)
-    names, to = [value, t.constant("scale", scales, np.float64)], helper.np_dtype_to_tensor_dtype(out.dtype)
-    high, point = max(low, high), out.zero
-    return t.node("RescaleReal", names, domain=OWN, axis=axis, zero_point=point, low=low, high=high, to=to)
+    names, kept = [value, t.constant("scale", scales, np.float64)], kept_of(out, activation)
+    return t.node("RescaleReal", names, domain=OWN, axis=axis, zero_point=out.zero, **kept)
 
 
 def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, point: int | None = None) -> str:
     """Return the integers of a tensor, less its zero point or another, as float32; `scale` times that."""
     points = tensor.zero_point if point is None else np.asarray([point])
     return t.dequantise(name, tensor.dtype, np.asarray([scale], np.float32), points)
+
+
+def plain(t: Translation, name: str, dtype: "np.dtype[Any]") -> str:
+    """Return integers as whole numbers of float32."""
+    return t.dequantise(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
 
 
 def centred(t: Translation, index: int) -> str:

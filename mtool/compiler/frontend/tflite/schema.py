@@ -1,6 +1,8 @@
 """Read a .tflite file into plain dataclasses; every offset and size in it is checked before it is believed.
 
-Source: the flatbuffer schema of TensorFlow Lite (version 3, file identifier TFL3), by way of the `tflite` package.
+Sources: the flatbuffer schema of TensorFlow Lite (version 3, file identifier TFL3), by way of the `tflite` package; its
+SparsityParameters, which is the format of TACO: the dimensions, and the blocks that some of them are cut into, in an
+order of traversal, each dense or as the indices that are there.
 """
 
 import functools
@@ -8,8 +10,8 @@ import inspect
 import logging
 import math
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,18 +21,178 @@ import tflite
 
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend.budget import Budget
+from mtool.compiler.frontend.inference import MOST_DIMENSIONS
 from mtool.compiler.frontend.reading import FLATBUFFER, read_bytes
-from mtool.compiler.frontend.tflite.composites import TABLE
-from mtool.compiler.frontend.tflite.description import Model, Operator, Tensor
-from mtool.compiler.frontend.tflite.sparsity import Damaged, dense
 from mtool.compiler.ir.types import Array
 
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor: `scale` and `zero_point` are empty where it is not quantised; `axis` is that of several scales.
+
+    `problem` is why it can't be used, or "". `open` are the dimensions whose size in the file stands for any. `place`
+    is where it lies in memory, in bytes, if the file says that.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    scale: Array
+    zero_point: Array
+    axis: int
+    data: Array | None
+    problem: str
+    open: tuple[int, ...] = ()
+    place: int | None = None
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether its numbers are integers on a grid."""
+        return bool(self.scale.size) and self.dtype.kind in "iu"
+
+    @property
+    def zero(self) -> int:
+        """What 0 is stored as."""
+        return int(self.zero_point.reshape(-1)[0]) if self.is_quantised else 0
+
+    def allows(self, shape: tuple[int, ...]) -> bool:
+        """Whether the tensor may be of a shape, by what the file says."""
+        return len(shape) == len(self.shape) and all(
+            dim in self.open or size == other for dim, (size, other) in enumerate(zip(self.shape, shape, strict=True))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names.
+
+    `intermediates` are tensors of which only the quantisation matters: that of numbers inside of the operator.
+    `custom` are the options of a custom operator, whose form is its own.
+    """
+
+    kind: str
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Any]
+    intermediates: tuple[int, ...] = ()
+    custom: bytes = b""
+
+    def option(self, name: str, default: Any = 0) -> Any:
+        """Return an option; `default` where the file does not say."""
+        return self.options.get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A subgraph of a file; `others` are, for the first, those behind it."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    others: tuple["Model", ...] = ()
+
+
+DENSE = 0  # DimensionType of the schema; the other is SPARSE_CSR
+
+
+class Damaged(Exception):
+    """The file is damaged; the text says how."""
+
+
+def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, where: str) -> Array:
+    """Return a sparse tensor with all its elements.
+
+    Args:
+        sparsity: the flatbuffer's table.
+        values: the elements that the file has.
+        shape: the tensor's.
+        budget: what may be made.
+        where: the tensor, in messages.
+
+    Raises:
+        Damaged: the encoding does not describe a tensor of that shape.
+        ModelError: it exceeds the budget.
+    """
+    rank, levels, blocked = len(shape), sparsity.DimMetadataLength(), _integers(sparsity.BlockMapAsNumpy())
+    order = _integers(sparsity.TraversalOrderAsNumpy())
+    wrong = sorted(order[:rank]) != list(range(rank)) or sorted(order[rank:]) != list(range(rank, rank + len(blocked)))
+    if (
+        wrong
+        or rank > MOST_DIMENSIONS
+        or levels != len(order)
+        or any(not 0 <= axis < rank for axis in blocked)
+        or len({*blocked}) < len(blocked)
+    ):
+        raise Damaged(f"{where} has a sparse encoding of order {order[:9]} and blocks {blocked[:9]} for {list(shape)}")
+    count = math.prod(shape)
+    budget.afford("constants", count * values.itemsize, where)
+    budget.spend("work", count + values.size * (levels + 1), where)
+    described = {axis: sparsity.DimMetadata(level) for level, axis in enumerate(order)}
+    sizes = dict(enumerate(shape))
+    for number, axis in enumerate(blocked, rank):
+        sizes[number] = described[number].DenseSize()
+        if described[number].Format() != DENSE or sizes[number] < 1 or shape[axis] % sizes[number]:
+            raise Damaged(f"{where} has a sparse encoding with blocks of {sizes[number]:,} for {list(shape)}")
+        sizes[axis] = shape[axis] // sizes[number]
+    found = _indices(described, sizes, values.size, where)
+    if values.size != found[order[-1]].size:
+        raise Damaged(f"{where} has {values.size:,} sparse elements, and indices of {found[order[-1]].size:,}")
+    for number, axis in enumerate(blocked, rank):
+        found[axis] = found[axis] * sizes[number] + found[number]
+    made = np.zeros(shape, values.dtype)
+    made[tuple(found[axis] for axis in range(rank))] = values
+    return made
+
+
+def _indices(described: Mapping[int, Any], sizes: Mapping[int, int], elements: int, where: str) -> dict[int, Array]:
+    """Return along each dimension, in the order of traversal, the index of every element that is there."""
+    found: dict[int, Array] = {}
+    count = 1  # positions that the levels before lead to: as many as there are elements, or segments of a level behind
+    segments = {axis: _vector(level.ArraySegmentsType(), level.ArraySegments()) for axis, level in described.items()}
+    most = max(elements, *(listed.size for listed in segments.values()))
+    for axis, level in described.items():
+        size = sizes[axis]
+        if level.Format() == DENSE:
+            if level.DenseSize() != size or count * size > most:
+                told = f"{level.DenseSize():,} for a dimension of {size:,}, with {elements:,} elements"
+                raise Damaged(f"{where} has a sparse encoding of {told}")
+            lengths, indices = np.full(count, size), np.tile(np.arange(size), count)
+        else:
+            listed, indices = segments[axis], _vector(level.ArrayIndicesType(), level.ArrayIndices())
+            lengths = np.diff(listed)
+            fit = listed.size == count + 1 and not listed[0] and listed[-1] == indices.size
+            if not fit or (lengths < 0).any() or (lengths > size).any() or ((indices < 0) | (indices >= size)).any():
+                raise Damaged(f"{where} has a sparse encoding whose dimension {axis} has indices that do not fit")
+        found = {known: np.repeat(data, lengths) for known, data in found.items()}
+        found[axis], count = indices, indices.size
+    return found
+
+
+def _vector(kind: int, table: Any) -> Array:
+    """Return a vector of indices, which is of one of three types."""
+    tables = {
+        tflite.SparseIndexVector.Int32Vector: tflite.Int32Vector,
+        tflite.SparseIndexVector.Uint16Vector: tflite.Uint16Vector,
+        tflite.SparseIndexVector.Uint8Vector: tflite.Uint8Vector,
+    }
+    if kind not in tables or table is None:
+        return np.zeros(0, np.int64)
+    view = tables[kind]()
+    view.Init(table.Bytes, table.Pos)
+    return np.asarray(_integers(view.ValuesAsNumpy()), np.int64)
+
+
+def _integers(vector: Any) -> list[int]:
+    """Return a vector of a flatbuffer; one that is not there reads as the number 0."""
+    return [] if isinstance(vector, int) else [int(number) for number in vector]
+
+
 log = logging.getLogger(__name__)
-
+TABLE = 1000  # what a tensor or an operator costs, in elements that NumPy reads at once
 MOST_ELEMENTS = 2**31 - 1
-
 _ITEM = 10  # what reading an item of a list costs, as TABLE is that of a table
-
 _DTYPES: dict[int, np.dtype[Any]] = {
     getattr(tflite.TensorType, name): np.dtype(kind)
     for name, kind in {
@@ -45,13 +207,10 @@ _OPTIONS = {value: name for name, value in vars(tflite.BuiltinOptions).items() i
 _OPTIONS2 = {value: name for name, value in vars(tflite.BuiltinOptions2).items() if isinstance(value, int)}
 _BROKEN = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
 """What Python, NumPy and the flatbuffers package raise when an offset or a length of a file leads astray."""
-
 VARIABLE = "a variable, whose value is kept from call to call"
 """The problem of a tensor that an operator keeps."""
-
 COMPLEX = "elements of type COMPLEX64"
 """The problem of a tensor of complex numbers, which only some operators have."""
-
 Item = TypeVar("Item")
 
 
@@ -264,7 +423,7 @@ class _Reader:
             if kind is not None and table is not None:
                 view = kind()
                 view.Init(table.Bytes, table.Pos)
-                options |= _fields(view)
+                options |= {name: getattr(view, name)() for name in _field_names(kind)}
                 if kind is tflite.BucketizeOptions:
                     self._fitting(view.BoundariesLength())
                     options["Boundaries"] = tuple(map(float, _list(view.BoundariesAsNumpy())))
@@ -284,11 +443,6 @@ def _builtin(code: Any) -> int:
     position = code._tab.Offset(10)
     (number,) = struct.unpack_from("<i", code._tab.Bytes, position + code._tab.Pos) if position else (0,)
     return max(int(number), int(code.DeprecatedBuiltinCode()))
-
-
-def _fields(view: Any) -> dict[str, Any]:
-    """Return the scalar fields of an options table."""
-    return {name: getattr(view, name)() for name in _field_names(view.__class__)}
 
 
 @functools.cache
@@ -324,3 +478,27 @@ def _unpacked(raw: Array, count: int) -> Array:
     """Return 4-bit integers as int8; the first lies in the low half of its byte."""
     halves = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
     return (halves ^ 8) - np.int8(8)
+
+
+def litert_can_read(path: Path) -> str | bytes:
+    """Return what LiteRT is to read a model from: the path of its file, or bytes that differ from its."""
+    data = bytearray(path.read_bytes())
+    offsets = _axes_outside(bytes(data))
+    for offset in offsets:
+        struct.pack_into("<i", data, offset, 0)
+    return bytes(data) if offsets else str(path.absolute())
+
+
+def _axes_outside(data: bytes) -> list[int]:
+    """Return where in a file, which has been read before, the axes of vectors stand that have no such axis."""
+    model, found = tflite.Model.GetRootAs(data, 0), []
+    graphs = [model.Subgraphs(number) for number in range(model.SubgraphsLength())]
+    for tensor in (graph.Tensors(number) for graph in graphs for number in range(graph.TensorsLength())):
+        quantisation = tensor.Quantization()
+        if quantisation is not None and tensor.ShapeLength() == 1 and quantisation.QuantizedDimension():
+            table = quantisation._tab
+            found.append(table.Pos + table.Offset(_SLOT))
+    return found
+
+
+_SLOT = 16  # of QuantizationParameters.quantized_dimension in its table

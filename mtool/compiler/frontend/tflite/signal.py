@@ -5,15 +5,16 @@ Its operators keep what they need of earlier calls; that is a state here. Source
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mtool.compiler.frontend.problems import OWN, Unsupported
-from mtool.compiler.frontend.tflite.custom_options import numbers_of
-from mtool.compiler.frontend.tflite.description import Tensor
-from mtool.compiler.frontend.tflite.translation import Translation
+from mtool.compiler.frontend.tflite.custom import numbers_of
+from mtool.compiler.frontend.tflite.schema import COMPLEX, Tensor
+from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.signal_transform import RADICES, radices_of
+from mtool.compiler.operators.signal import RADICES, radices_of
 
 FFT_TYPES = ("int16", "int32", "float32")
 LEAST_GAINS = 125  # four numbers for each of 32 bits, less the first three
@@ -39,14 +40,8 @@ def _check(t: Translation, inputs: Sequence[str], outputs: Sequence[str], rank: 
         raise Unsupported(f"its input has {len(t.shape(0))} dimensions instead of {rank}")
 
 
-def _between(what: str, found: int, least: int, most: int) -> int:
-    if not least <= found <= most:
-        raise Unsupported(f"{what} is {found}; expected {least} to {most}")
-    return found
-
-
 def _option(t: Translation, name: str, least: int, most: int) -> int:
-    return _between(f"its option {name!r}", numbers_of(t.op).whole(name), least, most)
+    return numbers_of(t.op).whole(name, least=least, most=most)
 
 
 def _put(t: Translation, values: Sequence[str]) -> None:
@@ -75,7 +70,8 @@ def _kind(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
     return Tensor(name, np.dtype(dtype), tuple(shape), np.zeros(0, np.float32), np.zeros(0, np.int64), 0, None, "")
 
 
-def _window(t: Translation) -> None:
+def window(t: Translation) -> None:
+    """Append SignalWindow."""
     _check(t, ("int16", "int16"), ("int16",))
     (length,) = t.shape(1, 1)
     if not length or t.tensor(0).shape[-1:] != (length,):
@@ -83,12 +79,15 @@ def _window(t: Translation) -> None:
     _put(t, _make(t, [t.stored(0), t.stored(1)], shift=_option(t, "shift", 0, 31)))
 
 
-def _auto_scale(t: Translation) -> None:
+def auto_scale(t: Translation) -> None:
+    """Append SignalFftAutoScale."""
     _check(t, ("int16",), ("int16", "int32"), 1)
     _put(t, _make(t, [t.stored(0)], 2))
 
 
-def _transform(inverse: bool) -> Callable[[Translation], None]:
+def transform(inverse: bool) -> Callable[[Translation], None]:
+    """Append SignalRfft, SignalIrfft."""
+
     def translate(t: Translation) -> None:
         dtype = t.tensor(0).dtype.name
         if dtype not in FFT_TYPES:
@@ -107,7 +106,8 @@ def _transform(inverse: bool) -> Callable[[Translation], None]:
     return translate
 
 
-def _energy(t: Translation) -> None:
+def energy(t: Translation) -> None:
+    """Append SignalEnergy."""
     _check(t, ("int16",), ("uint32",), 1)
     (size,) = t.shape(0)
     if size % 2:
@@ -116,7 +116,8 @@ def _energy(t: Translation) -> None:
     _put(t, _make(t, [t.stored(0)], start=_option(t, "start_index", 0, end), end=end))
 
 
-def _filter_bank(t: Translation) -> None:
+def filter_bank(t: Translation) -> None:
+    """Append SignalFilterBank."""
     _check(t, ("uint32", *["int16"] * 5), ("uint64",), 1)
     channels = _option(t, "num_channels", 1, 2**15)
     weights, unweights = t.known(1, "the weights"), t.known(2, "the unweights")
@@ -136,14 +137,16 @@ def _filter_bank(t: Translation) -> None:
     _put(t, _make(t, [t.stored(index) for index in range(6)]))
 
 
-def _square_root(t: Translation) -> None:
+def square_root(t: Translation) -> None:
+    """Append SignalFilterBankSquareRoot."""
     _check(t, ("uint64", "int32"), ("uint32",), 1)
     if t.tensor(1).shape not in ((), (1,)):
         raise Unsupported(f"its scale bits are {list(t.tensor(1).shape)}; expected one number")
     _put(t, _make(t, [t.stored(0), t.stored(1)]))
 
 
-def _spectral_subtraction(t: Translation) -> None:
+def spectral_subtraction(t: Translation) -> None:
+    """Append SignalFilterBankSpectralSubtraction."""
     _check(t, ("uint32",), ("uint32", "uint32"), 1)
     options = numbers_of(t.op)
     _option(t, "num_channels", t.shape(0)[0], t.shape(0)[0])
@@ -157,14 +160,16 @@ def _spectral_subtraction(t: Translation) -> None:
     _keep(t, "noise", kind, t.names[t.op.outputs[1]])
 
 
-def _pcan(t: Translation) -> None:
+def pcan(t: Translation) -> None:
+    """Append SignalPCAN."""
     _check(t, ("uint32", "uint32", "int16"), ("uint32",), 1)
     if t.shape(0) != t.shape(1) or t.shape(2, 1)[0] < LEAST_GAINS:
         raise Unsupported(f"its inputs are {list(t.shape(0))}, {list(t.shape(1))}, {list(t.shape(2))}")
     _put(t, _make(t, [t.stored(index) for index in range(3)], shift=_option(t, "snr_shift", 0, 63)))
 
 
-def _log(t: Translation) -> None:
+def log(t: Translation) -> None:
+    """Append SignalFilterBankLog."""
     _check(t, ("uint32",), ("int16",), 1)
     scale = numbers_of(t.op).whole("output_scale") % 2**32
     _put(t, _make(t, [t.stored(0)], scale=scale, shift=_option(t, "input_correction_bits", 0, 31)))
@@ -199,7 +204,7 @@ def _behind(t: Translation, name: str, count: int) -> str:
     return whole
 
 
-def _delay(t: Translation) -> None:
+def delay(t: Translation) -> None:
     """SignalDelay: delay.cc. The input of `delay_length` samples ago."""
     _check(t, ("int16",), ("int16",))
     size = _rows(t)[1]
@@ -207,7 +212,7 @@ def _delay(t: Translation) -> None:
     t.put(_cut(t, _behind(t, "delayed", length), 0, size))
 
 
-def _framer(t: Translation) -> None:
+def framer(t: Translation) -> None:
     """SignalFramer: framer.cc. Frames that overlap; those without `prefill` are valid once they are full.
 
     What comes before the first sample is 0, where framer.cc leaves a frame that is not valid as it finds it.
@@ -243,7 +248,7 @@ def _give(t: Translation, value: str, shape: Sequence[int]) -> None:
     t.put(value if wanted == tuple(shape) else t.node("Reshape", [value, t.whole("shape", wanted)]))
 
 
-def _stacker(t: Translation) -> None:
+def stacker(t: Translation) -> None:
     """SignalStacker: stacker.cc. The last frames side by side, valid every `stacker_step` calls.
 
     In place of frames before the first stands the first. `wait` counts the calls up to the next valid one; before the
@@ -275,7 +280,7 @@ def _stacker(t: Translation) -> None:
     t.put(t.node("Identity", [valid]), 1)
 
 
-def _overlap_add(t: Translation) -> None:
+def overlap_add(t: Translation) -> None:
     """SignalOverlapAdd: overlap_add.cc. Frames added up `frame_step` apart; what of them comes later is kept."""
     dtype = t.tensor(0).dtype.name
     if dtype not in ("int16", "float32"):
@@ -294,19 +299,121 @@ def _overlap_add(t: Translation) -> None:
     _keep(t, "rest", kind, rest)
 
 
-TRANSLATIONS = {
-    "CUSTOM SignalWindow": _window,
-    "CUSTOM SignalFftAutoScale": _auto_scale,
-    "CUSTOM SignalRfft": _transform(False),
-    "CUSTOM SignalIrfft": _transform(True),
-    "CUSTOM SignalEnergy": _energy,
-    "CUSTOM SignalFilterBank": _filter_bank,
-    "CUSTOM SignalFilterBankSquareRoot": _square_root,
-    "CUSTOM SignalFilterBankSpectralSubtraction": _spectral_subtraction,
-    "CUSTOM SignalPCAN": _pcan,
-    "CUSTOM SignalFilterBankLog": _log,
-    "CUSTOM SignalFramer": _framer,
-    "CUSTOM SignalStacker": _stacker,
-    "CUSTOM SignalDelay": _delay,
-    "CUSTOM SignalOverlapAdd": _overlap_add,
+LEAST, MOST = 4, 2**16
+MOST_BYTES = 2**31
+
+
+def rfft2d(t: Translation) -> None:
+    """RFFT2D: along the last dimension, then along the one before; the input is cut or filled up with zeros."""
+    shape = t.shape(0)
+    if t.tensor(0).dtype != np.float32 or len(shape) < 2:
+        raise Unsupported(f"its input is {t.tensor(0).dtype}{list(shape)}; expected float32 of two dimensions or more")
+    lengths = t.numbers(1, "the lengths")
+    if len(lengths) != 2 or lengths[0] < 1:
+        raise Unsupported(f"its lengths are {lengths}")
+    height, width = lengths
+    if not LEAST <= width <= MOST or width % 2 or set(radices_of(width // 2)) - set(RADICES) or height > MOST:
+        raise Unsupported(f"its lengths are {lengths}; expected {LEAST} to {MOST}, twice a product of 2, 3 and 5")
+    value, rows = t.stored(0), min(shape[-2], height)
+    if shape[-1] > width or shape[-2] > height:
+        ends = [rows, min(shape[-1], width)]
+        names = [t.whole(name, numbers) for name, numbers in (("first", [0, 0]), ("end", ends), ("axes", [-2, -1]))]
+        value = t.node("Slice", [value, *names])
+    if 8 * math.prod((*shape[:-2], height, width // 2 + 1)) >= MOST_BYTES:
+        raise Unsupported(f"its lengths are {lengths} for an input of {list(shape)}, which is too large")
+    t.afford(8 * width)
+    value = t.node("SignalRfft", [value], domain=OWN, length=width)
+    parts = (*shape[:-2], rows, width // 2 + 1, 2)
+    value = t.node("Reshape", [value, t.whole("parts", parts)])
+    if height > 1:
+        t.afford(16 * height)
+        value = t.node("DFT", [value, _scalar(t, height), _scalar(t, len(parts) - 3)])
+    number, made = t.op.outputs[0], (*shape[:-2], height, width // 2 + 1)
+    if not t.tensors[number].allows(made):
+        raise Unsupported(f"its output is {list(t.tensors[number].shape)} instead of {list(made)}")
+    t.tensors[number] = replace(t.tensors[number], shape=made)
+    t.complex[number] = _part(t, value, 0), _part(t, value, 1)
+
+
+def _part(t: Translation, value: str, number: int) -> str:
+    ends = [t.whole(stem, [place]) for stem, place in (("start", number), ("end", number + 1), ("axis", -1))]
+    return t.node("Squeeze", [t.node("Slice", [value, *ends]), ends[2]])
+
+
+def _scalar(t: Translation, number: int) -> str:
+    return t.constant("number", number, np.int64)
+
+
+def of_complex(t: Translation, moves: Translate | None) -> None:
+    """Translate an operator that reads complex numbers; `moves` does it where it only moves elements.
+
+    Raises:
+        Unsupported: it is not one that mtool has for them.
+    """
+    if moves is not None and t.op.kind in ("SHAPE", "RANK"):
+        _of_parts(t, 0, moves)
+    elif moves is not None and all(t.tensors[number].problem == COMPLEX for number in t.op.outputs):
+        parts = [_of_parts(t, part, moves) for part in (0, 1)]
+        t.complex |= dict(zip(t.op.outputs, zip(*parts, strict=True), strict=True))
+    elif t.op.kind in _OF_COMPLEX:
+        _OF_COMPLEX[t.op.kind](t)
+    else:
+        raise Unsupported("it reads complex numbers")
+
+
+def _of_parts(t: Translation, part: int, translate: Translate) -> list[str]:
+    """Translate an operator that moves elements for the real (0) or the imaginary (1) parts, and return their names."""
+    numbers = {*t.op.inputs, *t.op.outputs} - {-1}
+    names, tensors = {n: t.names[n] for n in numbers}, {n: t.tensors[n] for n in numbers}
+    for number in numbers:
+        if tensors[number].problem == COMPLEX:
+            t.names[number] = t.complex[number][part] if number in t.complex else t.unique(f"{names[number]}/{part}")
+            t.tensors[number] = replace(tensors[number], dtype=np.dtype(np.float32), problem="")
+    try:
+        translate(t)
+        return [t.names[number] for number in t.op.outputs]
+    finally:
+        for number in numbers:
+            t.names[number] = names[number]
+            if tensors[number].problem:
+                t.tensors[number] = tensors[number]
+
+
+def _operands(t: Translation) -> list[tuple[str, str]]:
+    if any(number not in t.complex for number in t.op.inputs):
+        raise Unsupported("its inputs are not all what RFFT2D makes")
+    return [t.complex[number] for number in t.op.inputs]
+
+
+def _product(t: Translation) -> None:
+    (a, b), (c, d) = _operands(t)
+    products = [t.node("Mul", pair) for pair in ((a, c), (b, d), (a, d), (b, c))]
+    t.complex[t.op.outputs[0]] = t.node("Sub", products[:2]), t.node("Add", products[2:])
+
+
+def _real(make: Callable[[str, str, Translation], str]) -> Callable[[Translation], None]:
+    """An operator that makes a real number of each complex one."""
+
+    def translate(t: Translation) -> None:
+        ((real, imaginary),) = _operands(t)
+        if t.result().dtype != np.float32:
+            raise Unsupported(f"its output is {t.result().dtype}; expected float32")
+        t.put(make(real, imaginary, t))
+
+    return translate
+
+
+_OF_COMPLEX: dict[str, Callable[[Translation], None]] = {
+    "COMPLEX_ABS": _real(
+        lambda real, imaginary, t: t.node("Sqrt", [t.node("Add", [t.node("Mul", [x, x]) for x in (real, imaginary)])])
+    ),
+    "REAL": _real(lambda real, _imaginary, _t: real),
+    "IMAG": _real(lambda _real, imaginary, _t: imaginary),
+    "CAST": _real(lambda real, _imaginary, _t: real),
+    "MUL": _product,
 }
+
+
+def no_complex(_t: Translation) -> None:
+    """Refuse what RFFT2D has not made."""
+    raise Unsupported("its input is not what RFFT2D makes")

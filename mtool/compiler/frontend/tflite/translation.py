@@ -5,9 +5,10 @@ passes turn that into integer arithmetic. Images are NHWC in the file and NCHW i
 transposes to and fro, and `simplify_layout` takes those out again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -17,9 +18,119 @@ from onnx import helper, numpy_helper
 from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.frontend.problems import Unsupported, ValueNeeded
-from mtool.compiler.frontend.tflite.description import Model, Operator, Tensor
-from mtool.compiler.frontend.tflite.variables import Kept, Key, Variables
+from mtool.compiler.frontend.tflite.schema import Model, Operator, Tensor
 from mtool.compiler.ir.types import Array
+
+Key = Hashable
+"""What tells one variable from another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A variable that outlives a call.
+
+    input: what it was before, as an input of the network.
+    tensor: of what type it is.
+    last: the value that was last written.
+    first: its value before the first call; None: the model gives none.
+    key: what tells it from others.
+    is_written: whether anything writes it.
+    """
+
+    input: str
+    tensor: Tensor
+    last: str
+    first: Array | None
+    key: Key
+    is_written: bool = True
+
+
+class Variables:
+    """The variables of one model, in the order in which they are first read."""
+
+    def __init__(self) -> None:
+        self._first: dict[Key, Array] = {}
+        self._inputs: dict[Key, tuple[str, Tensor]] = {}
+        self._current: dict[Key, str] = {}
+        self._written: dict[Key, Tensor] = {}
+
+    def begin(self, key: Key, value: Array) -> None:
+        """Give a variable its first value.
+
+        Raises:
+            Unsupported: it has been read or written already.
+        """
+        if key in self._inputs or key in self._written:
+            raise Unsupported("it gives a variable its first value after that is used")
+        self._first[key] = value
+
+    def read(self, key: Key, kind: Tensor, name: Callable[[], str]) -> str:
+        """Return the value that a variable has now; `name` calls the input, if it is that of the call before.
+
+        Raises:
+            Unsupported: the variable is of another type or shape.
+        """
+        if key in self._written:
+            _check_like(self._written[key], kind)
+        elif key not in self._inputs:
+            first = self._first.get(key)
+            if first is not None and (first.dtype != kind.dtype or first.shape != kind.shape):
+                wanted = f"{kind.dtype}{list(kind.shape)}"
+                raise Unsupported(f"its variable is {wanted}, and begins as {first.dtype}{list(first.shape)}")
+            self._inputs[key] = name(), kind
+            self._current[key] = self._inputs[key][0]
+        else:
+            _check_like(self._inputs[key][1], kind)
+        return self._current[key]
+
+    def write(self, key: Key, kind: Tensor, value: str) -> None:
+        """Give a variable another value.
+
+        Raises:
+            Unsupported: the variable is of another type or shape.
+        """
+        if key in self._inputs:
+            _check_like(self._inputs[key][1], kind)
+        self._current[key], self._written[key] = value, kind
+
+    def close(self, afford: Callable[[int], None]) -> tuple[list[Kept], dict[str, Array]]:
+        """Return the variables that are states, and the values of those that nothing writes, by input.
+
+        `afford` is asked for the bytes of what is made.
+        """
+        kept, fixed = [], {}
+        for key, (name, tensor) in self._inputs.items():
+            first = self._first.get(key)
+            if key in self._written:
+                kept.append(Kept(name, tensor, self._current[key], first, key))
+                continue
+            if first is None:
+                afford(tensor.dtype.itemsize * math.prod(tensor.shape))
+            fixed[name] = np.full(tensor.shape, tensor.zero, tensor.dtype) if first is None else first
+        return kept, fixed
+
+    def crossing(self, name: Callable[[str], str]) -> list[Kept]:
+        """Return all variables of a subgraph, which those around it read and write through it; `name` makes names."""
+        kinds = {key: kind for key, (_, kind) in self._inputs.items()} | self._written
+        return [
+            Kept(
+                self._inputs[key][0] if key in self._inputs else name("variable"),
+                kind,
+                self._current[key],
+                self._first.get(key),
+                key,
+                key in self._written,
+            )
+            for key, kind in kinds.items()
+        ]
+
+
+def _check_like(known: Tensor, kind: Tensor) -> None:
+    if (known.dtype, known.shape) != (kind.dtype, kind.shape):
+        raise Unsupported(
+            f"its variable is {known.dtype}{list(known.shape)} in one place, {kind.dtype}{list(kind.shape)} in another"
+        )
+
 
 OPSET = 21
 NHWC_OF_NCHW = [0, 2, 3, 1]
@@ -301,15 +412,13 @@ class Translation:
         if tensor.is_quantised:
             value = self.quantise(value, tensor)
         elif tensor.dtype == np.float32 and self.op.kind != "DEQUANTIZE":
-            self._check_no_grid_is_left(tensor)
+            first = self.tensors[self.op.inputs[0]] if self.has(0) else tensor
+            if first.is_quantised and first.data is None:
+                what = f"its output {tensor.name!r} is {tensor.dtype}"
+                raise Unsupported(f"{what}, its input {first.name!r} is quantised")
         elif tensor.dtype == np.float16:
             value = self.node("Cast", [value], to=onnx.TensorProto.FLOAT16)
         self.put(value, index)
-
-    def _check_no_grid_is_left(self, tensor: Tensor) -> None:
-        first = self.tensors[self.op.inputs[0]] if self.has(0) else tensor
-        if first.is_quantised and first.data is None:
-            raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype}, its input {first.name!r} is quantised")
 
     def store_image(self, value: str) -> None:
         """Make an NCHW image of real numbers the output."""
@@ -362,3 +471,31 @@ class Translation:
         first = {state.input: state.first for state in kept if state.first is not None}
         crossing = tuple(replace(one, last=last) for one, (last, _) in zip(kept, states, strict=True))
         return Network(proto, tensors, tuple(states), first, crossing if self.is_body else ())
+
+
+Translate = Callable[[Translation], None]
+"""Appends the nodes of the operator at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A builtin that is one ONNX operator without more.
+
+    onnx: the operator.
+    inputs: the number of its inputs.
+    of: "reals": of the real numbers of its inputs, behind the fused activation; "compared": of these, its result is
+        boolean; "stored": of the elements as they are stored.
+    """
+
+    onnx: str
+    inputs: int = 1
+    of: Literal["reals", "compared", "stored"] = "reals"
+
+    def __call__(self, t: Translation) -> None:
+        """Append it."""
+        operands = [(t.stored if self.of == "stored" else t.real)(index) for index in range(self.inputs)]
+        made = t.node(self.onnx, operands)
+        if self.of == "reals":
+            t.store(t.activated(made, t.op.option("FusedActivationFunction")))
+        else:
+            t.put(made)

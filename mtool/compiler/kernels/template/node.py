@@ -1,14 +1,11 @@
 """The nodes that are one C template each: `template`."""
 
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.kernels.specification import Specification
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """The variables of a template, beside `types`, the types of its inputs and outputs; each template has a class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +13,7 @@ class TemplateKernel(Attributes):
     """A kernel that is one C template.
 
     template: the name of its file, without its ending; or the whole path of a file that is not mtool's.
-    values: its fields are the template's variables.
+    values: the template's variables, beside `types`, the types of its inputs and outputs.
     names: the C names of the inputs, then of the outputs.
     label: the ONNX operator, in lower case.
     scratch: bytes of working memory.
@@ -28,7 +25,7 @@ class TemplateKernel(Attributes):
     """
 
     template: str
-    values: Values
+    values: Mapping[str, Any]
     names: tuple[str, ...]
     label: str
     scratch: int = 0
@@ -45,8 +42,8 @@ def _agree(node: Node, graph: Graph) -> None:
     assert len(attrs.names) == count, f"{where} has {len(attrs.names)} names of inputs and outputs; expected {count}"
     known = [*attrs.names, *(["scratch"] if attrs.scratch else [])]
     assert all(map(str.isidentifier, known)) and len({*known}) == len(known), f"{where} has the names {known}"
-    assert isinstance(attrs.values, Values) and is_dataclass(attrs.values), f"{where} has no dataclass of Values"
-    assert "types" not in {one.name for one in fields(attrs.values)}, f"{where} has a variable `types` of its own"
+    assert isinstance(attrs.values, Mapping), f"{where} has no mapping of its variables"
+    assert "types" not in attrs.values, f"{where} has a variable `types` of its own"
     assert all(type(size) is int and size >= 0 for size in (attrs.scratch, attrs.macs)), f"{where}: scratch and MACs"
     assert bool(attrs.scratch) <= bool(attrs.scratch_type), f"{where} has scratch without a type"
     places = (len(node.inputs), len(node.outputs))

@@ -1,6 +1,5 @@
 """The schedule of kernels that are one C template."""
 
-from dataclasses import fields
 from pathlib import Path
 
 from mtool.compiler.ir import Graph, Node
@@ -41,13 +40,12 @@ class Template(BaseSchedule):
         names = attrs.names
         inputs, outputs = names[: len(node.inputs)], names[len(node.inputs) :]
         types = {name: graph.types[v] for name, v in zip(names, [*node.inputs, *node.outputs], strict=True)}
-        values = {one.name: getattr(attrs.values, one.name) for one in fields(attrs.values)}
         is_path = Path(attrs.template).is_absolute()
         body = template(
             attrs.template if is_path else f"kernels/template/c99/{attrs.template}.c.j2",
             types=types,
             joined=graph.is_sample,
-            **values,
+            **attrs.values,
         )
         arguments, constants = [], {}
         for number, (name, value) in enumerate(zip(inputs, node.inputs, strict=True)):

@@ -1,0 +1,259 @@
+"""Parameters that several commands take: single ones, and groups that become one argument of a command.
+
+Nothing here loads the compiler: `--help` and a shell's completion read it.
+"""
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mtool.base import resources
+from mtool.base.errors import UsageError
+from mtool.base.option_table import OPTIONS, of_group
+from mtool.base.option_values import FLASH_RUNNERS
+
+if TYPE_CHECKING:
+    from mtool.commands import Deployment, Options
+
+HOST = "host"  # the board that is always there
+_BOARD_NAME = re.compile(r"^(\w[\w.-]*):", re.MULTILINE)
+
+
+def complete_boards(incomplete: str) -> list[str]:
+    """Return the boards whose names begin so: the keys of boards.yaml that are not indented.
+
+    The schema of boards is not read: that takes longer than a key press may.
+    """
+    try:
+        text = resources.path("boards.yaml").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return []
+    return [name for name in _BOARD_NAME.findall(text) if name.startswith(incomplete)]
+
+
+def complete_runners(incomplete: str) -> list[str]:
+    """Return the flash runners whose names begin so."""
+    return [name for name in FLASH_RUNNERS if name.startswith(incomplete)]
+
+
+def _folder(text: str) -> Path:
+    """Read a folder's name. An empty one is not the working folder: it is a shell's variable that is not set."""
+    if not text:
+        raise UsageError("--output-dir is empty", hint="give a folder, or leave the option out")
+    return Path(text)
+
+
+def _model(text: str) -> Path:
+    """Read a model's path; an empty one is not a path."""
+    if not text:
+        raise UsageError("the model's path is empty", hint="give the path of an .onnx or .tflite file")
+    return Path(text)
+
+
+def _of_table(name: str, help: str = "", *more_flags: str) -> Any:
+    """Return an option of the table as the command line takes it; `help` and `more_flags` are a command's own."""
+    option = OPTIONS[name]
+    settings: dict[str, Any] = {"help": help or option.help, "rich_help_panel": option.section}
+    if option.default in (None, ""):
+        settings["show_default"] = False
+    if option.metavar:
+        settings["metavar"] = option.metavar
+    least, most = option.limits
+    if least is not None:
+        settings["min"] = least
+    if most is not None:
+        settings["max"] = most
+    if name == "output_dir":
+        settings["parser"] = _folder
+    return typer.Option(*option.spelled, *more_flags, **settings)
+
+
+def output_dir(meaning: str, *others: str) -> Any:
+    """Return the option -d with its help; `others` are further names of it."""
+    return _of_table("output_dir", meaning, *others)
+
+
+def boards(meaning: str) -> Any:
+    """Return the option -b of a command that means something else by it than the board to build for."""
+    return _board_option(
+        "--board", "-b", metavar="BOARD", help=meaning, show_default=False, autocompletion=complete_boards
+    )
+
+
+def output_file(metavar: str, meaning: str) -> Any:
+    """Return the option -o with its help."""
+    return typer.Option("--output", "-o", metavar=metavar, help=meaning, show_default=False)
+
+
+def repeat(meaning: str) -> Any:
+    """Return the option --repeat with its help."""
+    return typer.Option("--repeat", min=1, help=meaning)
+
+
+_board_option = functools.partial(typer.Option, rich_help_panel="The board")
+
+ModelFile = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", parser=_model, help="The model, .onnx or .tflite.", show_default=False),
+]
+ModelFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="MODEL...",
+        parser=_model,
+        help="The model, .onnx or .tflite; several share one firmware.",
+        show_default=False,
+    ),
+]
+ModelOrProject = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL|PROJECT",
+        parser=_model,
+        help="The model, .onnx or .tflite, or a project's folder.",
+        show_default=False,
+    ),
+]
+ModelsOrProject = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="MODEL...|PROJECT",
+        parser=_model,
+        help="The model, .onnx or .tflite, of which several share one firmware; or a project's folder.",
+        show_default=False,
+    ),
+]
+SEVERAL = {ModelFile: ModelFiles, ModelOrProject: ModelsOrProject}
+"""What stands for the model of a command that is done for each of several."""
+
+BoardName = Annotated[
+    str,
+    _board_option(
+        "--board", "-b", metavar="BOARD", help="The board; `mtool boards` lists them.", autocompletion=complete_boards
+    ),
+]
+BoardOrProjects = Annotated[str, boards("The board; `mtool boards` lists them; default: a project's own, else host.")]
+OnDevice = Annotated[
+    Path | None,
+    _board_option(
+        "--on",
+        metavar="PROJECT",
+        help="The folder of a firmware that has the model as a module (`mtool load`): that is what runs.",
+        show_default=False,
+    ),
+]
+Port = Annotated[str, _of_table("port")]
+Probe = Annotated[str, _of_table("probe")]
+FlashCommand = Annotated[str, _of_table("flash_command")]
+PowerCommand = Annotated[str, _of_table("power")]
+DryRun = Annotated[bool, _board_option("--dry-run", help="Print the commands that would be run, and run none.")]
+
+OutputDir = Annotated[Path | None, _of_table("output_dir")]
+SourceDir = Annotated[Path | None, output_dir("The folder to write to; default: build/<model>-<board>-<format>.")]
+BuiltDir = Annotated[
+    Path | None, output_dir("A project folder, whose build is measured; default: build/<model>-<board>.")
+]
+Force = Annotated[bool, _of_table("force")]
+Keep = Annotated[bool, _of_table("keep")]
+ListOptions = Annotated[
+    bool,
+    typer.Option(
+        "--options",
+        help="List what --option takes for this board and template, and do nothing else.",
+        rich_help_panel="The project",
+    ),
+]
+
+Seed = Annotated[int, typer.Option("--seed", min=0, help="The seed of the inputs that are drawn.")]
+_MOST_SAMPLES = 100_000  # all of them are drawn before the first is run
+SampleCount = Annotated[int, typer.Option("--samples", min=1, max=_MOST_SAMPLES, help="The number of inputs to draw.")]
+Fill = Annotated[
+    str,
+    typer.Option(
+        "--fill",
+        metavar="zeros|ones|random|FILE",
+        help="What the inputs are filled with: a pattern, arrays (.npz, .npy), or the bytes of all inputs in order.",
+    ),
+]
+
+_farm_option = functools.partial(typer.Option, rich_help_panel="A board farm", show_default=False)
+Scheduler = Annotated[
+    str,
+    _farm_option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Measure on the boards of a farm: those of the workers of this Dask scheduler, HOST:PORT (docs/farm.md).",
+    ),
+]
+TlsCa = Annotated[
+    Path | None,
+    _farm_option("--tls-ca", metavar="FILE", help="The certificate of who signs those of a board farm."),
+]
+TlsCertificate = Annotated[
+    Path | None, _farm_option("--tls-cert", metavar="FILE", help="This computer's certificate, for a board farm.")
+]
+TlsKey = Annotated[Path | None, _farm_option("--tls-key", metavar="FILE", help="The key of --tls-cert.")]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionGroup:
+    """Several options of the command line that become one argument of a command.
+
+    Attributes:
+        name: which options of the table they are.
+        reader: the function of mtool.commands.parse_options that makes the argument of their values.
+        of_models: there is one argument for each model that the command is given.
+        help: of options that mean something else in these commands.
+    """
+
+    name: str
+    reader: str = "options"
+    of_models: bool = False
+    help: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> dict[str, tuple[Any, Any]]:
+        """Each option's annotation and default by its name."""
+        return {
+            name: (Annotated[OPTIONS[name].kind, _of_table(name, self.help.get(name, ""))], OPTIONS[name].default)
+            for name in of_group(self.name)
+        }
+
+
+ProjectDeployment = Annotated["Deployment", OptionGroup("run", "deployment")]
+"""The project folder, and the device that runs it."""
+FlashDeployment = Annotated["Deployment", OptionGroup("flash", "deployment")]
+"""And the commands that flash it and cycle its power."""
+TrialsDeployment = Annotated[
+    "Deployment",
+    OptionGroup(
+        "trials",
+        "deployment",
+        help={"output_dir": "The folder for the trials' projects; default: build/tune-<model>-<board>."},
+    ),
+]
+"""The same, with a folder for many projects."""
+ShapeOptions = Annotated["Options", OptionGroup("quantize")]
+"""What a model's shapes follow from."""
+SourceOptions = Annotated["Sequence[Options]", OptionGroup("compile", of_models=True)]
+"""What each model is, and how it becomes C, in a folder."""
+PartitionOptions = Annotated["Options", OptionGroup("partition")]
+"""Which model and which backends, in a folder."""
+FitOptions = Annotated["Sequence[Options]", OptionGroup("check", of_models=True)]
+"""How each model becomes C and a firmware, on any board; nothing is written, and no compiler asked for its version."""
+TuningOptions = Annotated["Options", OptionGroup("tune")]
+"""What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
+GivenOptions = Annotated["Mapping[str, Any]", OptionGroup("new", "given")]
+"""Options of a project that are stored, not used: those that differ from their defaults, by their names."""
+ModuleOptions = Annotated["Options", OptionGroup("module")]
+"""How a model becomes the C of a module."""
+_OF_A_PROJECT = OptionGroup("project", of_models=True)
+ProjectOptions = Annotated["Options", _OF_A_PROJECT]
+"""How a model becomes C, and a project, by a template, in a folder."""
+FirmwareOptions = Annotated["Sequence[Options]", _OF_A_PROJECT]
+"""The same, of each model of the firmware."""

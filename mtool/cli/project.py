@@ -1,0 +1,343 @@
+"""`mtool new`, `update`, `generate`, `build`, `compile` and `partition`: what is written for a model, and built."""
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mtool import commands
+from mtool.base.errors import UsageError
+from mtool.base.option_values import Format, ProjectType
+from mtool.cli import parameters
+from mtool.cli.output import Output, table
+from mtool.stages import formatting
+from mtool.stages.formatting import kilobytes
+
+if TYPE_CHECKING:
+    from mtool.manifest import Manifest
+    from mtool.stages.building import FirmwareSizes
+
+
+# `mtool new`: a project of your own.
+
+
+def new(
+    out: Output,
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where; a new or an empty folder.", show_default=False)
+    ],
+    model: Annotated[
+        Path, typer.Option("--model", "-m", metavar="MODEL", help="The model, .onnx or .tflite.", show_default=False)
+    ],
+    board: Annotated[str, parameters.boards("The board that the program is for.")],
+    type: Annotated[
+        ProjectType,
+        typer.Option("--type", help="A program around the model, a model that a host drives, or EEMBC's benchmark."),
+    ] = "standalone",
+    test_board: Annotated[
+        str,
+        typer.Option(
+            "--test-board",
+            metavar="BOARD",
+            help="Where the tests run; default: the board if it is emulated, else an emulated one with its processor.",
+            show_default=False,
+            autocompletion=parameters.complete_boards,
+        ),
+    ] = "",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave files that are there as they are.")] = False,
+    *,
+    given: parameters.GivenOptions,
+) -> None:
+    """Begin a project of your own: a program around a model, its tests and its CI."""
+    from mtool.commands import new_project
+
+    begun = new_project.new_project(
+        folder,
+        model,
+        board=board,
+        kind=type,
+        test_board=test_board,
+        options=given,
+        edits="keep" if keep else "stop",
+    )
+    found = begun.project
+    out.result(
+        {
+            "folder": str(folder),
+            "board": found.board,
+            "test_board": found.test_board,
+            "type": found.type,
+            "fits": begun.fits,
+            "own": [*begun.own],
+        }
+    )
+    shown = [
+        ("src", "yours: the program" if found.type == "standalone" else "yours: the firmware of EEMBC's runner"),
+        ("drive.py", "yours: drives the model from this computer"),
+        ("generated", "mtool's: renewed by `mtool update`"),
+        ("tests", f"limits on instructions, memory and accuracy, on {found.test_board} by `mtool test`"),
+        (".github/workflows", "the same, for every commit"),
+        (".gitlab-ci.yml", "the same, on GitLab"),
+    ]
+    for name, meaning in shown:
+        path = folder / name
+        if path.exists():
+            out.text(f"{f'{path}/' if path.is_dir() else str(path):<34} {meaning}")
+    if begun.fits:
+        out.text(f"next: cd {folder} && mtool build")
+    else:
+        out.text(f"next: a smaller model, or another board: mtool check {shlex.quote(str(model))}")
+
+
+# `mtool update`: the part of a project that is mtool's, renewed.
+
+
+def update(out: Output, force: parameters.Force = False, keep: parameters.Keep = False) -> None:
+    """Renew the generated folder of the project that you are in.
+
+    After another model, other options or another mtool. Your own files are never touched; a generated file that you
+    edited stops it, unless you say --keep or --force.
+    """
+    from mtool.commands import new_project, user_project
+
+    if force and keep:
+        raise UsageError("--force and --keep do not go together")
+    changed = new_project.update_project(edits="force" if force else "keep" if keep else "stop")
+    found = user_project.require()
+    folder = found.folder_for(found.board)
+    out.result({"folder": str(folder), "changed": changed})
+    out.text(f"{folder}: {'renewed' if changed else 'up to date'}")
+
+
+# The options of a board's template, as a table: `mtool build --board B --options`.
+
+
+def show_template_options(out: Output, board: str, template: str) -> None:
+    """List the options of a template: each with what it takes, its default, and what it is.
+
+    Raises:
+        BoardError: there is no such board.
+        UsageError: there is no such template, or the board has none.
+    """
+    from mtool import boards, project
+
+    chosen, values = project.choose(boards.get(board), template, {})
+    rows = []
+    for name, option in sorted(chosen.options.items()):
+        least = "" if option.minimum is None else f" of at least {option.minimum}"
+        takes = ", ".join(option.choices) or {"int": f"a number{least}", "bool": "true, false"}.get(option.type, "text")
+        rows.append([name, takes, str(values[name]), option.help])
+    out.result(
+        {
+            "board": board,
+            "template": chosen.name,
+            "options": {name: option.model_dump(mode="json") for name, option in sorted(chosen.options.items())},
+        }
+    )
+    out.text(f"options of the template {chosen.name}: --option NAME=VALUE")
+    out.text(table(("name", "value", "default", ""), rows, folds=True))
+
+
+# `mtool generate`: a model's project, without a build.
+
+
+def generate(
+    out: Output,
+    models: parameters.ModelFiles,
+    board: parameters.BoardName = parameters.HOST,
+    output_dir: parameters.OutputDir = None,
+    *,
+    options: parameters.FirmwareOptions,
+    list_options: parameters.ListOptions = False,
+) -> None:
+    """Compile a model and write its project; nothing is built.
+
+    Tells the commands that build it, which need no mtool; `mtool run FOLDER` builds and runs it.
+    """
+    if list_options:
+        show_template_options(out, board, options[0].template)
+        return
+    compiled = commands.compile_models(models, board=board, options=options, folder=output_dir)[0]
+    folder = commands.write_project(compiled, output_dir)
+    lines = commands.build_plan(compiled, output_dir, kinds=commands.ALL_KINDS)[1:]
+    out.result({"folder": str(folder), "commands": lines})
+    out.text(f"{folder}/", *(f"  {line}" for line in lines))
+
+
+# `mtool build`: a model's project, built.
+
+
+def build(
+    out: Output,
+    models: parameters.ModelFiles,
+    board: parameters.BoardName = parameters.HOST,
+    output_dir: parameters.OutputDir = None,
+    *,
+    options: parameters.FirmwareOptions,
+    list_options: parameters.ListOptions = False,
+    dry_run: parameters.DryRun = False,
+) -> None:
+    """Compile a model and build its firmware.
+
+    Several models have one firmware.
+    """
+    if list_options:
+        show_template_options(out, board, options[0].template)
+        return
+    compiled = commands.compile_models(models, board=board, options=options, folder=output_dir)[0]
+    if dry_run:
+        lines = commands.build_plan(compiled, output_dir, kinds=commands.ALL_KINDS)
+        out.result({"commands": lines})
+        for line in lines:
+            out.text(line)
+        return
+    prepared = commands.build_model(compiled, output_dir, kinds=commands.ALL_KINDS)
+    sizes = {kind: prepared.sizes(kind) for kind in prepared.built.firmware}
+    firmware = {kind: str(path) for kind, path in prepared.built.firmware.items()}
+    out.result(
+        {
+            "folder": str(prepared.folder),
+            "firmware": firmware,
+            "toolchain": prepared.built.toolchain,
+            "up_to_date": prepared.built.up_to_date,
+            "sizes": {
+                kind: {
+                    "flash_bytes": one.flash_bytes,
+                    "ram_bytes": one.ram_bytes,
+                    "weights_in_ram_bytes": one.weights_in_ram_bytes,
+                    "memories": {need.memory: need.bytes for need in one.memories},
+                }
+                for kind, one in sizes.items()
+            },
+            **_protection(prepared.manifest),
+        }
+    )
+    for kind, path in firmware.items():
+        out.text(f"{kind:<12} {path}", *_lines(sizes[kind], prepared.manifest))
+
+
+def _lines(sizes: "FirmwareSizes", manifest: "Manifest") -> list[str]:
+    """Return what a firmware takes: of each memory of its board, else of flash and RAM."""
+    from mtool.device.build.fit import line
+
+    if sizes.memories:
+        return [f"  {line(need, manifest)}" for need in sizes.memories]
+    flash, ram = (formatting.kilobytes(count) for count in (sizes.flash_bytes, sizes.ram_bytes))
+    return [f"  the models' own: flash {flash}, RAM {ram}"]
+
+
+def _protection(manifest: "Manifest") -> dict[str, Any]:
+    """Return the areas of each model's memory protection, if the models have it."""
+    found = {one.model: one.protection.model_dump() for one in manifest.models if one.protection is not None}
+    return {"protection": found} if found else {}
+
+
+# `mtool compile`: a model's C files, without a project.
+
+
+def compile(
+    out: Output,
+    models: parameters.ModelFiles,
+    board: parameters.BoardName = parameters.HOST,
+    output_dir: parameters.SourceDir = None,
+    *,
+    options: parameters.SourceOptions,
+    emit: Annotated[Format, typer.Option("--emit", help="The C alone, or a package of an ecosystem.")] = "c",
+    about: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--about",
+            metavar="KEY=VALUE",
+            help="What a package says of itself: author, url, version, vendor; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write a model as C, without a project.
+
+    Of several models it is the C of a firmware that has them all.
+    """
+    from mtool.project import About
+    from mtool.project.package import NO_BINARIES
+
+    told = About.of(about or ())
+    options = [dataclasses.replace(one, portable=True) for one in options]  # to be compiled for another core, perhaps
+    if emit in NO_BINARIES:
+        options = [dataclasses.replace(one, weights="text") for one in options]
+    compiled, *more = (
+        [commands.compile(path, board=board, options=own) for path, own in zip(models, options, strict=True)]
+        if emit == "mlf"  # whose modules know nothing of each other
+        else commands.compile_models(models, board=board, options=options, folder=output_dir)
+    )
+    files = compiled.package(emit, about=told, more=more if emit == "mlf" else ())
+    folder = commands.write_package(compiled, files, output_dir, form=emit)
+    manifest = compiled.manifest
+    out.result(
+        {
+            "folder": str(folder),
+            "format": emit,
+            "files": sorted(files),
+            "manifest": manifest.model_dump(mode="json"),
+            **({"models": [one.model_dump(mode="json") for one in manifest.models]} if manifest.firmware else {}),
+        }
+    )
+    out.text(f"{folder}/")
+    out.text(
+        table(
+            ("", ""),
+            [[f"  {path}", kilobytes(len(files[path]))] for path in files],
+            right=(1,),
+        )
+    )
+
+
+def partition(
+    out: Output,
+    model: parameters.ModelFile,
+    board: parameters.BoardName = parameters.HOST,
+    output_dir: Annotated[
+        Path | None,
+        parameters.output_dir("The folder to write to; default: build/<model>-<board>-regions.", "-o"),
+    ] = None,
+    *,
+    options: parameters.PartitionOptions,
+) -> None:
+    """Write the parts of a model that backends claim as files for their compilers; none is run.
+
+    Ends with exit code 2 if no backend is given, or one writes no files, 3 if the model can't be compiled, and 5 if a
+    backend fails.
+    """
+    from mtool.cli.check import claims_table
+
+    parts = commands.partition(model, board=board, options=options, folder=output_dir)
+    out.result(
+        {
+            "folder": str(parts.folder),
+            "files": sorted(parts.files),
+            "regions": [
+                {
+                    "name": region.name,
+                    "backend": backend,
+                    "operations": [one.name for one in region.operations],
+                    "inputs": [one.tensor for one in region.inputs],
+                    "outputs": [one.tensor for one in region.outputs],
+                    "macs": region.macs,
+                    "border_bytes": region.border_bytes,
+                }
+                for backend, region in parts.regions
+            ],
+            "claims": [one.model_dump(mode="json") for one in parts.claims],
+        }
+    )
+    out.text(claims_table(parts.claims), "")
+    rows = [
+        [region.name, backend, str(len(region.operations)), f"{region.macs:,}", f"{region.border_bytes:,}"]
+        for backend, region in parts.regions
+    ]
+    if not rows:
+        out.text("no operator is claimed: nothing was written")
+        return
+    out.text(table(("region", "backend", "operators", "MACs", "bytes at its border"), rows, right=(2, 3, 4)), "")
+    out.text(f"{parts.folder}/", *(f"  {name}" for name in parts.files))

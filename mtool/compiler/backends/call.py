@@ -1,0 +1,186 @@
+"""A region's call: its C, constants, files and memory, from the backend's product to the node that stands for it."""
+
+import heapq
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mtool.compiler.backends.interface import Product, Region
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.external.node import HOOKS, External, Lent
+from mtool.compiler.operators.external import KIND
+
+
+@dataclass
+class CallBuilder:
+    """What a backend makes of a region, as it grows: statements, constants, files and working memory.
+
+    alignment: of the working memory and of each piece of it, in bytes.
+    """
+
+    region: Region
+    alignment: int = 4
+    lines: list[str] = field(default_factory=list)
+    prepare: list[str] = field(default_factory=list)
+    finish: list[str] = field(default_factory=list)
+    headers: list[str] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+    layouts: dict[str, str] = field(default_factory=dict)
+    scratch_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Name the tensors that cross the border, by their values."""
+        region = self.region
+        self.names = {one.value: f"input{number}" for number, one in enumerate(region.inputs)}
+        self.names |= {one.value: f"output{number}" for number, one in enumerate(region.outputs)}
+
+    def constant(self, name: str, data: Array, layout: str) -> None:
+        """Add an array in flash."""
+        self.constants[name], self.layouts[name] = data, layout
+
+    def reserve(self, count: int) -> int:
+        """Return where some more bytes of working memory begin."""
+        offset = _multiple(self.scratch_bytes, self.alignment)
+        self.scratch_bytes = offset + count
+        return offset
+
+    def product(self, **more: Any) -> Product:
+        """Return it all, with more that is known of it."""
+        return Product(
+            body=_indented(self.lines),
+            prepare=_indented(self.prepare),
+            finish=_indented(self.finish),
+            headers=tuple(self.headers),
+            files=self.files,
+            constants=self.constants,
+            layouts=self.layouts,
+            scratch_bytes=self.scratch_bytes,
+            **{"alignment": self.alignment, **more},
+        )
+
+
+def _indented(lines: Sequence[str]) -> str:
+    return "\n".join(f"    {line}" for line in lines)
+
+
+TENSOR = re.compile(r"(input|output)(\d+)")
+
+
+def bytes_named(name: str, product: Product, region: Region) -> int | None:
+    """Return the bytes of what a name stands for besides working memory; None: nothing."""
+    if name == "scratch":
+        return product.scratch_bytes or None
+    found = TENSOR.fullmatch(name)
+    if found is None:
+        return None
+    side = region.inputs if found[1] == "input" else region.outputs
+    number = int(found[2])
+    return side[number].type.bytes if str(number) == found[2] and number < len(side) else None
+
+
+def placed(product: Product, region: Region) -> tuple[Lent, ...]:
+    """Return where the buffers lie, one behind the other in each memory."""
+    ends: dict[str, int] = {}
+    found = []
+    for name, one in product.buffers.items():
+        alignment = max(int(one.alignment), 8)  # of any element
+        size = _multiple(int(one.bytes) or bytes_named(name, product, region) or 0, alignment)  # whole lines of a cache
+        offset = _multiple(ends.get(one.memory, 0), alignment)
+        ends[one.memory] = offset + size
+        found.append(Lent(name, one.memory, offset, size, alignment))
+    return tuple(found)
+
+
+def _multiple(number: int, of: int) -> int:
+    return -(-number // of) * of
+
+
+def cache_care(product: Product) -> dict[str, Any]:
+    """Return what the cache is cleaned of before the body and forgets behind it, and the functions for that."""
+    if not product.caches:
+        return {}
+    uses = {name: "reads" if name.startswith("input") else "writes" for name in product.buffers if TENSOR.match(name)}
+    uses |= product.device
+    cached = [name for name in uses if name not in product.buffers or product.buffers[name].cached]
+    return {
+        "cleaned": tuple(cached),
+        "invalidated": tuple(name for name in cached if uses[name] != "reads"),
+        "clean": product.caches["clean"],
+        "invalidate": product.caches["invalidate"],
+    }
+
+
+Compiled = tuple[str, Region, Product]
+"""The name of a backend, a region of it, and what it made of that."""
+
+
+def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
+    """Return a graph in which each compiled region is one node; what nothing reads any more is gone."""
+    if not compiled:
+        return graph
+    rewriter = Rewriter(graph)
+    outputs = {one.value for _, region, _ in compiled for one in region.outputs}
+    kept = [node for node in graph.nodes if not outputs & {*node.outputs}]
+    for backend, region, product in compiled:
+        constants = [rewriter.constant(f"{region.name}/{name}", data) for name, data in product.constants.items()]
+        origins = tuple(dict.fromkeys(origin for one in region.operations for origin in one.origins))
+        kinds = tuple(dict.fromkeys(one.kind.lower() for one in region.operations))
+        count = len(region.operations)
+        label = f"{backend} {'+'.join(kinds)}" if count < 4 else f"{backend}, {count} operators"
+        if product.cycles:
+            label += f", {product.cycles:,.0f} cycles"
+        attrs = External(
+            backend=backend,
+            model=region.model,
+            label=label,
+            body=product.body,
+            constants=tuple(product.constants),
+            layouts=tuple(product.layouts.get(name, "as the backend laid it out") for name in product.constants),
+            headers=product.headers,
+            files=product.files,
+            scratch=product.scratch_bytes,
+            alignment=product.alignment,
+            tensor_alignment=product.tensor_alignment,
+            macs=region.macs,
+            cost=float(product.cost),
+            cycles=float(product.cycles),
+            operators=tuple(one.name for one in region.operations),
+            can_fail=product.can_fail,
+            hooks=tuple((when, product.hooks[when]) for when in HOOKS if when in product.hooks),
+            lent=placed(product, region),
+            prepare=product.prepare,
+            finish=product.finish,
+            resource=product.resource,
+            **cache_care(product),
+        )
+        inputs = (*(one.value for one in region.inputs), *constants)
+        kept.append(Node(KIND, region.name, inputs, tuple(one.value for one in region.outputs), attrs, origins))
+    rewriter.nodes = _ordered(kept, graph)
+    return rewriter.finish()
+
+
+def _ordered(nodes: Iterable[Node], graph: Graph) -> list[Node]:
+    """Return nodes in an order in which they can be computed, near to that in which they are."""
+    first = {value: number for number, node in enumerate(graph.nodes) for value in node.outputs}
+    listed = sorted(nodes, key=lambda node: max(first[value] for value in node.outputs if value))
+    made = {value: number for number, node in enumerate(listed) for value in node.outputs}
+    waits = [{made[value] for value in node.inputs if value in made} for node in listed]
+    readers: list[list[int]] = [[] for _ in listed]
+    for number, before in enumerate(waits):
+        for one in before:
+            readers[one].append(number)
+    ready = [number for number, before in enumerate(waits) if not before]
+    found = []
+    while ready:
+        number = heapq.heappop(ready)
+        found.append(listed[number])
+        for reader in readers[number]:
+            waits[reader].discard(number)
+            if not waits[reader]:
+                heapq.heappush(ready, reader)
+    assert len(found) == len(listed), "two regions wait for one another"
+    return found

@@ -1,0 +1,553 @@
+"""Convolutions and matrix products."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import tflite
+
+from mtool.compiler.frontend.options import ModelOptions
+from mtool.compiler.frontend.problems import OWN, Unsupported
+from mtool.compiler.frontend.tflite.fixed_point import limits, single_rounding
+from mtool.compiler.frontend.tflite.rescaling import (
+    EIGHT_BITS,
+    plain,
+    rescale,
+    rescale_by,
+    rescale_long,
+    rescale_real,
+    unscaled,
+)
+from mtool.compiler.frontend.tflite.schema import Operator, Tensor
+from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translate, Translation
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.threshold_multipliers import Reach
+from mtool.compiler.operators.conv_transpose import Phases
+
+
+def padding(code: int, size: tuple[int, ...], window: tuple[int, ...], stride: tuple[int, ...]) -> list[int]:
+    """Return the pads before each axis, then those behind, as ONNX writes them; `window` is dilated already."""
+    if code == tflite.Padding.VALID:
+        return [0] * (2 * len(size))
+    if code != tflite.Padding.SAME:
+        raise Unsupported(f"its padding is number {code}")
+    totals = [max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(size, window, stride, strict=True)]
+    return [total // 2 for total in totals] + [total - total // 2 for total in totals]
+
+
+def pair(t: Translation, stem: str, default: int = 1) -> tuple[int, int]:
+    """Return an option that stands for height and width, such as StrideH and StrideW.
+
+    Raises:
+        Unsupported: one is below 1.
+    """
+    height, width = (t.op.option(f"{stem}{axis}", default) for axis in ("H", "W"))
+    if min(height, width) < 1:
+        raise Unsupported(f"its {stem.lower()} is {height} x {width}")
+    return height, width
+
+
+def dilations(t: Translation) -> tuple[int, int]:
+    """Return the dilation of a convolution."""
+    found = t.op.option("DilationHFactor", 1), t.op.option("DilationWFactor", 1)
+    if min(found) < 1:
+        raise Unsupported(f"its dilation is {found[0]} x {found[1]}")
+    return found
+
+
+def weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis: int, x: int = 0) -> str:
+    """Return constant weights as real numbers in another arrangement, with their scales along `axis` of that.
+
+    `x` is the input that they are multiplied with.
+    """
+    tensor = t.weights(index)
+    data = arranged(t.known(index, "weights") if tensor.data is None else tensor.data)
+    if tensor.is_quantised:
+        lie = tensor is t.tensor(index) or _are_along(tensor, arranged, axis)
+        if tensor.scale.size not in (1, data.shape[axis]) or not lie:
+            raise Unsupported(f"its weights have {tensor.scale.size} scales for {data.shape[axis]} channels")
+        _check_range(t, x, index)
+        name = t.constant("weights", data)
+        return t.dequantise(name, data.dtype, tensor.scale, tensor.zero_point, axis)
+    if data.dtype.kind != "f":
+        raise Unsupported(f"its weights are {data.dtype} without a scale")
+    return t.constant("weights", data, np.float32)
+
+
+def _are_along(tensor: Tensor, arranged: Callable[[Array], Array], axis: int) -> bool:
+    """Whether the scales, which lie along an axis of the file's arrangement, lie along `axis` of the other one."""
+    if tensor.scale.size == 1:
+        return True
+
+    def numbered(shape: tuple[int, ...], along: int) -> Array:
+        sizes = [size if dim == along else 1 for dim, size in enumerate(shape)]
+        return np.broadcast_to(np.arange(shape[along]).reshape(sizes), shape)
+
+    moved = arranged(numbered(tensor.shape, tensor.axis))
+    return np.array_equal(moved, numbered(moved.shape, axis))
+
+
+def _check_range(t: Translation, x: int, w: int) -> None:
+    """Refuse scales whose product, or its quotient by the output's, is no float32."""
+    source, result = t.tensor(x), t.result()
+    with np.errstate(all="ignore"):
+        product = t.weights(w).scale * (source.scale if source.is_quantised else np.float32(1))
+        quotient = product / (result.scale if result.is_quantised else np.float32(1))
+    if product.size and (not np.isfinite(quotient).all() or product.min() < np.finfo(np.float32).tiny):
+        raise Unsupported(f"the product of its scales, from {product.min():.3g}, is too small or too large for float32")
+
+
+def bias(t: Translation, index: int, channels: int, x: int, w: int) -> list[str]:
+    """Return the bias as real numbers; nothing: there is none.
+
+    Integers count in steps of the input's scale times the weights', whatever the file says of the bias itself.
+    """
+    if not t.has(index):
+        return []
+    tensor = t.weights(index)
+    data = (t.known(index, "bias") if tensor.data is None else tensor.data).reshape(-1)
+    if data.size != channels:
+        raise Unsupported(f"it has {data.size} biases for {channels} channels")
+    if data.dtype.kind == "f" and not t.tensor(x).is_quantised:
+        return [t.constant("bias", data, np.float32)]
+    if tensor is not t.tensor(index):  # integers that DEQUANTIZE makes real
+        return [t.constant("bias", (data - tensor.zero_point) * tensor.scale, np.float32)]
+    if data.dtype.kind != "i" or not t.tensor(x).is_quantised or not t.tensor(w).is_quantised:
+        raise Unsupported(f"its bias is {data.dtype}, its input or its weights are not quantised")
+    scale = t.tensor(x).scale * t.tensor(w).scale
+    if data.dtype != np.int32 and np.abs(data).max(initial=0) >= 2**31:  # 16 x 8 bits: int64
+        return [t.constant("bias", data.astype(np.float64) * scale, np.float32)]
+    name = t.constant("bias", data, np.int32)
+    return [t.dequantise(name, np.dtype(np.int32), scale.astype(np.float32), np.zeros(scale.size, np.int64), 0)]
+
+
+STEPS = "QuantisedRows"  # mtool's own operator, of mtool/compiler/operators/quantize.py
+
+
+def in_integers(options: ModelOptions) -> bool:
+    """Whether hybrid operators are to be computed as LiteRT does."""
+    return options.hybrid in ("auto", "int8")
+
+
+def has_int8_weights(operator: Operator, tensors: Sequence[Tensor]) -> bool:
+    """Whether an operator has float activations, and int8 weights without zero point."""
+    numbers = (*operator.inputs[:2], *operator.outputs[:1])
+    if len(numbers) != 3 or min(numbers) < 0:
+        return False
+    x, w, y = (tensors[number] for number in numbers)
+    int8 = w.dtype == np.int8 and w.is_quantised and w.data is not None and not w.zero_point.any()
+    return int8 and x.dtype == np.float32 and y.dtype == np.float32
+
+
+def is_part_of(network: onnx.ModelProto) -> bool:
+    """Whether a network has such operators, in integers."""
+    return any(node.op_type == STEPS and node.domain == OWN for node in network.graph.node)
+
+
+Arranged = Callable[[Array], Array]
+"""How weights are arranged for ONNX."""
+
+
+@dataclass
+class Real:
+    """Sums of products in real numbers; quantized operands are dequantized.
+
+    x, w, b: the operator's inputs that are multiplied, its weights and its bias.
+    """
+
+    t: Translation
+    x: int = 0
+    w: int = 1
+    b: int = 2
+
+    @property
+    def activation(self) -> int:
+        """The fused activation."""
+        return int(self.t.op.option("FusedActivationFunction"))
+
+    def operand(self, index: int, name: str = "") -> str:
+        """Return an input, or the same by another name, as it is multiplied."""
+        tensor = self.t.tensor(index)
+        return self.t.dequantise(name, tensor.dtype, tensor.scale, tensor.zero_point) if name else self.t.real(index)
+
+    def factor(self, index: int) -> str:
+        """Return an operand of a matrix product of two variables."""
+        return self.operand(index)
+
+    def weights(self, arranged: Arranged, axis: int) -> str:
+        """Return the weights in another arrangement, their channels along `axis` of that."""
+        return weights(self.t, self.w, arranged, axis, self.x)
+
+    def bias(self, channels: int) -> list[str]:
+        """Return the bias that is part of the product; nothing: there is none."""
+        return bias(self.t, self.b, channels, self.x, self.w)
+
+    def put_image(self, made: str, channels: int) -> None:
+        """Make sums, an NCHW image, the output."""
+        self.t.store_image(self.t.activated(made, self.activation))
+
+    def put_rows(self, made: str, channels: int) -> None:
+        """Make sums, a row for each of the input, the output."""
+        self.t.store(unflat(self.t, self.t.activated(made, self.activation), channels))
+
+    def put_product(self, made: str) -> None:
+        """Make a product of two variables the output."""
+        self.t.store(made)
+
+
+class Hybrid(Real):
+    """Sums of products as LiteRT computes them of float activations and int8 weights, in integers.
+
+    The activations are quantized as they come, each row (of a dense layer) or image by its own range: around zero, or
+    with a zero point between its ends. The products of int8 are summed up in int32, the sums scaled back by the scales.
+    """
+
+    def operand(self, index: int, name: str = "") -> str:
+        """Return the steps of an input; the scale of each row is kept."""
+        t = self.t
+        around_zero = not t.op.option("AsymmetricQuantizeInputs") if t.op.kind == "FULLY_CONNECTED" else not self.apart
+        inputs = [name or t.real(index)]
+        steps, self.scale = t.several(STEPS, inputs, 2, domain=OWN, around_zero=int(around_zero))
+        return plain(t, steps, np.dtype(np.int16))
+
+    @property
+    def apart(self) -> bool:
+        """Whether channels have scales of their own or lie in groups."""
+        t = self.t
+        is_grouped = t.op.kind == "DEPTHWISE_CONV_2D" or t.shape(0)[-1] > t.shape(self.w)[-1]
+        return bool(np.unique(t.tensor(self.w).scale).size > 1) or is_grouped
+
+    def weights(self, arranged: Arranged, axis: int) -> str:
+        """Return the weights as whole numbers."""
+        data = arranged(self.t.known(self.w, "weights"))
+        return plain(self.t, self.t.constant("weights", data), data.dtype)
+
+    def bias(self, channels: int) -> list[str]:
+        """Return nothing: the bias is added to what has been scaled."""
+        return []
+
+    def put_image(self, made: str, channels: int) -> None:
+        """Make sums, an NCHW image, the output."""
+        t, scales = self.t, self.t.tensor(self.w).scale
+        sums = t.node("Transpose", [made], perm=NHWC_OF_NCHW)
+        if t.op.kind == "DEPTHWISE_CONV_2D":
+            self._finish(t.node("Mul", [sums, t.node("Mul", [self._channel_scales(channels), self.scale])]), channels)
+        elif self.apart:
+            own = t.node("Mul", [sums, self._channel_scales(channels)])
+            self._finish(t.node("Mul", [own, self.scale]), channels)
+        else:
+            factor = t.node("Mul", [self.scale, t.constant("scale", scales[0], np.float32)])
+            self._finish(t.node("Mul", [sums, factor]), channels)
+
+    def put_rows(self, made: str, channels: int) -> None:
+        """Make sums, a row for each of the input, the output."""
+        factor = self.t.node("Mul", [self.scale, self._channel_scales(channels)])
+        self._finish(self.t.node("Mul", [made, factor]), channels)
+
+    def _channel_scales(self, channels: int) -> str:
+        scale = self.t.tensor(self.w).scale
+        if scale.size not in (1, channels):
+            raise Unsupported(f"its weights have {scale.size} scales for {channels} channels")
+        return self.t.constant("scale", scale if scale.size > 1 else scale[0], np.float32)
+
+    def _finish(self, made: str, channels: int) -> None:
+        """Add the bias, apply the fused activation, and make that the output."""
+        t, offsets = self.t, bias(self.t, self.b, channels, self.x, self.w)
+        made = t.activated(t.node("Add", [made, *offsets]) if offsets else made, self.activation)
+        t.put(unflat(t, made, channels) if t.op.kind == "FULLY_CONNECTED" else made)
+
+
+class Exact(Real):
+    """Sums of products in the integers of LiteRT's reference kernels.
+
+    They are those of integers with a scale of 1, which are whole numbers, and a Rescale. Requantization rounds twice,
+    as gemmlowp does, but for FULLY_CONNECTED, whose sums are multiplied by a float64 and rounded once.
+    """
+
+    def operand(self, index: int, name: str = "") -> str:
+        """Return integers less their zero point."""
+        return unscaled(self.t, name or self.t.stored(index), self.t.tensor(index))
+
+    def factor(self, index: int) -> str:
+        """Return an operand of a matrix product of two variables, of int16 as int64."""
+        if self.t.tensor(0).dtype != np.int16:
+            return self.operand(index)
+        return self.t.node("Cast", [self.t.stored(index)], to=onnx.TensorProto.INT64)
+
+    def weights(self, arranged: Arranged, axis: int) -> str:
+        """Return the weights less their zero points."""
+        t = self.t
+        data, tensor = arranged(t.known(self.w, "weights")), t.tensor(self.w)
+        if data.dtype not in EIGHT_BITS or not tensor.is_quantised:
+            raise Unsupported(f"its weights are {data.dtype}")
+        name, points = t.constant("weights", data), tensor.zero_point
+        points = points[:1] if np.unique(points).size == 1 else points
+        return t.dequantise(name, data.dtype, np.ones(points.size, np.float32), points, axis)
+
+    def bias(self, channels: int, phases: int = 1) -> list[str]:
+        """Return the bias, for each phase of a transposed convolution once more."""
+        t = self.t
+        if not t.has(self.b):
+            return []
+        data = t.known(self.b, "bias").reshape(-1)
+        wide = data.dtype == np.int64 and t.result().dtype == np.int16
+        if not (data.dtype == np.int32 or wide) or data.size != channels:
+            raise Unsupported(f"its bias is {data.dtype}[{data.size}]")
+        if np.abs(data.astype(np.int64)).max(initial=0) >= 2**31:
+            raise Unsupported("its bias has more than 32 bits")
+        return [plain(t, t.constant("bias", np.tile(data, phases), np.int32), np.dtype(np.int32))]
+
+    @property
+    def scales(self) -> Array:
+        """What a step of the sums is, in steps of the output."""
+        x, w, out = self.t.tensor(self.x), self.t.tensor(self.w), self.t.result()
+        return x.scale.astype(np.float64) * w.scale.astype(np.float64) / float(out.scale[0])
+
+    def put_image(self, made: str, channels: int) -> None:
+        """Make sums, an NCHW image, the output."""
+        self.t.put(self.rescaled_image(self.t.node("Transpose", [made], perm=NHWC_OF_NCHW)))
+
+    def rescaled_image(self, sums: str, phases: int = 1) -> str:
+        """Scale the sums of a convolution; those of int16 have 64 bits, unless their bias has 32."""
+        t, x, w, out = self.t, self.t.tensor(self.x), self.t.tensor(self.w), self.t.result()
+        scales = self.scales
+        if x.dtype == np.uint8:  # these are multiplied as float32
+            scales = (x.scale * w.scale).astype(np.float64) / float(out.scale[0])
+        scales = np.tile(scales, phases) if scales.size > 1 else scales
+        narrow = t.has(self.b) and t.tensor(self.b).dtype == np.int32
+        if out.dtype != np.int16 or narrow:
+            return rescale(t, sums, scales, out, axis=3)
+        return rescale_long(t, sums, scales, out, axis=3, activation=self.activation)
+
+    def put_rows(self, made: str, channels: int) -> None:
+        """Make sums, a row for each of the input, the output."""
+        t, out, scales = self.t, self.t.result(), self.scales
+        if out.dtype == np.int16 and t.has(2) and t.tensor(2).dtype == np.int32:
+            raise Unsupported(
+                "its bias has 32 bits, which LiteRT's reference kernel reads as 64; its default one does not"
+            )
+        found = self._rounding_once(scales) if t.tensor(0).dtype != np.int16 else None
+        if found is None:
+            made = rescale_real(t, made, scales, out, axis=1, activation=self.activation)
+        else:
+            made = rescale_by(t, made, *found, out, axis=1, twice=False)
+        t.put(unflat(t, made, channels))
+
+    def _rounding_once(self, scales: Array) -> tuple[Array, Array] | None:
+        """Return multipliers and shifts for the sums of a dense layer of 8 bits, if it has them."""
+        t, x, w, out = self.t, self.t.tensor(0), self.t.tensor(1), self.t.result()
+        rows = t.known(1, "weights").astype(np.int16) - w.zero_point.reshape(-1, 1)
+        offsets = t.known(2, "bias").reshape(-1) if t.has(2) else np.zeros(len(rows), np.int64)
+        kind = np.iinfo(x.dtype)
+        reach = Reach.of(rows, offsets, kind.min - x.zero, kind.max - x.zero).of_32_bits
+        low, high = (bound - out.zero for bound in limits(out, self.activation))
+        return single_rounding(scales, reach.of_all if scales.size == 1 else reach, low, max(low, high))
+
+    def put_product(self, made: str) -> None:
+        """Make a product of two variables the output."""
+        t, out = self.t, self.t.result()
+        scales = np.asarray([float(t.tensor(0).scale[0] * t.tensor(1).scale[0]) / float(out.scale[0])])
+        t.put((rescale_long if t.tensor(0).dtype == np.int16 else rescale)(t, made, scales, out))
+
+
+def conv(arithmetic: type[Real]) -> Translate:
+    """CONV_2D: weights [out, height, width, in / groups]; DEPTHWISE_CONV_2D: [1, height, width, in * multiplier]."""
+
+    def translate(t: Translation) -> None:
+        products, size, shape = arithmetic(t), t.shape(0, 4), t.shape(1, 4)
+        if t.op.kind == "DEPTHWISE_CONV_2D":
+            if not size[3] or shape[3] % size[3] or shape[0] != 1:
+                raise Unsupported(f"its weights are {list(shape)}, its input has {size[3]} channels")
+            channels, group, order = shape[3], size[3], (3, 0, 1, 2)
+        else:
+            if not shape[3] or size[3] % shape[3]:
+                raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[3]}")
+            channels, group, order = shape[0], size[3] // shape[3], (0, 3, 1, 2)
+        strides, dilated = pair(t, "Stride"), dilations(t)
+        reach = tuple((k - 1) * d + 1 for k, d in zip(shape[1:3], dilated, strict=True))
+        pads = padding(t.op.option("Padding"), size[1:3], reach, strides)
+        filters = products.weights(lambda data: data.transpose(order), 0)
+        made = t.node(
+            "Conv",
+            [t.node("Transpose", [products.operand(0)], perm=NCHW_OF_NHWC), filters, *products.bias(channels)],
+            kernel_shape=shape[1:3], strides=strides, dilations=dilated, pads=pads, group=group,
+        )  # fmt: skip
+        products.put_image(made, channels)
+
+    return translate
+
+
+def conv_3d(t: Translation) -> None:
+    """CONV_3D: of float32, weights [depth, height, width, in, out]."""
+    size, shape = t.shape(0, 5), t.shape(1, 5)
+    if size[4] != shape[3]:
+        raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[4]}")
+    axes = ("D", "H", "W")
+    strides, dilated = (
+        tuple(t.op.option(name.format(axis), 1) for axis in axes) for name in ("Stride{}", "Dilation{}Factor")
+    )
+    if min(*strides, *dilated) < 1:
+        raise Unsupported(f"its strides are {list(strides)}, its dilations {list(dilated)}")
+    reach = tuple((k - 1) * d + 1 for k, d in zip(shape[:3], dilated, strict=True))
+    made = t.node(
+        "Conv",
+        [
+            t.node("Transpose", [t.real(0)], perm=[0, 4, 1, 2, 3]),
+            weights(t, 1, lambda data: data.transpose(4, 3, 0, 1, 2), 0),
+            *bias(t, 2, shape[4], 0, 1),
+        ],
+        kernel_shape=list(shape[:3]),
+        strides=list(strides),
+        dilations=list(dilated),
+        pads=padding(t.op.option("Padding"), size[1:4], reach, strides),
+    )
+    made = t.node("Transpose", [made], perm=[0, 2, 3, 4, 1])
+    t.store(t.activated(made, t.op.option("FusedActivationFunction")))
+
+
+def spread(t: Translation) -> dict[str, Any]:
+    """Return the attributes of the ConvTranspose that TRANSPOSE_CONV is.
+
+    Raises:
+        Unsupported: its output's shape is none.
+    """
+    wanted = t.numbers(0, "the output's shape")
+    size = t.shape(2, 4)
+    if len(wanted) != 4 or min(wanted) < 0:
+        raise Unsupported(f"its output's shape is {wanted}")
+    strides, kernel = pair(t, "Stride"), t.shape(1, 4)[1:3]
+    for n, out, step, width in zip(size[1:3], wanted[1:3], strides, kernel, strict=True):
+        reach = out if t.op.option("Padding") == tflite.Padding.SAME else out - width + 1
+        if n != -(-reach // step):
+            raise Unsupported(f"its output's shape {wanted} is not one that an input of {list(size)} makes")
+    full = [(n - 1) * s + k for n, s, k in zip(size[1:3], strides, kernel, strict=True)]
+    before, behind, more = [], [], []
+    for made, out in zip(full, wanted[1:3], strict=True):
+        total = max(made - out, 0) if t.op.option("Padding") == tflite.Padding.SAME else 0
+        left = out - (made - total)
+        before.append(total // 2)
+        behind.append(total - total // 2 - min(left, 0))
+        more.append(max(left, 0))
+    return {"kernel_shape": [*kernel], "strides": [*strides], "pads": before + behind, "output_padding": more}
+
+
+def transpose_conv(t: Translation) -> None:
+    """TRANSPOSE_CONV: inputs are the output's shape, weights [out, height, width, in], the image, a bias."""
+    products, attrs, channels = Real(t, 2, 1, 3), spread(t), t.shape(1)[0]
+    filters, offsets = products.weights(lambda data: data.transpose(3, 0, 1, 2), 1), products.bias(channels)
+    products.put_image(t.node("ConvTranspose", [t.image(2), filters, *offsets], **attrs), channels)
+
+
+def exact_transpose_conv(t: Translation) -> None:
+    """TRANSPOSE_CONV: a convolution with the phases of the stride as channels, which are interleaved once scaled."""
+    products = Exact(t, 2, 1, 3)
+    attrs, size, outputs = spread(t), t.shape(2, 4), t.shape(1, 4)[0]
+    kernel, (before_h, before_w) = t.shape(1, 4)[1:3], attrs["pads"][:2]
+    made = t.numbers(0, "the output's shape")[1:3]
+    phases = Phases(
+        (kernel[0], kernel[1]), (attrs["strides"][0], attrs["strides"][1]), (before_h, before_w),
+        (size[1], size[2]), (made[0], made[1]),
+    )  # fmt: skip
+    filters = products.weights(lambda data: _in_phases(t, phases, data), 0)
+    count = math.prod(phases.stride)
+    top, left, bottom, right = phases.pads
+    image = products.operand(2)
+    if min(bottom, right) < 0:  # the last inputs meet no output
+        ends = size[1] + min(bottom, 0), size[2] + min(right, 0)
+        names = t.whole("starts", (0, 0)), t.whole("ends", ends), t.whole("axes", (1, 2))
+        image = t.node("Slice", [image, *names])
+    sums = t.node(
+        "Conv",
+        [t.node("Transpose", [image], perm=NCHW_OF_NHWC), filters, *products.bias(outputs, count)],
+        kernel_shape=phases.taps,
+        pads=[top, left, max(bottom, 0), max(right, 0)],
+    )
+    sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
+    _interleave(t, phases, products.rescaled_image(sums, count))
+
+
+def _in_phases(t: Translation, phases: Phases, weights: Array) -> Array:
+    """Return weights [O, KH, KW, C] as those of the phases, OIHW; a tap that is not there is their zero point."""
+    points = np.unique(t.tensor(1).zero_point)
+    if points.size != 1:
+        raise Unsupported(f"its weights have {points.size} zero points")
+    t.afford(2 * math.prod((*phases.taps, *phases.stride)) * weights.shape[0] * weights.shape[3])
+    centred = weights.astype(np.int16) - points[0]
+    made: Array = phases.filters(centred.transpose(3, 0, 1, 2)).transpose(0, 3, 1, 2) + points[0]
+    return made.astype(weights.dtype)
+
+
+def _interleave(t: Translation, phases: Phases, made: str) -> None:
+    """Make the output of [N, QH, QW, SH * SW * O], without what lies in its padding."""
+    batch, height, width, channels = t.numbers(0, "the output's shape")
+    apart = t.node("Reshape", [made, t.whole("apart", (batch, *phases.quotients, *phases.stride, channels))])
+    turned = t.node("Transpose", [apart], perm=[0, 1, 3, 2, 4, 5])
+    whole = [count * stride for count, stride in zip(phases.quotients, phases.stride, strict=True)]
+    image = t.node("Reshape", [turned, t.whole("whole", (batch, *whole, channels))])
+    if (height, width) != tuple(whole):
+        ends = phases.pad[0] + height, phases.pad[1] + width
+        names = t.whole("starts", phases.pad), t.whole("ends", ends), t.whole("axes", (1, 2))
+        image = t.node("Slice", [image, *names])
+    t.put(image)
+
+
+def flat_rows(products: Real) -> tuple[str, int]:
+    """Return the input of FULLY_CONNECTED as rows that are multiplied, and how many outputs each has.
+
+    Raises:
+        Unsupported: the weights are not for it.
+    """
+    t = products.t
+    if t.op.option("WeightsFormat"):
+        raise Unsupported("its weights are shuffled")
+    shape, (channels, depth) = t.shape(0), t.shape(1, 2)
+    if not depth or math.prod(shape) % depth or not shape:
+        raise Unsupported(f"its weights are for {depth} inputs, its input is {list(shape)}")
+    if len(shape) == 2 and shape[1] == depth:
+        return products.operand(0), channels
+    tensor, flat = t.tensor(0), t.whole("flat", (math.prod(shape) // depth, depth))
+    if tensor.is_quantised and tensor.scale.size == 1:
+        return products.operand(0, t.node("Reshape", [t.stored(0), flat])), channels
+    rows = t.node("Reshape", [t.real(0), flat])
+    return products.operand(0, rows) if isinstance(products, Hybrid) else rows, channels
+
+
+def unflat(t: Translation, made: str, channels: int) -> str:
+    """Return rows of results in the shape of FULLY_CONNECTED's output."""
+    shape = t.shape(0)
+    if t.op.option("KeepNumDims") and len(shape) != 2:
+        return t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
+    return made
+
+
+def fully_connected(arithmetic: type[Real]) -> Translate:
+    """FULLY_CONNECTED: weights [out, in]; the input is flat, but for KeepNumDims."""
+
+    def translate(t: Translation) -> None:
+        products = arithmetic(t)
+        x, channels = flat_rows(products)
+        is_variable = arithmetic is Real and t.weights(1).data is None
+        w = t.real(1) if is_variable else products.weights(lambda data: data, 0)
+        products.put_rows(t.node("Gemm", [x, w, *products.bias(channels)], transB=1), channels)
+
+    return translate
+
+
+def batch_matmul(arithmetic: type[Real]) -> Translate:
+    """BATCH_MATMUL: numpy.matmul, of either operand transposed; of int16 in sums of 64 bits."""
+
+    def translate(t: Translation) -> None:
+        products, operands = arithmetic(t), []
+        for index, option in ((0, "AdjX"), (1, "AdjY")):
+            value, rank = products.factor(index), len(t.shape(index))
+            if rank < 2:
+                raise Unsupported(f"its input {index} has {rank} dimensions")
+            if t.op.option(option):
+                value = t.node("Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2])
+            operands.append(value)
+        products.put_product(t.node("MatMul", operands))
+
+    return translate

@@ -1,0 +1,245 @@
+"""An ONNX node while it is imported: what the canonical form of its operator reads and writes.
+
+Canonical forms are what ten years of opsets spell in many ways, in one: axes, pads, shapes and bounds as plain
+attributes, never negative; views of all kinds as `Reshape` of one input.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from math import prod
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from mtool.compiler.ir import Attributes, TensorType
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.bounds import Bound
+from mtool.compiler.operators.problems import Unsupported
+
+OPSET = {"": 23}
+"""The opset of the nodes that operators are written as."""
+
+Attrs = Mapping[str, Any]
+A = TypeVar("A", bound=Attributes)
+
+
+class _Budget(Protocol):
+    """The limits of what compiling a model may take (mtool/compiler/frontend/budget.py)."""
+
+    def spend(self, name: str, amount: int, where: str) -> None: ...
+
+    def afford(self, name: str, amount: int, where: str) -> None: ...
+
+
+class _ImportState(Protocol):
+    """The importer's state, as far as operators need it (mtool/compiler/frontend/importer.py)."""
+
+    types: dict[str, TensorType]
+    constants: dict[str, Array]
+    bounds: dict[str, Bound]
+
+    @property
+    def budget(self) -> _Budget: ...
+
+    def unique(self, stem: str) -> str: ...
+
+    def constant(self, stem: str, data: Array) -> str: ...
+
+    def add_constant(self, name: str, data: Array) -> None: ...
+
+    def emit(self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes = ...) -> None: ...
+
+    def run(self, proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None: ...
+
+    def value_of(self, name: str, role: str) -> Array: ...
+
+
+def attributes_of(kind: type[A], attrs: Attrs, **fixed: Any) -> A:
+    """Return an operator's attributes, where the file has them under the names of the class's fields.
+
+    A field's default stands for what is not given there; what the class has no field for is left out. `fixed` are
+    fields that are known here.
+    """
+    names = {field.name for field in fields(kind)}
+    return kind(**{**{name: value for name, value in attrs.items() if name in names}, **fixed})
+
+
+class OnnxNode:
+    """One node of the model. A canonical form calls `emit`; an operator that is made of others calls the node.
+
+    attrs: its attributes, but for graphs; version: of its operator set; origin: its name in messages.
+    """
+
+    def __init__(self, state: _ImportState, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+        self.state, self.proto, self.origin, self.attrs, self.version = state, proto, origin, attrs, version
+        self.op, self.inputs, self.outputs = proto.op_type, list(proto.input), list(proto.output)
+
+    def input(self, index: int) -> str:
+        """Return the name of an input; empty: it is not given."""
+        return self.inputs[index] if index < len(self.inputs) else ""
+
+    def kind(self, value: str | int) -> TensorType:
+        """Return the type of a value, or of an input by its number."""
+        return self.state.types[value if isinstance(value, str) else self.inputs[value]]
+
+    def dtype(self, value: str) -> Any:
+        """Return a value's NumPy type."""
+        return self.kind(value).dtype.numpy
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the first input."""
+        return self.kind(0).shape
+
+    @property
+    def result(self) -> TensorType:
+        """The type of the first output."""
+        return self.state.types[self.outputs[0]]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of all inputs; () where there is none."""
+        types = self.state.types
+        return [types[name].shape if name in types else () for name in self.inputs]
+
+    @property
+    def ins(self) -> list[tuple[int, ...]]:
+        """The same, with () for each input that is not given at the end."""
+        return [*self.shapes, *[()] * 8]
+
+    @property
+    def outs(self) -> list[tuple[int, ...]]:
+        """The shapes of the outputs that are given."""
+        return [self.state.types[name].shape for name in self.outputs if name]
+
+    def is_absent_or(self, index: int, *expected: tuple[int, ...]) -> bool:
+        """Whether an input is not given, or has one of these shapes."""
+        return not self.input(index) or self.shapes[index] in expected
+
+    def axis(self, default: int, rank: int | None = None) -> int:
+        """Return the attribute `axis` as 0 … rank - 1 (of the first input)."""
+        axis: int = self.attrs.get("axis", default)
+        return axis % max(len(self.shape) if rank is None else rank, 1)
+
+    def vector(self, key: str, index: int) -> tuple[int, ...] | None:
+        """Return a list that is an attribute in old opsets and a constant input in new ones; None: not given."""
+        if key in self.attrs:
+            return tuple(self.attrs[key])
+        if self.input(index):
+            return tuple(int(number) for number in np.atleast_1d(self.state.value_of(self.inputs[index], key)))
+        return None
+
+    def number(self, index: int, role: str) -> int:
+        """Return an input of one constant number."""
+        return int(self.state.value_of(self.inputs[index], role).item())
+
+    def word(self, key: str, default: str = "NONE") -> str:
+        """Return an attribute that is a word."""
+        word = self.attrs.get(key, default)
+        return word.decode() if isinstance(word, bytes) else str(word)
+
+    def value(self, stem: str, kind: TensorType) -> str:
+        """Return the name of a new value of a type."""
+        name = self.state.unique(f"{self.origin}/{stem}")
+        self.state.types[name] = kind
+        return name
+
+    def emit(
+        self,
+        attrs: Attributes | None = None,
+        *,
+        op: str = "",
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+    ) -> None:
+        """Append a canonical node; where nothing else is said, of this operator with all its inputs and outputs."""
+        ins, outs = (self.inputs if inputs is None else inputs), (self.outputs if outputs is None else outputs)
+        self.state.emit(op or self.op, self.origin, list(ins), list(outs), attrs or Attributes())
+
+    def __call__(self, op: str, *inputs: str, **attrs: Any) -> str:
+        """Write an ONNX node with one output and return that.
+
+        Raises:
+            Unsupported: it can't be compiled; why is noted.
+        """
+        return self.several(op, 1, *inputs, **attrs)[0]
+
+    def several(self, op: str, count: int, *inputs: str, **attrs: Any) -> list[str]:
+        """Write an ONNX node and return its outputs; attributes of None are left out.
+
+        Raises:
+            Unsupported: it can't be compiled; why is noted.
+        """
+        outputs = [self.state.unique(f"{self.origin}/{op}") for _ in range(count)]
+        self.write(op, inputs, outputs, **attrs)
+        if any(output not in self.state.types for output in outputs):
+            raise Unsupported(f"it is made of a {op} that can't be compiled")
+        return outputs
+
+    def write(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: Any) -> None:
+        """Write an ONNX node whose outputs have names, such as this node's; attributes of None are left out."""
+        kept = {key: value for key, value in attrs.items() if value is not None}
+        self.state.run(helper.make_node(op, inputs, outputs, name=self.origin, **kept), OPSET)
+
+    def constant(self, data: Any, dtype: Any = np.float32) -> str:
+        """Add a constant and return its name."""
+        return self.state.constant(f"{self.origin}/parameter", np.asarray(data, dtype))
+
+    def give(self, value: str, index: int = 0) -> None:
+        """Make a value the operator's output of that number, if that is read."""
+        if index < len(self.outputs) and self.outputs[index]:
+            self.write("Identity", [value], [self.outputs[index]])
+
+    def refuse(self, **named: Any) -> None:
+        """Refuse inputs and attributes that are given but not supported, by what they are called.
+
+        Raises:
+            Unsupported: one is given.
+        """
+        for name, value in named.items():
+            if value:
+                raise Unsupported(f"its {name} is not supported")
+
+
+def spreads(shape: tuple[int, ...], result: tuple[int, ...]) -> bool:
+    """Whether one shape can be broadcast to another."""
+    try:
+        return np.broadcast_shapes(shape, result) == result
+    except ValueError:
+        return False
+
+
+def scalars_behind_first(node: OnnxNode) -> bool:
+    """Whether every input but the first is one number."""
+    return all(prod(shape) == 1 for shape in node.shapes[1:])
+
+
+Canonical = Callable[[OnnxNode], None]
+
+
+def with_axis(kind: type[Attributes], default: int) -> Canonical:
+    """Return the form of an operator whose `axis` is brought to 0 … rank - 1; `default`: where none is given."""
+    return lambda node: node.emit(attributes_of(kind, node.attrs, axis=node.axis(default)))
+
+
+def first_input(node: OnnxNode) -> None:
+    """The form of an operator whose further inputs only say its output's shape."""
+    node.emit(inputs=node.inputs[:1])
+
+
+def computed(*roles: str) -> Canonical:
+    """Return the form of an operator that is computed here, once all its inputs are known."""
+
+    def canonical(node: OnnxNode) -> None:
+        for name, role in zip(node.inputs, roles, strict=False):
+            node.state.value_of(name, role)
+
+    return canonical
+
+
+def as_in_onnx(node: OnnxNode) -> None:
+    """The form of an operator of another domain that ONNX has too."""
+    for index, output in enumerate(node.several(node.op, len(node.outputs), *node.inputs, **node.attrs)):
+        node.give(output, index)

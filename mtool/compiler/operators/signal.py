@@ -1,0 +1,267 @@
+"""Operators of TensorFlow Lite Micro's Signal library on integers: windows, energies, filter banks, gains, logarithms.
+
+Each is one C template with that library's arithmetic, to the bit. Source: signal/src (Apache-2.0), by the file's name.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.compiler.ir import Attributes, DType, Node, TensorType
+from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.lowering import Lower, Lowering, template_node
+from mtool.compiler.operators.operator import Infer, Operator
+from mtool.compiler.operators.problems import OWN
+
+_SIGNAL = ("mt_signal.h",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift(Attributes):
+    """shift: by how many bits a product is shifted to the right, or an input to the left."""
+
+    shift: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log(Shift):
+    """scale: of the natural logarithm."""
+
+    scale: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy(Attributes):
+    """The frequencies from `start` to before `end`; the others have no energy."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpectralSubtraction(Attributes):
+    """The options of the operator: factors of `bits` bits behind the point, other ones for odd channels."""
+
+    smoothing: int
+    one_minus_smoothing: int
+    alternate_smoothing: int
+    alternate_one_minus_smoothing: int
+    min_signal_remaining: int
+    smoothing_bits: int
+    bits: int
+    clamping: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapAdd(Attributes):
+    """step: how many samples a frame begins behind the one before."""
+
+    step: int
+
+
+def _window(ctx: Lowering, node: Node) -> None:
+    """window.cc: x * window >> shift, saturated; a window after the other."""
+    x, window = node.inputs
+    values = {"count": ctx.types[x].count, "length": ctx.types[window].shape[0], "shift": Shift.of(node).shift}
+    template_node(
+        ctx, node, "signal_window", {"x": x, "window": window}, {"y": node.outputs[0]}, values,
+        overwrites={"y": "x"},
+    )  # fmt: skip
+
+
+def _auto_scale(ctx: Lowering, node: Node) -> None:
+    """fft_auto_scale.cc: x to the left by as many bits as are free."""
+    y, scale_bits = node.outputs
+    values = {"count": ctx.types[node.inputs[0]].count, "shift": 0}
+    template_node(
+        ctx, node, "signal_auto_scale", {"x": node.inputs[0]}, {"y": y, "scale_bits": scale_bits}, values,
+        headers=_SIGNAL,
+    )  # fmt: skip
+
+
+def _energy(ctx: Lowering, node: Node) -> None:
+    """energy.cc: the squares of both parts of a complex number, added up."""
+    values = {"count": ctx.types[node.outputs[0]].count, "energy": Energy.of(node)}
+    template_node(ctx, node, "signal_energy", {"x": node.inputs[0]}, {"y": node.outputs[0]}, values)
+
+
+def _filter_bank(ctx: Lowering, node: Node) -> None:
+    """filter_bank.cc: the energies of each channel's frequencies, by weights that rise and fall."""
+    x, weights, unweights, *indices = node.inputs
+    signed = any((ctx.constants[name] < 0).any() for name in (weights, unweights))
+    values = {"channels": ctx.types[node.outputs[0]].count, "signed": signed}
+    if not signed:  # a product of natural numbers is one instruction
+        weights, unweights = (
+            ctx.constant(f"{node.name}/weights", ctx.constants[name].astype(np.uint16)) for name in (weights, unweights)
+        )
+    inputs = {"x": x, "weights": weights, "unweights": unweights}
+    inputs |= dict(zip(("starts", "offsets", "widths"), indices, strict=True))
+    template_node(ctx, node, "signal_filter_bank", inputs, {"y": node.outputs[0]}, values)
+
+
+def _square_root(ctx: Lowering, node: Node) -> None:
+    """filter_bank_square_root.cc: rounded roots, shifted back by what the transform's input was shifted by."""
+    x, scale_bits = node.inputs
+    values = {"count": ctx.types[x].count, "shift": 0}
+    template_node(
+        ctx, node, "signal_square_root", {"x": x, "scale_bits": scale_bits}, {"y": node.outputs[0]}, values,
+        headers=_SIGNAL,
+    )  # fmt: skip
+
+
+def _spectral_subtraction(ctx: Lowering, node: Node) -> None:
+    """filter_bank_spectral_subtraction.cc: the signal less an estimate of the noise, which is kept."""
+    x, noise = node.inputs
+    values = {"count": ctx.types[x].count, "options": SpectralSubtraction.of(node)}
+    template_node(
+        ctx, node, "signal_spectral_subtraction", {"x": x, "noise": noise},
+        {"y": node.outputs[0], "next": node.outputs[1]}, values, overwrites={"next": "noise"},
+    )  # fmt: skip
+
+
+def _pcan(ctx: Lowering, node: Node) -> None:
+    """pcan_argc_fixed.cc: a gain by the noise, and a root of what is large."""
+    x, noise, gains = node.inputs
+    values = {"count": ctx.types[x].count, "shift": Shift.of(node).shift}
+    template_node(
+        ctx, node, "signal_pcan", {"x": x, "noise": noise, "gains": gains}, {"y": node.outputs[0]}, values,
+        headers=_SIGNAL, overwrites={"y": "x"},
+    )  # fmt: skip
+
+
+def _log(ctx: Lowering, node: Node) -> None:
+    """filter_bank_log.cc: scaled natural logarithms; the table has what log2(1 + f) is above f, for each 128th."""
+    attrs = Log.of(node)
+    parts = np.arange(129) / 128
+    above = np.rint(65536 * (np.log2(1 + parts) - parts)).astype(np.uint16)
+    table = ctx.constant(f"{node.name}/table", np.append(above, np.uint16(0)))
+    values = {"count": ctx.types[node.inputs[0]].count, "shift": attrs.shift, "scale": attrs.scale}
+    template_node(
+        ctx, node, "signal_log", {"x": node.inputs[0], "table": table}, {"y": node.outputs[0]}, values,
+        headers=_SIGNAL,
+    )  # fmt: skip
+
+
+def _overlap_add(ctx: Lowering, node: Node) -> None:
+    """overlap_add.cc: frames added up where they overlap; what reaches into the next call is kept."""
+    x, rest = node.inputs
+    *outer, frames, size = ctx.types[x].shape
+    step = OverlapAdd.of(node).step
+    values = {"rows": math.prod(outer), "frames": frames, "size": size, "step": step, "keep": size - step}
+    outputs = {"y": node.outputs[0], "next": node.outputs[1]}
+    template_node(ctx, node, "signal_overlap_add", {"x": x, "rest": rest}, outputs, values, overwrites={"next": "rest"})
+
+
+def _as(*dtypes: DType) -> Infer:
+    """Outputs of the first input's shape."""
+    return lambda attrs, inputs: [TensorType(dtype, inputs[0].shape) for dtype in dtypes]
+
+
+def _joined(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    assert isinstance(attrs, OverlapAdd)
+    kind, rest = inputs
+    *outer, frames, _ = kind.shape
+    return TensorType(kind.dtype, (*outer, frames * attrs.step)), rest
+
+
+def _operator(name: str, lower: Lower, infer: Infer, attributes: type[Attributes] = Attributes) -> Operator:
+    return Operator(name, domain=OWN, attributes=attributes, infer=infer, lower=lower)
+
+
+# SignalRfft, SignalIrfft: the fast Fourier transforms of real numbers of TensorFlow Lite Micro's Signal library.
+#
+# They have the arithmetic of KISS FFT, which rounds and halves at each stage, on integers of 16 and 32 bits and floats.
+# Source: signal/micro/kernels/rfft.cc, irfft.cc; kissfft's kiss_fft.c, tools/kiss_fftr.c.
+
+RADICES = (2, 3, 4, 5)
+"""The stages that there are."""
+
+_SUFFIXES = {DType.INT16: "i16", DType.INT32: "i32", DType.FLOAT32: "f32"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform(Attributes):
+    """length: how many real numbers the transform has; an even number."""
+
+    length: int
+
+
+def radices_of(length: int) -> tuple[int, ...]:
+    """Return the stages of a transform of complex numbers, as kf_factor of KISS FFT finds them."""
+    found, radix, rest, most = [], 4, length, math.isqrt(length)
+    while rest > 1:
+        while rest % radix:
+            radix = {4: 2, 2: 3}.get(radix, radix + 2)
+            if radix > most:
+                radix = rest
+        rest //= radix
+        found.append(radix)
+    return tuple(found)
+
+
+def _points(phases: Sequence[float], dtype: DType) -> Array:
+    """Return points of the unit circle, as pairs: rounded with ties upwards, or floats; cosines of C's own library."""
+    pairs = np.asarray([(math.cos(phase), math.sin(phase)) for phase in phases], np.float64).reshape(-1)
+    if dtype.is_float:
+        return pairs.astype(np.float32)
+    most = np.iinfo(dtype.numpy).max
+    return np.asarray(np.floor(0.5 + most * pairs), dtype.numpy)
+
+
+def _tables(ctx: Lowering, node: Node, half: int, dtype: DType, sign: float) -> dict[str, str]:
+    twiddles = [sign * (2 * math.pi * n / half) for n in range(half)]
+    turns = [sign * (math.pi * ((n + 1) / half + 0.5)) for n in range(half // 2)]
+    return {
+        "twiddles": ctx.constant(f"{node.name}/twiddles", _points(twiddles, dtype)),
+        "turns": ctx.constant(f"{node.name}/turns", _points(turns, dtype)),
+    }
+
+
+def _transform(inverse: bool) -> Callable[[Lowering, Node], None]:
+    def lower(ctx: Lowering, node: Node) -> None:
+        kind, length = ctx.types[node.inputs[0]], Transform.of(node).length
+        most = 0 if kind.dtype.is_float else kind.dtype.limits[1]
+        samples = kind.shape[-1]
+        values = {
+            "s": _SUFFIXES[kind.dtype], "rows": math.prod(kind.shape[:-1]), "length": length, "samples": samples,
+            "radices": radices_of(length // 2), "shares": {p: str(most // p) if most else "" for p in RADICES},
+        }  # fmt: skip
+        inputs = {"x": node.inputs[0], **_tables(ctx, node, length // 2, kind.dtype, 1.0 if inverse else -1.0)}
+        scratch = length * kind.dtype.size if inverse else 0
+        template_node(
+            ctx, node, "signal_irfft" if inverse else "signal_rfft", inputs, {"y": node.outputs[0]}, values,
+            scratch=scratch, scratch_type=kind.dtype.c if inverse else "", headers=("mt_fft.h",),
+        )  # fmt: skip
+
+    return lower
+
+
+def _transform_outputs(more: int) -> Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]:
+    def outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+        assert isinstance(attrs, Transform)
+        (kind,) = inputs
+        return (TensorType(kind.dtype, (*kind.shape[:-1], attrs.length + more)),)
+
+    return outputs
+
+
+OPERATORS = (
+    _operator("SignalWindow", _window, _as(DType.INT16), Shift),
+    _operator("SignalFftAutoScale", _auto_scale, lambda attrs, kinds: [kinds[0], TensorType(DType.INT32, ())]),
+    _operator("SignalEnergy", _energy, lambda attrs, kinds: [TensorType(DType.UINT32, (kinds[0].count // 2,))], Energy),
+    _operator(
+        "SignalFilterBank", _filter_bank, lambda attrs, kinds: [TensorType(DType.UINT64, (kinds[3].count - 1,))]
+    ),
+    _operator("SignalFilterBankSquareRoot", _square_root, _as(DType.UINT32)),
+    _operator(
+        "SignalFilterBankSpectralSubtraction", _spectral_subtraction, _as(DType.UINT32, DType.UINT32),
+        SpectralSubtraction,
+    ),
+    _operator("SignalPCAN", _pcan, _as(DType.UINT32), Shift),
+    _operator("SignalFilterBankLog", _log, _as(DType.INT16), Log),
+    _operator("SignalOverlapAdd", _overlap_add, _joined, OverlapAdd),
+    Operator("SignalRfft", domain=OWN, attributes=Transform, infer=_transform_outputs(2), lower=_transform(False)),
+    Operator("SignalIrfft", domain=OWN, attributes=Transform, infer=_transform_outputs(0), lower=_transform(True)),
+)  # fmt: skip

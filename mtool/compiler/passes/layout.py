@@ -1,0 +1,400 @@
+"""Simplify layouts: transpositions and views sink through loops and cancel against each other.
+
+Kernels want NHWC, ONNX says NCHW, so lowering puts a transposition on either side of each kernel.
+The rules below are applied until none fits; what is left really has to be done.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir.editor import Editor
+from mtool.compiler.ir.expr import axis, const, identity
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.node import Transpose, View
+from mtool.compiler.kernels.concat.node import Concat
+from mtool.compiler.kernels.dense.node import Dense
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.matmul.node import Matmul
+from mtool.compiler.operators.lowering import NCHW_OF_NHWC
+
+Shape = tuple[int, ...]
+Change = Callable[[Editor, Node], object]
+"""What is done in place of a node: nodes that are appended take its place."""
+Rule = Callable[[Editor, Node], Change | None]
+"""What a rule changes at a node; None: it does not fit there."""
+
+
+def inverse(perm: Shape) -> Shape:
+    """Return the permutation that turns what `perm` turned back."""
+    return tuple(perm.index(dim) for dim in range(len(perm)))
+
+
+def whole_operands(node: Node, graph: Editor) -> list[str]:
+    """Return the values of the output's shape that a loop reads."""
+    shape = graph.types[node.outputs[0]].shape
+    values = dict.fromkeys(node.inputs)
+    return [value for value in values if graph.types[value].shape == shape and value not in graph.constants]
+
+
+def reads_own_element(node: Node, graph: Editor, values: list[str]) -> bool:
+    """Whether a loop without reductions reads no element of `values` but that which it writes."""
+    expr = Loop.of(node).expr
+    return not any(part.op == "reduce" for part in expr.walk()) and all(
+        index == axis(dim) or (index.op == "const" and graph.types[node.inputs[part.value]].shape[dim] == 1)
+        for part in expr.walk()
+        if part.op == "load" and node.inputs[part.value] in values
+        for dim, index in enumerate(part.args)
+    )
+
+
+def own_element(expr: Expr, node: Node, values: Collection[str], rank: int) -> Expr:
+    """Make loads of `values` read the loop's own element, in a loop of `rank` axes."""
+
+    def fix(part: Expr) -> Expr:
+        if part.op == "load" and node.inputs[part.value] in values:
+            return replace(part, args=identity(rank))
+        return part
+
+    return expr.rewrite(fix)
+
+
+class Worklist:
+    """The nodes that each rule has yet to be tried at.
+
+    The first rule that fits is applied, at the first node where it does. A rule looks no further than two nodes up
+    and down from its own, so that after a change only those around it are tried again.
+    """
+
+    def __init__(self, graph: Editor, rules: Sequence[Rule]) -> None:
+        self._graph = graph
+        entries = [(graph.position(node), node.name) for node in graph.in_order()]
+        self._open = [(rule, [*entries], {*entries}) for rule in rules]
+
+    def next(self) -> tuple[Node, Change] | None:
+        """Return a node and what is done to it; None: no rule fits any more."""
+        for rule, heap, queued in self._open:
+            while heap:
+                entry = heapq.heappop(heap)
+                queued.discard(entry)
+                node = self._graph.named(entry[1])
+                if node is None or self._graph.position(node) != entry[0]:
+                    continue
+                change = rule(self._graph, node)
+                if change is not None:
+                    return node, change
+        return None
+
+    def note_change(self) -> None:
+        """Try all rules again around the last change."""
+        for entry in {(self._graph.position(node), node.name) for node in self._near()}:
+            for _, heap, queued in self._open:
+                if entry not in queued:
+                    queued.add(entry)
+                    heapq.heappush(heap, entry)
+
+    def _near(self) -> Iterator[Node]:
+        graph = self._graph
+        changed = [*graph.removed, *graph.added]
+        yield from (node for node in graph.added if graph.has(node))
+        for value in dict.fromkeys(value for node in changed for value in node.outputs):
+            for reader in graph.readers(value):
+                yield reader
+                if isinstance(reader.attrs, View):
+                    yield from graph.readers(reader.outputs[0], "dense")
+        for value in dict.fromkeys(value for node in changed for value in node.inputs):
+            if (alone := graph.only_reader(value)) is not None:
+                yield alone
+            maker = graph.makers.get(value)
+            if maker is not None:
+                yield maker
+                above = graph.maker(maker.inputs[0], "loop") if isinstance(maker.attrs, Transpose) else None
+                if above is not None:
+                    yield above
+
+
+def compose(graph: Editor, node: Node) -> Change | None:
+    """Two views or two transpositions become one; one that changes nothing goes."""
+    if not isinstance(node.attrs, View | Transpose):
+        return None
+    source, out = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+    idle = (
+        source.shape == out.shape if isinstance(node.attrs, View) else node.attrs.perm == tuple(range(len(out.shape)))
+    )
+    if idle and (not graph.is_output(node.outputs[0]) or node.inputs[0] in graph.makers):
+        return lambda r, n: r.rename(n.outputs[0], n.inputs[0])
+    before = graph.maker(node.inputs[0], node.op)
+    if before is None:
+        return None
+    origin = before.inputs[0]
+    attrs = node.attrs
+    if isinstance(attrs, Transpose):
+        perm = Transpose.of(before).perm
+        attrs = Transpose(perm=tuple(perm[dim] for dim in attrs.perm))
+    return lambda r, n: r.node(n.op, [origin], n.outputs, attrs, like=n)
+
+
+def view_of_units(graph: Editor, node: Node) -> Change | None:
+    """A transposition that moves only dimensions of size 1 is a view."""
+    if not isinstance(node.attrs, Transpose):
+        return None
+    shape = graph.types[node.inputs[0]].shape
+    moved = [dim for dim in node.attrs.perm if shape[dim] != 1]
+    if moved != sorted(moved):
+        return None
+    return lambda r, n: r.node("view", n.inputs, n.outputs, View(), like=n)
+
+
+def sink_view(graph: Editor, node: Node) -> Change | None:
+    """loop(view(a)) = view(loop(a)), where the loop is elementwise or the view only adds or drops 1s."""
+    whole = whole_operands(node, graph) if isinstance(node.attrs, Loop) else []
+    out = graph.types[node.outputs[0]].shape
+    # A view of the same shape, which an output of the model is of an input, has nothing to sink.
+    views = [view for value in whole if (view := graph.maker(value, "view")) and _shape_before(view, graph) != out]
+    if not views or not reads_own_element(node, graph, whole):
+        return None
+    shape = _shape_before(views[0], graph)
+    axes = _unit_axes(shape, out)
+    if axes is None and not _is_elementwise(node, whole):
+        return None
+    # Views that go must outnumber those that come; where they don't, the shape of higher rank stays.
+    come = sum(1 for value in whole if _source_shape(graph, value) != shape)
+    if come and (come > len(views) or (len(shape), shape) <= (len(out), out)):
+        return None
+
+    def sunk(r: Editor, n: Node) -> None:
+        sources = {value: _viewed(r, n, value, shape) for value in whole}
+        attrs = Loop.of(n)
+        expr = attrs.expr.with_axes(axes) if axes else attrs.expr
+        expr = own_element(expr, n, sources, len(shape))
+        made = r.value(f"{n.outputs[0]}.s", r.types[n.outputs[0]].dtype, shape)
+        inputs = [sources.get(value, value) for value in n.inputs]
+        r.node("loop", inputs, [made], replace(attrs, expr=expr), like=n)
+        r.node("view", [made], n.outputs, View(), like=n)
+
+    return sunk
+
+
+def _viewed(rewriter: Editor, node: Node, value: str, shape: Shape) -> str:
+    """Return a value in a shape: itself, or a view of it that is made for the node."""
+    kind = rewriter.types[value]
+    if kind.shape == shape:
+        return value
+    viewed = rewriter.value(f"{value}.v", kind.dtype, shape)
+    rewriter.node("view", [value], [viewed], View(), like=node)
+    return viewed
+
+
+def _source_shape(graph: Editor, value: str) -> Shape:
+    """Return the shape of what a value is a view of, or its own."""
+    view = graph.maker(value, "view")
+    return _shape_before(view, graph) if view else graph.types[value].shape
+
+
+def _shape_before(view: Node, graph: Editor) -> Shape:
+    return graph.types[view.inputs[0]].shape
+
+
+def _is_elementwise(node: Node, whole: list[str]) -> bool:
+    """Whether a loop's axes serve for nothing but to read the operands `whole`."""
+    expr = Loop.of(node).expr
+    return not any(part.op == "axis" for part in expr.walk(indices=False)) and not any(
+        part.op == "axis"
+        for load in expr.walk()
+        if load.op == "load" and node.inputs[load.value] not in whole
+        for index in load.args
+        for part in index.walk()
+    )
+
+
+def _unit_axes(shape: Shape, viewed: Shape) -> dict[int, Expr] | None:
+    """Return the axes of `viewed` in terms of those of `shape`, if the two differ only by 1s."""
+    real = [dim for dim, size in enumerate(shape) if size != 1]
+    shown = [dim for dim, size in enumerate(viewed) if size != 1]
+    if [shape[dim] for dim in real] != [viewed[dim] for dim in shown]:
+        return None
+    axes = {dim: const(0, DType.INT32) for dim in range(len(viewed))}
+    return axes | {there: axis(here) for here, there in zip(real, shown, strict=True)}
+
+
+def sink_concat(graph: Editor, node: Node) -> Change | None:
+    """concat(transpose(a), transpose(b)) = transpose(concat(a, b)); loops and constants beside them are turned."""
+    if not isinstance(node.attrs, Concat):
+        return None
+    makers = {value: graph.maker(value, "transpose") for value in node.inputs}
+    sources = {value: maker.inputs[0] for value, maker in makers.items() if maker}
+    perms = {Transpose.of(maker).perm for maker in makers.values() if maker}
+    if len(perms) != 1:
+        return None
+    perm = perms.pop()
+    # Towards the kernels' layout only: the other way would undo it.
+    others = [value for value in makers if value not in sources]
+    if others and (perm != NCHW_OF_NHWC or not all(_turns(value, graph) for value in others)):
+        return None
+
+    def sunk(r: Editor, n: Node) -> None:
+        back = inverse(perm)
+
+        def turned(value: str) -> str:
+            kind = r.types[value]
+            other = r.value(f"{value}.s", kind.dtype, [kind.shape[dim] for dim in back])
+            r.node("transpose", [value], [other], Transpose(perm=back), like=n)
+            return other
+
+        parts = {value: sources[value] if value in sources else turned(value) for value in n.inputs}
+        kind = r.types[n.outputs[0]]
+        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in back])
+        attrs = replace(Concat.of(n), axis=perm[Concat.of(n).axis])
+        r.node("concat", [parts[value] for value in n.inputs], [made], attrs, like=n)
+        r.node("transpose", [made], n.outputs, Transpose(perm=perm), like=n)
+
+    return sunk
+
+
+def _turns(value: str, graph: Editor) -> bool:
+    """Whether a value may as well be made transposed: by a loop that nothing else reads, or once for all."""
+    return value in graph.constants or (graph.maker(value, "loop") is not None and bool(graph.only_reader(value)))
+
+
+def permute_weights(graph: Editor, node: Node) -> Change | None:
+    """Dense after flattening a transposed tensor: permute the columns of its weights instead."""
+    view = graph.maker(node.inputs[0], "view") if isinstance(node.attrs, Dense) else None
+    transpose = graph.maker(view.inputs[0], "transpose") if view else None
+    if transpose is None:
+        return None
+    rows, depth = graph.types[node.inputs[0]].shape
+    shape, perm = graph.types[transpose.outputs[0]].shape, Transpose.of(transpose).perm
+    if shape[0] != rows or perm[0] != 0:
+        return None
+    order = np.arange(depth).reshape(shape[1:]).transpose(np.argsort(perm[1:]) if len(perm) > 1 else ())
+    source, columns = transpose.inputs[0], order.reshape(-1)
+
+    def permuted(r: Editor, n: Node) -> None:
+        weights = r.constant(f"{n.name}/weights", np.ascontiguousarray(r.constants[n.inputs[1]][:, columns]))
+        viewed = r.value(f"{source}.flat", r.types[source].dtype, (rows, depth))
+        r.node("view", [source], [viewed], View(), like=n)
+        r.node(n.op, [viewed, weights, *n.inputs[2:]], n.outputs, n.attrs, like=n)
+
+    return permuted
+
+
+def sink_transpose(graph: Editor, node: Node) -> Change | None:
+    """loop(transpose(a), transpose(b), parameters) = transpose(loop(a, b, parameters))."""
+    whole = whole_operands(node, graph) if isinstance(node.attrs, Loop) else []
+    makers = [maker for value in whole if (maker := graph.maker(value, "transpose"))]
+    perms = {Transpose.of(maker).perm for maker in makers}
+    if len(perms) != 1 or len(makers) != len(whole) or not reads_own_element(node, graph, whole):
+        return None
+    perm = perms.pop()
+    sources = {value: maker.inputs[0] for value, maker in zip(whole, makers, strict=True)}
+
+    def sunk(r: Editor, n: Node) -> None:
+        kind = r.types[n.outputs[0]]
+        renamed = Loop.of(n).expr.with_axes({number: axis(dim) for number, dim in enumerate(perm)})
+        expr = own_element(renamed, n, sources, len(perm))
+        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in inverse(perm)])
+        inputs = [sources.get(value, value) for value in n.inputs]
+        r.node("loop", inputs, [made], replace(Loop.of(n), expr=expr), like=n)
+        r.node("transpose", [made], n.outputs, Transpose(perm=perm), like=n)
+
+    return sunk
+
+
+def store_transposed(graph: Editor, node: Node) -> Change | None:
+    """A loop that is read through a transposition is stored transposed; other readers turn it back."""
+    if not isinstance(node.attrs, Loop) or graph.is_output(node.outputs[0]):
+        return None
+    ops = graph.reader_ops(node.outputs[0])
+    readers = graph.readers(node.outputs[0], "transpose")
+    perms = {Transpose.of(reader).perm for reader in readers}
+    if len(perms) != 1 or not {*ops} <= {"transpose", "loop"}:
+        return None
+    if any(value in graph.makers for value in whole_operands(node, graph)):
+        return None  # better fused into what makes it, in its layout
+    perm = perms.pop()
+    if "loop" in ops and all({*graph.reader_ops(r.outputs[0])} <= {"loop", "transpose"} for r in readers):
+        return None  # loops read through transpositions anyway; they would turn it to and fro
+
+    def stored(r: Editor, n: Node) -> None:
+        kind = r.types[n.outputs[0]]
+        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in perm])
+        expr = Loop.of(n).expr.with_axes({dim: axis(number) for number, dim in enumerate(perm)})
+        r.node("loop", n.inputs, [made], replace(Loop.of(n), expr=expr), like=n)
+        r.node("transpose", [made], n.outputs, Transpose(perm=inverse(perm)), like=n)
+
+    return stored
+
+
+def absorb_transposes(graph: Graph) -> Graph:
+    """Make loops and products read through the transpositions before them."""
+    producers = graph.producers()
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if isinstance(node.attrs, Matmul):
+            rewriter.keep(_read_through(node, graph, producers))
+            continue
+        if not isinstance(node.attrs, Loop):
+            rewriter.keep(node)
+            continue
+        inputs, expr = list(node.inputs), node.attrs.expr
+        for number, value in enumerate(node.inputs):
+            maker = producers.get(value)
+            if maker is None or not isinstance(maker.attrs, Transpose):
+                continue
+            inputs[number] = maker.inputs[0]
+            expr = _through(expr, number, inverse(Transpose.of(maker).perm))
+        rewriter.keep(replace(node, inputs=tuple(inputs), attrs=replace(node.attrs, expr=expr)))
+    return rewriter.finish()
+
+
+def _through(expr: Expr, number: int, turned: Shape) -> Expr:
+    """Replace the loads of a transposed operand by loads of the original."""
+
+    def through(part: Expr) -> Expr:
+        if part.op == "load" and part.value == number:
+            return replace(part, args=tuple(part.args[dim] for dim in turned))
+        return part
+
+    return expr.rewrite(through)
+
+
+def _read_through(node: Node, graph: Graph, producers: dict[str, Node]) -> Node:
+    """Make a product read its operands' elements before their transposition."""
+    inputs, attrs = list(node.inputs), Matmul.of(node)
+    strides = [attrs.a, attrs.b]
+    for number, own in enumerate(strides):
+        maker = producers.get(node.inputs[number])
+        if maker is None or not isinstance(maker.attrs, Transpose):
+            continue
+        shape = graph.types[maker.inputs[0]].shape
+        before = [math.prod(shape[dim + 1 :]) for dim in Transpose.of(maker).perm]
+        after = own[len(own) - len(before) :]
+        moved = (step and whole for step, whole in zip(after, before, strict=True))  # 0: it is broadcast
+        strides[number] = (*own[: len(own) - len(before)], *moved)
+        inputs[number] = maker.inputs[0]
+    return replace(node, inputs=tuple(inputs), attrs=replace(attrs, a=strides[0], b=strides[1]))
+
+
+_RULES: Sequence[Rule] = (
+    compose,
+    view_of_units,
+    permute_weights,
+    sink_transpose,
+    sink_view,
+    store_transposed,
+    sink_concat,
+)
+
+
+def simplify_layout(graph: Graph) -> Graph:
+    """Apply the layout rules until none fits."""
+    editor = Editor(graph)
+    worklist = Worklist(editor, _RULES)
+    while (found := worklist.next()) is not None:
+        editor.change(*found)
+        worklist.note_change()
+    return absorb_transposes(editor.finish())

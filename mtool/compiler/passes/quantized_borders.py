@@ -1,0 +1,344 @@
+"""Integers cross the borders of bodies, which read, carry on and give quantised numbers where both sides have them.
+
+A model in QDQ form dequantises in front of an If or a Loop and quantises anew inside. Here the dequantisation of what a
+body reads moves into it, that of what it gives moves out of it, and a quantisation of what it gives moves in, where all
+that is on the other side has the same scale and zero point. No number changes.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir.control import Branches, Carried, Control, Rounds, has_bodies
+from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.source import Move
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantisation
+from mtool.compiler.passes.control_flow import prune
+from mtool.compiler.passes.signed_integers import SIGNED, wants_signed
+
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Scales between which the float of any integer of 16 bits is quantised to that again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One scale and one zero point, and the type of the integers."""
+
+    scale: float
+    zero_point: int
+    integer: DType
+
+    @property
+    def parameters(self) -> tuple[Array, Array]:
+        """The scale and the zero point as constants."""
+        return np.asarray(self.scale, np.float32), np.asarray(self.zero_point, self.integer.numpy)
+
+    @property
+    def move(self) -> Move:
+        """What makes the integers of floats that stand on it, as the source of a value says it."""
+        limits = np.iinfo(self.integer.numpy)
+        bits = int(np.asarray(self.scale, np.float32).view(np.uint32))
+        return "quantised", (bits, self.zero_point, int(limits.min), int(limits.max))
+
+    def quantised(self, data: Array) -> Array | None:
+        """Return constant floats as integers; None: some of them do not stand on the grid."""
+        integers = self.rounded(data)
+        back = (integers.astype(np.int32) - self.zero_point).astype(np.float32) * self.parameters[0]
+        return integers if np.array_equal(back, data) and not np.signbit(data[data == 0]).any() else None
+
+    def rounded(self, data: Array) -> Array:
+        """Return constant floats as the nearest integers."""
+        limits = np.iinfo(self.integer.numpy)
+        with np.errstate(all="ignore"):
+            steps = np.rint(data / self.parameters[0]) + self.zero_point
+        found: Array = np.nan_to_num(np.clip(steps, limits.min, limits.max), nan=limits.min)
+        return found.astype(self.integer.numpy)
+
+
+class Side(Rewriter):
+    """A graph on one side of a border: it may dequantise and quantise what crosses."""
+
+    def __init__(self, graph: Graph, signed: bool) -> None:
+        super().__init__(graph)
+        self.signed = signed
+        self.changed = False
+        self.makers = graph.producers()
+        self.readers = graph.consumers()
+
+    def keep_all(self) -> None:
+        """Append all nodes of the graph."""
+        for node in self.graph.nodes:
+            self.keep(node)
+
+    def between(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
+        """Return the graph with other inputs and outputs."""
+        self.graph, self.outputs = replace(self.graph, inputs=tuple(inputs)), tuple(outputs)
+        return self.finish()
+
+    def grid(self, node: Node | None, op: str) -> Grid | None:
+        """Return the grid of a node that quantises or dequantises, as it crosses, if it has one that is constant."""
+        if node is None or node.op != op or Quantisation.of(node).block_size:
+            return None
+        parameters = [value for value in node.inputs[1:] if value]
+        if any(value not in self.constants or self.constants[value].size != 1 for value in parameters):
+            return None
+        ends = self.types[node.inputs[0]].dtype, self.types[node.outputs[0]].dtype
+        real, integer = ends if op == "QuantizeLinear" else ends[::-1]
+        scale = self.constants[parameters[0]]
+        point = int(self.constants[parameters[1]].item()) if len(parameters) > 1 else 0
+        if real is not DType.FLOAT32 or scale.dtype != np.float32 or not SMALLEST < scale.item() < LARGEST:
+            return None
+        if not integer.is_integer or integer.size > 2:
+            return None  # an integer that its float does not tell
+        if self.signed and integer in SIGNED:
+            integer, offset = SIGNED[integer]
+            point -= offset
+        return Grid(scale.item(), point, integer)
+
+    def made_on(self, value: str) -> Grid | None:
+        """Return the grid that a value is dequantised from."""
+        return self.grid(self.makers.get(value), "DequantizeLinear")
+
+    def read_on(self, value: str) -> Grid | None:
+        """Return the grid that all readers of a value quantise it to, if there are any."""
+        readers = self.readers.get(value, [])
+        grids = {self.grid(node if node.inputs[0] == value else None, "QuantizeLinear") for node in readers}
+        return grids.pop() if len(grids) == 1 and value not in self.graph.outputs else None
+
+    def quantised(self, value: str, grid: Grid, like: Node) -> str:
+        """Return the integers of a value on a grid: those that it is dequantised from, or new ones."""
+        known = self.constants.get(value)
+        data = grid.quantised(known) if known is not None else None
+        if data is not None:
+            return self.constant(f"{value}.quantised", data)
+        if self.made_on(value) == grid:
+            integers = self.resolve(self.makers[value].inputs[0])
+            if self.types[integers].dtype is grid.integer:
+                return integers
+        made = self.value(f"{value}.quantised", grid.integer, self.types[value].shape)
+        self._convert("QuantizeLinear", value, grid, made, like)
+        return made
+
+    def dequantise(self, value: str, grid: Grid, output: str, like: Node) -> None:
+        """Append what makes floats of integers; readers that quantise those to the same grid read the integers."""
+        self._convert("DequantizeLinear", value, grid, output, like)
+        for node in self.readers.get(output, []):
+            is_same = self.types[node.outputs[0]].dtype is grid.integer
+            if is_same and node.inputs[0] == output and self.grid(node, "QuantizeLinear") == grid:
+                self.rename(node.outputs[0], value)
+
+    def is_on(self, value: str, grid: Grid, assumed: Collection[str] = ()) -> bool:
+        """Whether a value stands on a grid, if those that are `assumed` do.
+
+        It is dequantised from it, a constant, what all branches give, or one of these in another shape.
+        """
+        node = self.makers.get(value)
+        while node is not None and node.op in WHOLE_MOVES and value not in assumed:
+            value = node.inputs[0]
+            node = self.makers.get(value)
+        if value in self.constants:
+            return grid.quantised(self.constants[value]) is not None
+        if node is None or not isinstance(node.attrs, Branches):
+            return value in assumed or self.made_on(value) == grid
+        return all(
+            Side(body, self.signed).is_on(
+                body.outputs[node.outputs.index(value)],
+                grid,
+                {inner for inner, outer in zip(body.inputs, node.inputs[1:], strict=True) if outer in assumed},
+            )
+            for body in node.attrs.bodies
+        )
+
+    def _convert(self, op: str, value: str, grid: Grid, output: str, like: Node) -> None:
+        scale, point = grid.parameters
+        parameters = [self.constant(f"{output}/scale", scale), self.constant(f"{output}/zero_point", point)]
+        made = self.node(op, [self.resolve(value), *parameters], [output], Quantisation(), like=like)
+        self.makers[output] = made
+        self.changed = True
+
+
+MOST_SWEEPS = 40
+"""Times that a graph is gone through: what is known of a border may tell more of those before it, and inside it."""
+
+
+def let_integers_cross(graph: Graph, target: Target) -> Graph:
+    """Let quantised values cross the borders of bodies as integers, at every depth.
+
+    Unsigned ones cross as signed ones where the passes make those of them (mtool.compiler.passes.signed_integers).
+    """
+    for _ in range(MOST_SWEEPS):
+        after = _crossed(graph, wants_signed(target))
+        if after is graph:
+            break
+        graph = prune(after)
+    return graph
+
+
+def _crossed(graph: Graph, signed: bool) -> Graph:
+    """Return a graph after one more step of each kind; the same graph if there is none to make."""
+    if not has_bodies(graph):
+        return graph
+    side = Side(graph, signed)
+    for node in graph.nodes:
+        if not isinstance(node.attrs, Control):
+            side.keep(node)
+            continue
+        bodies = [_crossed(body, signed) for body in node.attrs.bodies]
+        if any(new is not old for new, old in zip(bodies, node.attrs.bodies, strict=True)):
+            node = replace(node, attrs=node.attrs.with_bodies(bodies))
+            side.changed = True
+        _Border(side, node).cross()
+    return side.finish() if side.changed else graph
+
+
+class _Border:
+    """A control node, what is around it and its bodies, whose inputs and outputs change their types together."""
+
+    def __init__(self, side: Side, node: Node) -> None:
+        assert isinstance(node.attrs, Control)
+        self.side, self.node, self.attrs = side, node, node.attrs
+        self.bodies = [Side(body, side.signed) for body in node.attrs.bodies]
+        self.inputs, self.outputs = [*node.inputs], [*node.outputs]
+        self.ins = [[*body.inputs] for body in node.attrs.bodies]
+        self.outs = [[*body.outputs] for body in node.attrs.bodies]
+        self.left: list[tuple[str, Grid, str]] = []  # integers, and the values that they are dequantised to
+
+    def cross(self) -> None:
+        """Append the node with what changes."""
+        attrs = self.attrs
+        if isinstance(attrs, Branches):
+            for index in range(1, len(self.inputs)):
+                self._read(index, index - 1)
+            for body in self.bodies:
+                body.keep_all()
+            for index in range(len(self.outputs)):
+                self._give(index, index)
+        elif isinstance(attrs, Rounds):
+            attrs = self._cross_rounds(attrs)
+        changed = [
+            body.between(ins, outs) for body, ins, outs in zip(self.bodies, self.ins, self.outs, strict=True)
+        ]  # fmt: skip
+        self.side.keep(
+            replace(
+                self.node,
+                inputs=tuple(self.inputs),
+                outputs=tuple(self.outputs),
+                attrs=attrs.with_bodies(changed),
+            )
+        )
+        for value, grid, output in self.left:
+            self.side.dequantise(value, grid, output, self.node)
+
+    def _cross_rounds(self, attrs: Rounds) -> Rounds:
+        others = len(self.inputs) - attrs.first_row
+        for inside in range(others):
+            self._read(attrs.first_row + inside, inside, whole=inside >= len(attrs.backwards))
+        (body,) = self.bodies
+        ends = [self._carry(attrs, number, others + 1 + number) for number in range(len(attrs.carried))]
+        body.keep_all()
+        wanted = sum(one.is_output for one in attrs.carried)
+        for number in range(len(attrs.reversed)):
+            self._give(wanted + number, attrs.goes_on + number, attrs)
+        carried = []
+        for number, (one, grid) in enumerate(zip(attrs.carried, ends, strict=True)):
+            carried.append(one if grid is None else self._carried(attrs, number, one, grid))
+        return replace(attrs, carried=tuple(carried))
+
+    def _read(self, index: int, inside: int, *, whole: bool = True) -> None:
+        """Let bodies dequantise what they read themselves, by rows or `whole`, constants among it."""
+        value = self.inputs[index]
+        maker, grid = self.side.makers.get(value), self.side.made_on(value)
+        if maker is None or maker.op != "DequantizeLinear":
+            return
+        constants = [self.side.constants.get(one) for one in maker.inputs if one]
+        is_constant = whole and all(one is not None for one in constants)
+        if not is_constant and grid is None:
+            return
+        for body, ins in zip(self.bodies, self.ins, strict=True):
+            name = ins[inside]
+            kind = body.types[name]
+            if is_constant:
+                ins[inside] = body.value(f"{name}.unread", kind.dtype, kind.shape)
+                copies = [one and body.constant(one, self.side.constants[one]) for one in maker.inputs]
+                body.node(maker.op, copies, [name], maker.attrs, like=maker)
+            elif grid is not None:
+                ins[inside] = body.value(f"{name}.quantised", grid.integer, kind.shape)
+                body.dequantise(ins[inside], grid, name, maker)
+        if grid is not None and not is_constant:
+            self.inputs[index] = self.side.quantised(value, grid, maker)
+        self.side.changed = True
+
+    def _give(self, index: int, inside: int, attrs: Rounds | None = None) -> None:
+        """Let the node give integers, if all of its bodies make floats of such, or all that is read is such."""
+        output = self.outputs[index]
+        results = [(body, outs[inside]) for body, outs in zip(self.bodies, self.outs, strict=True)]
+        grids = [body.made_on(value) for body, value in results]
+        grid = next((one for one in grids if one is not None), None)
+        if grid is None or not all(body.is_on(value, grid) for body, value in results):
+            grid = self.side.read_on(output)
+        if grid is None or (attrs is not None and not attrs.is_counted and grid.zero_point != 0):
+            return  # rows that are not written are 0
+        for body, outs in zip(self.bodies, self.outs, strict=True):
+            outs[inside] = body.quantised(outs[inside], grid, self.node)
+        self._leave(index, grid)
+
+    def _leave(self, index: int, grid: Grid) -> None:
+        """Let an output of the node be integers, of which its readers get the floats."""
+        output = self.outputs[index]
+        self.outputs[index] = self.side.value(f"{output}.quantised", grid.integer, self.side.types[output].shape)
+        if output in self.side.sources:
+            self.side.sources[self.outputs[index]] = self.side.sources[output].then(grid.move)
+        self.left.append((self.outputs[index], grid, output))
+        self.side.changed = True
+
+    def _carry(self, attrs: Rounds, number: int, inside: int) -> Grid | None:
+        """Let a carried value enter the body as integers; return their grid, or None if it stays as it is."""
+        (body,), one, name = self.bodies, attrs.carried[number], self.ins[0][inside]
+        last = self.outs[0][len(self.outs[0]) - len(attrs.carried) + number]
+        read, made = body.read_on(name), body.made_on(last)
+        initial = self.side.made_on(self.inputs[self._first_input(attrs, number)]) if one.is_given else None
+        for grid in dict.fromkeys([made, read, initial]):
+            if grid is None:
+                continue
+            stays = self._starts_on(attrs, number, grid) and body.is_on(last, grid, {name})  # from the beginning on
+            leaves = not one.is_output or stays or (attrs.is_counted and body.is_on(last, grid))
+            if not leaves:
+                leaves = self.side.read_on(self._output_of(attrs, number)) == grid
+            if leaves and (stays or grid == read):
+                kind = body.types[name]
+                self.ins[0][inside] = body.value(f"{name}.quantised", grid.integer, kind.shape)
+                body.dequantise(self.ins[0][inside], grid, name, self.node)
+                self.side.changed = True
+                return grid
+        return None
+
+    def _starts_on(self, attrs: Rounds, number: int, grid: Grid) -> bool:
+        """Whether what a carried value is in the first round stands on a grid."""
+        one = attrs.carried[number]
+        if one.is_given:
+            return self.side.is_on(self.inputs[self._first_input(attrs, number)], grid)
+        return one.initial is None or grid.quantised(one.initial) is not None
+
+    def _carried(self, attrs: Rounds, number: int, one: Carried, grid: Grid) -> Carried:
+        """Let a carried value begin, go on and leave as integers."""
+        index = len(self.outs[0]) - len(attrs.carried) + number
+        self.outs[0][index] = self.bodies[0].quantised(self.outs[0][index], grid, self.node)
+        if one.is_output:
+            self._leave(self.outputs.index(self._output_of(attrs, number)), grid)
+        if one.is_given:
+            first = self._first_input(attrs, number)
+            self.inputs[first] = self.side.quantised(self.inputs[first], grid, self.node)
+            return one
+        kind = self.bodies[0].types[self.outs[0][index]]
+        data = np.zeros(kind.shape, np.float32) if one.initial is None else one.initial
+        return replace(one, initial=grid.rounded(data))
+
+    def _first_input(self, attrs: Rounds, number: int) -> int:
+        return attrs.first_carried + sum(other.is_given for other in attrs.carried[:number])
+
+    def _output_of(self, attrs: Rounds, number: int) -> str:
+        return self.node.outputs[sum(other.is_output for other in attrs.carried[:number])]

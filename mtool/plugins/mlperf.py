@@ -1,0 +1,433 @@
+"""A session of EEMBC's runner: performance or accuracy mode, with the lines that a submission's log has."""
+
+import csv
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mtool.base.errors import CommunicationError, DeviceError, NoAnswerError, UsageError, of_os_error
+from mtool.device.transport.base import Transport
+from mtool.manifest import Tensor
+from mtool.stages import arrays
+from mtool.stages import samples as sampling
+from mtool.stages.samples import Array
+
+# A device under test: commands that end with %, answers that end with m-ready (mlcommons/tiny, benchmark/api).
+
+
+_READY = "m-ready"
+_BYTES_A_COMMAND = 31  # of a sample: two digits each, in the device's 80 characters
+_ANSWER_S = 20.0
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """An answer to `infer`: the time of all inferences in microseconds, and the outputs of the last one."""
+
+    elapsed_us: int
+    results: tuple[float, ...]
+
+
+class DeviceUnderTest:
+    """A device that runs the firmware of a project of the type mlperftiny.
+
+    Args:
+        transport: leads to it; closed by whoever opened it.
+        tell: is given each line of the dialogue, with the side that said it: "host" or "dut".
+    """
+
+    def __init__(self, transport: Transport, tell: Callable[[str, str], None]) -> None:
+        self._transport = transport
+        self._tell = tell
+        self._rest = b""
+
+    def begin(self) -> None:
+        """Wait until the device has greeted; one that has done so long ago is asked for its name.
+
+        Raises:
+            CommunicationError: it does not answer, or is no device under test.
+        """
+        try:
+            self._answer(_LOOK_S * 6)
+        except NoAnswerError:
+            self.ask("name")
+        except CommunicationError as ended:
+            raise CommunicationError(
+                ended.what,
+                details=ended.details,
+                hint="does its program answer EEMBC's commands, as src/runner.c does?",
+            ) from None
+
+    def identity(self) -> dict[str, str]:
+        """Return the device's name, profile and model (kws01, …)."""
+        lines = [*self.ask("name"), *self.ask("profile")]
+        found = {}
+        for line in lines:
+            match = re.fullmatch(r"m-(name-dut|profile|model)-\[([^]]+)]", line)
+            if match:
+                found[match[1].partition("-")[0]] = match[2]
+        if "model" not in found:
+            raise CommunicationError(
+                f"{self._transport.name} is no device under test of MLPerf Tiny",
+                details=[f"it answered: {line}" for line in lines[:5]],
+                hint="its firmware is that of a project of the type mlperftiny: mtool new --type mlperftiny",
+            )
+        return found
+
+    def load(self, data: bytes) -> None:
+        """Load a sample into the device.
+
+        Raises:
+            DeviceError: the device does not take it.
+        """
+        lines = self.ask(f"db load {len(data)}")
+        if f"m-[Expecting {len(data)} bytes]" not in lines:
+            raise DeviceError("the device does not take a sample", details=[f"of {len(data)} bytes", *lines[:3]])
+        for start in range(0, len(data), _BYTES_A_COMMAND):
+            lines = self.ask(f"db {data[start : start + _BYTES_A_COMMAND].hex()}")
+        if "m-load-done" not in lines:
+            raise DeviceError("the device has not taken all of a sample", details=lines[:3])
+
+    def infer(self, count: int, warmups: int, *, timeout_s: float) -> Inferred:
+        """Run inferences on the sample that was loaded.
+
+        Raises:
+            DeviceError: the device tells an error, or no time or result.
+        """
+        lines = self.ask(f"infer {count} {warmups}", timeout_s=timeout_s)
+        laps = [int(match[1]) for line in lines if (match := re.fullmatch(r"m-lap-us-([0-9]+)", line))]
+        results = [match[1] for line in lines if (match := re.fullmatch(r"m-results-\[([^]]+)\]", line))]
+        wrong = [line for line in lines if line.startswith(("e-", "Input db"))]
+        if wrong or len(laps) != 2 or not results:
+            raise DeviceError("the device could not run the model", details=wrong or lines[-5:])
+        try:
+            values = tuple(float(word) for word in results[-1].split(",") if word.strip())
+        except ValueError:
+            raise DeviceError("the device's results are no numbers", details=[results[-1]]) from None
+        return Inferred((laps[1] - laps[0]) % 2**32, values)
+
+    def ask(self, command: str, *, timeout_s: float = _ANSWER_S) -> list[str]:
+        """Send a command and return the lines of the answer, but for m-ready.
+
+        Raises:
+            CommunicationError: the device does not answer in time, or the channel was closed.
+        """
+        self._tell("host", f"{command}%")
+        self._transport.write(f"{command}%".encode(), timeout_s=_ANSWER_S)
+        return self._answer(timeout_s)
+
+    def _answer(self, timeout_s: float) -> list[str]:
+        lines: list[str] = []
+        deadline = time.monotonic() + timeout_s
+        while True:
+            while b"\n" in self._rest:
+                line, _, self._rest = self._rest.partition(b"\n")
+                text = line.decode("ascii", "backslashreplace").strip()
+                if text:
+                    self._tell("dut", text)
+                if text == _READY:
+                    return lines
+                if text:
+                    lines.append(text)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise NoAnswerError(
+                    f"{self._transport.name} has not said {_READY} within {timeout_s:.3g} s",
+                    details=[f"it said: {line}" for line in _last(lines)],
+                )
+            self._rest += self._transport.read(timeout_s=min(left, _LOOK_S))
+
+
+def _last(lines: Sequence[str]) -> Sequence[str]:
+    return lines[-3:]
+
+
+# The samples of a benchmark: a folder as EEMBC's runner has them, or an .npz.
+
+
+TRUTH = "y_labels.csv"
+_PIXELS = ("ic01", "vww01")
+_SCORED = "ad01"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A sample: its name, its class (None: not known), and the bytes to send; of ad01, those of each window."""
+
+    name: str
+    label: int | None
+    windows: tuple[bytes, ...]
+
+
+def read(path: Path, benchmark: str, tensor: Tensor) -> list[Item]:
+    """Read the samples of a benchmark.
+
+    Args:
+        path: a folder with y_labels.csv (file, number of classes, class, and of ad01 the bytes of a window and their
+            stride) and the files; or an .npz with x0, and `labels` or y0, whose largest element is the class.
+        benchmark: kws01, ic01, vww01, ad01.
+        tensor: the model's input.
+
+    Raises:
+        UsageError: something of it is missing or malformed.
+    """
+    return _from_folder(path, benchmark) if path.is_dir() else _from_arrays(path, benchmark, tensor)
+
+
+def _from_folder(folder: Path, benchmark: str) -> list[Item]:
+    try:
+        rows = [row for row in csv.reader((folder / TRUTH).read_text("utf-8-sig").splitlines()) if row]
+        items = []
+        for row in rows:
+            data = (folder / row[0]).read_bytes()
+            windows: tuple[bytes, ...] = (data,)
+            if benchmark == _SCORED:
+                size, stride = int(row[3]), int(row[4])
+                if size < 1 or stride < 1:
+                    raise ValueError("a window and its stride have at least a byte")
+                windows = tuple(data[at : at + size] for at in range(0, len(data) - size + 1, stride))
+            items.append(Item(row[0], int(row[2]), windows))
+    except OSError as failed:
+        raise of_os_error(failed, f"{failed.filename or folder} can't be read") from None
+    except (ValueError, IndexError, csv.Error) as wrong:
+        raise UsageError(
+            f"{folder / TRUTH} is not as EEMBC's runner has it",
+            details=[str(wrong), "expected lines of: file, number of classes, class; of ad01 also bytes, stride"],
+        ) from None
+    if not items:
+        raise UsageError(f"{folder / TRUTH} names no sample")
+    return items
+
+
+def _from_arrays(path: Path, benchmark: str, tensor: Tensor) -> list[Item]:
+    samples = sampling.inputs_of(path, [tensor])
+    labels = _labels(arrays.read(path), len(samples), benchmark, path)
+    return [
+        Item(f"{path.name}[{index}]", label, (wire(sample[tensor.name], benchmark, tensor),))
+        for index, (sample, label) in enumerate(zip(samples, labels, strict=True))
+    ]
+
+
+def wire(sample: Array, benchmark: str, tensor: Tensor) -> bytes:
+    """Return a sample of the model's input as the runner sends it: pixels from 0 on, float32 of ad01."""
+    if tensor.dtype == "int8" and benchmark in _PIXELS:
+        return (sample.astype(np.int16) + 128).astype(np.uint8).tobytes()
+    if tensor.dtype != "float32" and benchmark == _SCORED and tensor.scale:
+        zero = (tensor.zero_point or (0,))[0]
+        return ((sample.astype(np.float32) - np.float32(zero)) * np.float32(tensor.scale[0])).astype("<f4").tobytes()
+    return sample.tobytes()
+
+
+def _labels(found: dict[str, Array], count: int, benchmark: str, path: Path) -> Sequence[int | None]:
+    if "labels" in found:
+        labels = found["labels"].reshape(-1)
+    elif "y0" in found and benchmark != _SCORED and len(found["y0"]) == count:
+        labels = found["y0"].reshape(count, -1).argmax(axis=1)
+    else:
+        return [None] * count
+    if len(labels) != count:
+        raise UsageError(f"{path} has {len(labels)} labels for {count} samples")
+    return [int(label) for label in labels]
+
+
+# The figures of MLPerf Tiny: throughput, top-1 accuracy, the area under the receiver's curve.
+
+
+Scores = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+def accuracy(scores: Scores, labels: Labels) -> float:
+    """Return the percentage of samples whose largest score is their class's.
+
+    Of one score a sample (ad01) it is the best mean of precision and recall over 100 thresholds, as in the runner.
+    """
+    if scores.shape[1] > 1:
+        return float(100 * np.mean(scores.argmax(axis=1) == labels))
+    values, best = scores[:, 0], 0.0
+    for share in np.arange(0.0, 1.0, 0.01):
+        found = values > values.min() + share * (values.max() - values.min())
+        right = np.sum(found & (labels == 1))
+        precision = right / (np.sum(found) + 1e-8)
+        recall = right / (np.sum(labels == 1) + 1e-8)
+        best = max(best, float(50 * (precision + recall)))
+    return best
+
+
+def auc(scores: Scores, labels: Labels) -> float | None:
+    """Return the area under the curve: of two classes that of the second; of more the mean of each against the others.
+
+    None where a class has no sample, or all: then there is no such curve.
+    """
+    if scores.shape[1] <= 2:
+        return _area(scores[:, -1], labels == 1)
+    areas = [_area(scores[:, index], labels == index) for index in range(scores.shape[1])]
+    known = [area for area in areas if area is not None]
+    return float(np.mean(known)) if len(known) == len(areas) else None
+
+
+def _area(values: NDArray[np.float64], is_one: NDArray[np.bool_]) -> float | None:
+    """Return the share of pairs, one of each kind, that are in order; ties count half (Mann and Whitney, 1947)."""
+    ones, others = values[is_one], values[~is_one]
+    if not len(ones) or not len(others):
+        return None
+    ordered = np.sort(others)
+    below = np.searchsorted(ordered, ones, side="left") + np.searchsorted(ordered, ones, side="right")
+    return float(np.mean(below) / 2 / len(others))
+
+
+Mode = Literal["performance", "accuracy"]
+WINDOWS = 5
+LEAST_S = 10.0  # of a window, for a submission
+COUNTS = {"ad01": (1500, 10), "ic01": (20, 5), "kws01": (70, 10), "vww01": (20, 5)}
+"""Inferences of a window and those to warm up, as in the runner's tests_performance.yaml."""
+_RULE = "-" * 57
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a session found.
+
+    Attributes:
+        identity: the device's name, profile and model.
+        throughput: the median of the windows, inferences a second; None in accuracy mode.
+        windows: the seconds of each window.
+        accuracy: the percentage, or None: in performance mode, or where no sample has a class.
+        auc: the area under the curve; None likewise.
+        samples: how many were run.
+        objections: what a submission would be refused for.
+    """
+
+    identity: dict[str, str]
+    throughput: float | None
+    windows: tuple[float, ...]
+    accuracy: float | None
+    auc: float | None
+    samples: int
+    objections: tuple[str, ...]
+
+
+def run(
+    device: DeviceUnderTest,
+    items: Callable[[str], Sequence[Item]],
+    mode: Mode,
+    *,
+    tell: Callable[[str], None],
+    count: int | None = None,
+    warmups: int | None = None,
+    most: int | None = None,
+    timeout_s: float = 600.0,
+    emulated: str = "",
+) -> Outcome:
+    """Drive a device through a session.
+
+    Args:
+        device: the device under test.
+        items: returns the samples of a benchmark that the device names.
+        mode: "performance": five windows of many inferences; "accuracy": one inference a sample.
+        tell: is given each line of the log.
+        count: inferences of a window; None: the benchmark's.
+        warmups: before each window; None: the benchmark's.
+        most: samples of accuracy mode; None: all.
+        timeout_s: how long a window may take.
+        emulated: what the device's seconds are, if it is emulated: an objection, which the log has too.
+
+    Raises:
+        CommunicationError: the device does not answer.
+        DeviceError: it could not run the model.
+        UsageError: there are no samples.
+    """
+    device.begin()
+    identity = device.identity()
+    benchmark = identity["model"]
+    found = items(benchmark)
+
+    def say(text: str) -> None:
+        tell(f"{time.strftime('%m%d.%H%M%S')} ulp-mlperf: {text}")
+
+    own = (f"the device is emulated: {emulated}",) if emulated else ()
+    for line in own:
+        say(line)
+    if mode == "performance":
+        default, before = COUNTS.get(benchmark, (10, 1))
+        times = _performance(
+            device,
+            found,
+            default if count is None else count,
+            before if warmups is None else warmups,
+            say=say,
+            timeout_s=timeout_s,
+        )
+        total = default if count is None else count
+        throughput = float(np.median([total / seconds if seconds else 0.0 for seconds in times]))
+        objections = () if all(seconds >= LEAST_S for seconds in times) else (f"a window took less than {LEAST_S:g} s",)
+        for line in (_RULE, f"Median throughput is {throughput:>10.3f} inf./sec.", _RULE):
+            say(line)
+        return Outcome(identity, throughput, tuple(times), None, None, len(times), (*own, *objections))
+    chosen = found[:most]
+    if not chosen or any(item.label is None for item in chosen):
+        raise UsageError(
+            "the samples have no classes", hint="give a folder with y_labels.csv, or an .npz with labels or y0"
+        )
+    scores = _accuracy(device, chosen, say=say, timeout_s=timeout_s)
+    labels = np.array([item.label for item in chosen], np.int64)
+    right, area = accuracy(scores, labels), auc(scores, labels)
+    say(f"Top 1% = {right:2.1f}")
+    say(f"AUC = {area:.3f}" if area is not None else "AUC = not defined: a class has no sample")
+    objections = () if most is None or most >= len(found) else (f"{len(chosen)} of {len(found)} samples were run",)
+    return Outcome(identity, None, (), right, area, len(chosen), (*own, *objections))
+
+
+def _performance(
+    device: DeviceUnderTest,
+    items: Sequence[Item],
+    count: int,
+    warmups: int,
+    *,
+    say: Callable[[str], None],
+    timeout_s: float,
+) -> list[float]:
+    times = []
+    for window in range(WINDOWS):
+        item = items[window % len(items)]
+        say(f"Loading file {item.name} segment 0")
+        device.load(item.windows[0])
+        say("Load complete.")
+        inferred = device.infer(count, warmups, timeout_s=timeout_s)
+        _say_window(say, window, count, inferred)
+        times.append(inferred.elapsed_us / 1e6)
+    return times
+
+
+def _say_window(say: Callable[[str], None], window: int, count: int, inferred: Inferred) -> None:
+    seconds = inferred.elapsed_us / 1e6
+    say(f"Performance results for window {window + 1}:")
+    say(f"  # Inferences : {count:>13}")
+    say(f"  Runtime      : {seconds:>10.3f} sec.")
+    say(f"  Throughput   : {count / seconds if seconds else 0.0:>10.3f} inf./sec.")
+    say(f"  m-results    : {[*inferred.results]}")
+
+
+def _accuracy(
+    device: DeviceUnderTest, items: Sequence[Item], *, say: Callable[[str], None], timeout_s: float
+) -> Scores:
+    """Return a row of scores for each sample: the mean of its windows', each of several classes made to sum to one."""
+    rows = []
+    for item in items:
+        found = []
+        for segment, data in enumerate(item.windows):
+            say(f"Loading file {item.name} segment {segment}")
+            device.load(data)
+            results = np.array(device.infer(1, 0, timeout_s=timeout_s).results, np.float64)
+            say(f"  m-results    : {[*map(float, results)]}   class {item.label}")
+            total = results.sum()
+            found.append(results / total if len(results) > 1 and total > 0 else results)
+        rows.append(np.mean(found, axis=0))
+    return np.stack(rows)

@@ -1,0 +1,312 @@
+"""The boards of one worker. Each has a thread of its own, so that one that hangs holds up no other.
+
+A board that fails three times in a row gets no more work. What a candidate does wrong is no failure of its board.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mtool.base.errors import BoardError, MtoolError
+from mtool.compiler.tuned.record import Unit, reason_of
+from mtool.tuning.farm.messages import Answer, Ask, Bundle, Slice, SliceEnd, round_ident
+from mtool.tuning.measuring import Measuring, Meter, Operators, Outcome, WholeRun, take_turns
+from mtool.version import __version__
+
+log = logging.getLogger(__name__)
+
+STRIKES = 3
+HANG_S = 600.0
+"""Without any answer for so long a board hangs: longer than flashing and the longest time limit of a candidate."""
+
+_POLL_S = 0.5
+
+
+class OpenBoard(Protocol):
+    """A board that runs a firmware."""
+
+    @property
+    def meter(self) -> Meter:
+        """What measures there."""
+
+    def in_unit(self, asked: Slice, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Return the outcomes of all asks in the unit of the slice, where that is not the meter's."""
+
+    def close(self) -> None:
+        """Let go of the board."""
+
+
+class Opener(Protocol):
+    """Brings firmware onto one board, or in a test stands for that."""
+
+    def open(self, bundle: Bundle, asked: Slice) -> OpenBoard:
+        """Flash the firmware and open a session with it.
+
+        Raises:
+            MtoolError: the board can't be flashed, or does not answer.
+        """
+
+    def run(self, bundle: Bundle, unit: Unit) -> WholeRun:
+        """Flash the firmware of a whole model and run it.
+
+        Raises:
+            MtoolError: the board can't be flashed, or does not answer.
+        """
+
+
+@dataclass(slots=True)
+class Held:
+    """A board of the board farm.
+
+    Attributes:
+        board: its name in boards.yaml.
+        label: what a person finds it by: its name, and its probe or port.
+        opener: brings firmware onto it.
+        strikes: how often it has failed in a row.
+        is_busy: it works, or hangs.
+        is_hung: it hangs, until its thread ends.
+        beat: when it last said anything, by `time.monotonic`.
+        asked: the id of what it measures.
+    """
+
+    board: str
+    label: str
+    opener: Opener
+    strikes: int = 0
+    is_busy: bool = False
+    is_hung: bool = False
+    beat: float = 0.0
+    asked: str = ""
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def is_quarantined(self) -> bool:
+        """It has failed too often."""
+        return self.strikes >= STRIKES
+
+    @property
+    def is_able(self) -> bool:
+        """It gets work."""
+        return not (self.is_quarantined or self.is_hung)
+
+
+class WorkerBoards:
+    """The boards of one worker.
+
+    Args:
+        boards: all of them.
+        hang_s: without an answer for so long a board hangs.
+        on_change: called when the number of boards that get work has changed.
+    """
+
+    def __init__(
+        self, boards: Sequence[Held], hang_s: float = HANG_S, on_change: Callable[[], object] = lambda: None
+    ) -> None:
+        self.boards, self.hang_s, self.on_change = tuple(boards), hang_s, on_change
+        self._changed = threading.Condition()
+
+    def counts(self) -> dict[str, int]:
+        """Return how many boards of each name get work."""
+        found = dict.fromkeys((held.board for held in self.boards), 0)
+        for held in self.boards:
+            found[held.board] += held.is_able
+        return found
+
+    def measure(
+        self, bundle: Bundle, asked: Slice, report: Callable[[Answer], object], is_stopped: Callable[[], bool]
+    ) -> SliceEnd:
+        """Measure a slice on a free board.
+
+        Args:
+            bundle: the firmware.
+            asked: what to measure.
+            report: called with each answer as it comes.
+            is_stopped: whether nobody waits for more.
+
+        Raises:
+            BoardError: the slice is of another version of mtool.
+        """
+        if asked.version != __version__:
+            raise BoardError(
+                f"a worker has mtool {__version__}, and was asked by mtool {asked.version}",
+                hint="install the same version on all computers of the board farm",
+            )
+        answers: list[Answer] = []
+        held = self._take(asked.board, "", is_stopped)
+        if held is None:
+            return SliceEnd((), "", failed=f"no {asked.board} is free", is_stopped=is_stopped())
+
+        def answer(ident: str, outcome: Outcome) -> None:
+            answers.append(Answer(ident, outcome, held.label))
+            report(answers[-1])
+
+        def work() -> None:
+            opened = held.opener.open(bundle, asked)
+            try:
+                _measure(held, opened, asked, answer, lambda: held.beat < 0 or is_stopped())
+            finally:
+                opened.close()
+
+        failed, at = self._work(held, work)
+        return SliceEnd(tuple(answers), held.label, failed, at, held.is_quarantined, is_stopped())
+
+    def run(
+        self, bundle: Bundle, board: str, label: str, unit: Unit, is_stopped: Callable[[], bool]
+    ) -> tuple[WholeRun | None, SliceEnd]:
+        """Run a whole model on a free board, or on the one with a label; None, with the reason, if it fails."""
+        held = self._take(board, label, is_stopped)
+        if held is None:
+            return None, SliceEnd((), "", failed=f"{label or board} is not free", is_stopped=is_stopped())
+        found: list[WholeRun] = []
+        failed, at = self._work(held, lambda: found.append(held.opener.run(bundle, unit)))
+        end = SliceEnd((), held.label, failed, at, held.is_quarantined, is_stopped())
+        return (found[0] if found else None), end
+
+    def _take(self, board: str, label: str, is_stopped: Callable[[], bool]) -> Held | None:
+        """Take the free board that has failed least, and was used longest ago; wait for one."""
+        with self._changed:
+            while not is_stopped():
+                able = [held for held in self.boards if held.board == board and held.is_able]
+                able = [held for held in able if label in ("", held.label)]
+                if not able:
+                    return None
+                free = [held for held in able if not held.is_busy]
+                if free:
+                    held = min(free, key=lambda one: (one.strikes, one.beat))
+                    held.is_busy, held.asked, held.beat = True, "", time.monotonic()
+                    return held
+                self._changed.wait(_POLL_S)
+        return None
+
+    def _work(self, held: Held, work: Callable[[], None]) -> tuple[str, str]:
+        """Let a board work in a thread, and return why it failed and what it measured then; "" if it did not.
+
+        A board that hangs keeps its thread, and is free again when that ends.
+        """
+        ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+        def run() -> None:
+            error: BaseException | None = None
+            try:
+                work()
+            except BaseException as raised:
+                error = raised
+            with self._changed:
+                came_back = held.is_hung
+                held.is_busy = held.is_hung = False
+                held.beat = time.monotonic()
+                self._changed.notify_all()
+            ended.put(error)
+            if came_back:
+                self.on_change()
+
+        threading.Thread(target=run, name=held.label, daemon=True).start()
+        while True:
+            try:
+                error = ended.get(timeout=_POLL_S)
+                break
+            except queue.Empty:
+                silent_s = time.monotonic() - held.beat
+                if silent_s > self.hang_s:
+                    at, held.beat = held.asked, -1.0  # it stops, if it ever comes back
+                    with self._changed:
+                        held.is_hung = held.is_busy
+                        self._changed.notify_all()
+                    self.on_change()
+                    self._strike(held, f"it has said nothing for {silent_s:.0f} s")
+                    return held.reasons[-1], at
+        if error is None:
+            held.strikes = 0
+            held.reasons.clear()
+            return "", ""
+        if not isinstance(error, MtoolError | OSError):
+            raise error
+        text = "; ".join([error.what, *error.details]) if isinstance(error, MtoolError) else str(error)
+        self._strike(held, reason_of(text))
+        return held.reasons[-1], held.asked
+
+    def _strike(self, held: Held, reason: str) -> None:
+        held.strikes += 1
+        held.reasons.append(reason)
+        log.warning("%s has failed: %s", held.label, reason)
+        if held.strikes == STRIKES:
+            log.error("%s is quarantined, after %d failures in a row: %s", held.label, STRIKES, "; ".join(held.reasons))
+            self.on_change()
+
+
+@dataclass(slots=True)
+class _Heard:
+    """A meter whose every sign of life is noted: it does not hang."""
+
+    meter: Meter
+    held: Held
+    unit: Unit
+    granularity: float
+
+    def begin(self, names: Operators) -> None:
+        self.meter.begin(names)
+        self._beat()
+
+    def time(self, operator: str, number: int) -> float:
+        found = self.meter.time(operator, number)
+        self._beat()
+        return found
+
+    def differences(self, names: Operators) -> int:
+        found = self.meter.differences(names)
+        self._beat()
+        return found
+
+    def restart(self) -> None:
+        self._beat()
+        self.meter.restart()
+        self._beat()
+
+    def _beat(self) -> None:
+        if self.held.beat >= 0:  # else it was given up
+            self.held.beat = time.monotonic()
+
+
+def _measure(
+    held: Held, opened: OpenBoard, asked: Slice, answer: Callable[[str, Outcome], None], is_stopped: Callable[[], bool]
+) -> None:
+    meter = opened.meter
+    measuring = Measuring(_Heard(meter, held, meter.unit, meter.granularity), asked.repeats)
+    if asked.mode == "turns":
+        _take_turns(held, measuring, asked, answer, is_stopped)
+        return
+    is_whole = asked.unit != meter.unit  # the unit is computed for all of them at once
+    measured: list[tuple[Ask, Outcome]] = []
+    for ask in asked.asks:
+        if is_stopped():
+            return
+        held.asked = ask.ident
+        outcome = measuring.measure(asked.operators[ask.task], ask.place, ask.repeats or None)
+        held.asked = ""
+        measured.append((ask, outcome))
+        if not is_whole:
+            answer(ask.ident, outcome)
+    if is_whole:
+        outcomes = opened.in_unit(asked, [outcome for _, outcome in measured])
+        for (ask, _), outcome in zip(measured, outcomes, strict=True):
+            answer(ask.ident, outcome)
+
+
+def _take_turns(
+    held: Held,
+    measuring: Measuring,
+    asked: Slice,
+    answer: Callable[[str, Outcome], None],
+    is_stopped: Callable[[], bool],
+) -> None:
+    """Let the asks of each task take turns; each has an answer after each round that it is in."""
+    for task in dict.fromkeys(ask.task for ask in asked.asks):
+        idents = {ask.place: ask.ident for ask in asked.asks if ask.task == task}
+        rounds = dict.fromkeys(idents, 0)
+        for place, outcome in take_turns(measuring, asked.operators[task], idents, is_stopped):
+            answer(round_ident(idents[place], rounds[place]), outcome)
+            rounds[place] += 1

@@ -1,0 +1,413 @@
+"""Look inside control nodes: hold the operators of the path that a run took against the reference's, one by one.
+
+A device runs an If or a Loop in one step, so what is computed in it can't be seen there. Where a result differs, the
+path that was taken is written out (mtool.verification.control_flow), compiled for the same core and run operator
+by operator,
+from the reference's values in front of the node. It has the bodies' own kernels, so it has to end with the device's own
+result; then what explains the one explains the other.
+"""
+
+import logging
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, helper, numpy_helper
+
+from mtool import boards
+from mtool.base.errors import MtoolError
+from mtool.compiler.frontend import is_tflite
+from mtool.compiler.ir.source import moved
+from mtool.device import session
+from mtool.device.session import Device
+from mtool.device.session.verify import Tolerance
+from mtool.manifest import Operand, Operator
+from mtool.stages.building import build_model
+from mtool.stages.compiling import CompiledModel, compile
+from mtool.stages.samples import Array, Sample
+from mtool.verification import reference
+
+# The taken path: what one run computes of a control node, written out as a model without control flow.
+#
+# The branch that was taken stands in the place of an If, the rounds that were made in that of a Loop or a Scan. The
+# reference tells which, step by step. Nodes are named by where they stand: `decoder, round 3: MatMul_7`.
+
+
+CONTROL = ("If", "Loop", "Scan")
+MOST_NODES = 3000
+MOST_ROUNDS = 200
+Values = Callable[[onnx.ModelProto, Mapping[str, Array]], Mapping[str, Array]]
+"""Runs a model on its inputs; its outputs by name."""
+
+
+class NotWritten(Exception):
+    """The path can't be written out: it is too long, or of a form that is not."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """A path under construction.
+
+    compute: the reference.
+    opsets: of the model.
+    given: the values that the path begins with, by name.
+    constants: of it.
+    nodes: of it, in order.
+    """
+
+    compute: Values
+    opsets: Sequence[onnx.OperatorSetIdProto]
+    given: Mapping[str, Array]
+    constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+    def model(self, outputs: Iterable[str]) -> onnx.ModelProto:
+        """Return the path as a model of these outputs, with the nodes and constants that they need."""
+        results = [*outputs]
+        needed, kept = {*results}, []
+        for node in reversed(self.nodes):
+            if needed & {*node.output}:
+                kept.append(node)
+                needed.update(node.input)
+        inputs = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(data.dtype), data.shape)
+            for name, data in self.given.items()
+            if name in needed
+        ]
+        outs = [onnx.ValueInfoProto(name=name) for name in results]
+        constants = [tensor for name, tensor in self.constants.items() if name in needed]
+        graph = helper.make_graph(kept[::-1], "path", inputs, outs, constants)
+        return helper.make_model(graph, opset_imports=[*self.opsets], ir_version=10)
+
+    def value(self, name: str) -> Array:
+        """Return what a value is in this run."""
+        if name in self.constants:
+            known: Array = numpy_helper.to_array(self.constants[name])
+            return known
+        if name in self.given:
+            return self.given[name]
+        model = self.model([name])
+        return self.compute(model, {put.name: self.given[put.name] for put in model.graph.input})[name]
+
+    def constant(self, name: str, data: Any, dtype: Any) -> str:
+        """Add a constant and return its name."""
+        self.constants[name] = numpy_helper.from_array(np.asarray(data, dtype), name)
+        return name
+
+    def write(self, nodes: Iterable[onnx.NodeProto], names: dict[str, str], where: str) -> None:
+        """Append nodes; what they make is noted in `names`, by which they are named in their graph.
+
+        Raises:
+            NotWritten: the path is too long, or has a form that is not written out.
+        """
+        for node in nodes:
+            title = f"{where}{node.name or next(iter(node.output), node.op_type)}"
+            if node.op_type == "Identity" and not node.domain and node.input[0] in names:
+                names[node.output[0]] = names[node.input[0]]
+            elif node.op_type in CONTROL and not node.domain:
+                {"If": self._branch, "Loop": self._loop, "Scan": self._scan}[node.op_type](node, names, title)
+            else:
+                self.append(node, names, where, title)
+
+    def append(self, node: onnx.NodeProto, names: dict[str, str], where: str, title: str) -> None:
+        """Append one node that has no graphs.
+
+        Raises:
+            NotWritten: it has, or the path is too long.
+        """
+        if len(self.nodes) >= MOST_NODES or any(attr.type == AttributeProto.GRAPH for attr in node.attribute):
+            raise NotWritten(title)
+        made = onnx.NodeProto()
+        made.CopyFrom(node)
+        made.name = title
+        made.input[:] = [name and names.get(name, name) for name in node.input]
+        names.update((name, f"{where}{name}") for name in node.output if name)
+        made.output[:] = [name and names[name] for name in node.output]
+        self.nodes.append(made)
+
+    def _inside(self, graph: onnx.GraphProto, names: Mapping[str, str], where: str) -> dict[str, str]:
+        """Append a body and return the names that its values have."""
+        own = dict(names)
+        for tensor in graph.initializer:
+            if tensor.name not in own or own[tensor.name] == tensor.name:
+                own[tensor.name] = f"{where}{tensor.name}"
+                self.constants[own[tensor.name]] = numpy_helper.from_array(
+                    numpy_helper.to_array(tensor), own[tensor.name]
+                )
+        self.write(graph.node, own, where)
+        return own
+
+    def _branch(self, node: onnx.NodeProto, names: dict[str, str], title: str) -> None:
+        taken = "then_branch" if self.value(names.get(node.input[0], node.input[0])).item() else "else_branch"
+        body = _attribute(node, taken)
+        inside = self._inside(body, names, f"{title}, {taken.partition('_')[0]}: ")
+        names.update((name, inside[out.name]) for name, out in zip(node.output, body.output, strict=False))
+
+    def _loop(self, node: onnx.NodeProto, names: dict[str, str], title: str) -> None:
+        body: onnx.GraphProto = _attribute(node, "body")
+        trips, condition, *carried = [*(name and names.get(name, name) for name in node.input), "", ""][
+            : max(len(node.input), 2)
+        ]
+        limit = int(self.value(trips).item()) if trips else None
+        going = bool(self.value(condition).item()) if condition else True
+        true = self.constant(f"{title}, going", True, bool)
+        rows: list[list[str]] = [[] for _ in body.output[1 + len(carried) :]]
+        number = 0
+        while going and (limit is None or number < limit):
+            where = _round(title, number)
+            place = self.constant(f"{where}number", number, np.int64)
+            own = names | dict(zip((put.name for put in body.input), [place, true, *carried], strict=True))
+            inside = self._inside(body, own, where)
+            on, *results = [inside[out.name] for out in body.output]
+            going = on == true or bool(self.value(on).item())
+            carried, made = results[: len(carried)], results[len(carried) :]
+            for row, value in zip(rows, made, strict=True):
+                row.append(value)
+            number += 1
+        names.update(zip(node.output, carried, strict=False))
+        for output, row in zip(node.output[len(carried) :], rows, strict=False):
+            self._stack(output, row, 0, names, title)
+
+    def _scan(self, node: onnx.NodeProto, names: dict[str, str], title: str) -> None:
+        body: onnx.GraphProto = _attribute(node, "body")
+        count = _attribute(node, "num_scan_inputs")
+        inputs = [names.get(name, name) for name in node.input]
+        carried, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
+        made = len(body.output) - len(carried)
+        axes, turned = (_attribute(node, f"scan_input_{what}") or [0] * count for what in ("axes", "directions"))
+        out_axes, out_turned = (
+            _attribute(node, f"scan_output_{what}") or [0] * made for what in ("axes", "directions")
+        )
+        rounds = self.value(scanned[0]).shape[axes[0]]
+        rows: list[list[str]] = [[] for _ in range(made)]
+        for number in range(rounds):
+            where = _round(title, number)
+            read = []
+            for value, axis, back, put in zip(scanned, axes, turned, body.input[len(carried) :], strict=True):
+                place = self.constant(f"{where}{put.name}/place", rounds - 1 - number if back else number, np.int64)
+                read.append(f"{where}{put.name}")
+                self.nodes.append(helper.make_node("Gather", [value, place], [read[-1]], read[-1], axis=axis))
+            own = names | dict(zip((put.name for put in body.input), [*carried, *read], strict=True))
+            inside = self._inside(body, own, where)
+            results = [inside[out.name] for out in body.output]
+            carried = results[: len(carried)]
+            for row, value in zip(rows, results[len(carried) :], strict=True):
+                row.append(value)
+        names.update(zip(node.output, carried, strict=False))
+        for output, row, axis, back in zip(node.output[len(carried) :], rows, out_axes, out_turned, strict=False):
+            self._stack(output, row[::-1] if back else row, axis, names, title)
+
+    def _stack(self, output: str, rows: Sequence[str], axis: int, names: dict[str, str], title: str) -> None:
+        """Append what makes one output of rows."""
+        if not output:
+            return
+        if not rows:
+            raise NotWritten(title)
+        axes = self.constant(f"{title}/{output}/axis", [axis], np.int64)
+        parts = [f"{row}/row of {output}" for row in rows]
+        modern = next((one.version for one in self.opsets if one.domain in ("", "ai.onnx")), 1) >= 13
+        for number, (row, part) in enumerate(zip(rows, parts, strict=True)):
+            parts[number] = f"{part} {number}"
+            made = helper.make_node("Unsqueeze", [row, axes] if modern else [row], [parts[number]], parts[number])
+            if not modern:
+                made.attribute.append(helper.make_attribute("axes", [axis]))
+            self.nodes.append(made)
+        names[output] = f"{title}/{output}"
+        self.nodes.append(helper.make_node("Concat", parts, [names[output]], names[output], axis=axis))
+
+
+def captured(node: onnx.NodeProto) -> list[str]:
+    """Return what a node and the graphs in it read of the graph around it, in order."""
+    found = dict.fromkeys(filter(None, node.input))
+    for attr in node.attribute:
+        if attr.type == AttributeProto.GRAPH:
+            own: Collection[str] = {
+                *(put.name for put in attr.g.input),
+                *(tensor.name for tensor in attr.g.initializer),
+                *(name for inner in attr.g.node for name in inner.output),
+            }
+            inside = (name for inner in attr.g.node for name in captured(inner))
+            outs = (out.name for out in attr.g.output)
+            found |= dict.fromkeys(name for name in (*inside, *outs) if name not in own)
+    return [*found]
+
+
+def _round(title: str, number: int) -> str:
+    if number >= MOST_ROUNDS:
+        raise NotWritten(title)
+    return f"{title}, round {number}: "
+
+
+def _attribute(node: onnx.NodeProto, name: str) -> Any:
+    found = next((attr for attr in node.attribute if attr.name == name), None)
+    return None if found is None else helper.get_attribute_value(found)
+
+
+log = logging.getLogger(__name__)
+
+
+class Comparison(Protocol):
+    """A comparison of all operators: mtool.verification.layers.Layers."""
+
+    @property
+    def diverging(self) -> Sequence[object]:
+        """Those that differ by more than is allowed."""
+
+
+Found = TypeVar("Found", bound=Comparison)
+Compare = Callable[[Device, CompiledModel, Sequence[Sample], Tolerance | None], Found]
+"""Runs a model operator by operator: mtool.verification.layers.compare_layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A result of a control node in one sample: the sample, where it lies, and what the device gave."""
+
+    sample: Sample
+    operand: Operand
+    actual: Array
+
+
+def look_inside(
+    model: CompiledModel, network: reference.Network, operator: Operator, seen: Sequence[Seen], compare: Compare[Found],
+    tolerance: Tolerance,
+) -> list[Found]:  # fmt: skip
+    """Return the comparison of the operators of the path that was taken, for each sample.
+
+    Empty: it can't be told, as a path is too long, or ends with another result than the device's own.
+
+    Args:
+        model: that the node is of.
+        network: the ONNX network of it, whose states are inputs of the samples.
+        operator: the control node.
+        seen: its differing results.
+        compare: compares the operators of a model.
+        tolerance: what is allowed.
+    """
+    node = next(
+        (one for one in network.proto.graph.node if _is_of(one, operator, numbered=is_tflite(model.path))), None
+    )
+    if node is None:
+        return []
+    try:
+        title = f"inside_{operator.name}"
+        return [_of_sample(model, network, node, one, compare, tolerance, title) for one in seen]
+    except (NotWritten, MtoolError) as failed:
+        log.info("what is computed inside %s can't be compared: %s", operator.name, failed)
+        return []
+
+
+def _is_of(node: onnx.NodeProto, operator: Operator, *, numbered: bool) -> bool:
+    """Whether a node is what an operator computes; `numbered`: its name has a number behind it (reference.network)."""
+    name = node.name.rpartition(" ")[0] if numbered else node.name
+    return node.op_type in CONTROL and bool({name, *node.output} & {*operator.origins} - {""})
+
+
+def _of_sample(
+    model: CompiledModel, network: reference.Network, node: onnx.NodeProto, seen: Seen, compare: Compare[Found],
+    tolerance: Tolerance, title: str,
+) -> Found:  # fmt: skip
+    assert seen.operand.source is not None
+    wanted = seen.operand.source.tensor
+    proto = _path(model, network, node, wanted, seen.sample)
+    board = model.board if model.board.emulator or model.board.cpu == "host" else boards.get("host")
+    options = replace(
+        model.options,
+        dims={},
+        constants={},
+        states=(),
+        state_values={},
+        maxima={},
+        schedules={},
+        pools=(),
+        natural_maxima=True,
+    )
+    feeds = _known(model, network, [value.name for value in proto.graph.input], seen.sample)
+    with tempfile.TemporaryDirectory(prefix="mtool-inside-") as folder:
+        source = Path(folder) / f"{title}.onnx"
+        source.write_bytes(proto.SerializeToString())
+        inner = compile(source, board=board, options=options)
+        with session.open(build_model(inner, Path(folder) / "project").folder) as device:
+            own = device.run(feeds)[proto.graph.output[0].name]
+            layers = compare(device, inner, [feeds], tolerance)
+    whole = moved(own, seen.operand.source.moves)
+    same = str(whole.dtype) == str(seen.actual.dtype) and _is_same(whole.reshape(seen.actual.shape), seen.actual)
+    if not same and not layers.diverging:
+        raise NotWritten(f"{node.name or wanted} gives something else than its operators do one by one")
+    return layers
+
+
+def _is_same(one: Array, other: Array) -> bool:
+    """Whether two results are equal: floats as far as another order of fusing rounds them."""
+    if one.dtype.kind != "f":
+        return np.array_equal(one, other)
+    return np.allclose(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+def _path(
+    model: CompiledModel, network: reference.Network, node: onnx.NodeProto, wanted: str, sample: Sample
+) -> onnx.ModelProto:
+    """Return the path that a node takes, from what is in front of it to a tensor that it makes."""
+    graph = network.proto.graph
+    makers = {name: one for one in graph.node for name in one.output if name}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    around: dict[str, onnx.NodeProto] = {}  # what makes constants, or floats of integers, belongs to the path
+    begin, waiting = dict.fromkeys(captured(node)), captured(node)
+    while waiting:
+        name = waiting.pop()
+        maker = makers.get(name)
+        is_constant = maker is not None and _leaves(name, makers, constants) <= {*constants}
+        if maker is not None and (is_constant or maker.op_type == "DequantizeLinear"):
+            around[maker.output[0]] = maker
+            begin |= dict.fromkeys(filter(None, maker.input))
+            waiting += [one for one in maker.input if one and one not in around]
+    made = {name for one in around.values() for name in one.output}
+    given = _known(model, network, [name for name in begin if name not in made | {*constants}], sample)
+
+    def compute(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
+        return reference.computed(model.path, proto, dict(feeds), options=replace(model.options, constants={}))
+
+    path = Trace(compute, list(network.proto.opset_import), given, dict(constants))
+    names = {name: name for name in (*given, *constants)}
+    order = {id(one): number for number, one in enumerate(graph.node)}
+    before = sorted({id(one): one for one in around.values()}.values(), key=lambda one: order[id(one)])
+    path.write([*before, node], names, "")
+    behind = [one for one in graph.node if wanted in one.output and wanted not in node.output]
+    path.write(behind, names, "")
+    if names.get(wanted, "") in ("", *given, *constants):
+        raise NotWritten(wanted)
+    path.nodes.append(helper.make_node("Identity", [names[wanted]], ["result"], "result"))
+    return path.model(["result"])
+
+
+def _leaves(name: str, makers: Mapping[str, onnx.NodeProto], constants: Mapping[str, object]) -> set[str]:
+    """Return what a value is made of, in the end."""
+    found, waiting, seen = set[str](), [name], set[str]()
+    while waiting:
+        one = waiting.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        maker = makers.get(one)
+        if maker is None or one in constants:
+            found.add(one)
+        else:
+            waiting += captured(maker)
+    return found
+
+
+def _known(model: CompiledModel, network: reference.Network, names: Sequence[str], sample: Sample) -> dict[str, Array]:
+    """Return the reference's values of tensors, inputs among them."""
+    given = {**model.options.constants, **sample}
+    missing = [name for name in names if name not in given]
+    found: Mapping[str, Array] = {}
+    if missing:
+        (found,) = reference.intermediates(model.path, network, [sample], missing, options=model.options)
+    known = {**found, **given}
+    if any(name not in known for name in names):
+        raise NotWritten(", ".join(name for name in names if name not in known))
+    return {name: np.asarray(known[name]) for name in names}
