@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import bench_terminals as terminals  # noqa: E402
 
-from mtool.compiler.tuned import log as tuning_log  # noqa: E402
+from mtool.compiler.tuned import record as tuning_log  # noqa: E402
 from mtool.compiler.tuned.record import digest  # noqa: E402
 from mtool.tuning.candidates import Space  # noqa: E402
 from mtool.tuning.search import Progress  # noqa: E402

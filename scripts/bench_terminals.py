@@ -13,8 +13,7 @@ from mtool.boards import Board
 from mtool.commands import Deployment, Options
 from mtool.compiler.compilation import plan_model
 from mtool.compiler.planning import target_of
-from mtool.compiler.tuned.log import Log
-from mtool.compiler.tuned.record import digest
+from mtool.compiler.tuned.record import Log, digest
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.stages.tuned import target_and_setup
 from mtool.tuning.candidates import Space, space_of

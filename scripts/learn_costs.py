@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned import record as tuning_log
 from mtool.tuning.candidates import CostModel, left_out, usable
 
 

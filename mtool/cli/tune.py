@@ -210,7 +210,7 @@ def _line(progress: "Progress") -> str:
 
 
 def _show(out: Output, paths: list[Path], *, pareto: bool) -> None:
-    from mtool.compiler.tuned import log as tuning_log
+    from mtool.compiler.tuned import record as tuning_log
     from mtool.compiler.tuned.summary import summary
 
     found = summary(tuning_log.read(paths))

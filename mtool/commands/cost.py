@@ -464,7 +464,7 @@ def worst_latency(prepared: BuiltProject, deployment: Deployment, *, repeat: int
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    from mtool.compiler.plan.interleaved import longest_stretch
+    from mtool.compiler.plan.shared_arena import longest_stretch
 
     urgent, *others = prepared.manifest.models
     where, limit_s = (deployment.port, deployment.probe), deployment.timeout_s

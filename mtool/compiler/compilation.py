@@ -34,18 +34,16 @@ from mtool.boards.protection import Unit, needed_unit
 from mtool.compiler.codegen.firmware import firmware_files
 from mtool.compiler.codegen.functions import Stored
 from mtool.compiler.codegen.generation import Emitted, emit
-from mtool.compiler.codegen.model_slot import Place
-from mtool.compiler.codegen.weight_overhead import ModelConstants, constants_of
+from mtool.compiler.codegen.protect import Place
+from mtool.compiler.codegen.weights import ModelConstants, constants_of
 from mtool.compiler.frontend.reading import file_hash
 from mtool.compiler.ir.control import has_bodies
 from mtool.compiler.ir.types import Array
 from mtool.compiler.passes.streamed_input import with_streamed_input
 from mtool.compiler.plan import Choice, Plan
-from mtool.compiler.plan.flash import Offers, offers_of
-from mtool.compiler.plan.interleaved import every_pause, interleave
-from mtool.compiler.plan.partial_cache import Shared
-from mtool.compiler.plan.ram import with_constants_in_ram
-from mtool.compiler.plan.shared_arena import share_arena
+from mtool.compiler.plan.partial import Shared
+from mtool.compiler.plan.pools.for_time import Offers, offers_of, with_constants_in_ram
+from mtool.compiler.plan.shared_arena import every_pause, interleave, share_arena
 from mtool.compiler.planning import (
     attempts_at,
     constants_in_ram,

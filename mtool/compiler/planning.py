@@ -10,10 +10,17 @@ from mtool.boards import Board
 from mtool.compiler.ir import Graph
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Choice, Plan, make_plan
-from mtool.compiler.plan.board_pools import asked_pools, constant_pools, lent_pools, tensor_pools
-from mtool.compiler.plan.flash import Offers, offers_of
-from mtool.compiler.plan.in_memory import first_in_pools, first_that_fits
-from mtool.compiler.plan.ram import SlowFlash, all_reads, constant_reads, in_ram, with_constants_in_ram
+from mtool.compiler.plan.pools.arena import first_in_pools, first_that_fits
+from mtool.compiler.plan.pools.board import asked_pools, constant_pools, lent_pools, tensor_pools
+from mtool.compiler.plan.pools.for_time import (
+    Offers,
+    SlowFlash,
+    all_reads,
+    constant_reads,
+    in_ram,
+    offers_of,
+    with_constants_in_ram,
+)
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
 
@@ -114,7 +121,7 @@ def schedules_of(graph: Graph, target: Target, request: Request, model_hash: str
     """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
     if request.known == Known():  # then the schema of logs need not be loaded
         return request.schedules
-    from mtool.compiler.tuned.choosing import choices
+    from mtool.compiler.tuned.tasks import choices
 
     return {**choices(request.known, graph, target, model_hash), **request.schedules}
 

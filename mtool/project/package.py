@@ -17,15 +17,12 @@ from mtool.manifest import FILE_NAME, Manifest
 from mtool.project import archives, mlf, portable
 from mtool.project.about import About
 from mtool.project.levels import levels_of
-from mtool.project.mlf import Module
-from mtool.project.places import placed
+from mtool.project.mlf import Module, placed
 from mtool.project.portable import Core
 
 FORMATS: tuple[Format, ...] = get_args(Format)
-
 _SHARED = "project_templates"
 _FOLDER = f"{_SHARED}/packages"
-
 # Where the sources and the headers go; what stands beside them is in `_FOLDER`.
 _PLACES: dict[str, tuple[str, str]] = {
     "cmake": ("src", "include"),

@@ -48,7 +48,7 @@ def known_for(
     logs = logs_of(given)
     if not logs:
         return Known()
-    from mtool.compiler.tuned import log as tuning_log
+    from mtool.compiler.tuned import record as tuning_log
     from mtool.compiler.tuned.front import without_points
 
     logs, point = without_points(logs)

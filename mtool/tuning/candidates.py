@@ -17,9 +17,8 @@ from mtool.base.option_values import LEVEL, WEIGHTS
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.schedule import Kernel, Schedule, schedule_text
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.tuned.choosing import parse
 from mtool.compiler.tuned.record import Measurement, TaskRecord
-from mtool.compiler.tuned.tasks import Task
+from mtool.compiler.tuned.tasks import Task, parse
 
 # A cost model that is learned: what a candidate takes on a core, from measurements of others there.
 #

@@ -17,11 +17,9 @@ from mtool.compiler import frontend
 from mtool.compiler.compilation import plan_model
 from mtool.compiler.plan.choice import Choices, check_names
 from mtool.compiler.planning import target_of
-from mtool.compiler.tuned import log as tuning_log
-from mtool.compiler.tuned.choosing import text_of
-from mtool.compiler.tuned.log import Log
-from mtool.compiler.tuned.record import Setup, Target, Unit, WholePlan, digest, new_id, now
-from mtool.compiler.tuned.tasks import Task, tasks_of
+from mtool.compiler.tuned import record as tuning_log
+from mtool.compiler.tuned.record import Log, Setup, Target, Unit, WholePlan, digest, new_id, now
+from mtool.compiler.tuned.tasks import Task, tasks_of, text_of
 from mtool.device import cycles
 from mtool.device.flash import ports
 from mtool.stages.deployment import DEFAULT, Deployment

@@ -19,7 +19,7 @@ import mtool
 from mtool import boards
 from mtool.base import locks
 from mtool.commands import Options
-from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned import record as tuning_log
 from mtool.device.flash import ports
 from mtool.device.flash.ports import Attached
 from mtool.stages.deployment import Deployment

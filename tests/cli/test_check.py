@@ -14,7 +14,7 @@ from mtool import boards, commands
 from mtool.base import filetree, proc
 from mtool.cli import app
 from mtool.cli.check import operator_rows
-from mtool.compiler.codegen import binary, generation
+from mtool.compiler.codegen import generation, weights
 from mtool.stages import fitting
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
@@ -113,7 +113,7 @@ def test_a_build_is_compared_with_the_files_that_it_was_made_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large constants lie in a file of bytes for one builder, in C for the other."""
-    monkeypatch.setattr(binary, "LARGE_BYTES", 0)
+    monkeypatch.setattr(weights, "LARGE_BYTES", 0)
     compared = []
     monkeypatch.setattr(fitting, "firmware_of", lambda folder, tree: compared.append(tree))
     for name in ("mps2_an386", "arduino_due"):

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from mtool import boards
 from mtool.cli import app
-from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned import record as tuning_log
 from mtool.stages.tuned import known_for, target_and_setup
 from tests.compiler.tuned.records import SETUP, measurement, whole
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import networks
 
 from mtool.compiler import passes
-from mtool.compiler.bytecode.image import encode
-from mtool.compiler.bytecode.method import SHARED
-from mtool.compiler.bytecode.planning import plan_bytecode
+from mtool.compiler.bytecode.call import SHARED
+from mtool.compiler.bytecode.model import encode, plan_bytecode
 from mtool.device.rpc.protocol import Message
 from mtool.manifest.delta import delta
 from mtool.manifest.modules.format import pack

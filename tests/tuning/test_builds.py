@@ -8,14 +8,11 @@ import pytest
 
 from mtool import boards
 from mtool.compiler.compilation import plan_model
-from mtool.compiler.plan.function_knobs import Built
-from mtool.compiler.plan.step import choose_schedule
+from mtool.compiler.plan.choice import Built, choose_schedule
 from mtool.compiler.planning import target_of
-from mtool.compiler.tuned import log as tuning_log
-from mtool.compiler.tuned.choosing import parse
-from mtool.compiler.tuned.log import Log
-from mtool.compiler.tuned.record import Target, Unit
-from mtool.compiler.tuned.tasks import tasks_of
+from mtool.compiler.tuned import record as tuning_log
+from mtool.compiler.tuned.record import Log, Target, Unit
+from mtool.compiler.tuned.tasks import parse, tasks_of
 from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.firmware import TrialLimits
 from mtool.tuning.search import Goal, Progress, Search, other_builds, other_levels

@@ -25,7 +25,7 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Choice
-from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.record import Measurement
 from mtool.stages.deployment import Deployment
 from mtool.stages.options import Options

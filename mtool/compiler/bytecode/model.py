@@ -1,17 +1,177 @@
 """A model file as bytecode: the compile half for modules of calls."""
 
-from dataclasses import dataclass
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from mtool.base.errors import ModelError
 from mtool.compiler import frontend, passes
-from mtool.compiler.bytecode.image import Image, encode
-from mtool.compiler.bytecode.method import SHARED
-from mtool.compiler.bytecode.planning import plan_bytecode
+from mtool.compiler.bytecode import lowering
+from mtool.compiler.bytecode.call import (
+    CONSTANT,
+    KERNELS,
+    MAGIC,
+    MORE,
+    SHARED,
+    Address,
+    Constant,
+    Method,
+    NoKernel,
+    Operand,
+    Scratch,
+    Value,
+    word_of,
+)
 from mtool.compiler.codegen.arena import Interface
 from mtool.compiler.codegen.description import interface_of
 from mtool.compiler.frontend.options import ModelOptions
+from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir.node import View
+from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.weighted_sum import as_computed
-from mtool.compiler.plan import Plan
+from mtool.compiler.plan import Plan, Step
+from mtool.compiler.plan.order import order_nodes
+from mtool.compiler.plan.whole import lay_out_steps
+
+# The image of a bytecode module: its calls and constants. crt/include/mt_bytecode.h has the bytes.
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A model as bytecode.
+
+    Attributes:
+        data: the head, the calls, the constants.
+        code_bytes: what is before the constants.
+        arena_bytes: that it needs.
+    """
+
+    data: bytes
+    code_bytes: int
+    arena_bytes: int
+
+
+class _Constants:
+    """Constants one behind the other; equal ones are there once."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.known: dict[bytes, int] = {}
+
+    def place(self, constant: Constant) -> int:
+        data = np.ascontiguousarray(constant.data).tobytes()
+        if data not in self.known:
+            self.known[data] = len(self.data)
+            self.data += data + bytes(-len(data) % 4)
+        return self.known[data] + constant.offset
+
+
+def encode(plan: Plan) -> Image:
+    """Return a plan's image."""
+    constants = _Constants()
+    words: list[int] = []
+    for number, step in enumerate(plan.steps):
+        method = step.schedule
+        assert isinstance(method, Method)
+        for place, call in enumerate(method.calls):
+            words.append(KERNELS[call.kernel] | (MORE if place else 0) | len(call.operands) << 16)
+            words += _words(call.operands, plan, plan.scratch[number], constants)
+    head = struct.pack("<4I", MAGIC, plan.arena_bytes, len(words), len(constants.data))
+    code = head + struct.pack(f"<{len(words)}I", *words)
+    return Image(code + bytes(constants.data), len(code), plan.arena_bytes)
+
+
+def _words(operands: Sequence[Operand], plan: Plan, scratch: int | None, constants: _Constants) -> list[int]:
+    return [
+        _address(one, plan, scratch or 0, constants) if isinstance(one, Address) else word_of(one) for one in operands
+    ]
+
+
+def _address(address: Address, plan: Plan, scratch: int, constants: _Constants) -> int:
+    if isinstance(address, Constant):
+        return CONSTANT | constants.place(address)
+    if isinstance(address, Scratch):
+        return scratch + address.offset
+    assert isinstance(address, Value)
+    return plan.offsets[address.name] + address.offset
+
+
+# The plan of a model that becomes bytecode: each node's calls, an order, the arena.
+
+
+def _weighted(of_int8: Callable[[Node, Graph], Method]) -> Callable[[Node, Graph], Method]:
+    def choose(node: Node, graph: Graph) -> Method:
+        return (of_int8 if graph.types[node.inputs[0]].dtype is DType.INT8 else lowering.weighted)(node, graph)
+
+    return choose
+
+
+METHODS: Mapping[str, Callable[[Node, Graph], Method]] = {
+    "concat": lowering.concat,
+    "conv2d": _weighted(lowering.convolution),
+    "dense": _weighted(lowering.dense),
+    "loop": lowering.loop,
+    "pool2d": lowering.pool,
+    "softmax": lowering.softmax,
+}
+"""By the kind of node."""
+PAGE = (
+    "docs/bytecode.md lists what the library has; a native module has all operators (mtool module without --bytecode)"
+)
+
+
+def plan_bytecode(graph: Graph) -> Plan:
+    """Return the plan of a graph that the passes have brought to kernels for `SHARED`.
+
+    Raises:
+        ModelError: the library has no kernel for some operators; all of them are listed.
+    """
+    _check_whole(graph)
+    steps: dict[str, Step] = {}
+    missing = []
+    for node in graph.nodes:
+        if isinstance(node.attrs, View):
+            continue
+        try:
+            method = _method(node, graph)
+        except NoKernel as reason:
+            missing.append(f"{_names(node)}: {reason}")
+            continue
+        steps[node.name] = Step(node, registry.KERNELS[node.op], method, method.scratch)
+    if missing:
+        raise ModelError(
+            f"{len(missing)} operator(s) of {graph.name} can't be bytecode: the library has no kernel for them",
+            details=missing,
+            hint=PAGE,
+        )
+    graph = replace(graph, nodes=order_nodes(graph, steps, "arena"))
+    return lay_out_steps(graph, tuple(steps[node.name] for node in graph.nodes if node.name in steps), SHARED, "arena")
+
+
+def _check_whole(graph: Graph) -> None:
+    reason = (
+        "it keeps states between its calls" if graph.states
+        else "it has run-time sizes" if graph.sizes
+        else "it takes an input by rows" if graph.stream is not None
+        else ""
+    )  # fmt: skip
+    if reason:
+        raise ModelError(f"{graph.name} can't be bytecode: {reason}", hint=PAGE)
+
+
+def _method(node: Node, graph: Graph) -> Method:
+    if node.op not in METHODS:
+        raise NoKernel(f"{node.op} has no kernel")
+    if any(not graph.types[value].count for value in (*node.inputs, *node.outputs) if value):
+        raise NoKernel("a tensor without elements")
+    return METHODS[node.op](node, graph)
+
+
+def _names(node: Node) -> str:
+    return f"{node.name} ({', '.join(node.origins) or node.op})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from mtool.compiler.bytecode.call import Address, Call, Constant, Operand, Scratch, Value, padded, word_of
-from mtool.compiler.bytecode.method import NoKernel
+from mtool.compiler.bytecode.call import Address, Call, Constant, NoKernel, Operand, Scratch, Value, padded, word_of
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, const, first_of
 from mtool.compiler.ir.scalar import Requantise, RescalePair

@@ -2,20 +2,32 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from mtool.base.escaping import comment
-from mtool.compiler.codegen.copied import Copied
 from mtool.compiler.ir import Node
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aliases
-from mtool.compiler.plan.pool import PlacedPool
+from mtool.compiler.plan.plan import PlacedPool
 from mtool.manifest import StateTensor, Tensor
+
+# A constant that has a copy in a pool of the arena.
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The copy of a constant: its pool's number, the offset there, its bytes, and its elements' type in C."""
+
+    pool: int
+    offset: int
+    bytes: int
+    c_type: str
+
 
 PARAMETER = "arena"
 ARENA_ALIGNMENT = 16
 """Of MT_ARENA (crt/include/mt_math.h), in bytes."""
-
 IN_PLACE = "/* in place */"
 
 
@@ -251,3 +263,35 @@ def _in_place(plan: Plan, values: Mapping[str, Spot]) -> Iterator[tuple[str, Spo
 def moves_rows(node: Node) -> bool:
     """Whether a node only moves rows of a window, or fills them."""
     return isinstance(node.attrs, Loop) and node.attrs.label in ("keep rows", "pad rows")
+
+
+# The address of a value: an offset in the arena, or in an input or output that the caller keeps.
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a value: in the `index`-th pool of the arena, input, output or state, and how far from its start.
+
+    An arena in one piece has the index 0. Only the body of a loop has states that do not lie in the arena.
+    """
+
+    memory: Literal["arena", "inputs", "outputs", "states"]
+    index: int
+    offset: int
+
+
+def address_of(plan: Plan, value: str) -> Address:
+    """Return the address of a value that is no constant."""
+    if value in plan.offsets:
+        return Address("arena", *plan.place(plan.offsets[value]))
+    if value in plan.in_states:
+        return Address("states", *plan.in_states[value])
+    graph = plan.graph
+    lies = aliases(graph)
+    root, offset = lies.get(value, (value, 0))
+    if root in graph.inputs:
+        return Address("inputs", graph.inputs.index(root), offset)
+    for index, output in enumerate(graph.outputs):
+        if lies.get(output, (output, 0))[0] == root:
+            return Address("outputs", index, offset)
+    raise AssertionError(f"{value} lies nowhere")

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.base.escaping import comment
-from mtool.compiler.codegen.addresses import address_of
-from mtool.compiler.codegen.arena import IN_PLACE, PARAMETER, Arena, Interface, Spot
-from mtool.compiler.codegen.call_loops import CallLoop, call_loops, moved
+from mtool.compiler.codegen.arena import IN_PLACE, PARAMETER, Arena, Interface, Spot, address_of
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import devices_of, is_failing, told_failure
-from mtool.compiler.codegen.function import Call, arguments_of, further
-from mtool.compiler.codegen.functions import Functions
-from mtool.compiler.codegen.streamed_prefix import head_steps
-from mtool.compiler.codegen.tensor_types import type_name
+from mtool.compiler.codegen.functions import Call, CallLoop, Functions, arguments_of, call_loops, further, moved
+from mtool.compiler.codegen.streamed import head_steps
+from mtool.compiler.codegen.tensors import type_name
 from mtool.compiler.ir import Node
 from mtool.compiler.kernels.schedule import RESOURCE
 from mtool.compiler.plan import Plan

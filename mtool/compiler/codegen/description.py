@@ -6,18 +6,17 @@ from typing import Any
 from mtool.base.escaping import encodable
 from mtool.base.identifiers import tensor_names
 from mtool.compiler.codegen import weights
-from mtool.compiler.codegen.addresses import address_of
-from mtool.compiler.codegen.arena import Interface, pool_symbol
-from mtool.compiler.codegen.backend_memories import lent_bytes
+from mtool.compiler.codegen.arena import Interface, address_of, pool_symbol
 from mtool.compiler.codegen.calls import operands_of
-from mtool.compiler.codegen.constant_pools import bytes_in
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import devices_of
+from mtool.compiler.codegen.external import lent_bytes
 from mtool.compiler.codegen.functions import Functions
 from mtool.compiler.codegen.packed import function_names
-from mtool.compiler.codegen.sized import dims_of, reshapes_of
+from mtool.compiler.codegen.pools import bytes_in
 from mtool.compiler.codegen.state_reset import states_of
-from mtool.compiler.codegen.weight_overhead import ModelConstants
+from mtool.compiler.codegen.tensors import dims_of, reshapes_of
+from mtool.compiler.codegen.weights import ModelConstants
 from mtool.compiler.ir import Graph, Node, RunTimeSize, Stream
 from mtool.compiler.kernels.expression_cost import cost_of
 from mtool.compiler.kernels.external import External
@@ -26,8 +25,8 @@ from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.kernels.weighted_sum import as_computed
 from mtool.compiler.plan import Plan, Step
 from mtool.compiler.plan.control import ControlSchedule, plans_in
-from mtool.compiler.plan.interleaved import costs_of
-from mtool.compiler.plan.pool import PlacedPool, Pool
+from mtool.compiler.plan.plan import PlacedPool, Pool
+from mtool.compiler.plan.shared_arena import costs_of
 from mtool.manifest import (
     ConstantPool,
     InnerRegion,

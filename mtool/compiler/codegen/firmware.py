@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from mtool.base.escaping import comment
 from mtool.base.filetree import FileTree
-from mtool.compiler.codegen import linkage
+from mtool.compiler.codegen import c_text
+from mtool.compiler.codegen.c_text import wrapped
 from mtool.compiler.codegen.generation import Emitted
 from mtool.compiler.codegen.protect import arena_definition, shared_arena_definition
-from mtool.compiler.codegen.wrap import wrapped
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.shared_arena import kept_bytes
 from mtool.version import __version__
@@ -51,7 +51,7 @@ def firmware_files(name: str, models: Sequence[Emitted], pauses: Sequence[Sequen
         ]
         source += _tasks(name, [one.plan for one in models], pauses)
     if body:
-        lines += ["", *linkage.BEGIN, *body, *linkage.END]
+        lines += ["", *c_text.BEGIN, *body, *c_text.END]
     files = {f"{name}.h": wrapped("\n".join([*lines, *([""] * (not body)), "#endif", ""])).encode()}
     if body:
         files[f"{name}.c"] = wrapped("\n".join([*source, ""])).encode()

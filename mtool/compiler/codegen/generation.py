@@ -8,29 +8,26 @@ from mtool.base.filetree import FileTree
 from mtool.base.option_values import Weights
 from mtool.compiler.codegen import weights
 from mtool.compiler.codegen.arena import PARAMETER, Interface, arena_of
-from mtool.compiler.codegen.binary import binary_of
+from mtool.compiler.codegen.c_text import qualified
 from mtool.compiler.codegen.calls import calls_of
-from mtool.compiler.codegen.constant_pools import section_of, with_constants_in_pools
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.description import interface_of, manifest_of
+from mtool.compiler.codegen.entry import operators_header
 from mtool.compiler.codegen.external import check_alignment, external_files
-from mtool.compiler.codegen.flash import qualified
 from mtool.compiler.codegen.functions import Functions, Stored, emit_functions, with_copies_in_pools
-from mtool.compiler.codegen.graph import graph_header, graph_source
-from mtool.compiler.codegen.graph_json import graph_json
+from mtool.compiler.codegen.graph import graph_header, graph_json, graph_source
 from mtool.compiler.codegen.header import header
-from mtool.compiler.codegen.model_slot import ALONE, Place
-from mtool.compiler.codegen.operators import operators_header
 from mtool.compiler.codegen.packed import packed_header, packed_source
-from mtool.compiler.codegen.protect import check_fence, protection_of
+from mtool.compiler.codegen.pools import section_of, with_constants_in_pools
+from mtool.compiler.codegen.protect import ALONE, Place, check_fence, protection_of
 from mtool.compiler.codegen.rpc import descriptor
 from mtool.compiler.codegen.source import level_sources, source
 from mtool.compiler.codegen.state_reset import check_conventions, initial_constants
-from mtool.compiler.codegen.streamed_prefix import head_of
-from mtool.compiler.codegen.weight_overhead import ModelConstants, grown_constants
+from mtool.compiler.codegen.streamed import head_of
+from mtool.compiler.codegen.weights import ModelConstants, binary_of, grown_constants
 from mtool.compiler.plan import Plan
-from mtool.compiler.plan.constant_pools import ALIGNMENT
-from mtool.compiler.plan.interleaved import costs_of
+from mtool.compiler.plan.pools.constants import ALIGNMENT
+from mtool.compiler.plan.shared_arena import costs_of
 from mtool.manifest import (
     Claim,
     Manifest,
@@ -167,7 +164,7 @@ def emit(
         model_file: the name of the model's file.
         model_hash: its SHA-256.
         conventions: how the model and its operators are called.
-        read: the model's constants as they were read (mtool.compiler.codegen.weight_overhead).
+        read: the model's constants as they were read (mtool.compiler.codegen.weights).
         place: the model's among those of its firmware.
         stored: the functions and constants of the models before it there.
 

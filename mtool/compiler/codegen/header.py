@@ -1,13 +1,13 @@
 """`<model>.h`: the interface of a model."""
 
 from mtool.base.escaping import comment
-from mtool.compiler.codegen import linkage, pools, streamed
+from mtool.compiler.codegen import c_text, pools, streamed
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
+from mtool.compiler.codegen.c_text import wrapped
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import devices_of, public_declarations
 from mtool.compiler.codegen.state_reset import declared
 from mtool.compiler.codegen.streamed import given
-from mtool.compiler.codegen.wrap import wrapped
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.scalar import literal
 from mtool.compiler.plan import Plan
@@ -33,7 +33,7 @@ def header(
         f"MT_CONVENTION({conventions.name}{'_pools' if arena.is_callers and plan.pools else ''});",
         "",
     ]
-    lines += linkage.BEGIN
+    lines += c_text.BEGIN
     lines += [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
     if plan.pools:
         lines += pools.declarations(plan, arena)
@@ -65,7 +65,7 @@ def header(
     lines += [*_prototypes(plan, interface, conventions), ""]
     lines += public_declarations(plan, takes_resource=conventions.takes_resource)
     lines += declared(plan, interface, arena)
-    lines += [*linkage.END, "#endif", ""]
+    lines += [*c_text.END, "#endif", ""]
     return wrapped("\n".join(lines))
 
 

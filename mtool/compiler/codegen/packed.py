@@ -2,8 +2,9 @@
 
 from mtool.base.escaping import c_string, comment
 from mtool.base.option_values import Executor
-from mtool.compiler.codegen import linkage, tensor_types
+from mtool.compiler.codegen import c_text, tensors
 from mtool.compiler.codegen.arena import Arena, Interface
+from mtool.compiler.codegen.c_text import wrapped
 from mtool.compiler.codegen.calls import operands_of
 from mtool.compiler.codegen.conventions import Conventions, Form
 from mtool.compiler.codegen.device import (
@@ -16,10 +17,8 @@ from mtool.compiler.codegen.device import (
     takes_resource,
     told_failure,
 )
-from mtool.compiler.codegen.function import arguments_of
-from mtool.compiler.codegen.functions import Functions
-from mtool.compiler.codegen.tensor_types import type_name
-from mtool.compiler.codegen.wrap import wrapped
+from mtool.compiler.codegen.functions import Functions, arguments_of
+from mtool.compiler.codegen.tensors import type_name
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.plan import Plan
 from mtool.manifest import Tensor
@@ -53,9 +52,9 @@ def packed_header(plan: Plan, conventions: Conventions, banner: str) -> str:
     guard = f"{model.upper()}_PACKED_H"
     includes = ["mt_packed.h", *(["mt_functions.h"] if conventions.has_functions else [])]
     lines = [banner, f"#ifndef {guard}", f"#define {guard}", "", *(f'#include "{name}"' for name in sorted(includes))]
-    lines += ["", *linkage.BEGIN]
+    lines += ["", *c_text.BEGIN]
     if conventions.has_functions:
-        lines += [*tensor_types.declarations(model, _kinds(plan)), ""]
+        lines += [*tensors.declarations(model, _kinds(plan)), ""]
     for form in conventions.forms:
         lines += [comment(_NOTES[form])]
         lines += [_declaration(plan, number, form) for number in range(len(plan.steps))] + [""]
@@ -69,7 +68,7 @@ def packed_header(plan: Plan, conventions: Conventions, banner: str) -> str:
             f"extern const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS];",
             "",
         ]
-    lines += [*linkage.END, "#endif", ""]
+    lines += [*c_text.END, "#endif", ""]
     return wrapped("\n".join(lines))
 
 
@@ -81,7 +80,7 @@ def packed_source(
     lines = [banner, f'#include "{model}_packed.h"', "", '#include "mt_status.h"']
     lines += [f'#include "{model}{part}.h"' for part in ("", "_operators", "_weights")] + [""]
     if conventions.has_functions:
-        lines += tensor_types.definitions(model, _kinds(plan))
+        lines += tensors.definitions(model, _kinds(plan))
     for form in conventions.forms:
         for number in range(len(plan.steps)):
             lines += _wrapper(plan, functions, arena, number, form, conventions.executor)

@@ -5,19 +5,56 @@ each model's files together, and the inputs outside of the arena, and names both
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 from mtool.base.errors import UsageError
-from mtool.base.escaping import comment
+from mtool.base.escaping import c_string, comment
 from mtool.boards.protection import Unit
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
-from mtool.compiler.codegen.backend_memories import lent_bytes
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import devices_of
-from mtool.compiler.codegen.model_slot import Place
+from mtool.compiler.codegen.external import lent_bytes
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.shared_arena import is_kept
 from mtool.manifest import Area, Protection
 
+# The place of a model among those of a firmware.
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the C of a model has to know of the other models of its firmware.
+
+    Attributes:
+        arena: the C symbol of the arena that they share; empty: the model has its own.
+        descriptor: the C symbol by which the RPC server knows the model.
+        next: that of the model after it; empty: there is none.
+        section: of the object file, that the arena lies in; empty: that of crt/include/mt_math.h.
+        unit: the memory protection that is the fence around the model while it runs; None: there is none.
+    """
+
+    arena: str = ""
+    descriptor: str = "mt_model"
+    next: str = ""
+    section: str = ""
+    unit: Unit | None = None
+
+    @classmethod
+    def of(cls, number: int, names: Sequence[str], arena: str, section: str = "", unit: Unit | None = None) -> Self:
+        """Return the place of the model of a number among all, by their names."""
+        descriptors = [ALONE.descriptor, *(f"{name}_model" for name in names[1:]), ""]
+        return cls(arena, descriptors[number], descriptors[number + 1], section, unit)
+
+    def section_lines(self) -> list[str]:
+        """Return the C that names the section, before mt_math.h is included."""
+        if not self.section:
+            return []
+        return ["#undef MT_ARENA_SECTION", f"#define MT_ARENA_SECTION {c_string(self.section)}"]
+
+
+ALONE = Place()
+"""The place of a firmware's only model."""
 _BY_LINKER = ("variables", "constants")
 _SETTINGS = 8  # bytes of RAM, at most, that the C library's functions read
 _VARIABLES = 64  # bytes, of a model without outputs outside of the arena, at most

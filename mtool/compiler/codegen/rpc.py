@@ -5,16 +5,15 @@ from dataclasses import replace
 from mtool.base.escaping import c_string
 from mtool.compiler.codegen import pools
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, own_arena
+from mtool.compiler.codegen.c_text import wrapped
 from mtool.compiler.codegen.calls import Calls, operands_of
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import begin_call, devices_of, end_call
-from mtool.compiler.codegen.inference import operator_call
-from mtool.compiler.codegen.model_slot import ALONE, Place
+from mtool.compiler.codegen.entry import operator_call
 from mtool.compiler.codegen.packed import packed_call
-from mtool.compiler.codegen.protect import areas_table, arena_definition
+from mtool.compiler.codegen.protect import ALONE, Place, areas_table, arena_definition
 from mtool.compiler.codegen.streamed import given
-from mtool.compiler.codegen.tensor_types import tensor_bytes
-from mtool.compiler.codegen.wrap import wrapped
+from mtool.compiler.codegen.tensors import tensor_bytes
 from mtool.compiler.ir import DType
 from mtool.compiler.plan import Plan
 from mtool.manifest import Protection, Tensor

@@ -5,23 +5,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mtool.base.escaping import comment, short_name
-from mtool.compiler.codegen import constant_pools, pools
+from mtool.compiler.codegen import pools
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, Spot, moves_rows
-from mtool.compiler.codegen.backend_memories import lent_memories
+from mtool.compiler.codegen.c_text import qualified, tidied, wrapped
 from mtool.compiler.codegen.calls import Calls
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import definitions
 from mtool.compiler.codegen.entry import entry_point
-from mtool.compiler.codegen.flash import qualified
-from mtool.compiler.codegen.function import Function
-from mtool.compiler.codegen.functions import Functions
-from mtool.compiler.codegen.model_slot import ALONE, Place
-from mtool.compiler.codegen.protect import arena_definition
+from mtool.compiler.codegen.external import lent_memories
+from mtool.compiler.codegen.functions import Function, Functions
+from mtool.compiler.codegen.protect import ALONE, Place, arena_definition
 from mtool.compiler.codegen.state_reset import reset_function
-from mtool.compiler.codegen.streamed import given
-from mtool.compiler.codegen.streamed_prefix import head_function, head_of
-from mtool.compiler.codegen.tidy import tidied
-from mtool.compiler.codegen.wrap import wrapped
+from mtool.compiler.codegen.streamed import given, head_function, head_of
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.control import Control
 from mtool.compiler.ir.node import WithEpilogue
@@ -163,7 +158,7 @@ def _arena_map(plan: Plan, arena: Arena, functions: Functions) -> str:
     for number, placed in enumerate(plan.pools):
         lines += [""] * (number > 0) + [f"Pool {pools.told(placed)}"]
         lines += ["", *_table([row[1:] for row in rows if row[0] == number])] if placed.bytes else []
-    lines += constant_pools.map_of(functions)
+    lines += pools.map_of(functions)
     return comment(*lines, apart=True)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from mtool.base.errors import UsageError
 from mtool.base.escaping import comment, short_name
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface
+from mtool.compiler.codegen.c_text import WIDTH
 from mtool.compiler.codegen.conventions import Conventions
-from mtool.compiler.codegen.wrap import WIDTH
 from mtool.compiler.ir import DType, State
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan

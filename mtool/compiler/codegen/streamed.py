@@ -2,13 +2,262 @@
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from mtool.base.escaping import comment
-from mtool.compiler.codegen.arena import Interface
-from mtool.compiler.codegen.streamed_prefix import Head, head_steps, rows_declared
-from mtool.compiler.codegen.wrap import WIDTH
+from mtool.compiler.codegen.arena import Arena, Interface, address_of
+from mtool.compiler.codegen.c_text import WIDTH
+from mtool.compiler.codegen.functions import Call, Functions
+from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
+from mtool.compiler.plan.memory import aliases
 from mtool.manifest import Tensor
+
+# The head of a model whose input is streamed: its calls as a table, as each row makes a few of them possible.
+#
+# All calls of an operator differ in where in the arena their rows lie. The table has a line for each call: the
+# operator's number in a `switch`, and the offsets. What repeats, as the rows of an image do, stands there once.
+
+
+LONGEST = 600  # calls of what repeats
+SITE_BITS = {2: 9, 4: 16}  # of a line's first number, by its bytes; the others tell of rows
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A call in C that makes some of the table's: the step that it is like, and where its arguments vary.
+
+    columns: of each argument, the place of its offset in a line of the table; None: it is always the same.
+    moves: of each argument, by how many bytes it is further on in each round of what repeats.
+    """
+
+    step: int
+    columns: tuple[int | None, ...]
+    moves: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The calls that are made as rows arrive.
+
+    Attributes:
+        skipped: the rows before the first that anybody reads.
+        sites: the calls in C.
+        table: a line for each call: the number of its site, and above its bits how many rows on the next call has to
+            wait for (0: none, it follows at once); then offsets in the arena.
+        first, length, times: the lines from `first` on, `length` of them, stand for so many rounds.
+    """
+
+    skipped: int
+    sites: tuple[Site, ...]
+    table: Array
+    first: int
+    length: int
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A call: its site, how many rows on the next one waits for, the arena's offset of each argument (0: of none)."""
+
+    site: int
+    wait: int
+    offsets: tuple[int, ...]
+
+    def moved(self, other: "_Line") -> tuple[int, ...] | None:
+        """Return by how many bytes the arguments of another line are further on; None: it is another call."""
+        if (self.site, self.wait) != (other.site, other.wait):
+            return None
+        return tuple(after - before for before, after in zip(self.offsets, other.offsets, strict=True))
+
+
+def head_steps(plan: Plan) -> int:
+    """Return how many steps are computed as rows arrive: the model's first; 0: its inputs are whole."""
+    stream = plan.graph.stream
+    if stream is None:
+        return 0
+    return 1 + max(number for number, step in enumerate(plan.steps) if step.node.title == stream.until)
+
+
+def head_of(plan: Plan, functions: Functions) -> Head | None:
+    """Return the head of a model; None: its inputs are whole."""
+    count = head_steps(plan)
+    if not count:
+        return None
+    lines = _lines(plan, functions, count)
+    first, length, times = _repeated(lines)
+    kept = [line for number, line in enumerate(lines) if not first + length <= number < first + length * times]
+    sites = []
+    for site in range(1 + max(line.site for line in lines)):
+        numbers = [number for number, line in enumerate(lines) if line.site == site]
+        columns = _columns([lines[number].offsets for number in numbers])
+        inside = next((number for number in numbers if times > 1 and first <= number < first + length), None)
+        moves = lines[inside].moved(lines[inside + length]) if inside is not None else None
+        sites.append(Site(numbers[0], columns, moves or (0,) * len(columns)))
+    table = _table(kept, sites, plan.arena_bytes)
+    return Head(next(iter(_rows_taken(plan).values())), tuple(sites), table, first, length, times)
+
+
+def _rows_taken(plan: Plan) -> dict[int, int]:
+    """Return which row of the caller's each step takes that takes one."""
+    stream, lies, found = plan.graph.stream, aliases(plan.graph), dict[int, int]()
+    assert stream is not None
+    row_bytes = plan.graph.types[stream.value].bytes // stream.rows
+    for number, step in enumerate(plan.steps):
+        for root, offset in (lies.get(value, (value, 0)) for value in step.node.inputs):
+            if root == stream.value:
+                found[number] = offset // row_bytes
+    return found
+
+
+def _lines(plan: Plan, functions: Functions, count: int) -> list[_Line]:
+    taken, row = _rows_taken(plan), 0
+    sites: dict[object, int] = {}
+    lines = []
+    for number in range(count):
+        same, offsets = _arguments(plan, functions.calls[number], number)
+        row = taken.get(number, row)
+        wait = 1 if number + 1 == count else taken.get(number + 1, row) - row if number >= min(taken) else 0
+        lines.append(_Line(sites.setdefault(same, len(sites)), wait, offsets))
+    return lines
+
+
+def _arguments(plan: Plan, call: Call, number: int) -> tuple[object, tuple[int, ...]]:
+    """Return what is the same of all calls of a site, and the arena's offset of each argument, 0 of others."""
+    same: list[object] = [call.function.name]
+    offsets = []
+    for place, value in enumerate(_values(plan, call, number)):
+        source, offset = call.function.kernel.arguments[place].source, 0
+        if value is not None:
+            address = address_of(plan, value)
+            same += [address.memory, address.index, plan.graph.types[value].dtype]
+            offset = address.offset if address.memory == "arena" else 0
+        else:
+            same.append(plan.scratch[number] if source == "scratch" else call.constants[str(source[1])])
+        offsets.append(offset)
+    return tuple(same), tuple(offsets)
+
+
+def _values(plan: Plan, call: Call, number: int) -> list[str | None]:
+    """Return the value of each argument; None: it is scratch or a constant."""
+    node = plan.steps[number].node
+    found: list[str | None] = []
+    for argument in call.function.kernel.arguments:
+        source = ("output", 0) if argument.source == "output" else argument.source
+        if isinstance(source, str) or source[0] == "constant":
+            found.append(None)
+        else:
+            found.append((node.outputs if source[0] == "output" else node.inputs)[int(source[1])])
+    return found
+
+
+def _columns(offsets: Sequence[tuple[int, ...]]) -> tuple[int | None, ...]:
+    varies = [len({*place}) > 1 for place in zip(*offsets, strict=True)]
+    return tuple(1 + sum(varies[:place]) if one else None for place, one in enumerate(varies))
+
+
+def _table(lines: Sequence[_Line], sites: Sequence[Site], arena_bytes: int) -> Array:
+    width = 1 + max((column or 0 for site in sites for column in site.columns), default=0)
+    bits = SITE_BITS[2]
+    is_small = len(sites) <= 1 << bits and max(line.wait for line in lines) < 1 << 16 - bits and arena_bytes < 1 << 16
+    table = np.zeros((len(lines), width), np.uint16 if is_small else np.uint32)
+    for row, line in zip(table, lines, strict=True):
+        row[0] = line.site + (line.wait << SITE_BITS[table.itemsize])
+        for column, offset in zip(sites[line.site].columns, line.offsets, strict=True):
+            if column is not None:
+                row[column] = offset
+    return table
+
+
+def _repeated(lines: Sequence[_Line]) -> tuple[int, int, int]:
+    """Return which lines are repeated, with all offsets of a site moved alike: the first, how many, how often."""
+    best, saved = (0, len(lines), 1), 0
+    for length in range(1, min(LONGEST, len(lines) // 2) + 1):
+        start, moves = 0, dict[int, tuple[int, ...]]()
+        for number in range(len(lines) - length + 1):
+            line = lines[number] if number < len(lines) - length else None
+            moved = line.moved(lines[number + length]) if line else None
+            if line and moved is not None and moves.setdefault(line.site, moved) == moved:
+                continue
+            times = (number - start) // length + 1
+            if (times - 1) * length > saved:
+                best, saved = (start, length, times), (times - 1) * length
+            start, moves = number, {} if line is None or moved is None else {line.site: moved}
+            start += moved is None
+    return best
+
+
+def head_function(plan: Plan, head: Head, functions: Functions, arena: Arena) -> list[str]:
+    """Return the C that makes one call of the head, by its number."""
+    called = [_called(plan, functions, arena, site) for site in head.sites]
+    wide, bits = f"uint{8 * head.table.itemsize}_t", SITE_BITS[head.table.itemsize]
+    width = head.table.shape[1]
+    lines = [
+        comment(
+            "One call of the part that is computed as rows arrive; returns how many rows on the next one waits for."
+        ),
+        f"static int32_t {plan.graph.name}_head_call(uint16_t number, {rows_declared(plan)})",
+        "{",
+        "    uint32_t line = number;",
+        *_line_of(head, is_moved=any(moved for _, moved in called)),
+        f"    {wide} call[{width}];",
+        f"    MT_FLASH_COPY(call, {plan.graph.name}_head + line * {width}, sizeof(call));",
+        f"    switch (call[0] & {(1 << bits) - 1}u) {{",
+    ]
+    for number, (text, _) in enumerate(called):
+        title = plan.steps[head.sites[number].step].node.title
+        label = f"case {number}:" if number < len(called) - 1 else "default:"
+        lines += [f"    {label} {comment(title)}", f"        {text}", "        break;"]
+    return [*lines, "    }", f"    return (int32_t)(call[0] >> {bits});", "}", ""]
+
+
+def _line_of(head: Head, *, is_moved: bool) -> list[str]:
+    """Return the C that makes the line of the table of a call's number, and `n` where calls depend on the round."""
+    if head.times == 1:
+        return []
+    first, length, end = head.first, head.length, head.first + head.length * head.times
+    since, plus = (f"(line - {first})", f"{first} + ") if first else ("line", "")
+    inside = f"else if (line >= {first})" if first else "else"
+    lines = ["    uint32_t n = 0; /* rounds of what repeats */"] * is_moved
+    lines += [f"    if (line >= {end})", f"        line -= {length * (head.times - 1)};"]
+    if not is_moved:
+        return [*lines, f"    {inside}", f"        line = {plus}{since} % {length};"]
+    lines += [f"    {inside} {{", f"        n = {since} / {length};"]
+    return [*lines, f"        line -= n * {length};", "    }"]
+
+
+def _called(plan: Plan, functions: Functions, arena: Arena, site: Site) -> tuple[str, bool]:
+    """Return the C of a call, and whether it depends on how often the repeated lines came before."""
+    call = functions.calls[site.step]
+    arguments, is_moved = [], False
+    for place, value in enumerate(_values(plan, call, site.step)):
+        argument = call.function.kernel.arguments[place]
+        if value is None and argument.source == "scratch":
+            spot = arena.scratch.get(site.step)
+            arguments.append(arena.pointer(argument.c_type, spot) if spot else arena.no_scratch(argument.c_type))
+        elif value is None:
+            arguments.append(arena.constant(call.constants[str(argument.source[1])]))
+        elif (address := address_of(plan, value)).memory != "arena":
+            arguments.append("rows")
+        else:
+            column, move = site.columns[place], site.moves[place]
+            offset = str(address.offset) if column is None else f"call[{column}]"
+            if column is not None and move:
+                is_moved = True
+                offset += f" {'-' if move < 0 else '+'} n * {abs(move)}"
+            place_of = f"{arena.base(address.index)} + {offset}"
+            c_type = plan.graph.types[value].dtype.c
+            arguments.append(place_of if c_type == "uint8_t" else f"({c_type} *)(void *)({place_of})")
+    return f"{call.function.name}({', '.join(arguments)});", is_moved
+
+
+def rows_declared(plan: Plan) -> str:
+    """Return the C declaration of the pointer to a row of the caller's."""
+    assert plan.graph.stream is not None
+    return f"const {plan.graph.types[plan.graph.stream.value].dtype.c} *rows"
+
 
 _MOST = 0xFFFF  # rows, and operators
 _PLANES = ", the channels of a pixel side by side"  # where the model has them one after the other

@@ -1,18 +1,135 @@
 """The model's constants as C arrays."""
 
+import hashlib
+import io
+import math
 import textwrap
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, MutableMapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from mtool.base.escaping import comment
-from mtool.compiler.codegen import linkage
-from mtool.compiler.codegen.binary import NO_BINARY, Binary
-from mtool.compiler.codegen.constant_pools import alignment_of, placing
-from mtool.compiler.ir import DType
+from mtool.base.escaping import c_string, comment
+from mtool.compiler.codegen import c_text
+from mtool.compiler.codegen.functions import Functions
+from mtool.compiler.codegen.pools import alignment_of, placing
+from mtool.compiler.frontend.parameters import parameter_count
+from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.scalar import literal
 from mtool.compiler.ir.types import Array
-from mtool.compiler.plan.pool import Pool
+from mtool.compiler.kernels.f32 import are_halves
+from mtool.compiler.kernels.schedule import schedule_text
+from mtool.compiler.kernels.weighted_sum import WeightedSum
+from mtool.compiler.plan import Plan, Step
+from mtool.compiler.plan.plan import Pool
+from mtool.manifest import GrownConstant
+
+# Large constants as a file of bytes, which the assembler takes into the firmware: text takes minutes to compile.
+#
+# `<model>_weights.c` names the file and has its hash, so that it is compiled again when the file has changed.
+
+
+LARGE_BYTES = 4 << 20  # of all constants, from which on the larger ones lie in the file
+PIECE_BYTES = 4096  # of a constant that lies there
+_ALIGNMENT = 16
+# GCC and Clang, for every ELF target. Each constant is a section, which the linker drops if nothing reads it.
+_MACRO = """\
+#if !defined(__GNUC__) || !defined(__ELF__)
+#error "{file} is taken in by GNU assembler: use GCC or Clang for ELF, or compile the model with --weights text"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the numbers in {file} are little-endian: compile the model with --weights text"
+#endif
+
+/*
+ * {file}, sha256 {digest}.
+ * GCC finds it by -I, Clang by -Wa,-I; both where they run. Compile this file with -fno-lto, and again when it changes.
+ */
+#define WEIGHTS(name, first, count) \\
+    __asm__(".pushsection .rodata." #name ",\\"a\\",%progbits\\n" \\
+            ".balign {alignment}\\n" \\
+            ".global " #name "\\n" \\
+            ".type " #name ", %object\\n" \\
+            ".size " #name ", " #count "\\n" \\
+            #name ":\\n" \\
+            ".incbin \\"{file}\\", " #first ", " #count "\\n" \\
+            ".popsection\\n")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """The file of a model's large constants.
+
+    Attributes:
+        name: the file's.
+        data: what it holds; empty: the model has no such file.
+        offsets: the first byte of each constant that lies there, by its symbol.
+        sections: those of constants that lie in memories by name; none: each has one of its own.
+    """
+
+    name: str
+    data: bytes
+    offsets: Mapping[str, int]
+    sections: Mapping[str, str] = field(default_factory=dict)
+
+    def macro(self) -> str:
+        """Return the C macro that takes a constant from the file."""
+        digest = hashlib.sha256(self.data).hexdigest()
+        text = _MACRO
+        if self.sections:
+            text = text.replace("WEIGHTS(name", "WEIGHTS(section, name").replace('.rodata." #name', '" section')
+        return text.format(file=self.name, digest=digest, alignment=_ALIGNMENT)
+
+    def definition(self, symbol: str, data: Array) -> str:
+        """Return the C that defines a constant by its place in the file."""
+        section = f"{c_string(self.sections.get(symbol, f'.rodata.{symbol}'))}, " if self.sections else ""
+        return f"WEIGHTS({section}{symbol}, {self.offsets[symbol]}, {data.nbytes});"
+
+
+NO_BINARY = Binary("", b"", {})
+
+
+def binary_of(
+    model: str,
+    constants: MutableMapping[str, Array],
+    in_ram: Collection[str] = (),
+    sections: Mapping[str, str] | None = None,
+    *,
+    as_text: bool,
+) -> Binary:
+    """Return the file of a model's large constants.
+
+    Args:
+        model: the model's name.
+        constants: all of them, by symbol; those in the file become views of it, so that they are in memory once.
+        in_ram: those that lie in RAM, and not in the file.
+        sections: those of constants that lie in memories by name.
+        as_text: there shall be no such file.
+    """
+    large = [symbol for symbol, data in constants.items() if data.nbytes >= PIECE_BYTES and symbol not in in_ram]
+    if as_text or sum(data.nbytes for data in constants.values()) < LARGE_BYTES:
+        large = []
+    offsets: dict[str, int] = {}
+    kinds = {symbol: (constants[symbol].dtype, constants[symbol].shape) for symbol in large}
+    file = io.BytesIO()
+    for symbol in large:
+        data = np.ascontiguousarray(constants[symbol])
+        constants[symbol] = np.empty(0)  # until the file is whole
+        offsets[symbol] = file.tell()
+        file.write(data.reshape(-1).view(np.uint8).data)
+        file.write(bytes(-data.nbytes % _ALIGNMENT))
+        del data
+    content = file.getvalue()
+    for symbol, (dtype, shape) in kinds.items():
+        constants[symbol] = np.frombuffer(content, dtype, math.prod(shape), offsets[symbol]).reshape(shape)
+    return Binary(
+        f"{model}_weights.bin",
+        content,
+        offsets,
+        {symbol: name for symbol, name in (sections or {}).items() if symbol in offsets},
+    )
+
 
 WIDTH = 116
 _REASONS = {
@@ -70,7 +187,7 @@ def weights_header(
     """Return `<model>_weights.h`; with what an AVR needs to read flash, if that is the target."""
     guard = f"{model.upper()}_WEIGHTS_H"
     lines = [f"extern {declaration(symbol, data, in_ram)};" for symbol, data in constants.items()]
-    body = "\n".join([*linkage.BEGIN, *lines, "", *linkage.END, ""]) if lines else ""
+    body = "\n".join([*c_text.BEGIN, *lines, "", *c_text.END, ""]) if lines else ""
     far = "#define MT_FLASH_FAR /* an AVR reaches no more than 64 KB otherwise */\n" * (
         total_bytes(constants) > AVR_NEAR
     )
@@ -133,3 +250,113 @@ def _texts(flat: Array, dtype: DType) -> list[str]:
 def total_bytes(constants: Mapping[str, Array]) -> int:
     """Return the bytes of all constants."""
     return int(np.sum([data.nbytes for data in constants.values()], dtype=np.int64)) if constants else 0
+
+
+# Constants that take more flash than they take in the model's file, and why.
+
+
+MOST = 1.1  # times the bytes in the file, beyond which it is told
+_EXPANDING = ("DequantizeLinear", "Transpose", "Reshape")  # what stands between an operator and its constants
+_FURTHEST = 8  # of them, and the operator, in a row: quantisers write three
+
+
+@dataclass(frozen=True, slots=True)
+class FileConstants:
+    """The constants of one operator of the model: the largest one's name and type, the bytes of all together."""
+
+    tensor: str
+    dtype: DType
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConstants:
+    """The constants of a model as it was read: its parameters, and those of each operator, by its name in the model."""
+
+    parameters: int = 0
+    operators: Mapping[str, FileConstants] = field(default_factory=dict)
+
+
+def constants_of(graph: Graph) -> ModelConstants:
+    """Return the constants of a model as it was read."""
+    return ModelConstants(parameter_count(graph), _by_operator(graph))
+
+
+def _by_operator(graph: Graph) -> dict[str, FileConstants]:
+    makers = graph.producers()
+    by_origin: dict[str, dict[str, Array]] = {}
+    for node in graph.nodes:
+        for origin in node.origins if node.op not in _EXPANDING else ():
+            by_origin.setdefault(origin, {}).update(_constants_behind(node, graph, makers))
+    found = {}
+    for origin, own in by_origin.items():
+        if own:
+            largest = max(own, key=lambda name: own[name].nbytes)
+            kinds = {name: _in_file(data, graph) for name, data in own.items()}
+            bytes_in_file = sum(data.size * kinds[name].size for name, data in own.items())
+            found[origin] = FileConstants(largest, kinds[largest], bytes_in_file)
+    return found
+
+
+def _in_file(data: Array, graph: Graph) -> DType:
+    """Return the type of a constant in the file: a Cast of float16 to float32 is folded as the model is read."""
+    kind = DType.of(data.dtype)
+    return DType.FLOAT16 if kind is DType.FLOAT32 and graph.halves and are_halves(data) else kind
+
+
+def _constants_behind(node: Node, graph: Graph, makers: Mapping[str, Node]) -> dict[str, Array]:
+    """Return the constants that a node reads, by name: its own, and those behind what only expands or moves them."""
+    found: dict[str, Array] = {}
+    values = node.inputs
+    for _ in range(_FURTHEST):
+        found.update((value, graph.constants[value]) for value in values if value in graph.constants)
+        between = [makers[value] for value in values if value not in graph.constants and value in makers]
+        values = tuple(dict.fromkeys(v for maker in between if maker.op in _EXPANDING for v in maker.inputs))
+    return found
+
+
+def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileConstants]) -> tuple[GrownConstant, ...]:
+    """Return which sums of products' constants grew by more than a tenth, those that grew by the most bytes first.
+
+    What is packed for a computer's vectors is left out: its memory is not scarce.
+    """
+    grown, seen = [], set[str]()
+    for step, call in zip(plan.steps, functions.calls, strict=True):
+        own = {name: functions.read[symbol] for name, symbol in call.constants.items()}
+        origins = [filed[name] for name in step.node.origins if name in filed]
+        symbol = call.constants.get("weights", "") if isinstance(step.node.attrs, WeightedSum) else ""
+        if not symbol and any(one.dtype is DType.FLOAT16 for one in origins):
+            symbol = next((call.constants[name] for name, data in own.items() if data.dtype == np.float32), "")
+        if not origins or not symbol or symbol in seen or step.schedule.name.startswith("simd_"):
+            continue
+        seen.add(symbol)  # of operators by rows, and equal ones, once
+        bytes_in_file, bytes_in_flash = (sum(one.bytes for one in origins), sum(data.nbytes for data in own.values()))
+        if bytes_in_flash > MOST * bytes_in_file:
+            largest = max(origins, key=lambda one: one.bytes)
+            reason = _reason(step, plan.graph, functions.read[symbol], largest.dtype)
+            grown.append(
+                GrownConstant(
+                    tensor=largest.tensor,
+                    operator=step.node.title,
+                    file_bytes=bytes_in_file,
+                    flash_bytes=bytes_in_flash,
+                    reason=reason,
+                    for_speed=bool(step.schedule.grown_bytes(step.node, plan.graph)),
+                )
+            )
+    return tuple(sorted(grown, key=lambda one: one.file_bytes - one.flash_bytes))
+
+
+def _reason(step: Step, graph: Graph, stored: Array, in_file: DType) -> str:
+    """Return why an operator's weights take more than in the file."""
+    name = schedule_text(step.schedule)
+    if in_file is DType.FLOAT16 and stored.dtype == np.float32:
+        return f"float16 weights are float32 in {name}"
+    kind = graph.types[step.node.inputs[1]].dtype
+    if kind.is_float and in_file.is_integer:
+        return f"{in_file.label} weights are float32, since the activations are"
+    if stored.dtype.itemsize == kind.size > in_file.size:
+        return f"{in_file.label} weights less their zero point are {kind.label} in {name}"
+    if step.schedule.grown_bytes(step.node, graph):
+        return f"transformed for {name}, which takes fewer instructions; --optimize size leaves them as they are"
+    return f"packed for {name}: filled up, with biases and scales"

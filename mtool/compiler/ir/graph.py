@@ -193,7 +193,7 @@ class Graph:
     name, each output whose size depends on data: the name of the output that says how many elements are there, and
     along which dimension; `states` are pairs that are no part of the interface: theirs are the last of `inputs` and
     of `outputs`, in their order; `line_buffers` has the line buffer that a value lies in, by
-    name, and at which byte (mtool.compiler.plan.line_buffers); `sizes` are the run-time sizes, whose largest values
+    name, and at which byte (mtool.compiler.plan.partial); `sizes` are the run-time sizes, whose largest values
     the graph has, and whose inputs the nodes read last that depend on them; `samples` are what the graph is, without
     those inputs, at some values of the sizes, `fixed_sizes` the sizes of dimensions that do not follow them, and
     `is_sample` tells that a graph is one of these; `halves`

@@ -73,7 +73,7 @@ class WithEpilogue(Computation):
 class View(Attributes):
     """The same bytes under another shape, or those from element `first` on.
 
-    Of several inputs, which lie one behind the other (mtool.compiler.plan.line_buffers), it is all of them together.
+    Of several inputs, which lie one behind the other (mtool.compiler.plan.partial), it is all of them together.
     """
 
     first: int = 0
@@ -90,7 +90,7 @@ class Transpose(Attributes):
 class Node:
     """One operator. `name` is unique in its graph; `origins` are the ONNX nodes that it came from.
 
-    whole: the name of the operator of which it computes some rows (mtool.compiler.plan.line_buffers); "": it computes
+    whole: the name of the operator of which it computes some rows (mtool.compiler.plan.partial); "": it computes
     all. parts: how many nodes compute that operator.
     """
 

@@ -66,7 +66,7 @@ def put_time_outermost(graph: Graph) -> Graph:
     """Store stream buffers with the channels last, as the kernels want them.
 
     A concat along time, of a state or of its end and what is new, then appends to what lies there, and a slice is a
-    move: each one copy (mtool.compiler.plan.state_storage).
+    move: each one copy (mtool.compiler.plan.memory).
     """
     producers, consumers = graph.producers(), graph.consumers()
     for number in range(len(graph.states)):

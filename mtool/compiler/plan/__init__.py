@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     from mtool.compiler.ir import Graph
     from mtool.compiler.kernels.target import Target
-    from mtool.compiler.plan.partial_cache import Shared
+    from mtool.compiler.plan.choice import Step
+    from mtool.compiler.plan.partial import Shared
     from mtool.compiler.plan.plan import Plan
-    from mtool.compiler.plan.step import Step
 
 __all__ = ["Choice", "Choices", "Plan", "Step", "make_plan"]
 
@@ -36,7 +36,7 @@ def make_plan(
         partial: whether regions may be computed a few rows at a time (mtool.compiler.plan.partial).
         schedules: a user's choices, by node; the cheapest for all others.
         order: "auto": the operators in the order of the smallest arena that is found; "written": as the model has them.
-        grown: the operators that may have constants larger than their weights (mtool.compiler.plan.flash); None: all.
+        grown: the operators that may have constants larger than their weights (plan.pools.for_time); None: all.
         shared: what has been found for other targets of this graph.
 
     Raises:
@@ -44,8 +44,7 @@ def make_plan(
         ModelError: an input is to be streamed, and what reads it needs all of its rows.
     """
     from mtool.compiler.plan.control import plans_in
-    from mtool.compiler.plan.partial import LEAST_BYTES, is_worth, with_partial_execution
-    from mtool.compiler.plan.partial_cache import Shared
+    from mtool.compiler.plan.partial import LEAST_BYTES, Shared, is_worth, with_partial_execution
     from mtool.compiler.plan.whole import plan_whole
 
     choices, known = schedules or {}, shared or Shared()
@@ -71,7 +70,7 @@ def __getattr__(name: str) -> Any:
 
         return Plan
     if name == "Step":
-        from mtool.compiler.plan.step import Step
+        from mtool.compiler.plan.choice import Step
 
         return Step
     raise AttributeError(f"module 'mtool.compiler.plan' has no attribute {name!r}")

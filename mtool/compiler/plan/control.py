@@ -13,9 +13,9 @@ from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
 from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan.choice import Step
 from mtool.compiler.plan.memory import aliases
 from mtool.compiler.plan.plan import Plan
-from mtool.compiler.plan.step import Step
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ControlSchedule(BaseSchedule):
         return _times(node) * max(plan.cost for plan in self.plans)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Never: the code generator writes it (mtool.compiler.codegen.control), which knows the functions in it."""
+        """Never: the code generator writes it (mtool.compiler.codegen.functions), which knows the functions in it."""
         raise NotImplementedError
 
 

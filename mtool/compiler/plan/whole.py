@@ -8,15 +8,21 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.control import Control, bodies_of, with_own_bodies
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.plan.choice import Choices, check_names
+from mtool.compiler.plan.choice import Choices, Step, check_names, choose_schedule
 from mtool.compiler.plan.control import control_step, kept_outside, planned_body
 from mtool.compiler.plan.first_fit import lay_out
-from mtool.compiler.plan.memory import ALIGNMENT, Storages, live_bound, offsets_of, storages, without_states
+from mtool.compiler.plan.memory import (
+    ALIGNMENT,
+    Storages,
+    copy_states,
+    live_bound,
+    offsets_of,
+    storages,
+    without_states,
+)
 from mtool.compiler.plan.order import order_nodes
 from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.sized import sized_step
-from mtool.compiler.plan.state_storage import copy_states
-from mtool.compiler.plan.step import Step, choose_schedule
 
 Refine = Callable[[Plan], Plan]
 
@@ -33,7 +39,7 @@ def plan_whole(
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
     `refine` makes better plans of those of bodies; `order` is that of the operators; `grown` are those that may have
-    constants larger than their weights (mtool.compiler.plan.flash).
+    constants larger than their weights (mtool.compiler.plan.pools.for_time).
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.

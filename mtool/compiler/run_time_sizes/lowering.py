@@ -1,34 +1,213 @@
 """A model at several values of its run-time sizes, imported, lowered and joined."""
 
 import keyword
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from mtool.base.errors import ModelError, UsageError
 from mtool.base.formulas import Point
 from mtool.base.identifiers import tensor_names
 from mtool.compiler import frontend, passes
 from mtool.compiler.frontend.options import ModelOptions
-from mtool.compiler.ir import Graph
+from mtool.compiler.ir import DType, Graph, Node, RunTimeSize, TensorType
+from mtool.compiler.ir.control import Rounds, bodies_of
+from mtool.compiler.ir.expr import const
+from mtool.compiler.ir.graph import Names
+from mtool.compiler.ir.node import Computation, View
 from mtool.compiler.ir.parametric import DifferError, Joined, Joiner
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.registry import SPECIFICATIONS
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.run_time_sizes.inputs import check, with_sizes
-from mtool.compiler.run_time_sizes.least import following
 from mtool.compiler.run_time_sizes.moves import check_mirrors, with_open_moves
-from mtool.compiler.run_time_sizes.outputs import varying_outputs, with_counts
 from mtool.compiler.run_time_sizes.points import (
     MORE_STRUCTURE,
     STRUCTURE,
+    Refusals,
     emitted_points,
+    following,
     is_within,
+    operator_of,
+    outline,
     small_points,
     smallest_sizes,
     structural_points,
     with_size,
 )
-from mtool.compiler.run_time_sizes.refusals import Refusals, operator_of, outline
-from mtool.compiler.run_time_sizes.tables import sharing, with_large_tables
+
+# Constants of one model at several sizes: what is the same is held once, and tables are their largest everywhere.
+
+
+def sharing(graph: Graph, other: Graph) -> Graph:
+    """Return a graph that holds no constant twice which another graph has."""
+
+    def shared(name: str, data: Array) -> Array:
+        there = other.constants.get(name)
+        return there if there is not None and there.dtype == data.dtype and _is_same(there, data) else data
+
+    return replace(graph, constants={name: shared(name, data) for name, data in graph.constants.items()})
+
+
+def with_large_tables(graphs: Sequence[Graph]) -> list[Graph]:
+    """Let constants that are read element by element be the largest everywhere, if each is the beginning of that."""
+    first = graphs[0]
+    readers: dict[str, list[bool]] = {}
+    for node in first.nodes:
+        operands = len(SPECIFICATIONS[node.op].own(node)) if node.op in SPECIFICATIONS else len(node.inputs)
+        for index, value in enumerate(node.inputs):
+            by_element = isinstance(node.attrs, Computation) and index >= operands
+            readers.setdefault(value, []).append(by_element)
+    chosen = list(graphs)
+    for name, data in first.constants.items():
+        tables = [graph.constants.get(name) for graph in graphs]
+        if any(table is None or table.ndim != data.ndim for table in tables) or not all(readers.get(name, [False])):
+            continue
+        there = [table for table in tables if table is not None]
+        longest = max(there, key=lambda table: table.size)
+        if all(table.shape == data.shape for table in there) or not all(_begins(longest, table) for table in there):
+            continue
+        kind = TensorType(DType.of(longest.dtype), longest.shape)
+        chosen = [
+            replace(graph, constants={**graph.constants, name: longest}, types={**graph.types, name: kind})
+            for graph in chosen
+        ]
+    return chosen
+
+
+def _begins(longest: Array, table: Array) -> bool:
+    return _is_same(longest[tuple(slice(size) for size in table.shape)], table)
+
+
+def _is_same(one: Array, other: Array) -> bool:
+    return np.array_equal(one, other, equal_nan=other.dtype.kind == "f")
+
+
+# Outputs whose size follows the run-time sizes: each gets another output that tells its size, as a count.
+
+
+def varying_outputs(graphs: Collection[Graph]) -> dict[str, int]:
+    """Return the outputs whose size follows the sizes, by their names in the model, and along which dimension first."""
+    first, *_ = graphs
+    found = {}
+    for index, name in enumerate(first.output_names[: len(first.caller_outputs)]):
+        shapes = [graph.types[graph.outputs[index]].shape for graph in graphs]
+        varying = [axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len(set(sizes)) > 1]
+        if varying:
+            found[name] = varying[0]
+    return found
+
+
+def with_counts(graph: Graph, outputs: Mapping[str, int]) -> Graph:
+    """Return a graph with an output that tells the size of each of these, as those have whose size depends on data."""
+    values = dict(zip(graph.output_names, graph.caller_outputs, strict=False))
+    names = Names(lambda name: name in graph.types or any(node.name == name for node in graph.nodes))
+    types, counts = dict(graph.types), dict(graph.counts)
+    nodes: list[Node] = []
+    counters, labels = [], []
+    for name, axis in outputs.items():
+        value = names.take(f"{name}_count")
+        label = Names(lambda label: label in graph.output_names or label in graph.inputs).take(f"{name}_count")
+        types[value] = TensorType(DType.INT32, ())
+        size = const(graph.types[values[name]].shape[axis], DType.INT32)
+        nodes.append(
+            Node(
+                "loop",
+                names.take(f"count_{len(graph.nodes) + len(nodes)}"),
+                (),
+                (value,),
+                Loop(expr=size, label="count"),
+            )
+        )
+        counters.append(value)
+        labels.append(label)
+        counts[name] = label, axis
+    count = len(graph.caller_outputs)  # the states follow them
+    return replace(
+        graph,
+        types=types,
+        nodes=(*graph.nodes, *nodes),
+        outputs=(*graph.outputs[:count], *counters, *graph.outputs[count:]),
+        output_names=(*graph.output_names[:count], *labels, *graph.output_names[count:]),
+        counts=counts,
+    )
+
+
+# The sizes become inputs of the graph at the largest, and of its operators that depend on them.
+
+
+def with_sizes(
+    graph: Graph,
+    samples: Sequence[tuple[Point, Graph]],
+    symbols: Sequence[str],
+    ranges: Mapping[str, tuple[int, int]],
+) -> Graph:
+    """Return the graph at the largest sizes, which become inputs of it and of the nodes that depend on them."""
+    names = Names(lambda name: name in graph.types)
+    sizes = tuple(
+        RunTimeSize(name, symbol, names.take(symbol), *ranges[name])
+        for name, symbol in zip(ranges, symbols, strict=True)
+    )
+    values = tuple(size.value for size in sizes)
+    by_name = [{node.name: node for node in sample.nodes} for _, sample in samples]
+    nodes = []
+    for node in graph.nodes:
+        at_points = [(nodes_at[node.name], sample) for nodes_at, (_, sample) in zip(by_name, samples, strict=True)]
+        depends = any(_signature(other, sample) != _signature(node, graph) for other, sample in at_points)
+        depends = depends and not isinstance(node.attrs, View)
+        nodes.append(replace(node, inputs=(*node.inputs, *values)) if depends else node)
+    count = len(graph.caller_inputs)
+    return replace(
+        graph,
+        inputs=(*graph.inputs[:count], *values, *graph.inputs[count:]),
+        types={**graph.types, **dict.fromkeys(values, TensorType(DType.INT32, ()))},
+        nodes=tuple(nodes),
+        sizes=sizes,
+        samples=tuple((point, replace(sample, is_sample=True)) for point, sample in samples),
+        fixed_sizes=_fixed_sizes([sample for _, sample in samples]),
+    )
+
+
+def check(graph: Graph, samples: Sequence[tuple[Point, Graph]], refusals: Refusals) -> None:
+    """Refuse what has no form that follows the sizes, and what would not fit where the largest does."""
+    states = {value for _, *pair in graph.state_values for value in pair}
+    for point, sample in samples:
+        for value, kind in sample.types.items():
+            if value in states and kind != graph.types[value]:
+                raise refusals.error(
+                    f"the size of the state {value!r} depends on its sizes",
+                    [f"{graph.types[value]}, for {refusals.text_of(point)} {kind}"],
+                )
+            if is_within(point, samples[0][0]) and kind.bytes > graph.types[value].bytes:
+                raise refusals.error(
+                    f"{value!r} grows as a size shrinks",
+                    [f"{graph.types[value]}, for {refusals.text_of(point)} {kind}"],
+                )
+        for node, other in zip(graph.nodes, sample.nodes, strict=True):
+            where = f"{node.op} {', '.join(node.origins[:3])}"
+            if isinstance(node.attrs, View) and View.of(node).first != View.of(other).first:
+                raise refusals.error("where a part begins depends on its sizes", [where])
+            if any(one is not two for one, two in zip(bodies_of(node), bodies_of(other), strict=True)):
+                raise refusals.error("tensors inside of control flow depend on its sizes", [where])
+
+
+def _signature(node: Node, graph: Graph) -> tuple[object, ...]:
+    """Return what an operator's C depends on."""
+    attrs = node.attrs if not isinstance(node.attrs, Rounds) else node.attrs.most
+    return attrs, [graph.types[value] for value in (*node.inputs, *node.outputs) if value]
+
+
+def _fixed_sizes(graphs: Sequence[Graph]) -> frozenset[int]:
+    """Return the sizes of dimensions that are the same in all graphs."""
+    found = set()
+    for value, kind in graphs[0].types.items():
+        for axis, size in enumerate(kind.shape):
+            if all(graph.types[value].shape[axis] == size for graph in graphs):
+                found.add(size)
+    return frozenset(found)
+
 
 _MOST_SIZES = 2
 

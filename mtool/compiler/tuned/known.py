@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from mtool.base.option_values import Order, Partial
-    from mtool.compiler.tuned.log import Log
-    from mtool.compiler.tuned.record import Measurement, Setup, Target, WholePlan
+    from mtool.compiler.tuned.record import Log, Measurement, Setup, Target, WholePlan
 
 UNITS = ("ns", "cycles", "instructions")
 """What decides, where a candidate was measured in several units: the first."""

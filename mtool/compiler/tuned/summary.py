@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mtool.compiler.tuned.front import front
-from mtool.compiler.tuned.log import Log
-from mtool.compiler.tuned.record import Measurement, Setup, Target, WholePlan
+from mtool.compiler.tuned.record import Log, Measurement, Setup, Target, WholePlan
 
 _SCALE = 1.4826  # of the median absolute deviation, see mtool.tuning.measuring
 

@@ -1,6 +1,6 @@
 """The graph executor on the host: reads the graph's JSON and calls the operators on the device one by one.
 
-The tensors stay on the device. docs/executors.md describes the JSON, mtool/compiler/codegen/graph_json.py writes it.
+The tensors stay on the device. docs/executors.md describes the JSON, mtool/compiler/codegen/graph.py writes it.
 """
 
 import math

@@ -12,7 +12,7 @@ import numpy as np
 import sanitized
 
 from mtool.base import resources
-from mtool.compiler.bytecode.image import Image
+from mtool.compiler.bytecode.model import Image
 from mtool.compiler.plan import Plan
 
 Array = np.ndarray[Any, Any]

@@ -10,10 +10,8 @@ import sanitized
 from networks import imported
 
 from mtool.compiler import passes
-from mtool.compiler.bytecode.call import KERNELS, kernels_of
-from mtool.compiler.bytecode.image import encode
-from mtool.compiler.bytecode.method import SHARED
-from mtool.compiler.bytecode.planning import plan_bytecode
+from mtool.compiler.bytecode.call import KERNELS, SHARED, kernels_of
+from mtool.compiler.bytecode.model import encode, plan_bytecode
 from tests.compiler.bytecode import host, small
 
 CASES = amount.of(100_000, 1_000)

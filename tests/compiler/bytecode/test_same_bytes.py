@@ -17,10 +17,8 @@ from networks import feeds_of, imported
 from mtool.base.errors import ModelError
 from mtool.commands import Options
 from mtool.compiler import passes
-from mtool.compiler.bytecode.image import encode
-from mtool.compiler.bytecode.method import SHARED
-from mtool.compiler.bytecode.model import compile_bytecode
-from mtool.compiler.bytecode.planning import plan_bytecode
+from mtool.compiler.bytecode.call import SHARED
+from mtool.compiler.bytecode.model import compile_bytecode, encode, plan_bytecode
 from mtool.compiler.ir import Graph
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import make_plan

@@ -13,9 +13,8 @@ from mtool.base.errors import UsageError
 from mtool.base.identifiers import target_name
 from mtool.cli import app
 from mtool.commands import Options
-from mtool.compiler.codegen import binary
-from mtool.compiler.codegen.binary import binary_of
-from mtool.compiler.codegen.weights import weights_header, weights_source
+from mtool.compiler.codegen import weights
+from mtool.compiler.codegen.weights import binary_of, weights_header, weights_source
 
 F = np.float32
 rng = np.random.default_rng(0)
@@ -39,14 +38,14 @@ def network(width: int) -> ModelProto:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A small model, whose constants count as large."""
-    monkeypatch.setattr(binary, "LARGE_BYTES", 1000)
-    monkeypatch.setattr(binary, "PIECE_BYTES", 100)
+    monkeypatch.setattr(weights, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(weights, "PIECE_BYTES", 100)
     save(network(24), tmp_path / "net.onnx")
     return tmp_path / "net.onnx"
 
 
 def test_constants_of_less_than_the_limit_stay_in_c() -> None:
-    constants = {"w": np.zeros(binary.LARGE_BYTES - 1, np.int8)}
+    constants = {"w": np.zeros(weights.LARGE_BYTES - 1, np.int8)}
     assert not binary_of("m", constants, as_text=False).offsets
 
 
@@ -68,7 +67,7 @@ def test_large_constants_are_found_at_their_offsets() -> None:
 
 @pytest.mark.parametrize("compiler", ["cc", "arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb", "arm-none-eabi-gcc -flto"])
 def test_the_compiler_takes_the_file_in(compiler: str, tmp_path: Path) -> None:
-    data = rng.integers(-128, 128, binary.LARGE_BYTES).astype(np.int8)
+    data = rng.integers(-128, 128, weights.LARGE_BYTES).astype(np.int8)
     constants = {"m_first": data, "m_few": np.arange(3, dtype=np.int16)}
     made = binary_of("m", constants, as_text=False)
     folder = tmp_path / "m"
@@ -87,10 +86,10 @@ def test_the_compiler_takes_the_file_in(compiler: str, tmp_path: Path) -> None:
 
 def test_a_project_is_built_with_the_file_and_computes_the_same(small: Path, tmp_path: Path) -> None:
     results = []
-    for weights in ("auto", "text"):
-        compiled = commands.compile(small, board="host", options=Options(weights=weights))
-        assert ("net_weights.bin" in compiled.files) == (weights == "auto")
-        prepared = commands.build_model(compiled, tmp_path / weights)
+    for how in ("auto", "text"):
+        compiled = commands.compile(small, board="host", options=Options(weights=how))
+        assert ("net_weights.bin" in compiled.files) == (how == "auto")
+        prepared = commands.build_model(compiled, tmp_path / how)
         with commands.open(prepared) as device:
             results.append(device.run({"x": np.linspace(-1, 1, 24, dtype=F).reshape(1, 24)})["y"])
     assert np.array_equal(*results)

@@ -15,10 +15,10 @@ import mtool
 from mtool import boards
 from mtool.base.errors import BuildError, FitError, UsageError
 from mtool.cli import app
-from mtool.compiler.codegen import binary, conventions
-from mtool.compiler.plan.board_pools import asked_pools, constant_pools, tensor_pools
-from mtool.compiler.plan.constant_pools import Constant, placed
-from mtool.compiler.plan.pool import Pool
+from mtool.compiler.codegen import conventions, weights
+from mtool.compiler.plan.plan import Pool
+from mtool.compiler.plan.pools.board import asked_pools, constant_pools, tensor_pools
+from mtool.compiler.plan.pools.constants import Constant, in_sections
 from mtool.device.build import placement
 from mtool.device.build.size import addresses
 
@@ -29,19 +29,21 @@ ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-a
 def test_what_is_read_most_by_the_byte_lies_in_the_fastest() -> None:
     slow, fast = Pool("slow", 4096, waits=9), Pool("fast", 96, waits=1)
     constants = [Constant("a", 64, 64), Constant("b", 64, 6400), Constant("c", 30, 300)]
-    found = placed("m", constants, (slow, fast))
+    found = in_sections("m", constants, (slow, fast))
     assert {name: pool.name for name, pool in found.items()} == {"a": "slow", "b": "fast", "c": "fast"}
-    first = placed("m", constants, (Pool("one", 64), Pool("two", 4096)))  # as fast: in the order that they are given
+    first = in_sections(
+        "m", constants, (Pool("one", 64), Pool("two", 4096))
+    )  # as fast: in the order that they are given
     assert {name for name, pool in first.items() if pool.name == "one"} == {"b"}
     tight = (Pool("fast", 64), Pool("slow", 96, waits=9))  # by density the largest finds no room
-    found = placed("m", [Constant("small", 32, 3200), Constant("large", 96, 96), Constant("other", 32, 32)], tight)
+    found = in_sections("m", [Constant("small", 32, 3200), Constant("large", 96, 96), Constant("other", 32, 32)], tight)
     assert {name: pool.name for name, pool in found.items()} == {"small": "fast", "large": "slow", "other": "fast"}
     with pytest.raises(FitError) as raised:
-        placed("m", [*constants, Constant("huge", 5000, 0)], (slow, fast))
+        in_sections("m", [*constants, Constant("huge", 5000, 0)], (slow, fast))
     for told in ("slow has 4,096 B", "no room for huge: 5,000 B", "one of 5,008 B"):
         assert told in str(raised.value)
     with pytest.raises(FitError, match="more bytes in one of them"):
-        placed("m", [*constants, Constant("d", 4096, 0)], (slow, fast))
+        in_sections("m", [*constants, Constant("d", 4096, 0)], (slow, fast))
 
 
 def test_memories_that_are_only_read_take_constants_themselves() -> None:
@@ -64,8 +66,8 @@ def test_memories_that_are_only_read_take_constants_themselves() -> None:
 
 @pytest.mark.parametrize("limit", [1 << 30, 256], ids=["text", "file"])
 def test_constants_lie_in_sections_of_ones_own(limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binary, "LARGE_BYTES", limit)
-    monkeypatch.setattr(binary, "PIECE_BYTES", 100)
+    monkeypatch.setattr(weights, "LARGE_BYTES", limit)
+    monkeypatch.setattr(weights, "PIECE_BYTES", 100)
     both = tuple(Pool(n, s, "constants", w, section=f".{n}") for n, s, w in (("rom_a", 600, 0), ("rom_b", 1 << 20, 9)))
     callers = mtool.Options(pools=both, conventions=conventions(context=True), arenas="caller")
     made = mtool.compile(DIGITS, board="host", options=callers)

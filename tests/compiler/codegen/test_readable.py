@@ -14,7 +14,7 @@ from onnx import helper
 from mtool.base import resources
 from mtool.base.filetree import FileTree
 from mtool.compiler import codegen
-from mtool.compiler.codegen.wrap import WIDTH, wrapped
+from mtool.compiler.codegen.c_text import WIDTH, wrapped
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.target import Target
 from mtool.project.runtime import runtime_headers

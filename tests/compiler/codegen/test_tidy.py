@@ -2,7 +2,7 @@
 
 import pytest
 
-from mtool.compiler.codegen.tidy import tidied
+from mtool.compiler.codegen.c_text import tidied
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from interpreter import Arena
 from mtool.base.option_values import Io
 from mtool.compiler.ir import Graph
 from mtool.compiler.plan import Plan, make_plan
-from mtool.compiler.plan.interleaved import costs_of, every_pause, interleave, longest_stretch
+from mtool.compiler.plan.shared_arena import costs_of, every_pause, interleave, longest_stretch
 
 
 def graphs_of(seed: int) -> list[Graph]:

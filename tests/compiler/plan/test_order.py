@@ -4,8 +4,8 @@ import itertools
 import random
 
 from mtool.compiler.ir import DType, Graph, Node, TensorType
+from mtool.compiler.plan.memory import read_states_before_writes
 from mtool.compiler.plan.order import beam_search
-from mtool.compiler.plan.state_storage import read_states_before_writes
 
 
 def network(seed: int, count: int = 6) -> Graph:

@@ -27,11 +27,10 @@ from mtool.compiler.compilation import compile_for, compile_model
 from mtool.compiler.ir import Graph
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.operators.verification import verify
-from mtool.compiler.plan import Choice, Plan, make_plan, partial_candidates
+from mtool.compiler.plan import Choice, Plan, make_plan, partial
 from mtool.compiler.plan import partial as partial_execution
-from mtool.compiler.plan.line_buffers import with_line_buffers
 from mtool.compiler.plan.memory import aliases, live_bound, storages
-from mtool.compiler.plan.partial import MOST_COST
+from mtool.compiler.plan.partial import MOST_COST, with_line_buffers
 from mtool.compiler.request import Request
 
 pytestmark = pytest.mark.long
@@ -260,7 +259,7 @@ def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
     close, seen = 0, 0
     for seed in range(16):
         plan = planned(Network(seed, integer=seed % 2 == 0).build(), DSP, "never", io=io)
-        for trial in itertools.islice(partial_candidates.trials_of(plan), 0, None, 7):
+        for trial in itertools.islice(partial.trials_of(plan), 0, None, 7):
             graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
             steps = partial_execution.Chooser(plan, {}).steps(graph).steps if graph else ()
             if graph is None or not steps:
@@ -283,8 +282,8 @@ def test_only_promising_regions_are_made(monkeypatch: pytest.MonkeyPatch) -> Non
         for number in range(8)
     ]
     plan = planned(model(nodes, {"v0": (F, (1, 8, 24, 24))}, ["v8"], weights), DSP, "never")
-    regions = [region for _, region in partial_candidates.regions_at_peak(plan)]
-    possible = sum(len([*partial_candidates.chunkings(plan.graph, region)]) for region in regions)
+    regions = [region for _, region in partial.regions_at_peak(plan)]
+    possible = sum(len([*partial.chunkings(plan.graph, region)]) for region in regions)
     partial_execution.one_region_more(plan, math.inf, partial_execution.Chooser(plan, {}))
     assert possible > 30
     assert 0 < len(made) < possible / 2, (len(made), possible)
@@ -303,7 +302,7 @@ def test_a_plan_that_is_alike_tries_what_was_worth_a_layout(monkeypatch: pytest.
         for number in range(4)
     ]
     plan = planned(model(nodes, {"v0": (F, (1, 2, 48, 48))}, ["v4"], weights), DSP, "never")
-    tried: partial_candidates.Tried = {}
+    tried: partial.Tried = {}
     first = partial_execution.with_regions(plan, math.inf, partial_execution.Chooser(plan, {}), tried)
     whole = len(made)
     again = partial_execution.with_regions(plan, math.inf, partial_execution.Chooser(plan, {}), tried)

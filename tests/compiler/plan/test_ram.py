@@ -7,7 +7,7 @@ from mtool.base.option_values import IN_RAM
 from mtool.boards import Board
 from mtool.compiler.compilation import compile_for, compile_model
 from mtool.compiler.plan import Choice
-from mtool.compiler.plan.ram import RESERVED_BYTES
+from mtool.compiler.plan.pools.for_time import RESERVED_BYTES
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
 from mtool.stages.compile_cache import made_of

@@ -17,7 +17,7 @@ from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.pool2d.node import Pool2d
 from mtool.compiler.kernels.specification import RowReads
-from mtool.compiler.plan.rows import attributes_of_rows, row_reads
+from mtool.compiler.plan.region import attributes_of_rows, row_reads
 
 F32 = np.float32
 

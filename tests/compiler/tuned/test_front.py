@@ -13,8 +13,7 @@ from mtool.compiler.frontend.reading import file_hash
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.front import front, point, without_points
 from mtool.compiler.tuned.known import Known
-from mtool.compiler.tuned.log import Log
-from mtool.compiler.tuned.record import WholePlan
+from mtool.compiler.tuned.record import Log, WholePlan
 from mtool.compiler.tuned.summary import summary
 from tests.compiler.tuned.records import SETUP, TARGET, whole
 

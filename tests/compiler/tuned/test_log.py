@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mtool.base.errors import UsageError
-from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned import record as tuning_log
 from mtool.compiler.tuned.known import Known
 from tests.compiler.tuned.records import SETUP, TARGET, measurement, whole
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from mtool.base.errors import FitError
 from mtool.compiler.compilation import plan_model
 from mtool.compiler.planning import target_of
-from mtool.compiler.tuned import log as tuning_log
-from mtool.compiler.tuned.log import Log
-from mtool.compiler.tuned.record import Unit
+from mtool.compiler.tuned import record as tuning_log
+from mtool.compiler.tuned.record import Log, Unit
 from mtool.compiler.tuned.tasks import tasks_of
 from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.farm.client import Farm

@@ -11,7 +11,7 @@ import amount
 import psutil
 import pytest
 
-from mtool.compiler.tuned import log as tuning_log
+from mtool.compiler.tuned import record as tuning_log
 from mtool.tuning.candidates import Space
 from mtool.tuning.search import Goal
 from tests.tuning.farm.cluster import Cluster, cluster, connected, wait_for

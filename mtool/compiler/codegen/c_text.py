@@ -7,6 +7,75 @@ as the templates lay it out: a loop's head is a line, what is in it is indented 
 import re
 from collections.abc import Sequence
 
+from mtool.compiler.kernels.target import Target
+
+# C linkage for what a header declares, where C++ includes it.
+
+
+BEGIN = ("#ifdef __cplusplus", 'extern "C" {', "#endif", "")
+END = ("#ifdef __cplusplus", "}", "#endif", "")
+
+
+# Qualifiers of constants: an AVR has them in a memory of their own, elsewhere they say nothing.
+
+
+def qualified(code: str, target: Target) -> str:
+    """Return code for a target: without what says nothing where flash is read as RAM is (crt/include/mt_flash.h)."""
+    if target.flash_is_apart:
+        return code
+    return code.replace("MT_FLASH ", "").replace("MT_FLASH_COPY(", "memcpy(")
+
+
+# Wrap long lines of generated C at commas and operators, the outermost first.
+
+
+WIDTH = 118
+_BREAKS = {", ": 0, " || ": 1, " && ": 1, " + ": 1, " - ": 1, " ? ": 1, " : ": 1, " = ": 1, " * ": 2, " / ": 2}
+_LEAST = WIDTH // 2  # columns of a line that is broken, where one can be that long
+
+
+def wrapped(code: str) -> str:
+    """Return the code with lines of at most `WIDTH` columns where they can be broken; comments are left alone."""
+    return "\n".join(_wrapped_line(line) for line in code.split("\n"))
+
+
+def _wrapped_line(line: str) -> str:
+    indent = len(line) - len(line.lstrip())
+    margin = " " * (indent + 8)
+    if len(line) <= WIDTH or line.lstrip().startswith(("/*", "*", "#")) or '"' in line:
+        return line
+    pieces, rest, depth = [], line, 0
+    while len(rest) > WIDTH:
+        cut, depth = _break(rest, indent + 12, depth)
+        if not cut:
+            break
+        pieces.append(rest[:cut].rstrip())
+        rest = margin + rest[cut:]
+    return "\n".join([*pieces, rest])
+
+
+def _break(line: str, first: int, depth: int) -> tuple[int, int]:
+    """Return the column at which to break a line that begins within `depth` brackets, and how many are open there.
+
+    It is the last one within the fewest brackets, there a comma before an operator, a product last; else
+    behind the last bracket of a call. 0: there is none.
+    """
+    best, found = (True, 0, 0, 0), (0, depth)
+    call = found  # behind the last bracket of a call, if there is nothing else
+    for column in range(WIDTH - 1):
+        depth += (line[column] in "([{") - (line[column] in ")]}")
+        if column <= first:
+            continue
+        if line[column] == "(" and (line[column - 1].isalnum() or line[column - 1] == "_"):
+            call = (column + 1, depth)
+        mark = next((mark for mark in _BREAKS if line.startswith(mark, column)), "")
+        cut = column + len(mark)
+        rank = (cut < _LEAST, depth, _BREAKS.get(mark, 0), -column)
+        if mark and cut <= WIDTH and (not found[0] or rank < best):
+            best, found = rank, (cut, depth)
+    return found if found[0] else call
+
+
 _LOOP = re.compile(
     r"( *)for \(int32_t (\w+) = (\d+); \2 < (\d+); (?:\+\+\2|\2 \+= (\d+))((?:, (?:\+\+\w+|\w+ \+= \w+))*)\)( \{)?"
 )
@@ -14,7 +83,6 @@ _MOVED = re.compile(r", ((?:\+\+)?(\w+)[^,]*)")
 _NUMBERS = re.compile(r" *const int32_t (\w+ = \d+(?:, \w+ = \d+)*);")
 _NUMBER = re.compile(r"(\w+) = (\d+)")
 _DECLARED = re.compile(r"(?:const )?(?:struct )?\w+ \*?(?:const )?(\w+)(?: =|;|\[|, )")
-
 # In this order, until none applies. Numbers are whole ones: floats have a point, or letters behind them.
 _END = r"(?![\w.])"
 _RULES = [

@@ -1,4 +1,0 @@
-"""C linkage for what a header declares, where C++ includes it."""
-
-BEGIN = ("#ifdef __cplusplus", 'extern "C" {', "#endif", "")
-END = ("#ifdef __cplusplus", "}", "#endif", "")

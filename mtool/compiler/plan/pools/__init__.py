@@ -1,0 +1,1 @@
+"""Memories of a board: what lies in which pool, tensors and constants alike."""

@@ -1,0 +1,213 @@
+"""Flash and RAM for time: operators whose constants may be larger than their weights, or lie in RAM."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from mtool.base.option_values import WEIGHTS, Optimize
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir.control import Control, with_own_bodies
+from mtool.compiler.ir.node import View
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.external import External
+from mtool.compiler.kernels.schedule import Schedule
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan.choice import RAM, Step, built
+from mtool.compiler.plan.plan import ConstantReads, Plan
+
+# Flash for time: the operators that may have constants larger than their weights, since that saves instructions.
+#
+# "speed" takes all that the board's flash has room for, those that save most by the byte first. "balanced" leaves out
+# those whose part of the flash is larger than the part of the model's instructions that they save: half of the flash
+# for a tenth of the time is a bad bargain, a hundredth a good one. "size" takes none.
+
+
+CODE_BYTES = 64 * 1024
+"""Flash that is left to code."""
+OWN_CODE_BYTES = 2 * 1024
+"""Code that such an operator takes more, with its part of functions that it shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What an operator saves, of all instructions of the model, for so many bytes more."""
+
+    operator: str
+    saved: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """The offers of a model, those that save most by the byte first, and the bytes of its constants without them."""
+
+    offers: tuple[Offer, ...]
+    constant_bytes: int
+
+    def taken(self, optimize: Optimize, flash_bytes: int | None) -> frozenset[str]:
+        """Return the operators that may have larger constants.
+
+        Args:
+            optimize: what flash is spent on.
+            flash_bytes: of the board; None: there is no limit.
+        """
+        if optimize == "size":
+            return frozenset()
+        if flash_bytes is None:
+            return frozenset(one.operator for one in self.offers)
+        return chosen_offers(self.offers, optimize, flash_bytes, flash_bytes - CODE_BYTES - self.constant_bytes)
+
+
+def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, left: int) -> frozenset[str]:
+    """Return the operators whose offers are taken, those that save most by the byte first.
+
+    Args:
+        offers: the offers.
+        optimize: what the memory is spent on.
+        size: the memory's bytes.
+        left: those that can be spent.
+    """
+    found = []
+    for one in sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator)):
+        is_worth = optimize == "speed" or (optimize == "balanced" and one.saved * size >= one.bytes)
+        if is_worth and one.bytes <= left:
+            found.append(one.operator)
+            left -= one.bytes
+    return frozenset(found)
+
+
+def offers_of(graph: Graph, target: Target) -> Offers:
+    """Return the offers of a graph as the passes leave it, and of the graphs in it."""
+    nodes = [(one, node) for one, node in _computing(graph) if node.name not in one.sized_nodes]
+    if not any(_growing(node, one, target) for one, node in nodes):
+        return Offers((), 0)
+    saved: dict[str, tuple[float, int]] = {}
+    total, constants = 0.0, dict[str, int]()
+    for one, node in nodes:
+        constants |= {value: one.constants[value].nbytes for value in node.inputs if value in one.constants}
+        growing = _growing(node, one, target)
+        others = [each for each in registry.KERNELS[node.op].schedules if each not in growing]
+        costs = [each.cost(node, one, target) for each in others if each.supports(node, one, target)]
+        least = one.rounds * min(costs)
+        total += least
+        if growing:
+            best = min(growing, key=lambda each: each.cost(node, one, target))
+            grown = best.grown_bytes(node, one) + OWN_CODE_BYTES
+            saved[node.name] = least - one.rounds * best.cost(node, one, target), grown
+    offers = [Offer(name, gain / total, size) for name, (gain, size) in saved.items() if gain > 0]
+    ordered = sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator))
+    return Offers(tuple(ordered), sum(constants.values()))
+
+
+def _growing(node: Node, graph: Graph, target: Target) -> list[Schedule]:
+    """Return the schedules of a node whose constants are larger than its weights."""
+    growing = (each for each in registry.KERNELS[node.op].schedules if each.grown_bytes(node, graph))
+    return [each for each in growing if each.supports(node, graph, target)]
+
+
+def _computing(graph: Graph) -> Iterator[tuple[Graph, Node]]:
+    for one in with_own_bodies(graph):
+        yield from ((one, node) for node in one.nodes if not isinstance(node.attrs, (View, Control)))
+
+
+# RAM for time: the operators whose constants lie in RAM, since the board's flash lets the core wait.
+#
+# A weight is read again for every few pixels, and a flash without a large cache of data answers after several cycles
+# each time. Which operators is decided as in mtool.compiler.plan.pools.for_time: those that save most by the byte
+# first.
+
+
+RESERVED_BYTES = 48 * 1024
+"""RAM that is left to the stack, the framework and the application."""
+BYTES_A_PRODUCT = 0.3
+"""Which are read of the constants at least: a weight serves for some pixels at a time."""
+HELD = 2
+"""Times an operator's constants, that a cache has to have to hold them beside what else is read."""
+_CYCLES = 1.4  # that an instruction of the kernels takes beside such a flash
+_BYTES_A_PRODUCT_GROWN = 0.9  # where they were made larger for fewer products
+
+
+@dataclass(frozen=True, slots=True)
+class SlowFlash:
+    """A board's memories, as far as constants are concerned.
+
+    Attributes:
+        waits: cycles that a read of the flash waits, at the board's clock.
+        width: bytes of a read.
+        cache_bytes: of the cache of data.
+        ram_bytes: of the RAM that constants could lie in.
+        has_arena: the arena lies there too.
+        taken_bytes: what the framework takes of it.
+    """
+
+    waits: int
+    width: int
+    cache_bytes: int
+    ram_bytes: int
+    has_arena: bool
+    taken_bytes: int = 0
+
+
+def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, asked: Collection[str]) -> frozenset[str]:
+    """Return the operators whose constants should lie in RAM, by name.
+
+    Args:
+        plan: the plan.
+        flash: the board's memories.
+        optimize: what memory is spent on.
+        asked: operators whose schedule somebody has asked for: they stay as they are.
+    """
+    found, sizes = constant_reads(plan, flash, asked), dict[str, int]()
+    if not found:
+        return frozenset()
+    for step in plan.steps:
+        if step.node.title not in sizes:
+            sizes[step.node.title] = _constant_bytes(step, plan)
+    total = plan.cost * _CYCLES + sum(one.cycles for one in found)
+    offers = [Offer(one.operator, one.cycles / total, sizes[one.operator]) for one in found]
+    room = flash.ram_bytes - RESERVED_BYTES - flash.taken_bytes - (plan.bytes_of_arena if flash.has_arena else 0)
+    return chosen_offers(offers, optimize, flash.ram_bytes, room)
+
+
+def constant_reads(plan: Plan, flash: SlowFlash, asked: Collection[str]) -> tuple[ConstantReads, ...]:
+    """Return what the constants of operators cost in flash, of those that wait there; the arguments as of `in_ram`."""
+    reads: dict[str, float] = {}
+    is_slow = flash.waits and not plan.target.flash_is_apart
+    waits = flash.waits / flash.width
+    for step in plan.steps if is_slow else ():
+        if isinstance(step.node.attrs, (Control, External)) or step.node.title in asked:
+            continue
+        size = _constant_bytes(step, plan)
+        if size and HELD * size > flash.cache_bytes:
+            reads[step.node.title] = reads.get(step.node.title, 0) + _bytes_read(step, plan, size)
+    return tuple(ConstantReads(title, count, count * waits) for title, count in reads.items())
+
+
+def all_reads(plan: Plan) -> tuple[ConstantReads, ...]:
+    """Return what an inference reads of the constants of each operator, wherever they lie."""
+    reads: dict[str, float] = {}
+    for step in plan.steps:
+        size = 0 if isinstance(step.node.attrs, (Control, External)) else _constant_bytes(step, plan)
+        if size:
+            reads[step.node.title] = reads.get(step.node.title, 0) + _bytes_read(step, plan, size)
+    return tuple(ConstantReads(title, count, 0) for title, count in reads.items())
+
+
+def with_constants_in_ram(plan: Plan, operators: Collection[str]) -> Plan:
+    """Return a plan with the constants of operators in RAM."""
+    settings: Mapping[str, str] = {WEIGHTS: RAM}
+    steps = (
+        replace(step, schedule=built(step.schedule, settings)) if step.node.title in operators else step
+        for step in plan.steps
+    )
+    return replace(plan, steps=tuple(steps)) if operators else plan
+
+
+def _constant_bytes(step: Step, plan: Plan) -> int:
+    constants = plan.graph.constants
+    own = sum(constants[value].nbytes for value in step.node.inputs if value in constants)
+    return own + step.schedule.grown_bytes(step.node, plan.graph)
+
+
+def _bytes_read(step: Step, plan: Plan, size: int) -> float:
+    each = _BYTES_A_PRODUCT_GROWN if step.schedule.grown_bytes(step.node, plan.graph) else BYTES_A_PRODUCT
+    return max(size, each * step.op.macs(step.node, plan.graph))
