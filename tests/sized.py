@@ -17,7 +17,7 @@ from mtool.compiler import codegen, frontend, run_time_sizes
 from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, make_plan
-from mtool.device.session.run_time_sizes import bytes_at, given_inputs, shape_at
+from mtool.device.session.tensors import bytes_at, given_inputs, shape_at
 from mtool.manifest import Manifest, Tensor
 
 BEYOND = 64  # bytes behind each output that no inference may touch

@@ -2,7 +2,7 @@
  *
  * Every function that can fail returns an int32_t: 0 is success, anything else one of these.
  * The list is the only place where a code, its name and its meaning stand; the Python side reads
- * the same list (mtool/device/rpc/status.py) and a test holds the two together. */
+ * the same list (mtool/device/rpc/protocol.py) and a test holds the two together. */
 #ifndef MT_STATUS_H
 #define MT_STATUS_H
 

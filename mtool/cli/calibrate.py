@@ -24,11 +24,11 @@ def calibrate(
     What is found is kept for that board by its serial number; times that are measured from then on are corrected by it.
     """
     from mtool.device import session
-    from mtool.device.session import calibration
+    from mtool.device.session import timing
 
     with session.open(folder, port=port, probe=probe) as device:
         found = device.calibrate(seconds)
-        path = calibration.store(device.identity, found)
+        path = timing.store(device.identity, found)
         out.result({"device": device.identity, **asdict(found), "stored_in": str(path)})
         out.text(f"{device.identity}: {found}")
         out.text(f"kept in {path}")

@@ -129,7 +129,7 @@ def _tell(
     renewal: "ModuleUpdate | None" = None,
 ) -> None:
     from mtool.compiler.bytecode.call import kernels_of
-    from mtool.manifest.modules import machine
+    from mtool.manifest.modules import format
     from mtool.manifest.modules.exports import BY_HASH
     from mtool.manifest.modules.format import HEAD_BYTES, Kind
 
@@ -142,7 +142,7 @@ def _tell(
             "file": str(path),
             "bytes": len(data),
             "kind": found.kind.name.lower(),
-            "machine": machine.describe(found.machine),
+            "machine": format.describe(found.machine),
             "name": found.name,
             "model_hash": found.model_hash.hex(),
             "counter": found.counter,
@@ -172,7 +172,7 @@ def _tell(
     ]
     kind = _NATIVE if found.kind == Kind.NATIVE else "bytecode: calls of kernels that the firmware has"
     out.text(f"{path}: {found.name}, {kind}")
-    out.text(f"for {machine.describe(found.machine)}; counter {found.counter}; {trust}")
+    out.text(f"for {format.describe(found.machine)}; counter {found.counter}; {trust}")
     out.text("", table(("", "bytes"), rows, right=(1,)), "")
     for what, tensors in (("input", found.description.inputs), ("output", found.description.outputs)):
         for one in tensors:

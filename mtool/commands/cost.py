@@ -19,7 +19,7 @@ from mtool.device.build.build import BUILD_FOLDER
 from mtool.device.cycles import Clock, Estimate, Part, cores
 from mtool.device.session import Device, Readings, Timing
 from mtool.device.session.bench import Speed, measure_speed
-from mtool.device.session.loaded import interfaces
+from mtool.device.session.connection import interfaces
 from mtool.device.session.profile import Profile, step_times
 from mtool.manifest import Manifest, total_arena_bytes
 from mtool.stages import samples as sampling

@@ -14,11 +14,11 @@ from mtool.device import session
 from mtool.device.flash import ports
 from mtool.device.rpc import Client, loading
 from mtool.device.rpc.loading import Listed, Place, Room
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import Status
 from mtool.device.session import delta_update
-from mtool.device.session.loaded import require_modules
+from mtool.device.session.connection import require_modules
 from mtool.device.transport import open_port
-from mtool.manifest.modules import exports, machine
+from mtool.manifest.modules import exports, format
 from mtool.manifest.modules.format import Kind, Module
 from mtool.stages.job import project_in
 
@@ -170,12 +170,12 @@ def check(module: Module, file_bytes: int, place: Place, room: Room) -> None:
             details=[f"expected  counter {room.counter} or more", f"found     {module.counter}"],
             hint=f"make it with --counter {room.counter} if it is meant to replace that",
         )
-    if not machine.runs(room.machine, module.machine):
+    if not format.runs(room.machine, module.machine):
         raise UsageError(
             f"{module.name} is for another machine",
             details=[
-                f"expected  {machine.describe(room.machine)}, or less",
-                f"found     {machine.describe(module.machine)}",
+                f"expected  {format.describe(room.machine)}, or less",
+                f"found     {format.describe(module.machine)}",
             ],
             hint="make it with --board of the device's",
         )

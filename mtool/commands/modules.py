@@ -20,6 +20,7 @@ from mtool.manifest.delta import MOST_BYTES, delta_by_parts
 from mtool.manifest.modules.format import (
     HEAD_BYTES,
     SIGNED_BYTES,
+    Architecture,
     Description,
     Kind,
     Module,
@@ -29,7 +30,6 @@ from mtool.manifest.modules.format import (
     size_in,
     unpack,
 )
-from mtool.manifest.modules.machine import Architecture
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.formatting import count, tensor
 from mtool.stages.options import Options, schedule_choices

@@ -5,23 +5,33 @@ model's manifest without `project`; the project stage adds it. Keys that are not
 stale or foreign file is told at once.
 """
 
-from mtool.manifest.fields import Strict
-from mtool.manifest.firmware import (
+from mtool.manifest.reading import FILE_NAME, firmware_of, is_project, load, named, own_hint
+from mtool.manifest.schema import (
+    Area,
+    Claim,
     ConstantPool,
     Firmware,
+    GrownConstant,
+    InnerRegion,
     Manifest,
+    Operand,
+    Operator,
     PoolOfArena,
     Project,
+    Protection,
+    Refusal,
+    RowStream,
+    SizeRange,
+    Source,
+    StateTensor,
+    Strict,
+    Tensor,
     arenas_of,
     bytes_in_memories,
     constants_in_memories,
     total_arena_bytes,
     total_constant_bytes,
 )
-from mtool.manifest.operators import Claim, GrownConstant, InnerRegion, Operand, Operator, Refusal, Source
-from mtool.manifest.protection import Area, Protection
-from mtool.manifest.reading import FILE_NAME, firmware_of, is_project, load, named, own_hint
-from mtool.manifest.tensors import RowStream, SizeRange, StateTensor, Tensor
 
 __all__ = [
     "FILE_NAME",

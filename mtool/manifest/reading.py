@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from mtool.base import configuration
 from mtool.base import invalid as problems
 from mtool.base.errors import UsageError, of_os_error
-from mtool.manifest.firmware import Firmware, Manifest, Project
+from mtool.manifest.schema import Firmware, Manifest, Project
 
 FILE_NAME = "mtool.json"
 

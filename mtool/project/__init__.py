@@ -1,8 +1,7 @@
 """The project stage: a compiled model, the runtime and a template become a project folder."""
 
-from mtool.project.about import About
 from mtool.project.mlf import Module
-from mtool.project.package import FORMATS, Packed, delivered, package
+from mtool.project.package import FORMATS, About, Packed, delivered, package
 from mtool.project.portable import CORES
 from mtool.project.program import Program, program_in
 from mtool.project.render import check_fence, choose, render

@@ -5,26 +5,51 @@ attribute that leads to Python's internals can be read, no hook is run, and noth
 it renders is code all the same, which a build compiles and runs: SECURITY.md.
 """
 
+import functools
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import jinja2
 from cookiecutter.environment import ExtensionLoaderMixin, StrictEnvironment
 from cookiecutter.exceptions import NonTemplatedInputDirException, UnknownExtension
+from jinja2.bccache import Bucket
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 
 from mtool.base.errors import MtoolError, UsageError
-from mtool.project.translated import translated
+
+# Templates' bytecode, kept while the process runs: tuning and tests render one template for many projects.
+
+
+class _Translated(jinja2.BytecodeCache):
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if bucket.code is not None:
+            self._code[bucket.key, bucket.checksum] = bucket.code
+
+
+@functools.cache
+def translated(environment: str, settings: str) -> jinja2.BytecodeCache:
+    """Return the bytecode of the templates that one kind of Jinja's environment with one group of settings made.
+
+    A template is known by its place and its text: what a sandbox made is never what runs outside of it.
+    """
+    return _Translated()
+
 
 DEFAULTS = "cookiecutter.json"
 _TRUST = "if you trust its author, with your account: --trust-template"
-
 # What cookiecutter.json may set of Jinja: how a text is read, nothing that is called.
 _SETTINGS = frozenset(
     f"{kind}_{end}_string" for kind in ("block", "variable", "comment") for end in ("start", "end")

@@ -57,11 +57,11 @@ class Deployment:
         """
         checked.fields(self, {})
         if self.flash or self.power:
-            from mtool.device.flash import command_line
+            from mtool.device.flash import by_command
 
             for what, text in (("flash", self.flash), ("power", self.power)):
                 if text:
-                    command_line.words_of(text, what=f"the {what} command")
+                    by_command.words_of(text, what=f"the {what} command")
 
     def refuse_port(self, board: Board) -> None:
         """Refuse a port or a probe for a board that is a program of this computer.

@@ -8,7 +8,7 @@ from mtool import manifest
 from mtool.base.errors import UsageError
 from mtool.boards import Board
 from mtool.device import session
-from mtool.device.session.loaded import interfaces, require_modules, takes_modules
+from mtool.device.session.connection import interfaces, require_modules, takes_modules
 from mtool.manifest import Manifest, Project
 from mtool.stages import arrays
 from mtool.stages import samples as sampling

@@ -14,7 +14,7 @@ import numpy as np
 from mtool.base import spelling
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.tensors import Array, Sample
-from mtool.device.session.run_time_sizes import given_inputs, largest, shape_at, sizes_of, smallest
+from mtool.device.session.tensors import given_inputs, largest, shape_at, sizes_of, smallest
 from mtool.manifest import Tensor
 from mtool.stages import formatting
 from mtool.stages.arrays import StoredArray, read, stored

@@ -10,7 +10,7 @@ from pathlib import Path
 from mtool import boards
 from mtool.device.cycles import Clock, Estimate, cores, execution, flash
 from mtool.device.cycles.estimate import summarise
-from mtool.device.cycles.listing import Listing
+from mtool.device.cycles.execution import Listing
 
 TOOLCHAIN = "arm-none-eabi-gcc"
 CORE = "-mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard -ffunction-sections -fdata-sections -w"

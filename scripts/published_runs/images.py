@@ -12,7 +12,7 @@ from pathlib import Path
 from mtool import boards
 from mtool.device.cycles import Clock, Estimate, cores, execution, flash
 from mtool.device.cycles.estimate import summarise
-from mtool.device.cycles.listing import Listing
+from mtool.device.cycles.execution import Listing
 from published_runs.counting import TOOLCHAIN, run
 
 _BASE, _HARNESS = 0x08000000, 0x080F0000

@@ -12,7 +12,7 @@ from mtool import boards
 from mtool.base import resources
 from mtool.cli import app
 from mtool.device.build import toolchains
-from mtool.device.flash import failures, ports
+from mtool.device.flash import ports, runner
 from mtool.device.flash.ports import Attached
 from tests.device.flash.jobs import fake
 
@@ -28,7 +28,7 @@ Captured = pytest.CaptureFixture[str]
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ports, "attached", lambda *_: [])
-    monkeypatch.setattr(failures, "is_wsl", lambda: False)
+    monkeypatch.setattr(runner, "is_wsl", lambda: False)
     for name in ("MTOOL_PORT", "MTOOL_PROBE"):
         monkeypatch.delenv(name, raising=False)
 
@@ -96,7 +96,7 @@ def test_without_a_board_it_ends_with_6_and_one_thing_to_try(capsys: Captured) -
 
 
 def test_on_wsl_the_one_thing_is_usbipd(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    monkeypatch.setattr(failures, "is_wsl", lambda: True)
+    monkeypatch.setattr(runner, "is_wsl", lambda: True)
     assert app.invoke(["flash", "--board", "arduino_uno", DIGITS]) == 6
     assert "usbipd attach --wsl" in capsys.readouterr().err
 

@@ -23,8 +23,7 @@ from mtool.commands.parse_options import module_options
 from mtool.device import session
 from mtool.device.rpc.loading import Place, Room
 from mtool.manifest.modules import exports, keys
-from mtool.manifest.modules.format import Kind, unpack
-from mtool.manifest.modules.machine import Architecture, Needs
+from mtool.manifest.modules.format import Architecture, Kind, Needs, unpack
 from mtool.project import loaded_modules
 from mtool.stages.deployment import DEFAULT
 from mtool.stages.options import Options

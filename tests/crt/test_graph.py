@@ -12,7 +12,7 @@ import pytest
 
 from mtool import commands
 from mtool.compiler.codegen import conventions
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import Status
 from tests.crt import firmware
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"

@@ -2,10 +2,8 @@
 
 import re
 
-from mtool.device.rpc import protocol, status
-from mtool.device.rpc.fault import FaultKind, Machine
-from mtool.device.rpc.protocol import Message
-from mtool.device.rpc.status import MEANINGS, Status
+from mtool.device.rpc import protocol
+from mtool.device.rpc.protocol import MEANINGS, FaultKind, Machine, Message, Status
 from tests.crt.firmware import CRT
 
 ROW = re.compile(r'X\((\w+),\s*(\w+),\s*"([^"]+)"\)')
@@ -18,8 +16,8 @@ def rows(header: str) -> list[tuple[str, int, str]]:
 
 def test_statuses() -> None:
     assert rows("mt_status.h") == [(code.name, code.value, MEANINGS[code]) for code in Status]
-    assert status.describe(13) == "MT_MODEL: the model failed"
-    assert "77" in status.describe(77)
+    assert protocol.describe(13) == "MT_MODEL: the model failed"
+    assert "77" in protocol.describe(77)
 
 
 def test_messages() -> None:

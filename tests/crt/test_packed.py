@@ -12,8 +12,7 @@ import pytest
 from mtool.base.errors import DeviceError
 from mtool.device.rpc import Client, protocol
 from mtool.device.rpc.framing import Decoder, Frame, encode
-from mtool.device.rpc.protocol import ARENA, INPUTS, Message, Placed, Request
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import ARENA, INPUTS, Message, Placed, Request, Status
 from mtool.device.transport import ProcessTransport
 from tests.crt import firmware
 from tests.crt.test_compilers import CORES

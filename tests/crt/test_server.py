@@ -11,8 +11,7 @@ import pytest
 from mtool.base.errors import CommunicationError
 from mtool.device.rpc import protocol
 from mtool.device.rpc.framing import Decoder, Frame, encode
-from mtool.device.rpc.protocol import ARENA, INPUTS, OUTPUTS, REPLY, Message
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import ARENA, INPUTS, OUTPUTS, REPLY, Message, Status
 from mtool.device.transport import ProcessTransport
 from tests.crt import firmware
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mtool.base import lock_files, resources, system
+from mtool.base import locks, resources, system
 from mtool.base.errors import ModelError
 from mtool.base.filetree import FileTree, write
-from mtool.base.lock_files import Taken, take
+from mtool.base.locks import Taken, take
 
 HIDING = Path(__file__).parent / "hiding.py"
 DIGITS = str(resources.path("examples/digits") / "digits_int8.onnx")
@@ -58,7 +58,7 @@ def test_a_tree_is_written_by_paths_and_never_through_a_link(tmp_path: Path) -> 
 
 def test_one_process_holds_a_lock_without_flock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("filelock")
-    monkeypatch.setattr(lock_files, "HAS_FLOCK", False)
+    monkeypatch.setattr(locks, "HAS_FLOCK", False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     first = take("a.lock")
     assert isinstance(first, Taken) and first.handle is None

@@ -141,6 +141,6 @@ def test_rights_to_the_port_and_to_the_probe(
     monkeypatch.setattr(connection, "groups", lambda: ({"dialout"}, {"dialout"}))
     assert missing("nucleo_l4r5zi") == {}
     monkeypatch.setattr(connection, "is_wsl", lambda: True)
-    monkeypatch.setattr("mtool.device.flash.failures.is_wsl", lambda: True)
+    monkeypatch.setattr("mtool.device.flash.runner.is_wsl", lambda: True)
     found = {item.name: item for item in checkup.of_board(boards.get("nucleo_l4r5zi"))}
     assert "usbipd attach --wsl" in found["WSL"].install

@@ -10,7 +10,7 @@ from typing import Any
 
 from mtool.base import files, resources
 from mtool.base.errors import BuildError, UsageError
-from mtool.boards.zephyr import environment, facts
+from mtool.boards.zephyr import facts
 from mtool.boards.zephyr import tree as trees
 from mtool.boards.zephyr.configuring import configure
 from mtool.boards.zephyr.failures import unknown_board
@@ -40,14 +40,14 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name of a Zephyr board", hint="an example: zephyr:nrf5340dk/nrf5340/cpuapp")
     tree = trees.base(folder).resolve()
-    roots = environment.roots()
+    roots = trees.roots()
     of_board = trees.board_folder(tree, name, roots.get("BOARD_ROOT", ()))
     if of_board is None:
         raise unknown_board(name, tree, roots.get("BOARD_ROOT", ()))
     architecture = trees.architecture(of_board, name)
     compiler = _COMPILERS.get(architecture, "")
-    chosen = environment.variant_of(compiler)
-    if not chosen and not compiler and "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ and not environment.has_sdk():
+    chosen = trees.variant_of(compiler)
+    if not chosen and not compiler and "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ and not trees.has_sdk():
         raise BuildError(
             f"there is no compiler for {name}",
             details=[f"it is of the architecture {architecture or 'that its files do not tell'}"],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mtool.base import spelling
 from mtool.base.errors import MtoolError, UsageError
-from mtool.base.reserved import KEYWORDS
+from mtool.base.identifiers import KEYWORDS
 from mtool.compiler.backends.interface import Backend, BackendError, Operation, Region
 from mtool.compiler.backends.spec import COMMON, BackendSpec
 

@@ -13,7 +13,7 @@ from mtool.base import resources
 from mtool.base.errors import MtoolError
 from mtool.base.escaping import short_name
 from mtool.base.filetree import is_plain
-from mtool.base.reserved import KEYWORDS, is_macro
+from mtool.base.identifiers import KEYWORDS, is_macro
 from mtool.compiler.backends.call import TENSOR, bytes_named, placed
 from mtool.compiler.backends.interface import (
     Backend,

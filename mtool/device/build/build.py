@@ -13,7 +13,7 @@ from mtool import manifest
 from mtool.base import files, filetree, locks
 from mtool.base.errors import BuildError, UsageError
 from mtool.base.filetree import FileTree
-from mtool.device.build import arduino, cmake, foreign, host, placement, toolchains, west, zig
+from mtool.device.build import arduino, cmake, foreign, host, size, toolchains, west, zig
 from mtool.device.build.firmware_cache import Kept
 from mtool.manifest import Manifest, Project
 
@@ -179,7 +179,7 @@ def _run(builder: Builder, folder: Path, read: Manifest, kinds: Sequence[str]) -
             raise BuildError(
                 f"the build of the {kind} firmware made no file", details=[f"expected: {project.firmware[kind]}"]
             )
-        placement.check(firmware, read)
+        size.check(firmware, read)
 
 
 def builds_whole_framework(builder: str) -> bool:

@@ -22,8 +22,8 @@ from mtool.base import proc
 from mtool.base.errors import BuildError, UsageError
 from mtool.base.filetree import FileTree, write
 from mtool.boards import Board
-from mtool.device.build import call_depth, toolchains
-from mtool.manifest.modules import machine as machines
+from mtool.device.build import symbolizer, toolchains
+from mtool.manifest.modules import format as machines
 from mtool.manifest.modules.exports import EXPORTS
 from mtool.manifest.modules.veneers import CALLED, ENTRY, Base, assembly, base_of
 
@@ -65,7 +65,7 @@ class Image:
         entry: where it is entered, an offset.
         alignment: of its place.
         imports: names of the firmware's functions that it calls, in the order of its table.
-        machine: what it needs of a core (mtool.manifest.modules.machine).
+        machine: what it needs of a core (mtool.manifest.modules.format).
         linked: functions of the compiler's library that are part of it.
         stack_bytes: that its code takes, without what it imports; 0: not known.
     """
@@ -187,7 +187,7 @@ class _Build:
 
     def _stack_bytes(self, base: Base) -> int:
         """Return the stack that the entry takes with what it calls of the module; 0: not known."""
-        inner = call_depth.deepest([path.read_text() for path in sorted(self.folder.glob("*.ci"))], CALLED)
+        inner = symbolizer.deepest([path.read_text() for path in sorted(self.folder.glob("*.ci"))], CALLED)
         return inner and inner + base.stack_bytes
 
     def _undefined(self, objects: Sequence[str]) -> set[str]:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from mtool.base import proc
 from mtool.base.errors import BuildError, UsageError
 from mtool.boards import Board
-from mtool.device.build import overflow, toolchains
+from mtool.device.build import fit, toolchains
 from mtool.manifest import Manifest, Project
 
 _TIMEOUT_S = 900.0
@@ -35,7 +35,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     ]:
         done = proc.run([program, *argv], what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
         if done.returncode != 0:
-            raise overflow.explain(done.output, manifest) or BuildError(
+            raise fit.explain(done.output, manifest) or BuildError(
                 f"build of the firmware failed with exit code {done.returncode}",
                 details=[
                     "$ " + " ".join(done.argv[:3]) + " ...",

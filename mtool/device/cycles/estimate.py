@@ -14,9 +14,8 @@ from mtool.base.errors import UsageError
 from mtool.boards import Board, load_all
 from mtool.device.cycles import flash, pipelines
 from mtool.device.cycles.cores import Core, cores
-from mtool.device.cycles.execution import Executed, execute
+from mtool.device.cycles.execution import Executed, Listing, execute
 from mtool.device.cycles.flash import Clock
-from mtool.device.cycles.listing import Listing
 from mtool.device.transport import unicorn
 from mtool.manifest import Manifest, Operator
 

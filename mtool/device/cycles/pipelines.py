@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from mtool.device.cycles.cores import Core
-from mtool.device.cycles.instruction import Instruction
+from mtool.device.cycles.cores import Core, Instruction
 
 
 def cycles(instructions: Sequence[Instruction], core: Core) -> list[int]:

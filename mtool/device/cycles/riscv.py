@@ -2,8 +2,7 @@
 
 import re
 
-from mtool.device.cycles.cores import group_of, groups
-from mtool.device.cycles.instruction import Instruction
+from mtool.device.cycles.cores import Instruction, group_of, groups
 
 _REGISTER = re.compile(r"\b(zero|ra|sp|gp|tp|fp|[ast]\d+)\b")
 _NONE: frozenset[str] = frozenset()

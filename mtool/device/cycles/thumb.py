@@ -2,8 +2,7 @@
 
 import re
 
-from mtool.device.cycles.cores import group_of, groups
-from mtool.device.cycles.instruction import Instruction
+from mtool.device.cycles.cores import Instruction, group_of, groups
 
 _CONDITIONS = ("eq", "ne", "cs", "hs", "cc", "lo", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le", "al")
 _ALIASES = {"sb": "r9", "sl": "r10", "fp": "r11", "ip": "r12", "r13": "sp", "r14": "lr", "r15": "pc"}

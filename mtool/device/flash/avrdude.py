@@ -3,8 +3,7 @@
 Settings: part ("atmega328p"), programmer ("arduino"), baud (115200 by default).
 """
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 
 class Avrdude(Runner):

@@ -6,8 +6,7 @@ bootloader, which is then looked for at the same port).
 
 import sys
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Command, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Command, Job, Kind, Runner, Version
 
 _BOOTLOADER_S = 2.5
 

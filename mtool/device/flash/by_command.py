@@ -1,11 +1,73 @@
 """command: whatever a command line says, for a rack's own tool, a script, a remote lab.
 
 Settings: run (the command line: "labtool write --to {port} {elf}"). `mtool.toml` and `--flash-command` give it too. How
-it is read is told in mtool/device/flash/command_line.py.
+it is read is told in mtool/device/flash/by_command.py.
 """
 
-from mtool.device.flash import command_line
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from mtool.base.errors import BoardError, UsageError
 from mtool.device.flash.runner import NEWEST, Command, Job, Runner, Version
+
+# A command line that a person wrote into a board's entry, mtool.toml or an option: how it becomes an argv.
+#
+# It is split into words as a POSIX shell would split it, quotes included, and no shell runs it: no variables, no pipes.
+# Then `{port}`, `{probe}` and the like are replaced within the words, so that a path with a blank stays one word. Other
+# braces are left alone. A program that is named with a relative path is looked for from the working folder on.
+
+
+_PLACE = re.compile(r"\{([a-z]+)\}")
+
+
+def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
+    """Return the words of a command line, with its places filled.
+
+    Args:
+        text: the command line.
+        values: of the places, by their names; an empty one is not known.
+        what: what it is ("the power command"), for messages.
+
+    Raises:
+        UsageError: it has no words, or a quote that is not closed.
+        BoardError: it needs a value that is not known.
+    """
+
+    def filled(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in values:
+            return match[0]
+        if not values[name]:
+            hint = f"give it: --{name}" if name in ("port", "probe") else ""
+            raise BoardError(f"{what} needs the board's {name}, which is not known", details=[text], hint=hint)
+        return values[name]
+
+    program, *rest = (_PLACE.sub(filled, word) for word in words_of(text, what=what))
+    if "/" in program:
+        program = str(Path.cwd() / program)
+    return [program, *rest]
+
+
+def words_of(text: str, *, what: str) -> list[str]:
+    """Return the words of a command line, its places as they are; `what` it is, for messages.
+
+    Raises:
+        UsageError: it has no words, or a quote that is not closed.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as wrong:
+        raise UsageError(f"{what} can't be read", details=[text, str(wrong).lower()]) from None
+    if not words or not words[0]:
+        raise UsageError(f"{what} names no program", details=[f"found {text!r}"])
+    return words
+
+
+def names(text: str) -> set[str]:
+    """Return the names that stand in braces in a command line."""
+    return set(_PLACE.findall(text))
 
 
 class ByCommand(Runner):
@@ -41,11 +103,11 @@ class ByCommand(Runner):
             "port": job.port,
             "probe": job.probe,
         }
-        return command_line.argv(self._of(job), values, what="the flash command")
+        return argv(self._of(job), values, what="the flash command")
 
     def commands(self, job: Job, version: Version = NEWEST) -> list[Command]:
         """Convert the firmware first, where the command line asks for another format that no build makes."""
-        named = command_line.names(self._of(job))
+        named = names(self._of(job))
         made = [self._converted(job, f".{kind}") for kind in ("hex", "bin") if kind in named]
         return [*(command for command in made if command), Command(tuple(self.argv(job, version)))]
 

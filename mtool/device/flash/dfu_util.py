@@ -4,8 +4,7 @@ Settings: id (VID:PID in DFU mode: "0483:df11"), alt (its alternate setting, 0 b
 default: the base of the memory that holds code; "": the bootloader knows).
 """
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 
 class DfuUtil(Runner):

@@ -3,8 +3,7 @@
 Settings: chip ("esp32s3"), address (of the image: 0x0 with Zephyr, 0x10000 with Arduino), baud (921600 by default).
 """
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 
 class Esptool(Runner):

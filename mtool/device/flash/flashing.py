@@ -14,8 +14,7 @@ from mtool.base import files, proc, spelling
 from mtool.base.errors import FlashError, MtoolError, UsageError
 from mtool.base.option_values import FLASH_RUNNERS
 from mtool.boards import Board
-from mtool.device.flash.failures import explain
-from mtool.device.flash.runner import NEWEST, Command, Job, Runner
+from mtool.device.flash.runner import NEWEST, Command, Job, Runner, explain
 from mtool.device.transport import unicorn
 from mtool.manifest import Project, firmware_of
 

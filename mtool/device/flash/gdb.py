@@ -4,8 +4,7 @@ Settings: none; the port is "host:port".
 """
 
 from mtool.base.proc import Completed
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 
 class Gdb(Runner):

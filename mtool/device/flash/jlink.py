@@ -6,8 +6,7 @@ Settings: device (SEGGER's name of the chip: "nRF52840_xxAA"), interface ("SWD" 
 from collections.abc import Mapping
 from pathlib import Path
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 _SCRIPT = "build/flash.jlink"
 

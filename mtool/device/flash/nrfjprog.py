@@ -3,8 +3,7 @@
 Settings: family ("NRF52", "NRF53", "NRF91").
 """
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 
 class NrfJprog(Runner):

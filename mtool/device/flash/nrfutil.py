@@ -3,8 +3,7 @@
 Settings: core (of a chip with several: "Application", "Network").
 """
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 
 class NrfUtil(Runner):

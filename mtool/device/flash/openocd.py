@@ -3,8 +3,7 @@
 Settings: config (its configuration files, separated by spaces: "board/stm32f746g-disco.cfg").
 """
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 
 class OpenOcd(Runner):

@@ -17,8 +17,8 @@ from serial.tools import list_ports
 from mtool.base import configuration
 from mtool.base.errors import BoardError, UsageError
 from mtool.boards import Board
-from mtool.device.flash.failures import no_device_hint
-from mtool.device.transport import address
+from mtool.device.flash.runner import no_device_hint
+from mtool.device.transport import opening
 
 EMULATOR = "emulator"
 """What --port says for the board's emulator, even if a board is attached."""
@@ -253,7 +253,7 @@ def watch(
 
 def _by_port(want: Wanted, found: Sequence[Attached]) -> Attached:
     """Return the device of a port; one that is no USB device (a pseudo-terminal, TCP, RTT) is taken as it is."""
-    address.parse(want.port)
+    opening.parse(want.port)
     path = str(Path(want.port).resolve()) if want.port.startswith("/") else want.port  # /dev/serial/by-id/...
     device = next((known for known in found if path in (known.port, *known.more_ports)), None)
     if device is None:

@@ -1,7 +1,7 @@
 """Power: a command that takes the power from a board and gives it back, for a board that nothing else brings back.
 
 Boards have it in boards.yaml (`power: uhubctl -l 1-1 -a cycle -p 2`), folders in mtool.toml, and commands that open a
-board as `--power`. How it is read is told in mtool/device/flash/command_line.py.
+board as `--power`. How it is read is told in mtool/device/flash/by_command.py.
 """
 
 import logging
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mtool.base import configuration, proc
 from mtool.base.errors import BoardError
 from mtool.boards import Board
-from mtool.device.flash import command_line
+from mtool.device.flash import by_command
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Power:
             UsageError: it has no words, or a quote that is not closed.
             BoardError: it needs the port or the probe, which is not known.
         """
-        return command_line.argv(self.text, {"port": self.port, "probe": self.probe}, what="the power command")
+        return by_command.argv(self.text, {"port": self.port, "probe": self.probe}, what="the power command")
 
     def cycle(self) -> None:
         """Run the command, and wait until it has ended.
@@ -59,5 +59,5 @@ def of(board: Board, given: str, *, port: str = "", probe: str = "") -> Power | 
     """
     text = given or configuration.load().power or board.power
     if text:
-        command_line.words_of(text, what="the power command")  # told now, not when the board hangs
+        by_command.words_of(text, what="the power command")  # told now, not when the board hangs
     return Power(text, port, probe) if text else None

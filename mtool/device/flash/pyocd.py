@@ -7,8 +7,7 @@ pack that has this chip, if pyOCD does not know it: "packs/Keil.STM32F7xx_DFP.2.
 import shlex
 
 from mtool.base.proc import Completed
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 
 def chip(job: Job) -> list[str]:

@@ -3,8 +3,7 @@
 Settings: address (of the image; default: the base of the memory that holds code).
 """
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 
 class StFlash(Runner):

@@ -3,8 +3,7 @@
 Settings: port ("SWD" by default), loader (an external loader, for boards that run from external flash).
 """
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 
 class Stm32Programmer(Runner):

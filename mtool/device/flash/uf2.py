@@ -11,8 +11,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 _PAGE = 256
 _MAGIC = (0x0A324655, 0x9E5D5157, 0x0AB16F30)

@@ -6,8 +6,7 @@ Settings: runner (a Zephyr runner: "openocd", "jlink", "pyocd", "stm32cubeprogra
 import re
 from collections.abc import Callable, Mapping
 
-from mtool.device.flash.failures import Cause, Kind
-from mtool.device.flash.runner import NEWEST, Job, Runner, Version
+from mtool.device.flash.runner import NEWEST, Cause, Job, Kind, Runner, Version
 
 _OPENOCD = "openocd"
 

@@ -3,19 +3,65 @@
 import contextlib
 import copy
 import itertools
+import os
 import struct
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mtool.base.errors import CommunicationError, DeviceError, MtoolError
+from mtool.base.errors import CommunicationError, DeviceError, MtoolError, UsageError
 from mtool.device.rpc import protocol
-from mtool.device.rpc.fault import Fault, FaultKind, device_error
 from mtool.device.rpc.handshake import Expected, shake_hands
-from mtool.device.rpc.owner import Owner
-from mtool.device.rpc.protocol import Hello, Info, Message, Placed, Reply, Request
-from mtool.device.rpc.status import Status, describe
+from mtool.device.rpc.protocol import (
+    Fault,
+    FaultKind,
+    Hello,
+    Info,
+    Message,
+    Placed,
+    Reply,
+    Request,
+    Status,
+    describe,
+    device_error,
+)
 from mtool.device.rpc.window import Window, data_frames
 from mtool.device.transport import Transport
+
+# Who may use a session: the process that opened it, one thread at a time.
+
+
+class Owner:
+    """The process that makes this, whose threads wait for one another.
+
+    The device tells a repeated request by its number, of which a forked process would have the same.
+    """
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is that process, not a fork of it."""
+        return os.getpid() == self._process
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other threads waiting while the block runs; the same thread may enter again.
+
+        Raises:
+            UsageError: this is another process.
+        """
+        if not self.is_here:
+            raise UsageError(
+                "the session with the device belongs to another process",
+                details=[f"opened by process {self._process}", f"used by process {os.getpid()}, a fork of it"],
+                hint="open the device in the process that uses it",
+            )
+        with self._lock:
+            yield
+
 
 HELLO_TIMEOUT_S = 10.0
 _BYE_S = 0.5

@@ -12,8 +12,7 @@ from pathlib import Path
 from mtool.base.errors import CommunicationError
 from mtool.device.rpc import protocol
 from mtool.device.rpc.framing import Decoder, Frame, encode
-from mtool.device.rpc.protocol import Hello, Message
-from mtool.device.rpc.status import Status, describe
+from mtool.device.rpc.protocol import Hello, Message, Status, describe
 from mtool.device.transport import Transport
 
 _FIRST_WAIT_S = 0.1

@@ -41,7 +41,7 @@ class Room:
     """What a device takes.
 
     Attributes:
-        machine: its core and ABI (mtool.manifest.modules.machine).
+        machine: its core and ABI (mtool.manifest.modules.format).
         kinds: of modules that it runs, by their numbers.
         flash_bytes: most bytes of a file in flash; 0: it keeps none there.
         ram_bytes: for the memory of a module, and its file if it is loaded into RAM.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from mtool.base.errors import CommunicationError
+from mtool.base.errors import CommunicationError, DeviceError, NoAnswerError
 
 VERSION = 1
 REPLY = 0x80
@@ -16,7 +16,6 @@ OUTPUTS = 1
 ARENA = 2
 ROWS = 3
 TAKE_OVER = 1
-
 _WRITE = struct.Struct("<BBI")
 _READ = struct.Struct("<BBIH")
 _HELLO = struct.Struct("<BIBI")
@@ -27,18 +26,15 @@ _STACK_REPLY = struct.Struct("<I")
 _TIMER_REPLY = struct.Struct("<Q")
 _LEAST_PACKET_BYTES = 64
 _MOST_LIMIT_MS = (1 << 32) - 1
-
 _LOOKUP_REPLY = struct.Struct("<H")
 _INVOKE = struct.Struct("<HB")
 _INVOKE_REPLY = struct.Struct("<iB8s")
 _TENSOR = struct.Struct("<BBBIBBB")
-
 # Type codes of arguments and results, as in crt/include/mt_packed.h.
 ARG_INT = 0
 ARG_FLOAT = 2
 ARG_NULL = 4
 ARG_TENSOR = 7
-
 # DLPack's code and bits of an element; a 4-bit integer takes a byte.
 _ELEMENTS = {
     **{f"{kind}{bits}": (code, bits) for kind, code in (("int", 0), ("uint", 1)) for bits in (8, 16, 32, 64)},
@@ -48,13 +44,10 @@ _ELEMENTS = {
     "bfloat16": (4, 16),
     "bool": (6, 8),
 }
-
 NO_OPERATOR = 0xFFFF
 """In place of an operator's number: the model as a whole, or not known."""
-
 WRITE_BYTES = _WRITE.size
 """Bytes of a WRITE's payload before the data."""
-
 VERSION_AT = 1
 NONCE_AT = 2
 """Where the version and the nonce stand in HELLO's reply, in every version of the protocol."""
@@ -106,7 +99,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The device's answer to a request: a status of mtool.device.rpc.status, and bytes."""
+    """The device's answer to a request: a status of mtool.device.rpc.protocol, and bytes."""
 
     request: Request
     status: int
@@ -321,3 +314,195 @@ def unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any
             hint="build the firmware with this mtool and flash it again",
         )
     return layout.unpack_from(payload)
+
+
+# Status codes of the runtime, as in crt/include/mt_status.h; a test holds the two together.
+
+
+class Status(IntEnum):
+    """The status of a function of the runtime, or of a reply."""
+
+    MT_OK = 0
+    MT_BAD_FRAME = 1
+    MT_BAD_MESSAGE = 2
+    MT_UNKNOWN_MESSAGE = 3
+    MT_BAD_INDEX = 4
+    MT_BAD_RANGE = 5
+    MT_NO_SESSION = 6
+    MT_TOO_LARGE = 7
+    MT_TIMER_NOT_STARTED = 8
+    MT_TIMER_RUNNING = 9
+    MT_TIMER_OVERFLOW = 10
+    MT_NOT_SUPPORTED = 11
+    MT_IO = 12
+    MT_MODEL = 13
+    MT_STACK_OVERFLOW = 14
+    MT_BUSY = 15
+    MT_UNKNOWN_FUNCTION = 16
+    MT_BAD_COUNT = 17
+    MT_BAD_TYPE = 18
+    MT_BAD_SHAPE = 19
+    MT_BAD_GRAPH = 20
+    MT_BAD_SIZE = 21
+    MT_DEVICE = 22
+    MT_BAD_ORDER = 23
+    MT_BAD_MODULE = 24
+    MT_BAD_SIGNATURE = 25
+    MT_OLD_MODULE = 26
+    MT_WRONG_MACHINE = 27
+    MT_NO_MEMORY = 28
+    MT_MISSING_IMPORT = 29
+    MT_BAD_DELTA = 30
+    MT_STOPPED = 31
+
+
+MEANINGS = {
+    Status.MT_OK: "success",
+    Status.MT_BAD_FRAME: "a frame is malformed or its checksum is wrong",
+    Status.MT_BAD_MESSAGE: "a message is too short or its fields make no sense",
+    Status.MT_UNKNOWN_MESSAGE: "the message type is unknown to this firmware",
+    Status.MT_BAD_INDEX: "there is no tensor, operator or model with that index",
+    Status.MT_BAD_RANGE: "the range lies outside the tensor",
+    Status.MT_NO_SESSION: "no session is open",
+    Status.MT_TOO_LARGE: "the frame is larger than the receive buffer",
+    Status.MT_TIMER_NOT_STARTED: "the timer was stopped before it was started",
+    Status.MT_TIMER_RUNNING: "the timer was started while it was running",
+    Status.MT_TIMER_OVERFLOW: "the timer ran over its range",
+    Status.MT_NOT_SUPPORTED: "the platform has no such function",
+    Status.MT_IO: "the platform could not read or write",
+    Status.MT_MODEL: "the model failed",
+    Status.MT_STACK_OVERFLOW: "the stack went over its end",
+    Status.MT_BUSY: "another host has a session open",
+    Status.MT_UNKNOWN_FUNCTION: "there is no function of that name",
+    Status.MT_BAD_COUNT: "a function takes another number of arguments",
+    Status.MT_BAD_TYPE: "an argument is of another type",
+    Status.MT_BAD_SHAPE: "a tensor has another shape",
+    Status.MT_BAD_GRAPH: "the graph's JSON is malformed, or of another model",
+    Status.MT_BAD_SIZE: "a size is smaller or larger than the model takes",
+    Status.MT_DEVICE: "a device that computes a part of the model failed",
+    Status.MT_BAD_ORDER: "an inference has not begun, or rows of it are missing",
+    Status.MT_BAD_MODULE: "a module is malformed, or not whole",
+    Status.MT_BAD_SIGNATURE: "a module is not signed by a key that the firmware knows",
+    Status.MT_OLD_MODULE: "a module is older than the least that the device takes",
+    Status.MT_WRONG_MACHINE: "a module is for another machine, or of a kind that the firmware does not run",
+    Status.MT_NO_MEMORY: "there is not enough memory, or it is not aligned",
+    Status.MT_MISSING_IMPORT: "a module calls a function that the firmware does not have",
+    Status.MT_BAD_DELTA: "a delta is malformed, of other bytes than are there, or too large",
+    Status.MT_STOPPED: "the model was stopped at a fault, and the firmware goes on",
+}
+
+
+def describe(code: int) -> str:
+    """Return a status code's name and meaning; a code of newer firmware is told by its number."""
+    try:
+        status = Status(code)
+    except ValueError:
+        return f"status {code}, which this mtool does not know"
+    return f"{status.name}: {MEANINGS[status]}"
+
+
+# Messages for a session that ends by itself.
+
+
+def broke_off(name: str) -> CommunicationError:
+    """Return the error of a session in which an earlier request has no reply."""
+    return CommunicationError(f"the session with {name} broke off", hint="open the device again, or reconnect")
+
+
+def no_session(name: str, *, is_open: bool) -> CommunicationError:
+    """Return the error of a device that does not know the session: another one is open, or none."""
+    if is_open:
+        return CommunicationError(
+            f"another host has opened a session with {name}", hint="end that one, then open the device again"
+        )
+    return CommunicationError(
+        f"{name} was reset in the middle of the session",
+        details=["its firmware runs, and knows of no session"],
+        hint="open the device again, or reconnect",
+    )
+
+
+def no_progress(name: str, oldest: Request, *, is_running: bool, patience_s: float, resent: int) -> NoAnswerError:
+    """Return the error of a device that has not answered in time.
+
+    Args:
+        name: of the transport.
+        oldest: the first request without a reply.
+        is_running: the device has said that it began to work on it.
+        patience_s: how long the host has waited.
+        resent: frames that were sent again.
+    """
+    details = [
+        f"expected a reply to {oldest.type.name} within {patience_s:.3g} s",
+        f"{resent} frames were sent again since the session was opened",
+    ]
+    if is_running:
+        return NoAnswerError(
+            f"{name} began to run the model and has not come to an end",
+            details=details,
+            hint="does the model hang on this device, or does it take longer than that?",
+        )
+    return NoAnswerError(f"{name} has stopped answering", details=details)
+
+
+# FAULT: what a device says when its processor stopped. crt/PROTOCOL.md has the bytes.
+
+
+_SURVIVED = 0x80  # MT_FAULT_SURVIVED
+_HEAD = struct.Struct("<BHB")
+
+
+class FaultKind(IntEnum):
+    """What happened, as in crt/include/mt_fault.h."""
+
+    MT_FAULT_EXCEPTION = 1
+    MT_FAULT_STACK = 2
+    MT_FAULT_ASSERTION = 3
+    MT_FAULT_WATCHDOG = 4
+
+
+class Machine(IntEnum):
+    """Whose registers stand in the message, as in crt/include/mt_fault.h."""
+
+    MT_MACHINE_NONE = 0
+    MT_MACHINE_CORTEX_M = 1
+    MT_MACHINE_RISCV = 2
+    MT_MACHINE_PROCESS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault as the device reported it.
+
+    Attributes:
+        kind: what happened; a number that this mtool does not know stays a number.
+        operator: the operator that was running, or None.
+        machine: whose registers these are.
+        registers: in the order of the machine's list.
+        survived: the fault has stopped the model alone, and the firmware goes on.
+    """
+
+    kind: int
+    operator: int | None
+    machine: int
+    registers: tuple[int, ...]
+    survived: bool = False
+
+
+def read_fault(payload: bytes) -> Fault:
+    """Read a FAULT; what is missing of one that is too short is taken as unknown."""
+    kind, operator, machine = _HEAD.unpack_from(payload.ljust(_HEAD.size, b"\xff"))
+    rest = payload[_HEAD.size :]
+    registers = struct.unpack_from(f"<{len(rest) // 4}I", rest)
+    survived = bool(kind & _SURVIVED)
+    return Fault(kind & ~_SURVIVED, None if operator == NO_OPERATOR else operator, machine, registers, survived)
+
+
+def device_error(fault: Fault) -> DeviceError:
+    """Return the error that tells a fault by the numbers alone."""
+    known = [kind.name for kind in FaultKind if kind == fault.kind]
+    where = "" if fault.operator is None else f" in operator {fault.operator}"
+    registers = " ".join(f"0x{register:08x}" for register in fault.registers)
+    return DeviceError(
+        f"{known[0] if known else 'a fault'}{where}", details=[registers] if registers else [], operator=fault.operator
+    )

@@ -7,17 +7,53 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from mtool.base.errors import CommunicationError, MtoolError
-from mtool.device.rpc import failures
-from mtool.device.rpc.fault import Fault, read_fault
+from mtool.device.rpc import protocol
 from mtool.device.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
-from mtool.device.rpc.protocol import REPLY, WRITE_BYTES, Hello, Message, Reply, Request
-from mtool.device.rpc.speed import Speed
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import REPLY, WRITE_BYTES, Fault, Hello, Message, Reply, Request, Status, read_fault
 from mtool.device.transport import Transport
+
+# The speed of a link, as measured by the bytes that came over it.
+
+
+_LEAST_BYTES = 1024  # of one measurement: less tells of the round trip, not of the line
+_LEAST_S = 1e-4
+_SLOWEST = 50.0
+_WEIGHT = 0.25  # of a new measurement
+
+
+class Speed:
+    """The bytes per second of a link, from acknowledged frames.
+
+    Args:
+        bytes_per_second: what to assume until something was measured.
+    """
+
+    def __init__(self, bytes_per_second: float) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._is_measured = False
+        self._bytes = 0
+        self._seconds = 0.0
+
+    def acknowledge(self, count: int, seconds: float) -> None:
+        """Take note of `count` more bytes on the line, in the direction that had more, that took `seconds`."""
+        self._bytes += count
+        self._seconds += seconds
+        if self._bytes < _LEAST_BYTES or self._seconds < _LEAST_S:
+            return
+        measured = max(self._bytes / self._seconds, _SLOWEST)
+        weight = _WEIGHT if self._is_measured else 1.0
+        self.bytes_per_second += weight * (measured - self.bytes_per_second)
+        self._is_measured = True
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a measurement: there was a pause, or something was lost."""
+        self._bytes = 0
+        self._seconds = 0.0
+
 
 log = logging.getLogger(__name__)
 device_log = logging.getLogger("mtool.firmware")
-
 PATIENCE_S = 5.0  # without progress, besides the time of transfers and of the model
 IDLE_S = 10.0  # after so long without a frame a session begins with PING
 ALIVE_S = 3.0  # for the reply to it
@@ -104,7 +140,7 @@ class Window:
                 and the work of what is on its way can take.
         """
         if self._sent:
-            raise failures.broke_off(self.transport.name)
+            raise protocol.broke_off(self.transport.name)
         if time.monotonic() - self._heard_at > IDLE_S:
             self.ping(ALIVE_S)
         waiting = iter(requests)
@@ -251,7 +287,7 @@ class Window:
             self.survived = fault
         elif frame.type == Message.MT_RESEND:
             if frame.payload[:1] == bytes([Status.MT_NO_SESSION]):
-                raise failures.no_session(self.transport.name, is_open=frame.payload[1:2] == b"\1")
+                raise protocol.no_session(self.transport.name, is_open=frame.payload[1:2] == b"\1")
             self.shrink_frames()
             self._resend(list(self._sent.values()))
         elif frame.type == Message.MT_RUNNING and sent is not None and not sent.is_running:
@@ -295,7 +331,7 @@ class Window:
 
     def _no_progress(self) -> CommunicationError:
         oldest = next(iter(self._sent.values()))
-        return failures.no_progress(
+        return protocol.no_progress(
             self.transport.name,
             oldest.request,
             is_running=oldest.is_running,

@@ -1,7 +1,6 @@
 """Drive a device: open a session with the firmware of a built project. Reads `mtool.json` and nothing else."""
 
-from mtool.device.session.device import Device
-from mtool.device.session.device_info import DeviceInfo
+from mtool.device.session.device import Device, DeviceInfo
 from mtool.device.session.graph import GraphExecutor
 from mtool.device.session.layers import tensor
 from mtool.device.session.opening import CHANNEL, RTT, check, nobody_reads_rtt, open, open_transport

@@ -1,27 +1,121 @@
 """The connection to a device: its channel, the session that is open over it, and which models answer there."""
 
+import base64
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from mtool.base.closing import Closing
 from mtool.base.errors import BoardError, CommunicationError, MtoolError, UsageError
-from mtool.device.rpc import Client, Expected, loading
-from mtool.device.rpc.owner import Owner
-from mtool.device.session import delta_update, faults, loaded, states
+from mtool.base.proc import Closing
+from mtool.device.rpc import Client, Expected, loading, protocol
+from mtool.device.rpc.client import Owner
+from mtool.device.rpc.loading import Place
+from mtool.device.session import delta_update, faults
 from mtool.device.transport import SerialTransport, Transport
-from mtool.device.transport.tcp import TcpTransport
-from mtool.manifest import Manifest, named
+from mtool.device.transport.gdb_remote import TcpTransport
+from mtool.manifest import Manifest, Operator, Project, named
+from mtool.manifest.modules import format
+from mtool.manifest.modules.format import Interface
+from mtool.version import __version__
+
+# The states that a model keeps on a device from one inference to the next.
+
+
+def reset(client: Client, manifest: Manifest) -> None:
+    """Put the initial values into a model's states; `client` is that of the model.
+
+    Raises:
+        DeviceError: the device refuses them.
+    """
+    for state in manifest.states:
+        data = base64.b64decode(state.initial) or bytes(state.bytes)
+        client.write_at(protocol.ARENA, state.pool, state.arena_offset, data)
+
+
+# The models that came to a device as modules: their manifests, from what the modules say of themselves.
+
+
+_OPTION: Final = "modules"
+_NONE: Final = "none"
+
+
+def takes_modules(project: Project) -> bool:
+    """Whether the firmware of a project was built with `--modules`."""
+    return project.options.get(_OPTION, _NONE) != _NONE
+
+
+def require_modules(project: Project) -> None:
+    """Refuse a module for a firmware that takes none.
+
+    Raises:
+        UsageError: it takes none.
+    """
+    if not takes_modules(project):
+        raise UsageError(
+            "the firmware takes no modules", hint="build it with --modules --module-key FILE.pub, and flash it again"
+        )
+
+
+def interfaces(client: Client) -> Mapping[int, Interface]:
+    """Return what a device's modules say of themselves, by the models' numbers.
+
+    Raises:
+        CommunicationError: what the device says of one is malformed.
+    """
+    found = {}
+    for one in loading.models(client):
+        if one.place != Place.FIRMWARE:
+
+            def fetch(offset: int, count: int, index: int = one.index) -> bytes:
+                return loading.fetch(client, index, offset, count)
+
+            found[one.index] = format.read(fetch)
+    return found
+
+
+def manifest_of(module: Interface, project: Project) -> Manifest:
+    """Return the manifest of a module's model: what can be known without its file."""
+    described = module.description
+    operators = tuple(
+        Operator(
+            index=index,
+            name=one.name,
+            function="",
+            label=one.label,
+            schedule=one.schedule,
+            origins=(),
+            shape="",
+            macs=one.macs,
+        )
+        for index, one in enumerate(described.operators)
+    )
+    return Manifest(
+        mtool_version=__version__,
+        model=module.name,
+        model_file=described.model_file,
+        model_hash=module.model_hash,
+        io="arena",
+        inputs=described.inputs,
+        outputs=described.outputs,
+        macs=sum(one.macs for one in operators),
+        parameters=0,
+        arena_bytes=module.arena_bytes,
+        arena_bound_bytes=0,
+        constant_bytes=module.constant_bytes,
+        constants=(),
+        symbols={},
+        operators=operators,
+        states=described.states,
+        project=project,
+    )
+
 
 log = logging.getLogger(__name__)
-
 _REOPEN_S = 0.2  # between two looks for a port that has gone
 _EMULATED_S = 20e6 * 1e-9  # an emulated instruction is a nanosecond of the machine's time
-
-
 P = ParamSpec("P")
 R = TypeVar("R")
 _Own = TypeVar("_Own", bound="Connected")
@@ -104,7 +198,7 @@ class Connection(Closing):
                 expected=Expected(first.model, first.model_hash, self._project.build_hash),
                 timeout_s=self._timeout_s,
                 on_fault=functools.partial(faults.explain, manifest=first, firmware=self._firmware),
-                on_stopped=functools.partial(states.reset, manifest=first),
+                on_stopped=functools.partial(reset, manifest=first),
                 region_of=functools.partial(faults.region_of, manifest=first),
                 device_s=_EMULATED_S if self.unit == "instructions" else 1.0,
                 take_over=take_over,
@@ -115,7 +209,7 @@ class Connection(Closing):
             self.find_models()
             self.granularity_ns = self._session.info().granularity_ns
             for one in self.models:
-                states.reset(self.client_of(one.model), one)
+                reset(self.client_of(one.model), one)
         except BaseException:
             self.transport.close()
             raise
@@ -129,9 +223,9 @@ class Connection(Closing):
             CommunicationError: it stopped answering, or what it says is malformed.
         """
         numbered = dict(enumerate(self._own))
-        if loaded.takes_modules(self._project):
-            found = loaded.interfaces(self._session)
-            numbered |= {number: loaded.manifest_of(one, self._project) for number, one in found.items()}
+        if takes_modules(self._project):
+            found = interfaces(self._session)
+            numbered |= {number: manifest_of(one, self._project) for number, one in found.items()}
         named = {one.model: (number, one) for number, one in numbered.items()}
         self.models = tuple(one for _, one in named.values())
         self._numbers = {name: number for name, (number, _) in named.items()}
@@ -167,7 +261,7 @@ class Connection(Closing):
             self._clients[described.model] = self._session.of_model(
                 number,
                 on_fault=functools.partial(faults.explain, manifest=described, firmware=self._firmware),
-                on_stopped=functools.partial(states.reset, manifest=described),
+                on_stopped=functools.partial(reset, manifest=described),
                 region_of=functools.partial(faults.region_of, manifest=described),
                 stream=described.stream_input,
             )
@@ -188,7 +282,7 @@ class Connection(Closing):
             DeviceError: the device refuses this one; what it had stays.
             CommunicationError: the device stopped answering.
         """
-        loaded.require_modules(self._project)
+        require_modules(self._project)
         try:
             return delta_update.send(self._session, module, place, since=since, progress=progress)
         finally:

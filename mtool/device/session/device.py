@@ -1,19 +1,58 @@
 """A device on which models run."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from mtool.base.closing import Closing
 from mtool.base.errors import UsageError, of_os_error
-from mtool.device.rpc import Client
+from mtool.base.proc import Closing
+from mtool.device.rpc import Client, protocol
 from mtool.device.rpc.loading import Place
-from mtool.device.session import calibration
-from mtool.device.session.calibration import Calibration
+from mtool.device.session import timing
 from mtool.device.session.connection import Connection, alone
-from mtool.device.session.device_info import DeviceInfo
 from mtool.device.session.model import ModelOnDevice, generous_s
+from mtool.device.session.timing import Calibration
 from mtool.device.transport import Transport
 from mtool.manifest import Manifest, named
+
+# A device's description of itself.
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """A device's description of itself.
+
+    Attributes:
+        model: the model's name.
+        model_hash: first 16 hex digits of the hash of the model's file.
+        build_hash: the same of everything that went into the firmware.
+        protocol_version: of the RPC.
+        packet_bytes: largest frame of the RPC.
+        window_bytes: what may be on its way to the device; 0: any amount.
+        timer_granularity_ns: smallest step of the timer.
+    """
+
+    model: str
+    model_hash: str
+    build_hash: str
+    protocol_version: int
+    packet_bytes: int
+    window_bytes: int
+    timer_granularity_ns: int
+
+    @classmethod
+    def of(cls, hello: protocol.Hello, timer_granularity_ns: int) -> "DeviceInfo":
+        """Return it, from what the device answered at the beginning of the session."""
+        return cls(
+            model=hello.model,
+            model_hash=hello.model_hash,
+            build_hash=hello.build_hash,
+            protocol_version=hello.version,
+            packet_bytes=hello.packet_bytes,
+            window_bytes=hello.window_bytes,
+            timer_granularity_ns=timer_granularity_ns,
+        )
+
 
 _ALIVE_S = 3.0
 
@@ -129,7 +168,7 @@ class Device(ModelOnDevice, Closing):
 
     @alone
     def calibrate(self, seconds: float = 10.0) -> Calibration:
-        """Measure the device's timer against this computer's clock; `mtool.device.session.calibration.store` keeps it.
+        """Measure the device's timer against this computer's clock; `mtool.device.session.timing.store` keeps it.
 
         Args:
             seconds: how long to measure; the uncertainty of a round trip is divided by it.
@@ -142,7 +181,7 @@ class Device(ModelOnDevice, Closing):
             raise UsageError(
                 f"the timer of {self.identity} counts {self.unit}, not time: there is nothing to calibrate"
             )
-        return calibration.measure(self.client, seconds)
+        return timing.measure(self.client, seconds)
 
     def info(self) -> DeviceInfo:
         """Return what the device says of itself."""

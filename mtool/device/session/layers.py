@@ -13,9 +13,8 @@ from mtool.base import spelling
 from mtool.base.errors import UsageError
 from mtool.device.rpc import protocol
 from mtool.device.session.device import Device
-from mtool.device.session.run_time_sizes import operand_at
 from mtool.device.session.stepping import Stepping
-from mtool.device.session.tensors import Array, sizes_in, to_bytes
+from mtool.device.session.tensors import Array, operand_at, sizes_in, to_bytes
 from mtool.manifest import Operand, Operator
 
 Correct = Callable[[Operator, Operand, Array], Array | None]

@@ -2,7 +2,9 @@
 
 import copy
 import math
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -11,16 +13,16 @@ from numpy.typing import ArrayLike
 
 from mtool.base.errors import UsageError
 from mtool.device.rpc import Client, protocol
-from mtool.device.session import functions, states
+from mtool.device.session import connection, graph, timing
 from mtool.device.session.connection import Connection, alone
 from mtool.device.session.graph import GraphExecutor
 from mtool.device.session.profile import Profile, operator_times
-from mtool.device.session.run_time_sizes import bytes_at
-from mtool.device.session.stopwatch import Stopwatch
+from mtool.device.session.stepping import Stepping
 from mtool.device.session.tensors import (
     Array,
     array_of,
     as_array,
+    bytes_at,
     bytes_of,
     check_named,
     from_bytes,
@@ -29,8 +31,86 @@ from mtool.device.session.tensors import (
     to_bytes,
     zeros,
 )
-from mtool.device.session.timing import Readings, Timing
+from mtool.device.session.timing import MOST_RUNS, Readings, Timing
 from mtool.manifest import Manifest
+
+# Times of inferences by the device's timer, corrected by its calibration.
+
+
+_MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
+
+
+@dataclass(frozen=True, slots=True)
+class Stopwatch:
+    """The timer of the device at the other end of a session.
+
+    manifest: of the project.
+    unit: "ns", or "instructions" where it counts those.
+    identity: which device of all, whose calibration counts.
+    granularity_ns: its smallest step.
+    """
+
+    client: Client
+    manifest: Manifest
+    unit: str
+    identity: str
+    granularity_ns: int
+
+    def once(self, inputs: Sequence[bytes], *, work_s: float) -> Timing:
+        """Time one inference on some inputs, with nothing before it."""
+        return self._timing([self._elapsed_ns(inputs, 1, work_s)], 1)
+
+    def time(
+        self, inputs: Sequence[bytes], readings: Readings, *, work_s: float, operator: int | None = None
+    ) -> Timing:
+        """Time inferences, or one operator by its number, as `Device.time` says.
+
+        Raises:
+            DeviceError: the timer ran over its range, or the model failed.
+        """
+        number = readings.number
+        before = (0 if self.unit == "instructions" else 1) if readings.warm_up is None else readings.warm_up
+
+        def elapsed_ns() -> int:
+            return self._elapsed_ns(inputs, number, work_s, operator)
+
+        if before:
+            self._elapsed_ns(inputs, before, work_s, operator)
+        zeros_left = readings.zero_time_limit
+        first_ns = elapsed_ns()
+        while first_ns < readings.min_repeat_ms * 1e6 and number < MOST_RUNS:
+            if first_ns == 0:
+                zeros_left -= 1
+                if zeros_left < 0:
+                    break
+            enough = 1.1 * number * readings.min_repeat_ms * 1e6 / max(first_ns, self.granularity_ns)
+            number = min(max(number + 1, min(int(enough) + 1, _MOST_GROWTH * number)), MOST_RUNS)
+            first_ns = elapsed_ns()
+        found = [first_ns]
+        for done in range(1, readings.repeat):
+            if readings.cooldown_ms and done % readings.repeats_to_cooldown == 0:
+                time.sleep(readings.cooldown_ms / 1000)
+            found.append(elapsed_ns())
+        return self._timing(found, number)
+
+    def _elapsed_ns(self, inputs: Sequence[bytes], number: int, work_s: float, operator: int | None = None) -> int:
+        """Return the timer's nanoseconds of `number` inferences, or calls of an operator after those before it."""
+        if operator is None:
+            self.client.write(inputs)
+            return self.client.time(number, work_s=number * work_s)
+        stepping = Stepping(self.client, self.manifest, inputs)
+        stepping.begin()
+        for before in self.manifest.operators[:operator]:
+            stepping.run(before, work_s=work_s)
+        stepping.prepare(self.manifest.operators[operator])
+        idle = self.client.time(0, work_s=work_s, operator=operator)
+        return max(self.client.time(number, work_s=number * work_s, operator=operator) - idle, 0)
+
+    def _timing(self, elapsed_ns: Sequence[int], number: int) -> Timing:
+        known = timing.stored(self.identity) if self.unit == "ns" else None
+        ratio = 1.0 if known is None else known.ratio  # that the timer's nanoseconds are multiplied by
+        return Timing(tuple(run * ratio / number for run in elapsed_ns), number, self.unit, self.granularity_ns, ratio)
+
 
 # How long an inference may take, generously: the slowest soft-float core needs some 200 cycles a multiply-accumulate,
 # and what an operator computes for each element may take more than its products; an emulator runs some 20 M
@@ -213,7 +293,7 @@ class ModelOnDevice:
             CommunicationError: the device stopped answering.
         """
         readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown, warm_up)
-        operator = functions.operator_of(self.manifest, function) if function else None
+        operator = graph.operator_of(self.manifest, function) if function else None
         data = None if inputs is None else to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data or self._last_inputs or zeros(self.manifest.inputs)
         return self._stopwatch.time(self._last_inputs, readings, work_s=self._seconds(timeout_s), operator=operator)
@@ -267,13 +347,13 @@ class ModelOnDevice:
             DeviceError: the function failed on the device.
             CommunicationError: the device stopped answering.
         """
-        found = functions.find(self.manifest, name)
-        return functions.call(self.client, found, arguments, work_s=self._seconds(timeout_s))
+        found = graph.find(self.manifest, name)
+        return graph.call(self.client, found, arguments, work_s=self._seconds(timeout_s))
 
     @alone
     def reset_state(self) -> None:
         """Put the initial values into the model's states, to begin another sequence; a session begins with that."""
-        states.reset(self.client, self.manifest)
+        connection.reset(self.client, self.manifest)
 
     def stack_bytes(self) -> int | None:
         """Return how deep the last `run` went on the stack, in bytes, or None where that is not measured."""

@@ -8,10 +8,8 @@ from typing import Literal
 
 from mtool.base.errors import CommunicationError
 from mtool.device.rpc import protocol
-from mtool.device.rpc.fault import device_error, read_fault
 from mtool.device.rpc.framing import Frame, decode
-from mtool.device.rpc.protocol import Message
-from mtool.device.rpc.status import describe
+from mtool.device.rpc.protocol import Message, describe, device_error, read_fault
 from mtool.device.session import faults
 from mtool.manifest import Manifest
 

@@ -12,8 +12,8 @@ from mtool.boards import Board, Usb
 from mtool.device.flash import ports
 from mtool.device.flash.ports import Attached
 from mtool.device.session import faults
+from mtool.device.session.connection import takes_modules
 from mtool.device.session.device import Device
-from mtool.device.session.loaded import takes_modules
 from mtool.device.transport import (
     ProcessTransport,
     Transport,
@@ -24,7 +24,7 @@ from mtool.device.transport import (
     open_port,
     unicorn,
 )
-from mtool.device.transport.recorder import Recorder
+from mtool.device.transport.base import Recorder
 from mtool.manifest import Manifest, Project
 
 _KIND = "host_driven"
@@ -53,7 +53,7 @@ def open(
     Args:
         folder: a project folder that is built, with its mtool.json.
         port: the serial port of a board that runs the firmware, tcp://HOST:PORT or rtt:...
-            (mtool.device.transport.address); default: the board's emulator, or, if it has none or is sold as well,
+            (mtool.device.transport.opening); default: the board's emulator, or, if it has none or is sold as well,
             MTOOL_PORT, MTOOL_PROBE, mtool.toml, the single board that is attached. "emulator": the emulator, even if a
         board is attached. probe: the USB serial number of the board or its probe, or the beginning of it.
         timeout_s: how long the firmware may take to start and to answer.

@@ -1,10 +1,9 @@
 """Transports: bytes to and from a device, in order, perhaps lost or damaged."""
 
-from mtool.device.transport.base import Transport
+from mtool.device.transport.base import Recorder, Transport
 from mtool.device.transport.emulator import open_emulator, open_emulator_rtt
 from mtool.device.transport.opening import control_block, open_port
 from mtool.device.transport.process import ProcessTransport
-from mtool.device.transport.recorder import Recorder
 from mtool.device.transport.serial import SerialTransport
 from mtool.device.transport.unicorn import UnicornTransport
 

@@ -12,8 +12,8 @@ from mtool.device.transport import compiled
 from mtool.device.transport.base import Transport
 from mtool.device.transport.gdb_remote import GdbMemory
 from mtool.device.transport.process import OnExit, ProcessTransport
-from mtool.device.transport.pty import PtyTransport
 from mtool.device.transport.rtt import RttTransport
+from mtool.device.transport.serial import PtyTransport
 from mtool.device.transport.through import Through
 
 Channel = Literal["semihosting", "uart"]

@@ -5,8 +5,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import IO
 
-from mtool.base.children import Child, last_lines
 from mtool.base.errors import CommunicationError, MtoolError
+from mtool.base.proc import Child, last_lines
 from mtool.device.transport import pipes
 from mtool.device.transport.base import Transport
 

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import serial
@@ -9,6 +10,8 @@ import serial
 from mtool.base.errors import CommunicationError
 from mtool.base.locks import Lock
 from mtool.device.transport.base import Transport
+from mtool.device.transport.process import ProcessTransport
+from mtool.device.transport.through import Through
 
 _CHUNK = 512  # bytes written between two looks at what has arrived
 _BITS_PER_BYTE = 10  # 8 data bits, a start and a stop bit
@@ -120,3 +123,40 @@ def _hint(failed: Exception, port: str) -> str:
     if number in (11, 16):  # EAGAIN from the lock, EBUSY
         return "another program has it open: a terminal, or another mtool"
     return "see the ports: mtool boards --attached" if sys.platform == "win32" or not Path(port).exists() else ""
+
+
+# An emulated UART that is a pseudo-terminal: the program says which, and it is opened as a serial port.
+
+
+class PtyTransport(Through):
+    """Start a program, wait for the line that names its pseudo-terminal, and speak to it through that.
+
+    Args:
+        argv: the program and its arguments.
+        name: what it is, for messages.
+        announces: the text on its standard output after which the terminal's name stands, up to a blank.
+        baud: bits per second.
+        timeout_s: how long the program may take to name it.
+
+    Raises:
+        CommunicationError: it can't be started, ends, or names none.
+    """
+
+    def __init__(self, argv: Sequence[str], *, name: str, announces: str, baud: int, timeout_s: float = 10.0) -> None:
+        process = ProcessTransport(argv, name=name)
+        super().__init__(process, lambda: SerialTransport(_announced(process, announces, timeout_s), baud=baud))
+
+
+def _announced(process: ProcessTransport, announces: str, timeout_s: float) -> str:
+    """Return the name that the program prints after `announces`."""
+    deadline = time.monotonic() + timeout_s
+    printed = ""
+    while (left := deadline - time.monotonic()) > 0:
+        printed += process.read(timeout_s=left).decode(errors="replace")
+        _, found, name = printed.partition(announces)
+        if found and any(blank in name for blank in " \r\n"):
+            return name.split()[0]
+    raise CommunicationError(
+        f"{process.name} named no terminal within {timeout_s:.3g} s",
+        details=[f"expected: {announces!r} and a name", *printed.splitlines()[-5:]],
+    )

@@ -2,24 +2,218 @@
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mtool.base.errors import UsageError
-from mtool.manifest.delta.alignment import Run, runs
-from mtool.manifest.delta.range_coder import RangeEncoder
+
+# Which part of the old bytes each part of the new ones differs least from.
+
+
+_WINDOW = 8  # bytes that are equal only where one comes from the other
+_MOST_SHIFTS = 24
+_BLOCK = 512  # bytes that are looked for by correlation
+_MOST_BLOCKS = 48
+_CHUNK = 1 << 14  # positions whose costs are in memory at once
+# What a byte costs in bits, about: a given one, and one that differs by 0, 1, 2…; and what it costs to go on elsewhere.
+_GIVEN_COST = 7.5
+_ELSEWHERE = 32.0
+_DIFFERENCE_COSTS = np.minimum(
+    10.5, np.where(np.arange(129) == 0, 0.5, 1.0 + 1.6 * np.log2(1.0 + np.arange(129)))
+).astype(np.float32)
+_WORTHWHILE = 6.0  # bits a byte: above it a block is looked for elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Bytes of the new ones, and what has to be added to their places for those of the old ones.
+
+    `shift` is None: nothing in the old bytes is like them, and they are given.
+    """
+
+    bytes: int
+    shift: int | None
+
+
+def runs(old: bytes, new: bytes) -> list[Run]:
+    """Return the runs, in their order, that cost least; together they are all of the new bytes."""
+    before, after = np.frombuffer(old, np.uint8), np.frombuffer(new, np.uint8)
+    found = _equal_windows(before, after)
+    found += [shift for shift in _correlated(before, after, found) if shift not in found]
+    return list(_cheapest(before, after, found))
+
+
+def _equal_windows(old: NDArray[np.uint8], new: NDArray[np.uint8]) -> list[int]:
+    """Return the shifts by which most windows that are once in the old bytes are in the new ones; 0 is one of them."""
+    shifts = [0, len(old) - len(new)]
+    if min(len(old), len(new)) >= _WINDOW:
+        known, at, count = np.unique(_windows(old), return_index=True, return_counts=True)
+        known, at = known[count == 1], at[count == 1]
+        asked = _windows(new)
+        if len(known):
+            place = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+            hits = np.flatnonzero(known[place] == asked)
+            votes, count = np.unique(at[place[hits]] - hits, return_counts=True)
+            shifts += [int(one) for one in votes[np.argsort(-count, kind="stable")[:_MOST_SHIFTS]]]
+    return list(dict.fromkeys(shifts))
+
+
+def _windows(data: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    return np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(data, _WINDOW)).view(np.uint64).ravel()
+
+
+def _correlated(old: NDArray[np.uint8], new: NDArray[np.uint8], shifts: list[int]) -> Iterator[int]:
+    """Return shifts for blocks of the new bytes that none of `shifts` brings near to old ones.
+
+    Weights of which each was moved a little have no equal windows: the place is where the sum of the squares of the
+    differences is least, by a correlation.
+    """
+    if min(len(old), len(new)) < _BLOCK:
+        return
+    per_byte = np.min([_costs(old, new, shift, 0, len(new)) for shift in shifts], axis=0)
+    whole = len(new) // _BLOCK
+    dear = np.flatnonzero(per_byte[: whole * _BLOCK].reshape(whole, _BLOCK).mean(axis=1) > _WORTHWHILE)
+    if not len(dear):
+        return
+    size = 1 << (len(old) + _BLOCK).bit_length()
+    signal = old.view(np.int8).astype(np.float32)
+    spectrum = np.fft.rfft(signal, size)
+    energy = np.concatenate([[0.0], np.cumsum(signal.astype(np.float64) ** 2)])
+    energies = energy[_BLOCK:] - energy[:-_BLOCK]
+    tried = list(shifts)
+    for block in dear[:: max(1, len(dear) // _MOST_BLOCKS)]:
+        start = int(block) * _BLOCK
+        if min(_costs(old, new, shift, start, start + _BLOCK).mean() for shift in tried) <= _WORTHWHILE:
+            continue
+        pattern = new[start : start + _BLOCK].view(np.int8).astype(np.float32)
+        product = np.fft.irfft(spectrum * np.conj(np.fft.rfft(pattern, size)), size)[: len(energies)]
+        shift = int(np.argmin(energies - 2 * product)) - start
+        if shift not in tried and _costs(old, new, shift, start, start + _BLOCK).mean() <= _WORTHWHILE:
+            tried.append(shift)
+            yield shift
+
+
+def _costs(old: NDArray[np.uint8], new: NDArray[np.uint8], shift: int, start: int, end: int) -> NDArray[np.float32]:
+    """Return what the new bytes from `start` to `end` cost as differences; infinite where there is no old byte."""
+    costs = np.full(end - start, np.inf, np.float32)
+    first, last = max(start, -shift), min(end, len(old) - shift)
+    if first < last:
+        difference = (new[first:last] - old[first + shift : last + shift]).view(np.int8).astype(np.int16)
+        costs[first - start : last - start] = _DIFFERENCE_COSTS[np.abs(difference)]
+    return costs
+
+
+def _cheapest(old: NDArray[np.uint8], new: NDArray[np.uint8], shifts: list[int]) -> Iterator[Run]:
+    """Choose a shift or none for each byte, so that costs and changes are least (Viterbi, 1967)."""
+    choices: list[int | None] = [None, *shifts]
+    total = np.zeros(len(choices), np.float64)
+    came_from_best = np.empty((len(new), len(choices)), np.bool_)
+    best = np.empty(len(new), np.int64)
+    for start in range(0, len(new), _CHUNK):
+        end = min(start + _CHUNK, len(new))
+        costs = np.stack(
+            [np.full(end - start, _GIVEN_COST, np.float32), *(_costs(old, new, shift, start, end) for shift in shifts)],
+            1,
+        )
+        for number, cost in enumerate(costs, start):
+            least = int(total.argmin())
+            limit = total[least] + _ELSEWHERE
+            best[number] = least
+            came_from_best[number] = total > limit
+            total = np.minimum(total, limit) + cost
+    chosen = np.empty(len(new), np.int64)
+    state = int(total.argmin())
+    for number in range(len(new) - 1, -1, -1):
+        chosen[number] = state
+        if came_from_best[number, state]:
+            state = int(best[number])
+    ends = [*(np.flatnonzero(np.diff(chosen)) + 1), len(new)]
+    start = 0
+    for end in ends if len(new) else ():
+        yield Run(int(end) - start, choices[chosen[start]])
+        start = int(end)
+
+
+# A range encoder with adaptive probabilities (Martin, Range encoding, 1979; as LZMA's), for crt/src/mt_delta.c.
+
+
+_RATE = 5
+_EVEN = 1 << 15
+_LEAST_RANGE = 1 << 24
+
+
+class RangeEncoder:
+    """Binary decisions as bytes; how likely each of `models` is 0 is learned from those before.
+
+    What is written is as long as what a decoder reads for the same decisions, to the byte.
+    """
+
+    def __init__(self, models: int) -> None:
+        self._model = [_EVEN] * models
+        self._low = 0
+        self._range = 0xFFFFFFFF
+        self._bytes = bytearray()
+
+    def decide(self, bit: int, model: int) -> None:
+        """Write a decision of a model."""
+        likely = self._model[model]
+        self._write(bit, likely)
+        self._model[model] = likely - (likely >> _RATE) if bit else likely + ((0x10000 - likely) >> _RATE)
+
+    def even(self, bit: int) -> None:
+        """Write a decision that is as likely as not."""
+        self._write(bit, _EVEN)
+
+    @property
+    def bytes_so_far(self) -> int:
+        """How many bytes are written, but for the last few, which depend on what follows."""
+        return len(self._bytes)
+
+    def end(self) -> bytes:
+        """Return all that was written."""
+        for _ in range(4):
+            self._shift()
+        return bytes(self._bytes)
+
+    def _write(self, bit: int, likely: int) -> None:
+        while self._range < _LEAST_RANGE:
+            self._range <<= 8
+            self._shift()
+        bound = (self._range >> 16) * likely
+        if not bit:
+            self._range = bound
+            return
+        self._low += bound
+        self._range -= bound
+        if self._low >> 32:
+            self._low &= 0xFFFFFFFF
+            self._carry()
+
+    def _carry(self) -> None:
+        place = len(self._bytes) - 1
+        while self._bytes[place] == 0xFF:
+            self._bytes[place] = 0
+            place -= 1
+        self._bytes[place] += 1
+
+    def _shift(self) -> None:
+        self._bytes.append(self._low >> 24)
+        self._low = self._low << 8 & 0xFFFFFFFF
+
 
 MAGIC = b"MTD1"
 MOST_BYTES = 1 << 23  # of the old and of the new: a jump over both has a number
-
 _IS_GIVEN = 0
 _SIGN_OF_JUMP, _SIGN_OF_DIFFERENCE, _SIGN_OF_GIVEN = 1, 2, 3
 _RUN = 4
-_DIFFERENCE = _RUN + 23
-_GIVEN = _DIFFERENCE + 5 * 7
-_HIGHEST = _GIVEN + 2 * 7
+_DIFFERENCE_MODELS = _RUN + 23
+_GIVEN_MODELS = _DIFFERENCE_MODELS + 5 * 7
+_HIGHEST = _GIVEN_MODELS + 2 * 7
 _MODELS = _HIGHEST + 2 * 8
-
 _BITS_OF_RUN, _BITS_OF_BYTE = 23, 7  # below the highest, at most
 
 
@@ -69,10 +263,10 @@ def _stream(old: bytes, new: bytes, chosen: list[Run], at: dict[int, int]) -> by
             around = 2 * last + before
             last, before = abs(signed), last
             if run.shift is None:
-                _number(coder, last + 1, _GIVEN + (0 if around < 64 else 7), _BITS_OF_BYTE, _HIGHEST + 8)
+                _number(coder, last + 1, _GIVEN_MODELS + (0 if around < 64 else 7), _BITS_OF_BYTE, _HIGHEST + 8)
             else:
                 near = around if around < 2 else 2 if around < 4 else 3 if around < 8 else 4
-                _number(coder, last + 1, _DIFFERENCE + 7 * near, _BITS_OF_BYTE, _HIGHEST)
+                _number(coder, last + 1, _DIFFERENCE_MODELS + 7 * near, _BITS_OF_BYTE, _HIGHEST)
             if signed:
                 coder.decide(int(signed < 0), _SIGN_OF_GIVEN if run.shift is None else _SIGN_OF_DIFFERENCE)
         start += run.bytes

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from mtool.manifest.modules.declarations import declaration_hash
+from mtool.manifest.modules.format import declaration_hash
 
 Group = Literal["memory", "math", "rare"]
 _LEVELS: dict[Group, int] = {"memory": 0, "math": 1, "rare": 2}

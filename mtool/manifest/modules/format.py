@@ -1,23 +1,23 @@
 """The bytes of a module's file (.mtm). docs/modules.md has the table, crt/include/mt_module.h the other side."""
 
 import hashlib
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Final
 
 from pydantic import ValidationError
 
 from mtool.base import invalid
-from mtool.base.errors import UsageError
+from mtool.base.errors import CommunicationError, UsageError
 from mtool.manifest import StateTensor, Strict, Tensor
-from mtool.manifest.fields import OfModel
+from mtool.manifest.schema import OfModel
 
 MAGIC: Final = b"MTM1"
 VERSION: Final = 1
 SUFFIX: Final = ".mtm"
-
 _NUMBERS: Final = struct.Struct("<4s17I")
 _NAME_BYTES: Final = 32
 _NAME: Final = slice(72, 104)
@@ -35,9 +35,7 @@ MOST_OPERATORS: Final = 0xFFFD
 MOST_DESCRIPTION_BYTES: Final = 1 << 16
 MOST_BYTES: Final = 1 << 30
 """Of an image, and of an arena."""
-
 _MOST_FILE_BYTES: Final = MOST_BYTES + (1 << 20)
-
 TABLE_ALIGNMENT: Final = 32
 """Of the imports' addresses behind the arena, so that a memory protection unit can tell them apart."""
 
@@ -75,7 +73,7 @@ class Module:
 
     Attributes:
         kind: what the image is.
-        machine: what it needs of a core (mtool.manifest.modules.machine).
+        machine: what it needs of a core (mtool.manifest.modules.format).
         counter: firmware refuses a module whose counter is less than the one that it has.
         alignment: of the image, in the file and in the device's memory.
         image: code, then constants.
@@ -228,3 +226,158 @@ def unpack(data: bytes, what: str = "the module") -> Module:
 
 def _up(number: int, alignment: int) -> int:
     return -(-number // alignment) * alignment
+
+
+# How a module names a function of the firmware: by a hash of its declaration.
+
+
+_OFFSET, _PRIME = 0x811C9DC5, 0x01000193
+
+
+def declaration_hash(declaration: str) -> int:
+    """Return FNV-1a, 32 bits, of a C declaration as docs/modules.md writes it: "float expf(float)"."""
+    value = _OFFSET
+    for byte in declaration.encode("ascii"):
+        value = (value ^ byte) * _PRIME & 0xFFFFFFFF
+    return value
+
+
+# What a device says of a module that it has, read piece by piece: the head, and the description, not the image.
+
+
+_AT_COUNTER: Final = 20
+_AT_IMAGE: Final = 28  # its bytes, then those of its code
+_AT_INPUTS: Final = 40  # then outputs, imports, operators, bytes of the description, of the arena
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a host needs of a module on a device: the model's name, hash and description; counter and sizes."""
+
+    name: str
+    model_hash: str
+    description: Description
+    counter: int
+    arena_bytes: int
+    code_bytes: int
+    constant_bytes: int
+
+
+def read(fetch: Callable[[int, int], bytes]) -> Interface:
+    """Return the interface of a module; `fetch` returns so many bytes of its file from an offset on.
+
+    Raises:
+        CommunicationError: what is fetched is no module's.
+    """
+    head = fetch(0, HEAD_BYTES)
+    if head[: len(MAGIC)] != MAGIC:
+        raise CommunicationError("the device has a module that does not begin like one")
+    (counter,) = struct.unpack_from("<I", head, _AT_COUNTER)
+    image_bytes, code_bytes = struct.unpack_from("<2I", head, _AT_IMAGE)
+    inputs, outputs, imports, operators, text_bytes, arena_bytes = struct.unpack_from("<6I", head, _AT_INPUTS)
+    if max(inputs, outputs) > MOST_TENSORS or imports > MOST_IMPORTS or text_bytes > MOST_DESCRIPTION_BYTES:
+        raise CommunicationError("the device has a module with more of something than any may have")
+    try:
+        text = fetch(HEAD_BYTES + 8 * (inputs + outputs) + 4 * imports, text_bytes)
+        description = Description.model_validate_json(text)
+    except ValidationError as error:
+        raise CommunicationError(
+            "the device has a module whose description this mtool does not know", details=invalid.lines(error, 5)
+        ) from None
+    if (len(description.inputs), len(description.outputs), len(description.operators)) != (inputs, outputs, operators):
+        raise CommunicationError("the device has a module whose description and head differ")
+    name = head[_NAME].partition(b"\0")[0].decode("ascii", "replace")
+    constant_bytes = max(image_bytes - code_bytes, 0)
+    return Interface(name, head[_MODEL_HASH].hex(), description, counter, arena_bytes, code_bytes, constant_bytes)
+
+
+# What a module's code needs of a core and its ABI, as one number: crt/include/mt_module.h has the same list.
+
+
+class Architecture(IntEnum):
+    """Bits 0 to 7. Of Arm's, a core runs those below its own too, but for MVE and what a flag says."""
+
+    ANY = 0
+    ARMV6M = 1
+    ARMV7M = 2
+    ARMV7EM = 3
+    ARMV8M_BASE = 4
+    ARMV8M_MAIN = 5
+    ARMV81M_MAIN = 6
+    RV32 = 16
+
+
+class Needs(IntFlag):
+    """Bits 8 to 31. HARD_FLOAT is the ABI, and has to be the firmware's; the others it may have besides."""
+
+    HARD_FLOAT = 0x100
+    FPU = 0x10000
+    DOUBLE = 0x20000
+    DSP = 0x40000
+    MVE = 0x80000
+    MVE_FLOAT = 0x100000
+    RV_M = 0x200000
+    RV_C = 0x400000
+    RV_VECTOR = 0x800000
+
+
+ARCHITECTURE_BITS = 0xFF
+
+
+def describe(machine: int) -> str:
+    """Return a machine as a person writes it: "ARMV7EM, HARD_FLOAT, FPU, DSP"."""
+    known = {one.value: one.name for one in Architecture}
+    number = machine & ARCHITECTURE_BITS
+    flags = [one.name for one in Needs if machine & one and one.name]
+    rest = machine & ~ARCHITECTURE_BITS & ~sum(Needs)
+    return ", ".join([known.get(number, f"architecture {number}"), *flags, *([f"0x{rest:x}"] if rest else [])])
+
+
+_ARCHITECTURES = {
+    "__ARM_ARCH_6M__": Architecture.ARMV6M,
+    "__ARM_ARCH_7M__": Architecture.ARMV7M,
+    "__ARM_ARCH_7EM__": Architecture.ARMV7EM,
+    "__ARM_ARCH_8M_BASE__": Architecture.ARMV8M_BASE,
+    "__ARM_ARCH_8M_MAIN__": Architecture.ARMV8M_MAIN,
+    "__ARM_ARCH_8_1M_MAIN__": Architecture.ARMV81M_MAIN,
+}
+_DEFINE = re.compile(r"^#define (\w+) ?(.*)$", re.MULTILINE)
+
+
+def of_macros(text: str) -> int:
+    """Return the machine that a compiler's macros (`-dM -E`) tell of, as mt_module_machine does; 0: none of those."""
+    macros = dict(_DEFINE.findall(text))
+
+    def number(name: str) -> int:
+        return int(macros.get(name, "0").rstrip("UL") or "1", 0)
+
+    found = [one for name, one in _ARCHITECTURES.items() if name in macros]
+    if "__riscv" in macros and number("__riscv_xlen") == 32:
+        found = [Architecture.RV32]
+    if not found:
+        return Architecture.ANY
+    arm_fp, mve, flen = number("__ARM_FP"), number("__ARM_FEATURE_MVE"), number("__riscv_flen")
+    hard = {"__ARM_PCS_VFP", "__riscv_float_abi_single", "__riscv_float_abi_double"}
+    told = {
+        Needs.HARD_FLOAT: bool(hard & {*macros}),
+        Needs.FPU: bool(arm_fp & 4) or flen > 0,
+        Needs.DOUBLE: bool(arm_fp & 8) or flen >= 64,
+        Needs.DSP: "__ARM_FEATURE_DSP" in macros,
+        Needs.MVE: bool(mve & 1),
+        Needs.MVE_FLOAT: bool(mve & 2),
+        Needs.RV_M: "__riscv_mul" in macros,
+        Needs.RV_C: "__riscv_compressed" in macros,
+        Needs.RV_VECTOR: "__riscv_vector" in macros or "MT_RVV" in macros,
+    }
+    return found[0] | sum(need for need, is_so in told.items() if is_so)
+
+
+def runs(core: int, machine: int) -> bool:
+    """Whether firmware of a core and an ABI takes code for a machine; mt_module.c decides alike."""
+    own, wanted = core & ARCHITECTURE_BITS, machine & ARCHITECTURE_BITS
+    if wanted == Architecture.ANY:
+        return machine == Architecture.ANY
+    both_arm = max(own, wanted) < Architecture.RV32
+    older = both_arm and wanted < own and (own != Architecture.ARMV8M_BASE or wanted == Architecture.ARMV6M)
+    needs = machine & ~core & ~ARCHITECTURE_BITS
+    return (wanted == own or older) and not (core ^ machine) & Needs.HARD_FLOAT and not needs

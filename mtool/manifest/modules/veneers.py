@@ -9,7 +9,7 @@ the firmware its own value back.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtool.manifest.modules.machine import ARCHITECTURE_BITS, Architecture, Needs
+from mtool.manifest.modules.format import ARCHITECTURE_BITS, Architecture, Needs
 
 ENTRY = "mt_module_entry"
 CALLED = "mt_module_call"

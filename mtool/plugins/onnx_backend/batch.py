@@ -19,9 +19,9 @@ import onnx
 from numpy.typing import NDArray
 
 from mtool.base import files, proc, resources
-from mtool.base.children import Child
 from mtool.base.errors import BuildError, DeviceError, UsageError
 from mtool.base.filetree import FileTree
+from mtool.base.proc import Child
 from mtool.compiler import codegen, frontend, passes
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import make_plan

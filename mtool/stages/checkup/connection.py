@@ -9,7 +9,7 @@ from pathlib import Path
 from mtool.base import system
 from mtool.boards import Board
 from mtool.device.flash import RUNNERS, ports
-from mtool.device.flash.failures import is_wsl, no_device_hint, permission_hint
+from mtool.device.flash.runner import is_wsl, no_device_hint, permission_hint
 from mtool.stages.checkup.item import Item
 
 _GROUPS = ("dialout", "uucp")  # of serial ports: Debian and Fedora, Arch

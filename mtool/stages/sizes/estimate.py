@@ -19,8 +19,7 @@ from mtool.base.filetree import FileTree
 from mtool.base.option_values import IN_RAM
 from mtool.boards import Board
 from mtool.device.build import fit
-from mtool.device.build.fit import Need, Part
-from mtool.device.build.overflow import ARRAY_BYTES_AVR
+from mtool.device.build.fit import ARRAY_BYTES_AVR, Need, Part
 from mtool.manifest import (
     Manifest,
     bytes_in_memories,

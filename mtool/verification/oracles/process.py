@@ -24,8 +24,8 @@ import ml_dtypes
 import numpy as np
 
 from mtool.base import errors
-from mtool.base.children import Child, last_lines
 from mtool.base.errors import BuildError, ModelError, MtoolError
+from mtool.base.proc import Child, last_lines
 
 # A message between two processes: plain values, bytes and arrays. Reading it runs nothing, as reading a pickle would.
 #

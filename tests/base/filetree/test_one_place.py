@@ -17,7 +17,7 @@ OTHERS = {"replace", "remove", "copy", "rename"}
 ALLOWED = {
     "base/files.py": {"mkdir", "unlink", "chmod", "write_bytes", "replace"},
     "base/cache.py": {"mkdir", "unlink"},  # its own entries, and folders that are its owner's alone
-    "base/lock_files.py": {"mkdir", "unlink", "write_text"},  # locks, and who holds them
+    "base/locks.py": {"mkdir", "unlink", "write_text"},  # locks, and who holds them
     "base/filetree/open_folder.py": {"mkdir", "unlink", "rmdir", "replace"},
     "base/filetree/writing.py": {"mkdir", "rmdir", "move", "remove"},  # of an OpenFolder; and the folder itself
     "compiler/backends/json/external_compiler.py": {"write_bytes"},  # of a region, in a temporary folder

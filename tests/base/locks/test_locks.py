@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mtool.base import lock_files, locks
+from mtool.base import locks
 from mtool.base.errors import BoardError, UsageError
 
 SOURCES = str(Path(locks.__file__).parents[1])
@@ -169,7 +169,7 @@ def test_a_home_that_can_not_be_looked_into_is_passed_over(monkeypatch: pytest.M
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(Path, "stat", refused)
-    places = [place for _, place in lock_files.candidates()]
+    places = [place for _, place in locks.candidates()]
     assert len(places) == 2 and places[0].name == "locks" and places[1].name == f"mtool-{os.geteuid()}"
 
 

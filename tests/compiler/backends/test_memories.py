@@ -12,7 +12,7 @@ import mtool
 from mtool import boards
 from mtool.base.errors import BuildError, MtoolError
 from mtool.compiler.backends import BackendSpec
-from mtool.device.build import placement
+from mtool.device.build import size
 from mtool.manifest import Manifest
 from mtool.stages.compiling import CompiledModel
 from mtool.stages.options import Options
@@ -175,9 +175,9 @@ def test_errors(tmp_path: Path, memory: str, change: str, words: str) -> None:
 
 def test_a_template_that_knows_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest: Manifest = model(tmp_path).render_project()[1]
-    monkeypatch.setattr(placement, "addresses", lambda elf: {"net_dtcm": 0x31000000})
+    monkeypatch.setattr(size, "addresses", lambda elf: {"net_dtcm": 0x31000000})
     with pytest.raises(BuildError, match="baremetal does not put into dtcm") as raised:
-        placement.check(tmp_path, manifest)
+        size.check(tmp_path, manifest)
     assert ".bss.mt_lent.dtcm" in str(raised.value)
-    monkeypatch.setattr(placement, "addresses", lambda elf: {"net_dtcm": 0x30000040})
-    placement.check(tmp_path, manifest)
+    monkeypatch.setattr(size, "addresses", lambda elf: {"net_dtcm": 0x30000040})
+    size.check(tmp_path, manifest)

@@ -19,7 +19,7 @@ from mtool.compiler.codegen import conventions, weights
 from mtool.compiler.plan.plan import Pool
 from mtool.compiler.plan.pools.board import asked_pools, constant_pools, tensor_pools
 from mtool.compiler.plan.pools.constants import Constant, in_sections
-from mtool.device.build import placement
+from mtool.device.build import size
 from mtool.device.build.size import addresses
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
@@ -124,4 +124,4 @@ def test_a_firmware_has_constants_where_the_map_says(
     turned = zip(manifest.constant_pools, reversed(manifest.constant_pools), strict=True)
     wrong = tuple(one.model_copy(update={"constants": other.constants}) for one, other in turned)
     with pytest.raises(BuildError, match=r"does not put into itcm what the model has there"):
-        placement.check(elf, manifest.model_copy(update={"constant_pools": wrong}))
+        size.check(elf, manifest.model_copy(update={"constant_pools": wrong}))

@@ -18,9 +18,16 @@ from onnx import helper
 from mtool import boards, project
 from mtool.base import filetree, resources
 from mtool.base.filetree import FileTree
-from mtool.base.identifiers import LONGEST_MODEL, LONGEST_TENSOR, model_name, target_name, tensor_names
+from mtool.base.identifiers import (
+    KEYWORDS,
+    LONGEST_MODEL,
+    LONGEST_TENSOR,
+    is_macro,
+    model_name,
+    target_name,
+    tensor_names,
+)
 from mtool.base.option_values import Io
-from mtool.base.reserved import KEYWORDS, is_macro
 from mtool.compiler import codegen, passes
 from mtool.compiler.frontend.onnx_graph import import_graph
 from mtool.compiler.kernels.target import Target

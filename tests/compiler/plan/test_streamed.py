@@ -21,7 +21,7 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.operators.verification import verify
 from mtool.compiler.passes.streamed_input import with_streamed_input
 from mtool.compiler.plan import Plan, make_plan
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import Status
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))

@@ -13,7 +13,7 @@ from mtool.boards import get
 from mtool.compiler import codegen
 from mtool.compiler.compilation import compile_model
 from mtool.compiler.request import Request
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import Status
 
 
 def written(proto: onnx.ModelProto, folder: Path) -> Path:

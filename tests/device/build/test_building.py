@@ -13,7 +13,7 @@ from mtool.base import filetree
 from mtool.base.errors import BuildError, FitError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.device import build
-from mtool.device.build import cmake, overflow, toolchains
+from mtool.device.build import cmake, fit, toolchains
 
 MODEL, MANIFEST = toy.compiled()
 HOST = boards.get("host")
@@ -211,7 +211,7 @@ def test_an_arena_that_the_compiler_can_not_address_is_an_overflow_too() -> None
     board = boards.get("arduino_uno")
     project_of = MANIFEST.model_copy(update={"arena_bytes": 34856, "constant_bytes": 4000, "parameters": 1000})
     _, read = project.render(MODEL, project_of, board)
-    error = overflow.explain(f"toy.c:20:18: error: size of array ‘{read.symbols['arena']}’ is too large", read)
+    error = fit.explain(f"toy.c:20:18: error: size of array ‘{read.symbols['arena']}’ is too large", read)
     assert error is not None and error.what.endswith("does not fit arduino_uno")
     assert any(line.startswith("sram     needs 35 KB of 2,048 B") for line in error.details)
     assert error.hint.startswith("even an int8 version would need about 8,714 B of sram")
@@ -219,7 +219,7 @@ def test_an_arena_that_the_compiler_can_not_address_is_an_overflow_too() -> None
 
 def test_another_linker_error_is_no_overflow(tmp_path: Path) -> None:
     read = manifest.load(write(tmp_path, boards.get("mps2_an386")))
-    assert overflow.explain("undefined reference to `toy_run'", read) is None
+    assert fit.explain("undefined reference to `toy_run'", read) is None
 
 
 def test_sizes_are_those_of_an_elf_file(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from mtool.device.build.call_depth import deepest
+from mtool.device.build.symbolizer import deepest
 
 
 def node(name: str, size: int, how: str = "static") -> str:

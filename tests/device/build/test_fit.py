@@ -7,7 +7,7 @@ import toy
 
 from mtool import boards, project
 from mtool.base.errors import FitError
-from mtool.device.build import fit, overflow
+from mtool.device.build import fit
 from mtool.device.build.size import Size
 from mtool.manifest import Manifest, Operand
 
@@ -80,17 +80,17 @@ def test_a_float_model_is_told_what_quantising_gives() -> None:
 def test_an_array_that_the_compiler_does_not_take_is_told() -> None:
     manifest = manifest_of(UNO)
     name = manifest.constants[0]
-    error = overflow.explain(f"m.c:2:27: error: size of array ‘{name}’ is too large", manifest)
+    error = fit.explain(f"m.c:2:27: error: size of array ‘{name}’ is too large", manifest)
     assert error is not None and error.exit_code == 4
     assert error.details[-1] == f"{name} is one array of more than 32,767 B, which the compiler does not take"
-    assert overflow.explain("m.c:2:27: error: size of array ‘other’ is too large", manifest) is None
+    assert fit.explain("m.c:2:27: error: size of array ‘other’ is too large", manifest) is None
 
 
 def test_a_memory_region_of_a_devicetree_is_one_of_the_boards() -> None:
     board = boards.get("mps3_an547")
     files, described = toy.compiled(board)
     _, manifest = project.render(files, described, board, template="zephyr")
-    error = overflow.explain("ld.bfd: region `ISRAM' overflowed by 4096 bytes", manifest)
+    error = fit.explain("ld.bfd: region `ISRAM' overflowed by 4096 bytes", manifest)
     assert error is not None
     assert next(line for line in error.details if "too many" in line).startswith("isram    needs ")
 

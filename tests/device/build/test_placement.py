@@ -7,7 +7,7 @@ import pytest
 import mtool
 from mtool.base.errors import BuildError
 from mtool.compiler.plan.plan import Pool
-from mtool.device.build import placement
+from mtool.device.build import size
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
 
@@ -17,9 +17,9 @@ def test_a_section_of_ones_own_that_lies_in_flash(tmp_path: Path, monkeypatch: p
     manifest = mtool.compile(DIGITS, board="mps2_an386", options=options).render_project()[1]
     (pool,) = manifest.pools
     for address in (0x20000400, 0x21000000, 0x90000000):  # the last is none of the board's memories
-        monkeypatch.setattr(placement, "addresses", lambda elf, address=address: {pool.symbol: address})
-        placement.check(tmp_path, manifest)
-    monkeypatch.setattr(placement, "addresses", lambda elf: {pool.symbol: 0x1800})
+        monkeypatch.setattr(size, "addresses", lambda elf, address=address: {pool.symbol: address})
+        size.check(tmp_path, manifest)
+    monkeypatch.setattr(size, "addresses", lambda elf: {pool.symbol: 0x1800})
     with pytest.raises(BuildError, match=r"the section \.mine lies in ssram1") as raised:
-        placement.check(tmp_path, manifest)
+        size.check(tmp_path, manifest)
     assert "0x00001800" in str(raised.value)

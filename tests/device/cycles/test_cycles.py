@@ -12,10 +12,9 @@ from mtool import boards, commands
 from mtool.base.errors import BuildError, UsageError
 from mtool.boards import Cache, Reads
 from mtool.device.cycles import Clock, cores, execution, flash, pipelines, riscv
-from mtool.device.cycles.cores import group_of, groups
+from mtool.device.cycles.cores import Instruction, group_of, groups
 from mtool.device.cycles.estimate import summarise
-from mtool.device.cycles.instruction import Instruction
-from mtool.device.cycles.listing import Listing
+from mtool.device.cycles.execution import Listing
 from mtool.device.cycles.thumb import decode
 
 SNIPPETS = Path(__file__).with_name("snippets.s")

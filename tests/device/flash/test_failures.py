@@ -7,7 +7,7 @@ import pytest
 
 from mtool.base.errors import BoardError, FlashError, MtoolError
 from mtool.device import flash
-from mtool.device.flash import RUNNERS, failures
+from mtool.device.flash import RUNNERS, runner
 from tests.device.flash.jobs import fake, job
 from tests.device.flash.known import NO_PROBE
 
@@ -72,7 +72,7 @@ def cases(table: dict[str, str]) -> pytest.MarkDecorator:
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/bin{os.pathsep}/usr/bin")
-    monkeypatch.setattr(failures, "is_wsl", lambda: False)
+    monkeypatch.setattr(runner, "is_wsl", lambda: False)
     return folder
 
 
@@ -117,7 +117,7 @@ def test_a_probe_that_is_not_there_is_named(tools: Path) -> None:
 
 
 def test_on_wsl_the_hint_is_usbipd(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "is_wsl", lambda: True)
+    monkeypatch.setattr(runner, "is_wsl", lambda: True)
     error = fail(tools, "openocd", NO_PROBE["openocd"], code=NO_BOARD)
     assert "usbipd bind --busid" in error.hint and "usbipd attach --wsl" in error.hint
 
@@ -125,7 +125,7 @@ def test_on_wsl_the_hint_is_usbipd(tools: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(("release", "wsl"), [("5.15.90.1-microsoft-standard-WSL2", True), ("6.1.0-18-amd64", False)])
 def test_wsl_is_told_by_its_kernel(release: str, wsl: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.release", lambda: release)
-    assert failures.is_wsl() is wsl
+    assert runner.is_wsl() is wsl
 
 
 @cases(NO_BOOT_LOADER)
@@ -143,7 +143,7 @@ def test_permission(runner: str, says: str, tools: Path) -> None:
 
 
 def test_permission_of_a_probe_is_a_udev_rule(tools: Path) -> None:
-    hint = failures.permission_hint(job("openocd").board, "")
+    hint = runner.permission_hint(job("openocd").board, "")
     assert 'ATTRS{idVendor}=="0483"' in hint and "udevadm control --reload" in hint
 
 

@@ -12,8 +12,7 @@ import pytest
 from mtool.base.errors import CommunicationError, DeviceError
 from mtool.device.rpc import Client, protocol, window
 from mtool.device.rpc.framing import Frame, encode
-from mtool.device.rpc.protocol import Message
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import Message, Status
 from mtool.device.transport import ProcessTransport, Transport
 from tests.crt import firmware
 from tests.device.rpc.channels import HARMS, Lossy, Scripted, Watched

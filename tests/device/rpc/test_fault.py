@@ -6,9 +6,8 @@ import pytest
 
 from mtool.base.errors import CommunicationError, DeviceError
 from mtool.device.rpc import protocol
-from mtool.device.rpc.fault import Fault, FaultKind, Machine, device_error, read_fault
 from mtool.device.rpc.framing import Frame, encode
-from mtool.device.rpc.protocol import Hello, Message
+from mtool.device.rpc.protocol import Fault, FaultKind, Hello, Machine, Message, device_error, read_fault
 from mtool.device.rpc.window import Window
 from mtool.device.transport import Transport
 

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from mtool.base.errors import CommunicationError, DeviceError
 from mtool.device.rpc import Client, protocol, window
-from mtool.device.rpc.fault import device_error, read_fault
 from mtool.device.rpc.framing import Decoder, Frame, encode
-from mtool.device.rpc.protocol import REPLY, Message
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import REPLY, Message, Status, device_error, read_fault
 from tests.device.rpc.channels import Scripted
 from tests.device.rpc.test_handshake import reply_to
 

@@ -14,8 +14,7 @@ from mtool.base.errors import CommunicationError, DeviceError
 from mtool.device.rpc import Client, loading, protocol
 from mtool.device.rpc.framing import Frame
 from mtool.device.rpc.loading import Place
-from mtool.device.rpc.protocol import Message, Request
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import Message, Request, Status
 from mtool.device.transport import ProcessTransport, Transport
 from mtool.manifest.modules.format import HEAD_BYTES, Description, Kind, Module, OperatorNote, pack, signed
 from tests.crt import firmware

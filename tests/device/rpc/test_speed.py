@@ -2,7 +2,7 @@
 
 import pytest
 
-from mtool.device.rpc.speed import Speed
+from mtool.device.rpc.window import Speed
 
 
 def test_the_first_measurement_counts_whole_and_later_ones_a_quarter() -> None:

@@ -9,10 +9,8 @@ import pytest
 
 from mtool.base.errors import CommunicationError, DeviceError
 from mtool.device.rpc import protocol, window
-from mtool.device.rpc.fault import device_error
 from mtool.device.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
-from mtool.device.rpc.protocol import REPLY, Hello, Message, Request
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import REPLY, Hello, Message, Request, Status, device_error
 from mtool.device.rpc.window import Window, data_frames
 from mtool.device.transport import Transport
 

@@ -9,8 +9,8 @@ from mtool.base.errors import DeviceError, UsageError
 from mtool.cli import app
 from mtool.device import session
 from mtool.device.rpc import Client
-from mtool.device.session import calibration
-from mtool.device.session.calibration import Calibration
+from mtool.device.session import timing
+from mtool.device.session.timing import Calibration
 from tests.device.session import projects
 
 
@@ -40,7 +40,7 @@ class World:
 
 def measured(world: World, seconds: float) -> Calibration:
     client: Client = world  # type: ignore[assignment]
-    return calibration.measure(client, seconds, clock=lambda: world.now, sleep=world.sleep)
+    return timing.measure(client, seconds, clock=lambda: world.now, sleep=world.sleep)
 
 
 @pytest.mark.parametrize("pace", [1.0, 1.02, 0.9995])
@@ -60,14 +60,14 @@ def test_a_timer_that_stands_still() -> None:
 def test_what_is_stored_is_found_again_for_that_device_alone(tmp_path: Path) -> None:
     environment = {"XDG_STATE_HOME": str(tmp_path)}
     first, second = Calibration(1.01, 1e-4, 10.0), Calibration(0.99, 1e-5, 20.0)
-    calibration.store("board 066BFF51", first, environment=environment)
-    path = calibration.store("board 11111111", second, environment=environment)
-    assert calibration.stored("board 066BFF51", environment=environment) == first
-    assert calibration.stored("board 11111111", environment=environment) == second
-    assert calibration.stored("board", environment=environment) is None
+    timing.store("board 066BFF51", first, environment=environment)
+    path = timing.store("board 11111111", second, environment=environment)
+    assert timing.stored("board 066BFF51", environment=environment) == first
+    assert timing.stored("board 11111111", environment=environment) == second
+    assert timing.stored("board", environment=environment) is None
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     path.write_text("not ours")
-    assert calibration.stored("board 066BFF51", environment=environment) is None
+    assert timing.stored("board 066BFF51", environment=environment) is None
 
 
 def test_times_are_corrected_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_times_are_corrected_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     folder = projects.write(tmp_path / "project")
     with session.open(folder) as device:
         plain = device.time(1, 1, warm_up=0)  # the first measurement takes 1 us, by the test port's timer
-        calibration.store(device.identity, Calibration(1.5, 1e-3, 1.0))
+        timing.store(device.identity, Calibration(1.5, 1e-3, 1.0))
         corrected = device.time(1, 1, warm_up=0)
     assert (plain.runs, plain.ratio) == ((1000.0,), 1.0)
     assert (corrected.runs, corrected.ratio) == ((3000.0,), 1.5) and "calibrated" in str(corrected)
@@ -93,9 +93,9 @@ def test_a_repeat_takes_as_long_as_it_should(tmp_path: Path) -> None:
 def test_no_place_for_a_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for environment in ({"HOME": ""}, {"HOME": "home"}, {"HOME": "home", "XDG_STATE_HOME": "state"}):
-        assert calibration.stored("board", environment=environment) is None
+        assert timing.stored("board", environment=environment) is None
         with pytest.raises(UsageError, match="no place to keep the calibration"):
-            calibration.store("board", Calibration(1.0, 1e-4, 1.0), environment=environment)
+            timing.store("board", Calibration(1.0, 1e-4, 1.0), environment=environment)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -105,5 +105,5 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert app.invoke(["build", str(digits), "-d", str(tmp_path / "host")]) == 0
     assert app.invoke(["calibrate", str(tmp_path / "host"), "--seconds", "0.5"]) == 0
     assert "ppm" in capsys.readouterr().out
-    found = calibration.stored("host")
+    found = timing.stored("host")
     assert found is not None and abs(found.ratio - 1) < max(found.error, 0.05)

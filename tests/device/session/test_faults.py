@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mtool import boards
-from mtool.device.rpc.fault import Fault, FaultKind, Machine
+from mtool.device.rpc.protocol import Fault, FaultKind, Machine
 from mtool.device.session import faults
 from mtool.device.session.faults import explain, of_exit
 from mtool.manifest import Operator

@@ -20,7 +20,7 @@ from mtool.base.errors import DeviceError, ModelError, UsageError
 from mtool.cli import app
 from mtool.commands import write_project
 from mtool.compiler.codegen import conventions
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import Status
 from mtool.device.session import Device
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"

@@ -15,7 +15,7 @@ import pytest
 from mtool.base.errors import CommunicationError
 from mtool.boards import Emulator
 from mtool.device.transport import Recorder, SerialTransport, open_emulator
-from mtool.device.transport.pty import PtyTransport
+from mtool.device.transport.serial import PtyTransport
 
 # A device whose UART is a pseudo-terminal: sends back what it gets, ends at "q".
 DEVICE = """

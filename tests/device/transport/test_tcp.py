@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from mtool.base.errors import CommunicationError, UsageError
-from mtool.device.transport import address, open_port
-from mtool.device.transport.address import Rtt, Tcp
+from mtool.device.transport import open_port, opening
+from mtool.device.transport.opening import Rtt, Tcp
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_nothing_listens(listener: socket.socket) -> None:
     ],
 )
 def test_an_address(port: str, meant: object) -> None:
-    assert address.parse(port) == meant
+    assert opening.parse(port) == meant
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ def test_an_address(port: str, meant: object) -> None:
 )
 def test_a_malformed_address_lists_the_forms(port: str, says: str) -> None:
     with pytest.raises(UsageError, match=says) as told:
-        address.parse(port)
+        opening.parse(port)
     assert any("rtt:openocd" in line for line in told.value.details)

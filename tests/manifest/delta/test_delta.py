@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mtool.base.errors import UsageError
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import Status
 from mtool.manifest.delta import MOST_BYTES, delta, delta_by_parts
 from tests.crt.deltas import decode
 from tests.crt.firmware import CRT, STRICT

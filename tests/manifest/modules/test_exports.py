@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from mtool.manifest.modules import exports, machine, veneers
+from mtool.manifest.modules import exports, format, veneers
 from mtool.manifest.modules.format import HEAD_BYTES, SIGNED_BYTES, Kind
 
 CRT = Path(__file__).parents[3] / "crt"
@@ -20,9 +20,9 @@ def test_the_table_of_exports_is_the_one_in_c() -> None:
 
 def test_numbers_are_those_of_the_header() -> None:
     defined = {name: int(value, 0) for name, value in re.findall(r"#define (MT_\w+) (0x\w+|\d+)u", HEADER)}
-    for one in machine.Architecture:
+    for one in format.Architecture:
         assert defined[f"MT_MACHINE_{one.name}"] == one
-    for need in machine.Needs:
+    for need in format.Needs:
         assert defined[f"MT_MACHINE_{need.name}"] == need
     assert (defined["MT_MODULE_HEAD_BYTES"], defined["MT_MODULE_SIGNED_BYTES"]) == (HEAD_BYTES, SIGNED_BYTES)
     assert (defined["MT_MODULE_NATIVE"], defined["MT_MODULE_BYTECODE"]) == (Kind.NATIVE, Kind.BYTECODE)
@@ -44,8 +44,8 @@ def test_assembly_keeps_the_register_of_modules() -> None:
 
 
 def test_veneers_jump_through_the_table() -> None:
-    base = veneers.base_of(machine.Architecture.ARMV7EM | machine.Needs.FPU)
+    base = veneers.base_of(format.Architecture.ARMV7EM | format.Needs.FPU)
     assert base is not None and base.register == "s31"
     text = veneers.assembly(base, ["memcpy", "expf"])
     assert "expf:\n    vmov ip, s31\n    ldr.w pc, [ip, #4]\n" in text
-    assert veneers.base_of(machine.Architecture.ARMV6M) is None and veneers.base_of(0) is None
+    assert veneers.base_of(format.Architecture.ARMV6M) is None and veneers.base_of(0) is None

@@ -6,7 +6,6 @@ import pytest
 
 from mtool.base.errors import UsageError
 from mtool.manifest import Tensor
-from mtool.manifest.modules.declarations import declaration_hash
 from mtool.manifest.modules.format import (
     HEAD_BYTES,
     MOST_DESCRIPTION_BYTES,
@@ -14,6 +13,7 @@ from mtool.manifest.modules.format import (
     Kind,
     Module,
     OperatorNote,
+    declaration_hash,
     pack,
     unpack,
 )

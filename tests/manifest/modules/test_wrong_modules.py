@@ -7,7 +7,7 @@ import amount
 import sanitized
 from crt.firmware import STRICT
 
-from mtool.device.rpc.status import Status
+from mtool.device.rpc.protocol import Status
 from mtool.manifest.modules.format import pack
 from tests.manifest.modules.test_format import MODULE
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mtool.base import invalid as problems
 from mtool.base.errors import UsageError
+from mtool.base.identifiers import KEYWORDS
 from mtool.base.option_values import Rounding
-from mtool.base.reserved import KEYWORDS
 from mtool.compiler.backends.interface import Operand, Operation, Pattern, Region
 from mtool.compiler.ir import DType
 
