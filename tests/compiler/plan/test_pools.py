@@ -19,7 +19,7 @@ from mtool.base.errors import FitError, UsageError
 from mtool.boards.schema import Lending
 from mtool.compiler.codegen import conventions
 from mtool.compiler.plan import Plan, make_plan
-from mtool.compiler.plan.plan import Pool
+from mtool.compiler.plan.pool import Pool
 from mtool.compiler.plan.pools.arena import Short, in_pools, waits_of
 from mtool.compiler.plan.pools.board import asked_pools, lent_pools
 from mtool.stages.pool_options import pools

@@ -9,7 +9,7 @@ from mtool.base.escaping import short_name
 from mtool.base.identifiers import tensor_names
 from mtool.base.option_values import PoolUse
 from mtool.boards import Board, Memory
-from mtool.compiler.plan.plan import LEAST_ALIGNMENT, Pool
+from mtool.compiler.plan.pool import LEAST_ALIGNMENT, Pool
 from mtool.compiler.plan.pools.arena import WORD
 from mtool.compiler.plan.pools.for_time import CODE_BYTES, RESERVED_BYTES
 
