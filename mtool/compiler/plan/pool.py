@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 
 from mtool.base import checked
+from mtool.base.errors import UsageError
+from mtool.base.escaping import short_name
 from mtool.base.option_values import PoolUse
 
 SECTION = re.compile(r"[.A-Za-z_][.\w]{0,62}", re.ASCII)
@@ -56,9 +58,11 @@ class Pool:
             UsageError: one is of another type, or none of those that there are.
         """
         checked.fields(self, {})
+        if fault := self._fault:
+            raise UsageError(f"the pool {short_name(self.name)}: {fault}")
 
     @property
-    def fault(self) -> str:
+    def _fault(self) -> str:
         """What is wrong with its values, whatever the board; empty: nothing."""
         if not 0 <= self.bytes < 1 << 32:
             return f"bytes={self.bytes} is no size"

@@ -27,8 +27,6 @@ def asked_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
     if len(asked) > MOST:
         raise UsageError(f"there are {len(asked)} pools", hint=f"at most {MOST}")
     for pool in asked:
-        if pool.fault:
-            raise UsageError(f"the pool {short_name(pool.name)}: {pool.fault}")
         if tensor_names([pool.name]) != [pool.name]:
             raise UsageError(
                 f"the pool {short_name(pool.name)} has no name in C",
