@@ -56,8 +56,9 @@ _WHOLE = {
 }
 _SWITCHES = {one.spelled[0].removeprefix("--") for one in OPTIONS.values() if one.kind is bool} | {"insecure"}
 
-_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*[a-z])\b(?: ('[^']*'|[^\s,;)']*[\w\"}\]]))?")
-_COMMAND = re.compile(r"(?<![\w.])(mtool|pip|dask|west) [a-z-]+.*")
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*[a-z])\b(?: ('[^']*'|(?:[^\s,;)']|,(?=[a-z]+=))*[\w\"}\]]))?")
+_COMMAND = re.compile(r"(?<![\w.])(mtool|pip|dask|west) [a-z-]+[^;]*")
+_NAMES_OF_SEVERAL = re.compile(r"--name \S+(?: --name \S+)+")  # of models, each with its own options
 _WORDS = (
     r"arena|external|never|always|caller|own|shared|interleaved|aot|graph|graph-host|c|pointers|packed|step|feed|typed|"
     r"values|onnx|tflite|speed|size|balanced|text|written"
@@ -78,9 +79,6 @@ def in_python(error: MtoolError, parameters: Collection[str] = ()) -> None:
 
 
 def _written(text: str, parameters: Collection[str]) -> str:
-    command = _COMMAND.search(text)
-    end = command.start() if command else len(text)
-
     def argument(found: re.Match[str]) -> str:
         option, value = found[1], found[2]
         rest = f" {value}" if value else ""
@@ -97,7 +95,19 @@ def _written(text: str, parameters: Collection[str]) -> str:
             return f'{name}="{value.removesuffix(":").strip(chr(39))}"{colon}'
         return name + rest
 
-    return _OPTION.sub(argument, text[:end]) + text[end:]
+    def sentence(text: str) -> str:
+        return _OPTION.sub(argument, _NAMES_OF_SEVERAL.sub(_of_each_model, text))
+
+    parts, end = [], 0
+    for command in _COMMAND.finditer(text):
+        parts += [sentence(text[end : command.start()]), command[0]]
+        end = command.end()
+    return "".join([*parts, sentence(text[end:])])
+
+
+def _of_each_model(found: re.Match[str]) -> str:
+    options = [f'Options(name="{name}")' for name in found[0].split()[1::2]]
+    return f"options=[{', '.join(options)}]"
 
 
 Reader = Callable[[Sequence[str]], Any]

@@ -170,7 +170,9 @@ def check(
     """
     if folder is not None and not folder.is_dir():
         found = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise UsageError(f"{folder} {found}", hint="give the folder of a project that is built, or leave -d out")
+        raise UsageError(
+            f"{folder} {found}", hint="give the folder of a project that is built, or leave --output-dir out"
+        )
     source, chosen = Path(path), options or Options()
     asked = list(known.load_all().values()) if boards is None else list(boards)
     for board in asked:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mtool
+from mtool.base import checked
 from mtool.base.errors import MtoolError, UsageError
 
 WRONG: tuple[Any, ...] = (
@@ -157,3 +158,27 @@ def test_a_hint_names_the_python_argument() -> None:
         mtool.compile, Path(__file__).parents[2] / "examples/digits/digits_int8.onnx", board="host", options=options
     )
     assert error is not None and "backends" in error.what and "--" not in str(error)
+
+
+def test_a_pools_settings_stand_within_the_quotes() -> None:
+    error = attempt(mtool.Options, pools="dtcm=48KiB,zzz=1")
+    assert error is not None and error.hint == 'for instance: pools="dtcm=64KiB,for=tensors"'
+    assert error.what.startswith('pools="dtcm=48KiB,zzz=1": ')
+
+
+def test_names_of_several_models_are_those_of_their_options() -> None:
+    error = MtoolError("two models", hint="name all of them, in their order: --name a_kws --name b_kws")
+    checked.in_python(error)
+    assert error.hint.endswith('options=[Options(name="a_kws"), Options(name="b_kws")]')
+
+
+def test_what_follows_a_command_names_the_python_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(mtool.BoardError) as failed:
+        mtool.compile("missing.onnx", board="nowhere")
+    assert "mtool boards --new nowhere; " in failed.value.hint and failed.value.hint.endswith('board="zephyr:NAME"')
+
+
+def test_a_missing_project_folder_is_told_by_its_argument(tmp_path: Path) -> None:
+    error = attempt(mtool.check, "missing.onnx", ["host"], folder=tmp_path / "none")
+    assert error is not None and error.hint.endswith("leave folder out")
