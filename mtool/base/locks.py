@@ -174,20 +174,28 @@ class Lock:
     released last.
 
     Args:
-        device: its serial port or its probe's serial number; "": there is nothing to lock.
+        device: its serial port or its probe's serial number, or the file of an emulated flash; "": there is nothing to
+            lock.
+        only: refuse what this process holds already, too.
 
     Raises:
         BoardError: another process holds it; the message names that process.
         UsageError: no folder for locks can be had.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, *, only: bool = False) -> None:
         self._release: Callable[[], object] | None = None
         if not device:
             return
         taken = _take(_called(device))
         if isinstance(taken, Taken):
             self._release = weakref.finalize(self, taken.release)
+        elif only and taken == str(os.getpid()):
+            raise BoardError(
+                f"{device} is in use by this process",
+                details=[f"process {taken} has a session open with it"],
+                hint="use that session, or close it first",
+            )
         elif taken != str(os.getpid()):
             raise BoardError(
                 f"{device} is in use by another mtool",
