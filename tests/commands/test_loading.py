@@ -105,6 +105,15 @@ def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Pat
     ).check()
     cost = commands.bench(files / "first.onnx", board="host", on=project, options=named)
     assert cost.firmware == "module" and cost.flash_const_bytes >= 4 * SIZE * SIZE > 4 * cost.flash_code_bytes
+    for command in (
+        lambda: run(project, board="", options=Options(name="nope")),
+        lambda: commands.verify(files / "first.onnx", board="host", on=project, options=Options(name="nope")),
+    ):
+        with pytest.raises(UsageError, match="the device has no model 'nope'") as missing:
+            command()
+        assert missing.value.details == ("it has: own, net",)
+    with pytest.raises(UsageError, match="no module with a model 'own'"):
+        commands.verify(files / "first.onnx", board="host", on=project, options=Options(name="own"))
     with pytest.raises(UsageError, match="was made of another file"):
         commands.verify(files / "second.onnx", board="host", on=project, options=named)
 
