@@ -203,6 +203,11 @@ class Lock:
                 hint="wait until it has finished, or end it",
             )
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it was taken and not released yet; not one that this process held before."""
+        return isinstance(self._release, weakref.finalize) and self._release.alive
+
     def release(self) -> None:
         """Let go of it. May be called again."""
         if self._release is not None:

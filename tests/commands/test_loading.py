@@ -135,6 +135,19 @@ def test_one_emulator_at_a_time_has_the_flash(files: Path, project: Path) -> Non
         assert device.models == ("own", "net")
 
 
+def test_a_flash_file_that_can_not_be_written_is_named(files: Path, project: Path) -> None:
+    flash = project / "build" / "host_driven.elf.flash"
+    flash.symlink_to("/dev/full")
+    with pytest.raises(DeviceError, match=f"(?s)could not write .*{flash.name}.* disk is full"):
+        loading.load_module(files / "first.mtm", project)
+    with session.open(project) as device, pytest.raises(DeviceError, match=f"could not write .*{flash.name}"):
+        device.load(files / "first.mtm")
+    flash.unlink()
+    with session.open(project):
+        flash.touch()  # as a firmware leaves it whose disk is full
+    assert not flash.exists()
+
+
 def test_a_load_that_the_emulator_did_not_survive_goes_on(files: Path, project: Path) -> None:
     loading.load_module(files / "first.mtm", project)
     data = (files / "second.mtm").read_bytes()

@@ -1,5 +1,6 @@
 """A channel to a program that mtool has started: when the channel breaks, the program's own end is the error."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,7 +85,10 @@ class WithFlash(Transport):
         MtoolError: as `open`.
     """
 
+    flash: Path
+
     def __init__(self, flash: Path, open: Callable[[], Transport]) -> None:
+        self.flash = flash
         self._lock = Lock(str(flash), only=True)
         try:
             self._emulator = open()
@@ -111,8 +115,11 @@ class WithFlash(Transport):
         self.baud = self._emulator.baud
 
     def close(self) -> None:
-        """End the emulator, then let go of the file."""
+        """End the emulator, then let go of the file; one that a full disk has left empty is removed."""
         try:
             self._emulator.close()
         finally:
+            with contextlib.suppress(OSError):
+                if self._lock.is_held and self.flash.is_file() and not self.flash.stat().st_size:
+                    self.flash.unlink()
             self._lock.release()
