@@ -59,9 +59,12 @@ class Deployment:
         if self.flash or self.power:
             from mtool.device.flash import by_command
 
-            for what, text in (("flash", self.flash), ("power", self.power)):
+            for what, text, places in (
+                ("flash", self.flash, by_command.FLASH),
+                ("power", self.power, by_command.POWER),
+            ):
                 if text:
-                    by_command.words_of(text, what=f"the {what} command")
+                    by_command.words_of(text, places, what=f"the {what} command")
 
     def refuse_port(self, board: Board) -> None:
         """Refuse a port or a probe for a board that is a program of this computer.

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from mtool.base import checked
-from mtool.base.errors import BoardError, CommunicationError, MtoolError, UsageError
+from mtool.base.errors import BoardError, CommunicationError, DeviceError, MtoolError, UsageError
 from mtool.base.proc import Closing
 from mtool.device.rpc import Client, Expected, loading, protocol
 from mtool.device.rpc.client import Owner
 from mtool.device.rpc.loading import Place
+from mtool.device.rpc.protocol import Status
 from mtool.device.session import delta_update, faults
 from mtool.device.transport import SerialTransport, Transport
 from mtool.device.transport.gdb_remote import TcpTransport
@@ -58,6 +59,17 @@ def require_modules(project: Project) -> None:
         raise UsageError(
             "the firmware takes no modules", hint="build it with --modules --module-key FILE.pub, and flash it again"
         )
+
+
+def of_flash(refused: DeviceError, flash: Path | None) -> DeviceError:
+    """Return the error of a load that failed; where an emulator could not write its flash's file, it names the file."""
+    if flash is None or Status.MT_IO.name not in str(refused):
+        return refused
+    return DeviceError(
+        f"the emulator could not write {flash}, which stands for its flash",
+        details=[refused.what],
+        hint="see whether the disk is full and the file may be written",
+    )
 
 
 def interfaces(client: Client) -> Mapping[int, Interface]:
@@ -287,6 +299,8 @@ class Connection(Closing):
         require_modules(self._project)
         try:
             return delta_update.send(self._session, module, place, since=since, progress=progress)
+        except DeviceError as refused:
+            raise of_flash(refused, self.transport.flash) from None
         finally:
             if self._session.is_intact:
                 self.find_models()
