@@ -23,6 +23,7 @@ from mtool.stages.samples import Sample
 from mtool.verification import reference
 from mtool.verification.layers import LayerReport, compare_layers, default_tolerance, of_float16
 from mtool.verification.oracles import ort
+from mtool.verification.oracles.process import DiedError
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +196,8 @@ def _explained(
         found = layers(allowed, first)
         if found.explain and len(first) < len(differing):
             found = layers(allowed, differing)
-    except UsageError as refused:  # a project of an earlier version: nothing tells where its operators write
+    # a project of an earlier version, which does not say where its operators write; or LiteRT dies of the model
+    except (UsageError, DiedError) as refused:
         log.info("the operators can't be compared: %s", refused.what)
         return None
     if not found.explain:
