@@ -11,7 +11,7 @@ from mtool.base import locks
 from mtool.base.errors import MismatchError, UsageError
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
-from mtool.device.session.verify import Report, Tolerance, compare
+from mtool.device.session.verify import Report, Tolerance, compare, has_steps
 from mtool.manifest import Manifest
 from mtool.stages import samples as sampling
 from mtool.stages.compiling import CompiledModel
@@ -152,6 +152,12 @@ def judge(
     is_given = tolerance is not None and (tolerance.atol is not None or tolerance.rtol is not None)
     if is_given and not any(np.dtype(output.dtype).kind == "f" for output in tensors.outputs):
         log.warning("atol and rtol are for floats, and all outputs are integers: give the steps, as --lsb N")
+    own_lsb = default_tolerance(model.path, model.options.rounding).lsb
+    is_lsb_given = tolerance is not None and (tolerance.lsb > own_lsb or (tolerance.lsb > 0 and not tolerance.ties))
+    if is_lsb_given and not any(map(has_steps, tensors.outputs)):
+        log.warning(
+            "lsb is for integers of 8 bits or with a scale, and no output is one; floats have --atol and --rtol"
+        )
     expected = [sampling.padded(tensors.outputs, sample) for sample in expected]
     found = [sampling.masked(tensors.outputs, sample) for sample in found]
     chosen = model.options
