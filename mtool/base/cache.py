@@ -7,6 +7,7 @@ The entries that were used longest ago go when all are more than the limit.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -14,7 +15,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mtool.base import files, resources
@@ -58,10 +59,12 @@ class Cache:
     Attributes:
         folder: which is made when something is put there.
         limit: bytes of all entries together.
+        is_named: the user named the folder, and is warned once if nothing can be kept there.
     """
 
     folder: Path
     limit: int = DEFAULT_LIMIT
+    is_named: bool = field(default=False, compare=False)
 
     def get(self, key: str) -> dict[str, File] | None:
         """Return the files of an entry; None: there is none, or it is damaged, and then removed.
@@ -109,6 +112,8 @@ class Cache:
             self._make_room()  # of what another limit let in too
         except (MtoolError, OSError) as failed:
             log.debug("%s is not kept: %s", key, failed)
+            if self.is_named:
+                _warn_of(self.folder, (failed.strerror if isinstance(failed, OSError) else None) or str(failed))
 
     def content(self) -> Content:
         """Return what is there now."""
@@ -155,6 +160,13 @@ class Cache:
                 return
 
 
+@functools.cache
+def _warn_of(folder: Path, reason: str) -> None:
+    log.warning(
+        "nothing is kept in %s: %s; name another folder (%s=DIR), or %s=%s", folder, reason, VARIABLE, VARIABLE, OFF
+    )
+
+
 def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
     """Return the user's cache; None: MTOOL_CACHE is "off", or there is no home.
 
@@ -173,13 +185,24 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
         raise UsageError(f'{LIMIT_VARIABLE} is "{told}"', details=["expected: bytes, as 200M or 1G"])
     limit = int(read[1]) * _UNITS[read[2]] if read else DEFAULT_LIMIT
     folder = Path(named) if named else resources.cache_folder(environment)
+    if named and folder is not None:
+        place = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+        if not place.is_dir():
+            raise UsageError(
+                f'{VARIABLE} is "{named}"',
+                details=[
+                    "expected  the absolute path of a folder, or off",
+                    f"found     {place}, which is not a folder",
+                ],
+            )
     if folder is not None and folder.exists() and not is_own(folder):
+        other = f"name another folder ({VARIABLE}=DIR), or do without: {VARIABLE}={OFF}"
         raise UsageError(
             f"the cache {folder} is not yours alone: who can write to it decides what mtool compiles and runs",
             details=["expected  your own folder, which no one else can write to"],
-            hint=f"chmod go-w {folder}, name another folder ({VARIABLE}=DIR), or do without: {VARIABLE}={OFF}",
+            hint=f"chmod go-w {folder}, {other}" if folder.stat().st_uid == os.geteuid() else other,
         )
-    return None if folder is None else Cache(folder, limit)
+    return None if folder is None else Cache(folder, limit, is_named=bool(named))
 
 
 def is_own(path: Path) -> bool:

@@ -27,4 +27,4 @@ def cache(
     did = "removed" if clear else "kept"
     out.result({"folder": str(found.folder), did: content.entries, "bytes": content.size, "limit": found.limit})
     out.text(f"{found.folder}")
-    out.text(f"{did}: {content.entries:,} entries, {content.size / 2**20:.1f} MB of {found.limit / 2**20:,.0f}")
+    out.text(f"{did}: {content.entries:,} entries, {content.size / 2**20:.1f} MB of {found.limit / 2**20:,.0f} MB")

@@ -137,19 +137,23 @@ def _verdict(layer: "LayerComparison") -> str:
         return "not in the model"
     if difference.differing == 0:
         return "equal" + (f" but for {count(layer.ties, 'tie')}" if layer.ties else "")
-    most = f"{difference.max_lsb} LSB" if difference.max_lsb is not None else f"{difference.max_abs:.3g}"
     verdict = "within" if difference.within else "DIFFERS"
-    return f"{verdict}: {share(difference.differing, difference.elements)} of the elements, by {most} at most"
+    return f"{verdict}: {share(difference.differing, difference.elements)} of the elements, {_most(difference)}"
+
+
+def _most(difference: "Difference") -> str:
+    """Return by how much elements differ at most."""
+    if difference.max_lsb is not None:
+        return f"by {difference.max_lsb} LSB at most"
+    return "some of them infinite or NaN" if difference.max_abs is None else f"by {difference.max_abs:.3g} at most"
 
 
 def _print(out: Output, output: "Difference") -> None:
     if output.differing == 0:
         out.text(f"  {output.elements:,} elements, all equal")
         return
-    in_steps = f"{output.max_lsb} LSB" if output.max_lsb is not None else None
-    largest = in_steps or (f"{output.max_abs:.3g}" if output.max_abs is not None else "what is not finite")
     fraction = share(output.differing, output.elements)
-    out.text(f"  {output.differing:,} of {output.elements:,} elements differ ({fraction}), by {largest} at most")
+    out.text(f"  {output.differing:,} of {output.elements:,} elements differ ({fraction}), {_most(output)}")
     out.text(f"  allowed: {output.allowed}")
     most = max((count for _, count in output.histogram), default=1)
     rows = [[f"  {label}", f"{count:,}", "█" * max(1, _BAR * count // most)] for label, count in output.histogram]

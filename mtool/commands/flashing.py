@@ -226,7 +226,9 @@ def flash_plan(
         before = [shlex.join(halted.argv(target.emulator, job.firmware, job.port, channel=_channel(described))) + " &"]
     baud = f" at {target.usb.uart} baud" if target.usb else ""
     commands = [
-        *rendered_plan(model, tree, described, deployment.folder, kinds=(kind,), tools=checkup.flash_tool(chosen.name)),
+        *rendered_plan(
+            model, tree, described, deployment.folder, kinds=(kind,), tools=checkup.flash_tool(chosen.name, target)
+        ),
         *before,
         *flash.plan(chosen, job),
     ]

@@ -484,7 +484,9 @@ def quantize(
             dataset.check(Path(each))
     if labels is not None:
         dataset.labels_of(Path(labels))
-    model = _float_model(source, chosen)
+    model = _translated(source, chosen) if is_tflite(source) else read_bound(source, chosen)
+    weight_bytes = _weights_of_tflite(source, chosen) if is_tflite(source) else _bytes_of_weights(model)
+    model = _float_model(model, source)
     compiled = compile(source, board=target_board, options=chosen)
     calibrating = _data(data, compiled.manifest.inputs, pixels, labels if evaluate is None else None)
     comparing = calibrating if evaluate is None else _data(evaluate, compiled.manifest.inputs, pixels, labels)
@@ -512,7 +514,7 @@ def quantize(
             )
         for doubt in doubts:
             log.warning("%s", doubt)
-        footprint_before = footprint_of(compiled, _bytes_of_weights(model))
+        footprint_before = footprint_of(compiled, weight_bytes)
         # The values of its dimensions and constants are in the model now.
         footprint_after = footprint_of(
             compile(made, board=target_board, options=replace(chosen, dims={}, constants={})),
@@ -543,6 +545,13 @@ def _bytes_of_weights(model: onnx.ModelProto) -> int:
     return sum(onnx.numpy_helper.to_array(one).nbytes for one in (*model.graph.initializer, *nodes))
 
 
+def _weights_of_tflite(source: Path, options: Options) -> int:
+    """Return the bytes of a TFLite model's constants as its file has them; its translation has weights in floats."""
+    found = read_tflite(source, Budget(options.limits))
+    tensors = [tensor for part in (found, *found.others) for tensor in part.tensors]
+    return sum(tensor.data.nbytes for tensor in tensors if tensor.data is not None)
+
+
 def _check_target(target: Path, source: Path, files_read: Sequence[Path], *, is_named: bool) -> None:
     if target.suffix != ".onnx":
         raise UsageError(f"{target}: the quantized model is an .onnx file", hint=f"-o {target.stem or 'model'}.onnx")
@@ -561,9 +570,8 @@ def _is_own(path: Path) -> bool:
         return False
 
 
-def _float_model(source: Path, options: Options) -> onnx.ModelProto:
-    """Read a model as the quantizer wants it: fixed shapes, a name for each node, a new opset."""
-    model = _translated(source, options) if is_tflite(source) else read_bound(source, options)
+def _float_model(model: onnx.ModelProto, source: Path) -> onnx.ModelProto:
+    """Return a model of fixed shapes as the quantizer wants it: float weights, a name for each node, a new opset."""
     _put_weights_in_floats(model)
     there = sorted({node.op_type for node in model.graph.node} & set(_QUANTISED))
     if there:

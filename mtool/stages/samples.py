@@ -4,6 +4,8 @@ A sample is a dictionary from tensor name to an array of the model's own shape a
 """
 
 import itertools
+import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,9 @@ from mtool.device.session.tensors import given_inputs, largest, shape_at, sizes_
 from mtool.manifest import Tensor
 from mtool.stages import formatting
 from mtool.stages.arrays import StoredArray, read, stored
+
+log = logging.getLogger(__name__)
+_NUMBERED = re.compile(r"([xy])(\d{1,9})")  # an array of a golden file
 
 __all__ = ["Array", "Sample", "golden_of", "inputs_of", "read", "seeded"]
 
@@ -44,7 +49,8 @@ def golden_of(
 ) -> tuple[list[Sample], list[Sample]]:
     """Read a golden file: inputs "x0".. and outputs "y0".., each one sample, or with a leading axis of samples.
 
-    An output of integers, or any with `floats`, is the array of its name and `suffix`, if the file has one.
+    An output of integers, or any with `floats`, is the array of its name and `suffix`, if the file has one. A warning
+    names further inputs and outputs, which the model does not have.
 
     Raises:
         UsageError: an array is missing, or has another shape or type than the model's.
@@ -58,6 +64,16 @@ def golden_of(
             special = letter == "y" and f"{key}{suffix}" in arrays and own
             array = _pick(arrays, [f"{key}{suffix}" if special else key], path)
             columns[key] = _split(array, tensor, path)
+    used = {"x": len(given_inputs(inputs)), "y": len(outputs)}
+    extra = [name for name in arrays if (found := _NUMBERED.fullmatch(name)) and int(found[2]) >= used[found[1]]]
+    if extra:
+        log.warning(
+            "%s has arrays that are not used: %s; the model has %s and %s",
+            path,
+            ", ".join(extra),
+            formatting.count(used["x"], "input"),
+            formatting.count(used["y"], "output"),
+        )
     rows = _rows(columns, path)
     return (
         [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(given_inputs(inputs))} for row in rows],

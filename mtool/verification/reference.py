@@ -3,6 +3,7 @@
 Either runs in a process of its own (mtool.verification.oracles.process).
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from mtool.compiler.frontend.tflite.translation import Network as Translated
 from mtool.stages.options import Options
 from mtool.stages.samples import Array, Sample
 from mtool.verification.oracles import evaluator, litert, ort, process
+
+log = logging.getLogger(__name__)
 
 # A network cut at tensors that are known: they become inputs, and what computes each of them becomes an output.
 #
@@ -97,7 +100,8 @@ def computed_by(
     """Run the model on each sample with its reference.
 
     What LiteRT's reference kernels lack, its default ones compute; what onnxruntime or LiteRT lacks, onnx.reference
-    does, of a TFLite model from its translation to ONNX.
+    does, of a TFLite model from its translation to ONNX. Where LiteRT's process dies of the model, its default kernels
+    without delegates are tried, then onnx.reference.
 
     Args:
         model: the ONNX or TFLite file.
@@ -124,6 +128,10 @@ def computed_by(
         initial = _initial_states(model, chosen) if chosen.states else {}
         arguments = runnable(model), model, samples, chosen.states, initial
         return ort.NAME, _onnxruntime(*arguments, constants=chosen.constants, optimised=optimised)
+    except process.DiedError as died:
+        if not is_tflite(model):
+            raise
+        return _after_a_crash(model, samples, chosen, died)
     except ModelError as refused:
         if not any(words in detail for detail in refused.details for words in _LACKING):
             raise
@@ -131,6 +139,28 @@ def computed_by(
         if evaluated is None:
             raise
         return f"{evaluator.NAME} ({name_of(model)} lacks an operator)", evaluated
+
+
+def _after_a_crash(
+    model: Path, samples: Sequence[Sample], options: Options, died: process.DiedError
+) -> tuple[str, list[Sample]]:
+    """Run a TFLite model of which LiteRT has died by the next reference that runs it.
+
+    Raises:
+        DiedError: there is none.
+    """
+    log.warning("%s; trying its default kernels without delegates, then %s", died.what, evaluator.NAME)
+    plain = f"{litert.NAME}'s default kernels without delegates"
+    try:
+        found = _litert("outputs", model, samples, options, delegates=False)
+        return f"{plain} ({litert.NAME} crashed)", found
+    except ModelError as refused:
+        also = "crash too" if isinstance(refused, process.DiedError) else "can't run it"
+    evaluated = _evaluated(model, samples, options)
+    if evaluated is None:
+        tried = [f"{plain} {also}", f"{evaluator.NAME} can't run its translation to ONNX"]
+        raise process.DiedError(died.what, details=[*died.details, *tried], hint=died.hint)
+    return f"{evaluator.NAME} ({litert.NAME} crashed)", evaluated
 
 
 _LACKING = ("Didn't find op for builtin opcode", "Encountered unresolved custom op", "NOT_IMPLEMENTED")
@@ -376,10 +406,14 @@ def _given(first: Sample, chosen: Options) -> Sample:
 def spread_of_reference(model: Path, samples: Sequence[Sample], name: str, step: float, options: Options) -> int:
     """Return by how many steps the reference's output differs from itself, with and without its optimisations.
 
-    The two round in different places. No other implementation can be held to less.
+    The two round in different places. No other implementation can be held to less. It is 0 where LiteRT's process dies
+    of the model.
     """
     if is_tflite(model):
-        plain, optimised = (_litert("outputs", model, samples, options, exact=exact) for exact in (True, False))
+        try:
+            plain, optimised = (_litert("outputs", model, samples, options, exact=exact) for exact in (True, False))
+        except process.DiedError:
+            return 0
     else:
         plain, optimised = (outputs(model, samples, options=options, optimised=fast) for fast in (False, True))
     pairs = [(np.asarray(a[name], np.float64), b[name]) for a, b in zip(plain, optimised, strict=True)]

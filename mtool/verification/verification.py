@@ -11,7 +11,7 @@ from mtool.base import checked, locks
 from mtool.base.errors import MismatchError, UsageError
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
-from mtool.device.session.verify import Report, Tolerance, compare
+from mtool.device.session.verify import Report, Tolerance, compare, has_steps
 from mtool.manifest import Manifest
 from mtool.stages import samples as sampling
 from mtool.stages.compiling import CompiledModel
@@ -23,6 +23,7 @@ from mtool.stages.samples import Sample
 from mtool.verification import reference
 from mtool.verification.layers import LayerReport, compare_layers, default_tolerance, of_float16
 from mtool.verification.oracles import ort
+from mtool.verification.oracles.process import DiedError
 
 log = logging.getLogger(__name__)
 
@@ -151,6 +152,12 @@ def judge(
     is_given = tolerance is not None and (tolerance.atol is not None or tolerance.rtol is not None)
     if is_given and not any(np.dtype(output.dtype).kind == "f" for output in tensors.outputs):
         log.warning("atol and rtol are for floats, and all outputs are integers: give the steps, as --lsb N")
+    own_lsb = default_tolerance(model.path, model.options.rounding).lsb
+    is_lsb_given = tolerance is not None and (tolerance.lsb > own_lsb or (tolerance.lsb > 0 and not tolerance.ties))
+    if is_lsb_given and not any(map(has_steps, tensors.outputs)):
+        log.warning(
+            "lsb is for integers of 8 bits or with a scale, and no output is one; floats have --atol and --rtol"
+        )
     expected = [sampling.padded(tensors.outputs, sample) for sample in expected]
     found = [sampling.masked(tensors.outputs, sample) for sample in found]
     chosen = model.options
@@ -195,7 +202,8 @@ def _explained(
         found = layers(allowed, first)
         if found.explain and len(first) < len(differing):
             found = layers(allowed, differing)
-    except UsageError as refused:  # a project of an earlier version: nothing tells where its operators write
+    # a project of an earlier version, which does not say where its operators write; or LiteRT dies of the model
+    except (UsageError, DiedError) as refused:
         log.info("the operators can't be compared: %s", refused.what)
         return None
     if not found.explain:

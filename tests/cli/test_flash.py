@@ -76,6 +76,18 @@ def test_a_dry_run_says_what_keeps_the_real_one_from_its_end(
     assert capsys.readouterr().err.count("warning: arduino-cli is missing: ") == 1
 
 
+@pytest.mark.parametrize(("board", "runner"), [("nucleo_l4r5zi", "west"), ("nucleo_l4r5zi", "openocd")])
+def test_a_dry_run_says_that_the_tool_beneath_the_runner_is_missing(
+    board: str, runner: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, **given: None if name == "openocd" else which(name, **given))
+    assert app.invoke(["flash", DIGITS, "--board", board, "--runner", runner, "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert "openocd" in shown.out
+    assert shown.err.count("warning: openocd is missing: sudo apt-get install openocd") == 1
+
+
 @pytest.mark.skipif(DISCO not in boards.load_all(), reason="the board is not there yet")
 def test_the_sequence_of_a_zephyr_board_is_printed(tmp_path: Path, capsys: Captured) -> None:
     assert app.invoke(["flash", "--board", DISCO, DIGITS, "--dry-run", "--runner", "west"]) == 0

@@ -49,6 +49,16 @@ def test_a_npy_file_is_the_first_input(tmp_path: Path) -> None:
     assert len(samples.inputs_of(path, [IMAGE])) == 1
 
 
+def test_a_golden_file_with_arrays_beyond_the_models(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    one = np.zeros((1, 3, 2), np.int8)
+    known = {"x0": one, "y0": one, "y0_tflite_ref": one, "pre_softmax": one}
+    samples.golden_of(save(tmp_path, **known), [IMAGE], [IMAGE])
+    assert not caplog.records
+    samples.golden_of(save(tmp_path, **known, x1=one, y3=one), [IMAGE], [IMAGE])
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "arrays that are not used: x1, y3; the model has 1 input and 1 output" in told
+
+
 def test_a_golden_file_has_an_axis_of_samples(tmp_path: Path) -> None:
     path = save(
         tmp_path, x0=np.zeros((2, 1, 3, 2), np.int8), x1=np.zeros((2, 4), bool), y0=np.ones((2, 1, 3, 2), np.int8)

@@ -9,6 +9,7 @@ from graphs import model
 from onnx import helper
 
 import mtool
+from mtool.cli import app
 from mtool.device.session.verify import Tolerance
 
 pytest.importorskip("onnxruntime")
@@ -31,3 +32,21 @@ def test_a_model_in_float16_is_held_to_a_step_of_it(tmp_path: Path) -> None:
     assert output.differing and output.max_abs is not None and output.max_abs > 1e-4 and "0.000976" in output.allowed
     strict = Tolerance(atol=1e-5, rtol=1e-5)
     assert not mtool.verify(tmp_path / "half.onnx", board="host", samples=2, tolerance=strict, deployment=deployment).ok
+
+
+def test_steps_of_floats_are_warned_of_and_nan_reads_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (np.float32, (4,))}, ["y"]), "relu.onnx")
+    x = np.ones((2, 4), np.float32)
+    np.savez("g.npz", x0=x, y0=x, x1=x)
+    command = ["verify", "relu.onnx", "--board", "host", "--golden", "g.npz"]
+    assert app.invoke(command) == 0
+    told = capsys.readouterr().err
+    assert "arrays that are not used: x1" in told and "lsb" not in told
+    assert app.invoke([*command, "--lsb", "3"]) == 0
+    assert "warning: lsb is for integers" in capsys.readouterr().err
+    np.savez("g.npz", x0=x, y0=np.full_like(x, np.inf))
+    assert app.invoke(command) == 9
+    assert "8 of 8 elements differ (100%), some of them infinite or NaN" in capsys.readouterr().out

@@ -160,7 +160,8 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
     atol, rtol = (FLOAT if given is None else given for given in (tolerance.atol, tolerance.rtol))
     atol *= max(1.0, float(finite.max(initial=0.0)))
     with np.errstate(invalid="ignore"):
-        is_close = same | (distance <= atol + rtol * np.abs(wide_expected))
+        # An infinite reference would allow any number.
+        is_close = same | (np.isfinite(distance) & (distance <= atol + rtol * np.abs(wide_expected)))
     of_floats = f"{atol:.3g} + {rtol:g} x |reference|"
     step = _step(tensor, expected.ndim)
     steps = None if step is None else distance / step
@@ -205,9 +206,13 @@ def _step(tensor: Tensor, rank: int) -> Array | None:
         shape = [1] * rank
         shape[tensor.axis + 1] = scale.size
         return scale.reshape(shape)
-    if kind in "iu" and (tensor.scale is not None or np.dtype(tensor.dtype).itemsize == 1):
-        return np.ones(1)
-    return None
+    return np.ones(1) if has_steps(tensor) else None
+
+
+def has_steps(tensor: Tensor) -> bool:
+    """Whether a tensor is one of integers that `Tolerance.lsb` is for: of 8 bits, or with a scale."""
+    dtype = np.dtype(tensor.dtype)
+    return dtype.kind in "iu" and (tensor.scale is not None or dtype.itemsize == 1)
 
 
 def _lsb_histogram(steps: Array, same: Array) -> tuple[tuple[str, int], ...]:

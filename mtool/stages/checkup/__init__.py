@@ -56,10 +56,12 @@ def programs_of(board: Board) -> list[Item]:
     return [*to_build(next(iter(board.templates)), board), *emulator]
 
 
-def flash_tool(name: str) -> list[Item]:
-    """Return the program of a flash runner; none for one without, or for a user's own command."""
-    item = programs.runner(name) if name in flash.RUNNERS else None
-    return [replace(item, required=True)] if item is not None else []
+def flash_tool(name: str, board: Board) -> list[Item]:
+    """Return the program of a flash runner, and the one that this runs; none for a user's own command."""
+    if name not in flash.RUNNERS:
+        return []
+    items = [programs.runner(name), programs.inner_runner(board, name)]
+    return [replace(item, required=True) for item in items if item is not None]
 
 
 def overview() -> list[Item]:

@@ -57,7 +57,7 @@ def flash_tools(board: Board, template: str) -> list[Item]:
     items: list[tuple[str, Item]] = []
     for name in flash.runners_of(board, template):
         item = runner(name)
-        inner = _inner(board, name)
+        inner = inner_runner(board, name)
         if item is not None and not item.install and inner is not None and inner.install:
             item = Item(f"{inner.name} for {item.name}", inner.found, item.needed, inner.install)
         if item is not None:
@@ -68,7 +68,7 @@ def flash_tools(board: Board, template: str) -> list[Item]:
     return [Item(item.name, item.found, item.needed, item.install, required=name == chosen) for name, item in items]
 
 
-def _inner(board: Board, name: str) -> Item | None:
+def inner_runner(board: Board, name: str) -> Item | None:
     """Return the tool that a framework's runner needs itself (west: {runner: openocd})."""
     inner = str(board.flash.get(name, {}).get("runner", ""))
     return runner(inner) if name != inner and inner in flash.RUNNERS else None

@@ -31,6 +31,7 @@ def outputs(
     states: States = (),
     initial: Mapping[str, Array] | None = None,
     exact: bool = False,
+    delegates: bool = True,
 ) -> list[Sample]:
     """Run the model on each sample with LiteRT; the outputs by name, in the same order.
 
@@ -43,6 +44,7 @@ def outputs(
         initial: what states begin with, if not with zeros, or their zero points.
         exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps, or, where these lack an
             operator, with the default ones, without delegates.
+        delegates: False: with the default kernels, without delegates, if it is not `exact`.
 
     Raises:
         BuildError: LiteRT is not installed.
@@ -51,7 +53,15 @@ def outputs(
     return [
         {_name(detail): interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
         for interpreter in _runs(
-            model, samples, constants or {}, states, initial or {}, title=title, exact=exact, keep=False
+            model,
+            samples,
+            constants or {},
+            states,
+            initial or {},
+            title=title,
+            exact=exact,
+            delegates=delegates,
+            keep=False,
         )
     ]
 
@@ -113,6 +123,7 @@ def _runs(
     title: str,
     exact: bool,
     keep: bool,
+    delegates: bool = True,
 ) -> Iterator[Any]:
     """Yield the interpreter after each sample."""
     try:
@@ -124,7 +135,7 @@ def _runs(
             hint=f"{INSTALL}, or {HINT}",
         ) from None
     how = OpResolverType.BUILTIN_REF if exact else OpResolverType.AUTO
-    if exact and lacking(model):
+    if (exact and lacking(model)) or not (exact or delegates):
         how = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     try:
         interpreter = Interpreter(

@@ -157,3 +157,41 @@ def test_where_it_is(tmp_path: Path) -> None:
     for wrong in ({"MTOOL_CACHE": "here"}, {"MTOOL_CACHE": "/y", "MTOOL_CACHE_LIMIT": "much"}):
         with pytest.raises(UsageError, match="MTOOL_CACHE"):
             cache.of_user(wrong)
+
+
+@pytest.mark.parametrize("below", [(), ("deeper", "still")])
+def test_a_named_cache_that_is_not_a_folder(below: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(UsageError, match="MTOOL_CACHE is") as caught:
+        cache.of_user({"MTOOL_CACHE": str(file.joinpath(*below))})
+    assert f"{file}, which is not a folder" in caught.value.details[-1] and "chmod" not in caught.value.hint
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no owners here")
+def test_the_hint_suits_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(UsageError) as caught:
+        cache.of_user({"MTOOL_CACHE": str(tmp_path)})
+    assert f"chmod go-w {tmp_path}" in caught.value.hint
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    with pytest.raises(UsageError) as caught:
+        cache.of_user({"MTOOL_CACHE": str(tmp_path)})
+    assert "chmod" not in caught.value.hint and "MTOOL_CACHE=DIR" in caught.value.hint
+
+
+def test_a_named_folder_that_takes_nothing_is_warned_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    named = cache.of_user({"MTOOL_CACHE": str(tmp_path / "named")})
+    own = cache.of_user({"XDG_CACHE_HOME": str(tmp_path)})
+    assert named is not None and own is not None
+    for kept in (named, named, own):
+        kept.put(key(1), {"x": File(b"1")})
+    (told,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert f"nothing is kept in {tmp_path / 'named'}: Read-only file system" in told

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from tflite_models import Op, T, model
 from mtool.cli import app
 from mtool.stages.options import Options
 from mtool.verification import reference
+from mtool.verification.oracles import process
+from mtool.verification.oracles.process import DiedError
 
 pytest.importorskip("ai_edge_litert")
 
@@ -54,3 +57,33 @@ def test_onnx_reference_computes_what_litert_lacks(tmp_path: Path) -> None:
     name, found = reference.computed_by(path, samples)
     assert name == "onnx.reference (LiteRT lacks an operator)"
     assert [sample["y"].tolist() for sample in found] == [[0, 0, 1], [2, 3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("survive", "used"),
+    [
+        ("delegates", "LiteRT's default kernels without delegates (LiteRT crashed)"),
+        ("evaluator", "onnx.reference (LiteRT crashed)"),
+        ("nothing", ""),
+    ],
+)
+@pytest.mark.parametrize("rounding", ["onnx", "tflite"])
+def test_the_next_reference_computes_what_litert_dies_of(
+    survive: str, used: str, rounding: str, tile: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    real = process.call
+
+    def dying(oracle: str, path: Path, function: str, /, **named: Any) -> Any:
+        survives = "delegates" in named if survive == "delegates" else function.startswith(survive)
+        if not survives:
+            raise DiedError(f"{oracle} was killed by SIGABRT (aborted) when it ran {path}")
+        return real(oracle, path, function, **named)
+
+    monkeypatch.setattr(process, "call", dying)
+    monkeypatch.chdir(tile.parent)
+    command = ["verify", tile.name, "--board", "host", "--rounding", rounding]
+    assert app.invoke(command) == (0 if used else 3)
+    told = capsys.readouterr()
+    assert "LiteRT was killed by SIGABRT" in told.err
+    assert bool(used) or "  onnx.reference can't run its translation to ONNX" in told.err
+    assert not used or f"matches {used} over 4 samples" in told.out
