@@ -92,7 +92,8 @@ def open(
         firmware=Path(folder) / described.project.firmware[_KIND],
         work_s=work_s,
     )
-    device.work_s = _DEBUGGED_S if waits else device.work_s
+    if waits:
+        device.work_s, device.is_limited = _DEBUGGED_S, False
     try:
         return device[model] if model else device
     except UsageError:
