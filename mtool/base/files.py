@@ -52,6 +52,18 @@ def read_named(path: Path) -> bytes:
         return file.read()
 
 
+def check_plain(path: Path) -> None:
+    """Check that a program which opens a path finds a plain file there, or nothing.
+
+    Raises:
+        UsageError: it is a pipe, which would be waited for, a device, a socket or a folder.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise _no_file(path, mode)
+
+
 def _no_file(path: Path, mode: int) -> UsageError:
     is_pipe, is_folder = stat.S_ISFIFO(mode), stat.S_ISDIR(mode)
     kind = "a pipe" if is_pipe else "a folder" if is_folder else "a socket" if stat.S_ISSOCK(mode) else "a device"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from mtool import manifest
+from mtool.base import files
 from mtool.base.errors import BoardError, UsageError
 from mtool.boards import Board, Usb
 from mtool.device.flash import ports
@@ -74,6 +75,10 @@ def open(
     described = manifest.load(Path(folder))
     if described.project is None or not takes_modules(described.project):
         described = manifest.load(Path(folder), model)
+
+    if described.project is not None:
+        firmware = Path(folder) / described.project.firmware.get(_KIND, _KIND)
+        files.check_plain(firmware.with_name(f"{firmware.name}.flash"))  # project_templates/shared/storage_in_file.c
 
     def start() -> tuple[Transport, str]:
         transport, serial_number = _channel(Path(folder), described, port, probe, emulator_arguments)
