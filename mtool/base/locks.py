@@ -174,26 +174,39 @@ class Lock:
     released last.
 
     Args:
-        device: its serial port or its probe's serial number; "": there is nothing to lock.
+        device: its serial port or its probe's serial number, or the file of an emulated flash; "": there is nothing to
+            lock.
+        only: refuse what this process holds already, too.
 
     Raises:
         BoardError: another process holds it; the message names that process.
         UsageError: no folder for locks can be had.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, *, only: bool = False) -> None:
         self._release: Callable[[], object] | None = None
         if not device:
             return
         taken = _take(_called(device))
         if isinstance(taken, Taken):
             self._release = weakref.finalize(self, taken.release)
+        elif only and taken == str(os.getpid()):
+            raise BoardError(
+                f"{device} is in use by this process",
+                details=[f"process {taken} has a session open with it"],
+                hint="use that session, or close it first",
+            )
         elif taken != str(os.getpid()):
             raise BoardError(
                 f"{device} is in use by another mtool",
                 details=[f"process {taken}"] if taken else [],
                 hint="wait until it has finished, or end it",
             )
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it was taken and not released yet; not one that this process held before."""
+        return isinstance(self._release, weakref.finalize) and self._release.alive
 
     def release(self) -> None:
         """Let go of it. May be called again."""

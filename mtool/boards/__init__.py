@@ -1,8 +1,9 @@
 """Boards are data: `boards.yaml`, a user's own files, and any board of a Zephyr tree."""
 
+import re
 from pathlib import Path
 
-from mtool.base import resources, spelling
+from mtool.base import escaping, resources, spelling
 from mtool.base.errors import BoardError
 from mtool.boards import zephyr
 from mtool.boards.reading import FOLDER, VARIABLE, Broken, board_of, file_of, files_of, read, read_files
@@ -80,6 +81,14 @@ def get(name: str) -> Board:
     if tree is not None and zephyr.knows(tree, name, zephyr.roots().get("BOARD_ROOT", ())):
         return of_zephyr(name)
     near = spelling.near(name, [*found.boards, *found.broken])
+    unread = Path(FOLDER) / f"{name}.yaml"
+    is_there = re.fullmatch(r"[\w.-]+", name) is not None and unread.is_file()
+    if is_there and unread.resolve() not in [file.resolve() for file in files_of()]:
+        raise BoardError(
+            f"there is no board named {name!r}",
+            details=[f"{unread} is not read: there is no mtool.toml beside {FOLDER}/, and nothing else names the file"],
+            hint=f'name it: --boards {escaping.argument(str(unread))}, or say in mtool.toml: boards = "{unread}"',
+        )
     raise BoardError(
         f"there is no board named {name!r}",
         details=[f"near: {', '.join(near)}"] if near else [],

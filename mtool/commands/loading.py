@@ -16,7 +16,7 @@ from mtool.device.rpc import Client, loading
 from mtool.device.rpc.loading import Listed, Place, Room
 from mtool.device.rpc.protocol import Status
 from mtool.device.session import delta_update
-from mtool.device.session.connection import require_modules
+from mtool.device.session.connection import of_flash, require_modules
 from mtool.device.transport import open_port
 from mtool.manifest.modules import exports, format
 from mtool.manifest.modules.format import Kind, Module
@@ -93,7 +93,10 @@ def load_module(
     if project is not None:
         _check_project(project, board)
         with session.open(project, port=port, probe=probe) as device:
-            done = _load(device.session, module, data, old, place, progress)
+            try:
+                done = _load(device.session, module, data, old, place, progress)
+            except DeviceError as refused:
+                raise of_flash(refused, device.connection.transport.flash) from None
             return replace(done, is_kept=device.is_at_port or (not ram and _has_flash_file(project)))
     if not port:
         raise UsageError(

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from mtool import manifest
-from mtool.base import filetree, locks
+from mtool.base import checked, filetree, locks
 from mtool.base.errors import FitError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import Format
@@ -34,7 +34,7 @@ def write_project(model: CompiledModel, folder: Path | None = None) -> Path:
 
     Raises:
         UsageError: the folder holds something else, or files of it were edited, or a template or an option is unknown;
-            or its firmware takes modules, and this one would not.
+            or its firmware takes modules, and this one would not, or would erase those that a device has.
     """
     target = folder or model.default_folder()
     tree, described = model.render_project()
@@ -45,10 +45,11 @@ def write_project(model: CompiledModel, folder: Path | None = None) -> Path:
 
 
 def _check_replaced(folder: Path, new: Manifest) -> None:
-    """Refuse to replace a firmware that takes modules by one that does not; warn of all else that would be lost.
+    """Refuse to replace a firmware that takes modules by one that does not keep them; warn of all else that is lost.
 
     Raises:
-        UsageError: the firmware in the folder takes modules, and devices that run it are sent those that it takes.
+        UsageError: the firmware in the folder takes modules, and devices that run it are sent those that it takes; or
+            its slots have another size, so that the new one would find neither modules nor counters.
     """
     from mtool.project import loaded_modules
 
@@ -69,6 +70,16 @@ def _check_replaced(folder: Path, new: Manifest) -> None:
                     f"{name}: there {before.get(name) or 'none'}, now {after.get(name) or 'none'}" for name in wrong
                 ],
                 hint="give --modules and the same --module-key, another folder with --output-dir, or --force",
+            )
+        there, now = (loaded_modules.read(one.options, one.board) for one in (old.project, new.project))
+        assert there is not None and now is not None
+        is_same = (old.project.board.name, old.project.template) == (new.project.board.name, new.project.template)
+        if is_same and (there.slot_bytes, there.flash_bytes) != (now.slot_bytes, now.flash_bytes):
+            raise UsageError(
+                f"{folder} has firmware with other slots: this build would erase the modules and their counters",
+                details=[f"{loaded_modules.SLOT_BYTES}: there {there.slot_bytes}, now {now.slot_bytes}"],
+                hint=f"give --option {loaded_modules.SLOT_BYTES}={there.slot_bytes}, another folder with --output-dir, "
+                "or --force",
             )
     lost = [*_lost(old, new)]
     if lost:
@@ -140,6 +151,8 @@ def write_package(model: CompiledModel, files: FileTree, folder: Path | None = N
 HOST_DRIVEN = "host_driven"
 STANDALONE = "standalone"
 """The firmware kind that a session drives."""
+FirmwareKind = Annotated[str, checked.OneOf((HOST_DRIVEN, STANDALONE))]
+"""The name of one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +287,7 @@ def prepare(
     board: str | Board,
     folder: Path | None = None,
     options: Options | None = None,
-    kinds: Sequence[str] = (HOST_DRIVEN,),
+    kinds: Sequence[FirmwareKind] = (HOST_DRIVEN,),
 ) -> BuiltProject:
     """Compile a model, write its project and build the firmware; does again only what is stale.
 

@@ -90,7 +90,8 @@ class Job:
         if found is None:
             raise UsageError(
                 f"the device has no module with a model {name!r}",
-                hint=f"load it with mtool load, or name it as it is called there: --name NAME; {self.on} tells which",
+                details=[f"{name} is a model of the firmware itself"],
+                hint="load it with mtool load, or name it as a module calls it: --name NAME",
             )
         if found.model_hash != model.manifest.model_hash:
             raise UsageError(
@@ -135,14 +136,24 @@ def board_of(folder: Path, board: str) -> str:
 
 
 def loaded_model(folder: Path, name: str, deployment: Deployment) -> Manifest | None:
-    """Return the manifest of the model of a name that came as a module to a project's device; None: it has none.
+    """Return the manifest of the model of a name that came as a module to a project's device.
+
+    None: no name is given, the firmware takes no modules, or the model is the firmware's own.
 
     Raises:
+        UsageError: the device has no model of the name; the message lists those that it has.
         MtoolError: the folder has no project, or its device does not answer.
     """
     described = manifest.load(folder)
     if described.project is None or not takes_modules(described.project) or not name:
         return None
     with session.open(folder, port=deployment.port, probe=deployment.probe) as device:
-        numbers = interfaces(device.session)
-        return device[name].manifest if name in {one.name for one in numbers.values()} else None
+        if name in {one.name for one in interfaces(device.session).values()}:
+            return device[name].manifest
+        if name in device.models:
+            return None
+        raise UsageError(
+            f"the device has no model {name!r}",
+            details=[f"it has: {', '.join(device.models)}"],
+            hint="name one of these: --name NAME; or load it with mtool load",
+        )

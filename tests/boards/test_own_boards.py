@@ -114,6 +114,19 @@ def test_what_an_entry_lacks_is_told_and_nothing_written(
     assert not [*(project / "boards").iterdir()]
 
 
+def test_a_board_whose_file_is_not_read_is_told_with_what_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(boards.VARIABLE, raising=False)
+    assert app.invoke(["boards", "--new", "my_m4", *NEW, "--set", "zephyr=my_m4"]) == 0
+    capsys.readouterr()
+    assert app.invoke(["boards", "my_m4"]) == 6
+    told = capsys.readouterr().err
+    assert "boards/my_m4.yaml is not read" in told and "--boards boards/my_m4.yaml" in told and "--new" not in told
+    assert app.invoke(["boards", "my_m4", "--boards", "boards/my_m4.yaml"]) == 0
+
+
 def test_an_unknown_board_says_how_to_add_one(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.delenv("ZEPHYR_BASE", raising=False)
     assert app.invoke(["boards", "nucleo_f746gz"]) == 6

@@ -1,6 +1,7 @@
 """Modules in firmware on an emulated board: loaded, broken off, resumed, refused; then run, verified and measured."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mtool
 from mtool import commands, manifest
-from mtool.base.errors import DeviceError, FitError, UsageError
+from mtool.base.errors import BoardError, DeviceError, FitError, UsageError
 from mtool.commands import loading, modules
 from mtool.commands.execution import run
 from mtool.commands.modules import make_bytecode
@@ -104,8 +105,47 @@ def test_a_loaded_model_is_one_of_the_device_and_right(files: Path, project: Pat
     ).check()
     cost = commands.bench(files / "first.onnx", board="host", on=project, options=named)
     assert cost.firmware == "module" and cost.flash_const_bytes >= 4 * SIZE * SIZE > 4 * cost.flash_code_bytes
+    for command in (
+        lambda: run(project, board="", options=Options(name="nope")),
+        lambda: commands.verify(files / "first.onnx", board="host", on=project, options=Options(name="nope")),
+    ):
+        with pytest.raises(UsageError, match="the device has no model 'nope'") as missing:
+            command()
+        assert missing.value.details == ("it has: own, net",)
+    with pytest.raises(UsageError, match="no module with a model 'own'"):
+        commands.verify(files / "first.onnx", board="host", on=project, options=Options(name="own"))
     with pytest.raises(UsageError, match="was made of another file"):
         commands.verify(files / "second.onnx", board="host", on=project, options=named)
+
+
+def test_one_emulator_at_a_time_has_the_flash(files: Path, project: Path) -> None:
+    told = "host_driven.elf.flash is in use by"
+    with session.open(project) as device:
+        other = [sys.executable, "-m", "mtool", "load", str(files / "first.mtm"), str(project)]
+        done = subprocess.run(other, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (BoardError.exit_code, "")
+        assert f"{told} another mtool" in done.stderr and f"process {os.getpid()}" in done.stderr
+        with pytest.raises(BoardError, match=f"{told} this process"):
+            loading.load_module(files / "first.mtm", project)
+        device.load(files / "second.mtm")
+        device.reset()
+        device.reconnect()
+        assert device.models == ("own", "net")
+    with session.open(project) as device:
+        assert device.models == ("own", "net")
+
+
+def test_a_flash_file_that_can_not_be_written_is_named(files: Path, project: Path) -> None:
+    flash = project / "build" / "host_driven.elf.flash"
+    flash.symlink_to("/dev/full")
+    with pytest.raises(DeviceError, match=f"(?s)could not write .*{flash.name}.* disk is full"):
+        loading.load_module(files / "first.mtm", project)
+    with session.open(project) as device, pytest.raises(DeviceError, match=f"could not write .*{flash.name}"):
+        device.load(files / "first.mtm")
+    flash.unlink()
+    with session.open(project):
+        flash.touch()  # as a firmware leaves it whose disk is full
+    assert not flash.exists()
 
 
 def test_a_load_that_the_emulator_did_not_survive_goes_on(files: Path, project: Path) -> None:

@@ -153,6 +153,7 @@ _MODULES = {"modules": "signed", "module_key": "11" * 32}
 _REPLACED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"template_options": _MODULES}, {}, "refused"),
     ({"template_options": _MODULES}, {"template_options": {**_MODULES, "module_key": "22" * 32}}, "refused"),
+    ({"template_options": _MODULES}, {"template_options": {**_MODULES, "module_slot_bytes": "65536"}}, "erased"),
     ({"template_options": _MODULES}, {"edits": "force"}, ""),
     ({"template_options": _MODULES}, {"template_options": {**_MODULES, "opt": "-Os"}}, ""),
     ({}, {"template_options": _MODULES}, ""),
@@ -165,7 +166,7 @@ _REPLACED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "told"), _REPLACED if amount.IS_ALL else _REPLACED[::5], ids=str)
+@pytest.mark.parametrize(("before", "after", "told"), _REPLACED if amount.IS_ALL else _REPLACED[::2], ids=str)
 def test_what_a_firmware_is_is_not_replaced_without_a_word(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, before: dict[str, Any], after: dict[str, Any], told: str
 ) -> None:
@@ -178,7 +179,13 @@ def test_what_a_firmware_is_is_not_replaced_without_a_word(
         commands.compile(tmp_path / "net.onnx", board=one.pop("board"), options=Options(**one)) for one in options
     ]
     folder = commands.write_project(models[0], tmp_path / "project")
-    if told == "refused":
+    if told == "erased":
+        with pytest.raises(UsageError, match="would erase the modules and their counters") as refused:
+            commands.write_project(models[1], folder)
+        (sizes,) = refused.value.details
+        assert sizes.startswith("module_slot_bytes: there ") and sizes.endswith(", now 65536")
+        assert sizes.split()[2].rstrip(",") in refused.value.hint and "--force" in refused.value.hint
+    elif told == "refused":
         with pytest.raises(UsageError, match="has firmware that takes modules"):
             commands.write_project(models[1], folder)
         assert manifest.load(folder).project.options["module_key"] == "11" * 32  # type: ignore[union-attr]

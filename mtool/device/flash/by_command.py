@@ -6,20 +6,28 @@ it is read is told in mtool/device/flash/by_command.py.
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
+from mtool.base import spelling
 from mtool.base.errors import BoardError, UsageError
 from mtool.device.flash.runner import NEWEST, Command, Job, Runner, Version
 
 # A command line that a person wrote into a board's entry, mtool.toml or an option: how it becomes an argv.
 #
 # It is split into words as a POSIX shell would split it, quotes included, and no shell runs it: no variables, no pipes.
-# Then `{port}`, `{probe}` and the like are replaced within the words, so that a path with a blank stays one word. Other
-# braces are left alone. A program that is named with a relative path is looked for from the working folder on.
+# Then `{port}`, `{probe}` and the like are replaced within the words, so that a path with a blank stays one word. Any
+# other name in braces is a mistake, unless it is a shell's `${NAME}`; braces around anything else are left alone. A
+# program that is named with a relative path is looked for from the working folder on.
 
+
+FLASH: Final = ("elf", "hex", "bin", "folder", "port", "probe")
+POWER: Final = ("port", "probe")
+"""The names that may stand in braces in a flash command and in a power command."""
 
 _PLACE = re.compile(r"\{([a-z]+)\}")
+_NAMED = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
 
 
 def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
@@ -31,7 +39,7 @@ def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
         what: what it is ("the power command"), for messages.
 
     Raises:
-        UsageError: it has no words, or a quote that is not closed.
+        UsageError: it has no words, a quote that is not closed, or a place that there is not.
         BoardError: it needs a value that is not known.
     """
 
@@ -44,17 +52,22 @@ def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
             raise BoardError(f"{what} needs the board's {name}, which is not known", details=[text], hint=hint)
         return values[name]
 
-    program, *rest = (_PLACE.sub(filled, word) for word in words_of(text, what=what))
+    program, *rest = (_PLACE.sub(filled, word) for word in words_of(text, tuple(values), what=what))
     if "/" in program:
         program = str(Path.cwd() / program)
     return [program, *rest]
 
 
-def words_of(text: str, *, what: str) -> list[str]:
-    """Return the words of a command line, its places as they are; `what` it is, for messages.
+def words_of(text: str, places: Sequence[str], *, what: str) -> list[str]:
+    """Return the words of a command line, its places as they are.
+
+    Args:
+        text: the command line.
+        places: the names that may stand in braces.
+        what: what it is, for messages.
 
     Raises:
-        UsageError: it has no words, or a quote that is not closed.
+        UsageError: it has no words, a quote that is not closed, or another name in braces.
     """
     try:
         words = shlex.split(text)
@@ -62,6 +75,13 @@ def words_of(text: str, *, what: str) -> list[str]:
         raise UsageError(f"{what} can't be read", details=[text, str(wrong).lower()]) from None
     if not words or not words[0]:
         raise UsageError(f"{what} names no program", details=[f"found {text!r}"])
+    for name in _NAMED.findall(text):
+        if name not in places:
+            raise UsageError(
+                f"{what} has the unknown placeholder {{{name}}}",
+                details=[text, f"known: {', '.join(f'{{{one}}}' for one in places)}"],
+                hint=spelling.did_you_mean(name, places),
+            )
     return words
 
 

@@ -59,5 +59,5 @@ def of(board: Board, given: str, *, port: str = "", probe: str = "") -> Power | 
     """
     text = given or configuration.load().power or board.power
     if text:
-        by_command.words_of(text, what="the power command")  # told now, not when the board hangs
+        by_command.words_of(text, by_command.POWER, what="the power command")  # told now, not when the board hangs
     return Power(text, port, probe) if text else None

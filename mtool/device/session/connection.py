@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from mtool.base.errors import BoardError, CommunicationError, MtoolError, UsageError
+from mtool.base import checked
+from mtool.base.errors import BoardError, CommunicationError, DeviceError, MtoolError, UsageError
 from mtool.base.proc import Closing
 from mtool.device.rpc import Client, Expected, loading, protocol
 from mtool.device.rpc.client import Owner
 from mtool.device.rpc.loading import Place
+from mtool.device.rpc.protocol import Status
 from mtool.device.session import delta_update, faults
 from mtool.device.transport import SerialTransport, Transport
 from mtool.device.transport.gdb_remote import TcpTransport
@@ -57,6 +59,17 @@ def require_modules(project: Project) -> None:
         raise UsageError(
             "the firmware takes no modules", hint="build it with --modules --module-key FILE.pub, and flash it again"
         )
+
+
+def of_flash(refused: DeviceError, flash: Path | None) -> DeviceError:
+    """Return the error of a load that failed; where an emulator could not write its flash's file, it names the file."""
+    if flash is None or Status.MT_IO.name not in str(refused):
+        return refused
+    return DeviceError(
+        f"the emulator could not write {flash}, which stands for its flash",
+        details=[refused.what],
+        hint="see whether the disk is full and the file may be written",
+    )
 
 
 def interfaces(client: Client) -> Mapping[int, Interface]:
@@ -128,12 +141,13 @@ class Connected(Protocol):
 
 
 def alone(method: Callable[Concatenate[_Own, P], R]) -> Callable[Concatenate[_Own, P], R]:
-    """Let no other thread use the device while a method runs, and no other process at all."""
+    """Let no other thread use the device while a method runs, and no other process at all; check its arguments."""
+    called = checked.method(method)
 
     @functools.wraps(method)
     def one_at_a_time(self: _Own, /, *arguments: P.args, **named: P.kwargs) -> R:
         with self.connection.owner.alone():
-            return method(self, *arguments, **named)
+            return called(self, *arguments, **named)
 
     return one_at_a_time
 
@@ -285,6 +299,8 @@ class Connection(Closing):
         require_modules(self._project)
         try:
             return delta_update.send(self._session, module, place, since=since, progress=progress)
+        except DeviceError as refused:
+            raise of_flash(refused, self.transport.flash) from None
         finally:
             if self._session.is_intact:
                 self.find_models()

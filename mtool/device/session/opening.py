@@ -9,7 +9,7 @@ from typing import IO
 from mtool import manifest
 from mtool.base import files
 from mtool.base.errors import BoardError, UsageError
-from mtool.boards import Board, Usb
+from mtool.boards import Board, Emulator, Usb
 from mtool.device.flash import ports
 from mtool.device.flash.ports import Attached
 from mtool.device.session import faults
@@ -19,6 +19,7 @@ from mtool.device.transport import (
     ProcessTransport,
     Transport,
     UnicornTransport,
+    WithFlash,
     control_block,
     open_emulator,
     open_emulator_rtt,
@@ -230,12 +231,20 @@ def _transport(
         )
     arguments = (*emulator.arguments, *_waiting(project), *emulator_arguments)
     emulator = emulator.model_copy(update={"arguments": arguments})
+    start = functools.partial(_emulate, project, emulator, firmware)
+    if takes_modules(project):  # project_templates/shared/storage_in_file.c names the file
+        return WithFlash(firmware.with_name(f"{firmware.name}.flash"), start), ""
+    return start(), ""
+
+
+def _emulate(project: Project, emulator: Emulator, firmware: Path) -> Transport:
+    """Start a board's emulator, and return the channel to the firmware in it."""
     on_exit = functools.partial(faults.of_exit, board=project.board)
     if emulator.program == unicorn.PROGRAM:
-        return UnicornTransport(project.board, firmware, on_exit=on_exit), ""
-    block = control_block(firmware) if over_rtt else None
+        return UnicornTransport(project.board, firmware, on_exit=on_exit)
+    block = control_block(firmware) if project.options.get(CHANNEL) == RTT else None
     if block is not None:
-        return open_emulator_rtt(emulator, firmware, block=block, on_exit=on_exit), ""
+        return open_emulator_rtt(emulator, firmware, block=block, on_exit=on_exit)
     if project.transport == "serial":
-        return open_emulator(emulator, firmware, channel="uart"), ""
-    return open_emulator(emulator, firmware, on_exit=on_exit), ""
+        return open_emulator(emulator, firmware, channel="uart")
+    return open_emulator(emulator, firmware, on_exit=on_exit)

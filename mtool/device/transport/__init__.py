@@ -5,6 +5,7 @@ from mtool.device.transport.emulator import open_emulator, open_emulator_rtt
 from mtool.device.transport.opening import control_block, open_port
 from mtool.device.transport.process import ProcessTransport
 from mtool.device.transport.serial import SerialTransport
+from mtool.device.transport.through import WithFlash
 from mtool.device.transport.unicorn import UnicornTransport
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "SerialTransport",
     "Transport",
     "UnicornTransport",
+    "WithFlash",
     "control_block",
     "open_emulator",
     "open_emulator_rtt",

@@ -2,6 +2,7 @@
 
 import time
 from abc import abstractmethod
+from pathlib import Path
 from typing import IO
 
 from mtool.base.proc import Closing
@@ -18,6 +19,7 @@ class Transport(Closing):
             nobody any more.
         is_process: the device is a process that was started for it, of which there can be several.
         baud: bits per second, where that can be chosen; else None.
+        flash: the file that stands for the flash of an emulated device; else None.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Transport(Closing):
     is_exclusive: bool = True
     is_process: bool = False
     baud: int | None = None
+    flash: Path | None = None
 
     @abstractmethod
     def write(self, data: bytes, *, timeout_s: float) -> None:
@@ -76,6 +79,7 @@ class Recorder(Transport):
         self.is_lossless = inner.is_lossless
         self.is_exclusive = inner.is_exclusive
         self.baud = inner.baud
+        self.flash = inner.flash
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
         """Record and send."""

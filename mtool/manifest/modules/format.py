@@ -195,8 +195,10 @@ def unpack(data: bytes, what: str = "the module") -> Module:
     imports_at = HEAD_BYTES + 8 * (inputs + outputs)
     text_at = imports_at + 4 * imports
     image_at = _up(text_at + text_bytes, alignment)
-    if not file_bytes == len(data) == image_at + image_bytes:
-        raise refuse("its size is wrong", found=f"{len(data)} bytes", expected=f"{image_at + image_bytes}")
+    if file_bytes != image_at + image_bytes:
+        raise refuse("its head gives a wrong size", found=f"{file_bytes} bytes", expected=f"{image_at + image_bytes}")
+    if len(data) != file_bytes:
+        raise refuse("its size is wrong", found=f"{len(data)} bytes", expected=f"{file_bytes}")
     if code_bytes > image_bytes or entry >= max(code_bytes, 1):
         raise refuse("its entry or its code lies outside of its image", found=entry, expected=f"below {code_bytes}")
     if hashlib.sha512(data[HEAD_BYTES:]).digest() != data[_CONTENTS_HASH]:

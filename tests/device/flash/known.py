@@ -22,7 +22,7 @@ SETTINGS: dict[str, dict[str, str | int]] = {
     "esptool": {"chip": "esp32s3", "address": 0x10000},
     "arduino-cli": {},
     "gdb": {},
-    "command": {"run": "'lab tool' write --to={port} {elf} '{folder}/a b' {other} $HOME;reboot"},
+    "command": {"run": "'lab tool' write --to={port} {elf} '{folder}/a b' {0} $HOME;reboot"},
 }
 """Of the board that the tests flash, as its entry in boards.yaml would have them."""
 
@@ -73,7 +73,7 @@ LINES = {
         " -ex 'target extended-remote /dev/ttyACM7' -ex load -ex compare-sections -ex 'monitor system_reset'"
         f" -ex detach {ELF}"
     ],
-    "command": [f"'lab tool' write --to=/dev/ttyACM7 {ELF} '/p/a b' '{{other}}' '$HOME;reboot'"],
+    "command": [f"'lab tool' write --to=/dev/ttyACM7 {ELF} '/p/a b' '{{0}}' '$HOME;reboot'"],
 }
 """Of a job with the probe 0671FF and the port /dev/ttyACM7; uf2 copies a file."""
 

@@ -1,5 +1,7 @@
 """Each runner's exact commands."""
 
+import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -14,6 +16,7 @@ from mtool.device import flash
 from mtool.device.flash import RUNNERS, power, uf2
 from mtool.device.flash.by_command import ByCommand
 from mtool.device.flash.power import Power
+from mtool.stages.deployment import Deployment
 from tests.device.flash.jobs import BOARD, fake, job
 from tests.device.flash.known import BIN, ELF, HEX, LINES, SETTINGS, TO_BIN, TO_HEX
 
@@ -65,6 +68,34 @@ def test_a_flash_command_gets_the_format_that_it_names() -> None:
 def test_a_command_line_that_is_none_is_told(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         Power(text).argv()
+
+
+@pytest.mark.parametrize(
+    ("what", "text", "known", "hint"),
+    [
+        ("flash", "labtool {nope}", "known: {elf}, {hex}, {bin}, {folder}, {port}, {probe}", ""),
+        ("flash", "labtool --to={ports}", "{port}", "did you mean port?"),
+        ("flash", "labtool {PORT} {elf}", "{port}", ""),
+        ("power", "hub {elf}", "known: {port}, {probe}", ""),
+    ],
+)
+def test_a_placeholder_that_there_is_not_is_told_with_those_that_there_are(
+    what: str, text: str, known: str, hint: str
+) -> None:
+    wrong = re.search(r"\{\w+\}", text)
+    assert wrong is not None
+    message = re.escape(f"the {what} command has the unknown placeholder {wrong[0]}")
+    with pytest.raises(UsageError, match=message) as told:
+        Deployment(**{what: text})
+    assert told.value.details[0] == text and known in told.value.details[1] and hint in told.value.hint
+    with pytest.raises(UsageError, match="unknown placeholder"):
+        ByCommand(text).argv(job("command", port="P")) if what == "flash" else Power(text, port="P").argv()
+
+
+@pytest.mark.parametrize("text", ["sh -c 'echo ${HOME}'", "awk '{ print $1 }'", "tool {} {1}"])
+def test_braces_around_anything_else_are_left_alone(text: str) -> None:
+    Deployment(flash=text, power=text)
+    assert Power(text).argv() == shlex.split(text)
 
 
 def test_the_power_command_is_the_options_then_the_folders_then_the_boards(

@@ -1,5 +1,6 @@
 """A module's bytes."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -65,6 +66,15 @@ def test_a_changed_byte_is_told(at: int) -> None:
     data[at] ^= 0x81
     with pytest.raises(UsageError, match="is no module that can be read"):
         unpack(bytes(data))
+
+
+def test_a_wrong_size_is_told_with_where_it_stands() -> None:
+    data = pack(MODULE)
+    head = data[:4] + (1 << 31).to_bytes(4, "little") + data[8:]
+    for changed, found in ((head, f"head gives a wrong size.*found {1 << 31} bytes"), (data[:-1], f"{len(data) - 1}")):
+        with pytest.raises(UsageError) as told:
+            unpack(changed)
+        assert re.search(f"(?s){found}.*, expected {len(data)}", str(told.value))
 
 
 @pytest.mark.parametrize("wrong", [{"arena_bytes": 23}, {"entry": 40}, {"alignment": 8}, {"name": "a b"}])
