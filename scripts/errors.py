@@ -95,7 +95,7 @@ def page() -> str:
         if one is MtoolError:
             meaning = "A bug in mtool, or an error that fits nowhere else"
         lines.append(f"| {one.exit_code} | `mtool.errors.{one.__name__}` | {meaning} | {NEXT.get(one.exit_code, '')} |")
-    lines += ["| 130 | | Ctrl-C | |", "| 143 | | SIGTERM | |", ""]
+    lines += ["| 129 | | SIGHUP: the terminal was closed | |", "| 130 | | Ctrl-C | |", "| 143 | | SIGTERM | |", ""]
     others = [f"`{module}.{name}` is a {base}" for name, base, module in subclasses()]
     lines += ["Of further classes, " + "; ".join(others) + ".", ""]
     lines += [

@@ -1,4 +1,7 @@
-"""Write one file, whole or not at all, or a line more, with the rights that the umask gives. Nothing else does."""
+"""Write one file, whole or not at all, or a line more, with the rights that the umask gives. Nothing else does.
+
+What a person names to be read is opened here too: what is no file is refused.
+"""
 
 import contextlib
 import errno
@@ -15,6 +18,56 @@ from mtool.base.errors import UsageError, of_os_error
 
 _NEW = system.NEW | system.NO_LINK
 _RIGHTS = 0o666  # less the umask
+
+
+def open_named(path: Path) -> IO[bytes]:
+    """Open a file that a person named, to be read; close it.
+
+    A pipe that this process already has open is right too: `--tuned <(cat a.jsonl b.jsonl)`, /dev/stdin. To open
+    another would wait for a writer, and a device may have no end.
+
+    Raises:
+        UsageError: it is a pipe, a device, a socket or a folder.
+        OSError: it is missing, or can't be read.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not (stat.S_ISFIFO(mode) and _has_open(path)):
+        raise _no_file(path, mode)
+    handle = os.open(path, system.READ | system.NO_WAIT)
+    try:
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+            raise _no_file(path, mode)
+        if system.NO_WAIT:
+            os.set_blocking(handle, True)
+        return open(handle, "rb")  # noqa: PTH123
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_named(path: Path) -> bytes:
+    """Return all of a file that a person named; errors are those of `open_named`."""
+    with open_named(path) as file:
+        return file.read()
+
+
+def check_plain(path: Path) -> None:
+    """Check that a program which opens a path finds a plain file there, or nothing.
+
+    Raises:
+        UsageError: it is a pipe, which would be waited for, a device, a socket or a folder.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise _no_file(path, mode)
+
+
+def _no_file(path: Path, mode: int) -> UsageError:
+    is_pipe, is_folder = stat.S_ISFIFO(mode), stat.S_ISDIR(mode)
+    kind = "a pipe" if is_pipe else "a folder" if is_folder else "a socket" if stat.S_ISSOCK(mode) else "a device"
+    return UsageError(f"{path} is {kind}, not a file", hint="give the name of a file")
 
 
 def write(path: Path, data: bytes, *, follow: bool = False) -> None:

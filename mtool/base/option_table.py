@@ -262,7 +262,8 @@ _TABLE = (
     ),
     Option(
         "timeout", float | None, None, _BOARD,
-        "How long an inference may take; default: generously by its estimated instructions.",
+        "How long an inference may take, in seconds of the device's clock (an emulator counts its own); default: "
+        "generously by its estimated instructions.",
         _RUNS, "SECONDS", field="timeout_s", limits=(LEAST_TIMEOUT_S, None),
     ),
     Option(

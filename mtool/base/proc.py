@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -52,6 +53,7 @@ def run(
     env: Mapping[str, str] | None = None,
     error: type[MtoolError] = BuildError,
     check: bool = True,
+    has_scratch: bool = False,
 ) -> Completed:
     """Run a program without a shell and return its output.
 
@@ -63,6 +65,8 @@ def run(
         env: its whole environment, or None for this process's.
         error: the class of error to raise.
         check: raise on an exit code other than 0.
+        has_scratch: give it a temporary folder of its own, which is removed at its end: a compiler that is killed
+            leaves files there.
 
     Raises:
         MtoolError: of class `error`, if the program is missing, fails or takes too long; it holds the last lines.
@@ -70,7 +74,7 @@ def run(
     log.debug("run %s", " ".join(argv))
     start = time.monotonic()
     try:
-        returncode, stdout = _finished(argv, cwd, env, timeout_s)
+        returncode, stdout = _finished(argv, cwd, env, timeout_s, has_scratch)
     except FileNotFoundError as failed:
         if cwd is not None and not cwd.is_dir():
             raise error(f"{what} failed: there is no folder {cwd}") from None
@@ -115,10 +119,14 @@ def interactive(argv: Sequence[str], *, output: int | None = None) -> int:
 
 
 def _finished(
-    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, timeout_s: float
+    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, timeout_s: float, has_scratch: bool
 ) -> tuple[int, bytes]:
     """Run a program to its end; if it takes too long, or this one is stopped, it ends with all that it has started."""
-    with system.Interrupts() as interrupts:
+    with system.Interrupts() as interrupts, contextlib.ExitStack() as stack:
+        if has_scratch:
+            with contextlib.suppress(OSError):  # there is no folder for temporary files: the program says so itself
+                scratch = tempfile.TemporaryDirectory(prefix="mtool-", ignore_cleanup_errors=True)
+                env = {**(os.environ if env is None else env), "TMPDIR": stack.enter_context(scratch)}
         process = subprocess.Popen(
             list(argv),
             cwd=cwd,
@@ -133,7 +141,7 @@ def _finished(
             with interrupts.allowed():
                 output, _ = process.communicate(timeout=timeout_s)
         except BaseException:
-            system.kill_group(process)
+            system.kill_tree(process)
             with contextlib.suppress(subprocess.TimeoutExpired):  # a program outside its group holds the pipe
                 process.communicate(timeout=_GRACE_S)
             raise

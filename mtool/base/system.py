@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Self
@@ -50,8 +51,59 @@ def kill_group(process: "subprocess.Popen[bytes]", *, gently: bool = False) -> N
             process.kill()
 
 
+_ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_GONE_S = 5.0
+_POLL_S = 0.01
+
+
+def kill_tree(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process that has a group of its own, its group, and all that descends from it; return when they are gone.
+
+    Ninja starts each command in a group of its own, and `make` and shells may too. Each process is stopped before its
+    children are looked for, so that it starts no more and keeps them as its children. Where there is no /proc, the
+    group has to do. What the kernel has not ended after 5 s is left to it.
+    """
+    killed: set[int] = set()
+    while new := _tree(process.pid) - killed:
+        killed |= new
+        for number in new:
+            with contextlib.suppress(OSError):
+                os.kill(number, signal.SIGSTOP)
+    for number in killed:
+        with contextlib.suppress(OSError):
+            os.kill(number, signal.SIGKILL)
+    kill_group(process)
+    until = time.monotonic() + _GONE_S
+    while killed & _processes().keys() and time.monotonic() < until:
+        time.sleep(_POLL_S)
+
+
+def _tree(root: int) -> set[int]:
+    """Return the processes that run in a group or descend from one of it; `root` is the first one's number."""
+    processes = _processes()
+    found = {number for number, (_, group) in processes.items() if root in (number, group)}
+    while children := {number for number, (parent, _) in processes.items() if parent in found} - found:
+        found |= children
+    return found
+
+
+def _processes() -> dict[int, tuple[int, int]]:
+    """Return each process's parent and group; those that have ended are left out. Empty where there is no /proc."""
+    found: dict[int, tuple[int, int]] = {}
+    if not IS_LINUX:
+        return found
+    with contextlib.suppress(OSError):
+        for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
+            with contextlib.suppress(OSError, ValueError):
+                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                    state, parent, group = file.read().rpartition(b")")[2].split()[:3]  # a name may hold anything
+                if state not in (b"Z", b"X"):
+                    found[int(name)] = (int(parent), int(group))
+    return found
+
+
 class Interrupts:
-    """Hold back Ctrl-C and SIGTERM while a block runs, so that a program that it has started is ended whatever comes.
+    """Hold back Ctrl-C, SIGTERM and SIGHUP while a block runs, so that what it has started is ended whatever comes.
 
     In `allowed()` the first is let through, and what follows it is dropped: it is cleaned up for. What has come
     elsewhere takes effect at the end. Only the main thread gets either; in another, this does nothing.
@@ -64,7 +116,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _ENDINGS:
                 before = signal.getsignal(number)
                 if callable(before):
                     self._before[number] = before
@@ -72,7 +124,7 @@ class Interrupts:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in reversed(_ENDINGS):
             if number in self._before:
                 signal.signal(number, self._before[number])
         if self._came and (kind is None or issubclass(kind, Exception)):

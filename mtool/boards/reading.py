@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from mtool.base import configuration, resources
+from mtool.base import configuration, files, resources
 from mtool.base.errors import UsageError
 from mtool.boards.schema import Board, told
 
@@ -100,7 +100,7 @@ def read_files(paths: tuple[Path, ...]) -> Read:
 
 def _entries(path: Path) -> dict[Any, Any]:
     try:
-        entries = yaml.load(path.read_bytes(), Loader=_LOADER)
+        entries = yaml.load(files.read_named(path), Loader=_LOADER)
     except OSError as failed:
         missing = isinstance(failed, FileNotFoundError)
         raise UsageError(

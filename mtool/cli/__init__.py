@@ -6,7 +6,7 @@ import signal
 import sys
 import warnings
 
-from mtool.cli.ending import INTERRUPTED, TERMINATED
+from mtool.cli.ending import HUNG_UP, INTERRUPTED, TERMINATED
 
 _ALLOCATIONS = 150_000  # between two looks for cycles: modules and graphs are many objects, of which few are garbage
 
@@ -15,6 +15,8 @@ def main() -> None:
     """Run `mtool` with the process's arguments and end the process with its exit code."""
     _open_standard_streams()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # what was started is ended too
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup
+        signal.signal(signal.SIGHUP, lambda *_: sys.exit(HUNG_UP))
     gc.set_threshold(_ALLOCATIONS)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it searches what is installed for some
     if not sys.warnoptions:  # -W shows them

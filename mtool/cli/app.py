@@ -168,7 +168,8 @@ HELP = """Put an ONNX or TFLite model on a microcontroller.
 Results go to stdout, progress to stderr.
 
 Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit, 5 toolchain or build,
-6 no or ambiguous board, 7 flash, 8 communication, 9 numeric mismatch, 10 device fault, 130 Ctrl-C, 143 SIGTERM.
+6 no or ambiguous board, 7 flash, 8 communication, 9 numeric mismatch, 10 device fault, 129 SIGHUP, 130 Ctrl-C,
+143 SIGTERM.
 """
 _VERSION = "--version"
 _BOARDS = "MTOOL_BOARDS"  # as mtool.boards reads it, which takes longer to load than --help may

@@ -7,5 +7,9 @@ TERMINATED = 143
 """The exit code after SIGTERM."""
 
 
+HUNG_UP = 129
+"""The exit code after SIGHUP: the terminal was closed."""
+
+
 class ReaderGone(Exception):
     """The reader of standard output has ended, for instance `head`: nobody wants more."""

@@ -126,7 +126,7 @@ def test_files_that_are_not_what_their_name_says(capsys: Captured) -> None:
     """A pipe would be waited for; an archive named .npy is none of one array."""
     name = relu("model.onnx")
     os.mkfifo("pipe.onnx")
-    fails(["pipe.onnx"], 2, "there is no file pipe.onnx", capsys=capsys, command="check")
+    fails(["pipe.onnx"], 2, "pipe.onnx is a pipe, not a file", capsys=capsys, command="check")
     np.savez("two.npz", a=np.ones(4), b=np.ones(4))
     Path("two.npz").rename("two.npy")
     fails([name, "--const", "x=two.npy"], 2, "is not a number, a list of numbers or a .npy file", capsys=capsys)
@@ -142,6 +142,26 @@ def test_data_that_are_no_file(option: str, capsys: Captured) -> None:
     os.mkfifo("pipe.npz")
     for path, kind in (("pipe.npz", "a pipe"), ("/dev/zero", "a device"), (".", "a folder")):
         fails([name, flag, path], 2, f"{path} is {kind}, not a file", capsys=capsys, command=command)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "options",
+    ["--tuned pipe", "--boards pipe", "--modules --module-key pipe -b mps2_an386"],
+)
+def test_files_of_a_build_that_are_pipes(options: str, capsys: Captured) -> None:
+    os.mkfifo("pipe")
+    fails([relu("model.onnx"), *options.split()], 2, "pipe is a pipe, not a file", capsys=capsys, command="build")
+
+
+def test_a_log_through_a_pipe_that_is_open(capsys: Captured) -> None:
+    """As the shell gives it for `--tuned <(cat a.jsonl b.jsonl)`."""
+    reader, writer = os.pipe()
+    os.write(writer, b"no log\n")
+    os.close(writer)
+    assert app.invoke(["build", relu("model.onnx"), "--tuned", f"/dev/fd/{reader}"]) == 0
+    assert f"/dev/fd/{reader}, line 1 is cut" in capsys.readouterr().err
+    os.close(reader)
 
 
 @pytest.mark.timeout(60)

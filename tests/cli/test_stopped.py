@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mtool.base import proc
+from mtool.base.errors import MtoolError
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
@@ -36,8 +37,8 @@ def all_end(numbers: str) -> bool:
 
 @pytest.mark.parametrize(
     ("numbers", "code"),
-    [([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGINT], 130)],
-    ids=["SIGTERM", "Ctrl-C twice"],
+    [([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGINT], 130), ([signal.SIGHUP], 129)],
+    ids=["SIGTERM", "Ctrl-C twice", "SIGHUP"],
 )
 def test_no_compiler_is_left(numbers: list[int], code: int, tmp_path: Path) -> None:
     """The compiler is one that never ends, and neither does what it has started."""
@@ -61,6 +62,18 @@ def test_no_compiler_is_left(numbers: list[int], code: int, tmp_path: Path) -> N
     assert command.returncode == code, said
     assert "Traceback" not in said
     assert all_end(pids.read_text())
+
+
+def test_no_group_of_its_own_outlives_a_program(tmp_path: Path) -> None:
+    """Ninja starts each command in a group of its own; nothing is left of it, not even a temporary file."""
+    pids, temporary = tmp_path / "pids", tmp_path / "temporary"
+    inner = f"sleep 60 & echo $! $$ > {pids}; echo $TMPDIR > {temporary}; touch $TMPDIR/cc1.s; wait"
+    code = f"import subprocess; subprocess.Popen(['sh', '-c', {inner!r}], start_new_session=True).wait()"
+    program = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-c", code]
+    with pytest.raises(MtoolError, match="took more than"):
+        proc.run(program, what="test", timeout_s=2, has_scratch=True)
+    assert not any(map(lives, map(int, pids.read_text().split())))
+    assert not Path(temporary.read_text().strip()).exists()
 
 
 def test_ctrl_c_before_it_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

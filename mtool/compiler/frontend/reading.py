@@ -76,7 +76,8 @@ def read_bytes(path: Path, budget: Budget) -> bytes:
 def _check_is_file(path: Path) -> None:
     """Refuse what is missing, and what would be waited for or has no end: a pipe, a device."""
     if not path.is_file():
-        what = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+        kind = "a folder" if path.is_dir() else "a pipe" if path.is_fifo() else "a device or a socket"
+        what = f"{path} is {kind}, not a file" if path.exists() else f"there is no file {path}"
         raise UsageError(what, hint="give the path of an .onnx or .tflite file")
 
 

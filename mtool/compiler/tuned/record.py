@@ -263,7 +263,7 @@ def _files(path: Path) -> list[Path]:
 
 def _read(path: Path) -> list[Measurement | WholePlan]:
     try:
-        with path.open("rb") as file:  # a pipe too: --tuned <(cat a.jsonl b.jsonl)
+        with files.open_named(path) as file:  # a pipe too: --tuned <(cat a.jsonl b.jsonl)
             data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise UsageError(f"there is no tuning log {path}", hint="make one with: mtool tune MODEL -o FILE") from None

@@ -30,7 +30,13 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     levels = ["operators"] * len(manifest.project.levels)
     names = [*levels, *(f"{kind} firmware" for kind in kinds)]
     for what, argv in zip(names, commands(manifest.project, kinds), strict=True):
-        proc.run([*compiler, *argv[1:]], what=f"build of the {what}", timeout_s=_TIMEOUT_S, cwd=folder)
+        proc.run(
+            [*compiler, *argv[1:]],
+            what=f"build of the {what}",
+            timeout_s=_TIMEOUT_S,
+            cwd=folder,
+            has_scratch=True,
+        )
     for kind in kinds:
         firmware = folder / manifest.project.firmware[kind]
         if not firmware.exists() and (suffixed := firmware.with_name(firmware.name + ".exe")).exists():

@@ -167,7 +167,14 @@ class _Build:
 
     def _run(self, arguments: Sequence[str], *, check: bool = True) -> proc.Completed:
         what = "build of the module"
-        return proc.run([*self.compiler, *arguments], what=what, timeout_s=_TIMEOUT_S, cwd=self.folder, check=check)
+        return proc.run(
+            [*self.compiler, *arguments],
+            what=what,
+            timeout_s=_TIMEOUT_S,
+            cwd=self.folder,
+            check=check,
+            has_scratch=True,
+        )
 
     def _machine(self) -> int:
         (self.folder / "empty.c").write_text("")

@@ -33,7 +33,14 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         _libm(folder, manifest.project.board),
         *(_cc(manifest.project.board, argv) for argv in commands(manifest.project, kinds)),
     ]:
-        done = proc.run([program, *argv], what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
+        done = proc.run(
+            [program, *argv],
+            what="build of the firmware",
+            timeout_s=_TIMEOUT_S,
+            cwd=folder,
+            check=False,
+            has_scratch=True,
+        )
         if done.returncode != 0:
             raise fit.explain(done.output, manifest) or BuildError(
                 f"build of the firmware failed with exit code {done.returncode}",

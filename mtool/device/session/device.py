@@ -109,6 +109,7 @@ class Device(ModelOnDevice, Closing):
             firmware=firmware,
         )
         super().__init__(connection, work_s=work_s)
+        self.is_limited = self._given_s is not None
         self.identity = connection.identity
 
     @checked.method
@@ -122,6 +123,7 @@ class Device(ModelOnDevice, Closing):
         if len(self.models) == 1:
             return self
         found = self._other(model)
+        found.is_limited = self.is_limited
         found.work_s = self._given_s or max(self.work_s, generous_s([described]))
         return found
 

@@ -133,12 +133,14 @@ class ModelOnDevice:
         connection: to the device.
         model: its name; "": the device's only one.
         work_s: seconds that an inference may take unless said otherwise.
+        is_limited: the caller chose `work_s`, so that the device's watchdog ends every inference that takes longer.
     """
 
     def __init__(self, connection: Connection, model: str = "", *, work_s: float) -> None:
         self.connection = connection
         self._model = model
         self.work_s = work_s
+        self.is_limited = False
         self._last_inputs: list[bytes] | None = None
         self._set: dict[str, ArrayLike] = {}
 
@@ -226,7 +228,8 @@ class ModelOnDevice:
         sizes = sizes_in(self.manifest.inputs, data)
         lengths = [bytes_at(tensor, sizes) for tensor in self.manifest.outputs]
         work_s = timeout_s or self.work_s
-        found = self.client.run(data, lengths, work_s=work_s, in_steps=in_steps, is_limited=timeout_s is not None)
+        is_limited = self.is_limited or timeout_s is not None
+        found = self.client.run(data, lengths, work_s=work_s, in_steps=in_steps, is_limited=is_limited)
         return from_bytes(self.manifest.outputs, found, sizes)
 
     @alone
@@ -234,6 +237,8 @@ class ModelOnDevice:
         self, inputs: Mapping[str, ArrayLike], *, timeout_s: checked.Timeout | None = None
     ) -> tuple[dict[str, Array], Timing]:
         """Run the model once through its entry point, as `run`, under the device's timer; `stack_bytes` tells of it.
+
+        The watchdog does not end it: after `timeout_s` and some seconds more, the host gives up.
 
         Returns:
             An array for each output, and the time of this inference: what fills caches counts too.
@@ -274,7 +279,8 @@ class ModelOnDevice:
                 timer is read, and what happens in between: see `Readings`.
             function: the operator, by its number, its name or that of its C function; default: the model.
             inputs: what to run on; default: those of the last `run` or `time`, zeros if there was none.
-            timeout_s: how long an inference may take; default: generously by its estimated instructions.
+            timeout_s: how long an inference may take, by the device's own clock: where it is given, one more inference
+                runs first, which the device's watchdog ends. Default: generously by its estimated instructions.
 
         Raises:
             UsageError: a value is out of its range, an input is wrong, or there is no such function.
@@ -285,7 +291,10 @@ class ModelOnDevice:
         operator = graph.operator_of(self.manifest, function) if function else None
         data = None if inputs is None else to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data or self._last_inputs or zeros(self.manifest.inputs)
-        return self._stopwatch.time(self._last_inputs, readings, work_s=timeout_s or self.work_s, operator=operator)
+        work_s = timeout_s or self.work_s
+        if self.is_limited or timeout_s is not None:  # nothing interrupts what is timed
+            self.client.run(self._last_inputs, [0] * len(self.manifest.outputs), work_s=work_s, is_limited=True)
+        return self._stopwatch.time(self._last_inputs, readings, work_s=work_s, operator=operator)
 
     @alone
     def profile(self, inputs: Mapping[str, ArrayLike], *, repeat: int = 3) -> Profile:

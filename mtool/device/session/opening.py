@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from mtool import manifest
+from mtool.base import files
 from mtool.base.errors import BoardError, UsageError
 from mtool.boards import Board, Emulator, Usb
 from mtool.device.flash import ports
@@ -76,6 +77,10 @@ def open(
     if described.project is None or not takes_modules(described.project):
         described = manifest.load(Path(folder), model)
 
+    if described.project is not None:
+        firmware = Path(folder) / described.project.firmware.get(_KIND, _KIND)
+        files.check_plain(firmware.with_name(f"{firmware.name}.flash"))  # project_templates/shared/storage_in_file.c
+
     def start() -> tuple[Transport, str]:
         transport, serial_number = _channel(Path(folder), described, port, probe, emulator_arguments)
         return (transport if record is None else Recorder(transport, record)), serial_number
@@ -93,7 +98,8 @@ def open(
         firmware=Path(folder) / described.project.firmware[_KIND],
         work_s=work_s,
     )
-    device.work_s = _DEBUGGED_S if waits else device.work_s
+    if waits:
+        device.work_s, device.is_limited = _DEBUGGED_S, False
     try:
         return device[model] if model else device
     except UsageError:

@@ -8,6 +8,7 @@ from hashlib import sha512
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mtool.base import files
 from mtool.base.errors import UsageError, of_os_error
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def is_weak(point: bytes) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with files.open_named(path) as file:
             return file.read(_MOST_BYTES)
     except OSError as failed:
         raise of_os_error(failed, f"the key {path} can't be read") from None

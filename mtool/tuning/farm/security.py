@@ -4,6 +4,7 @@ import ipaddress
 import logging
 import os
 import socket
+import ssl
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,11 +76,61 @@ def security_of(tls: Tls, address: str) -> Any:
     if os.name == "posix" and tls.key is not None and tls.key.stat().st_mode & stat.S_IRWXO:
         log.warning("%s can be read by others: chmod 600 %s", tls.key, tls.key)
     certificate, key = str(tls.certificate), str(tls.key)
+    _check_certificates(str(tls.ca), certificate, key)
     return Security(
         tls_ca_file=str(tls.ca), require_encryption=True,
         tls_client_cert=certificate, tls_client_key=key, tls_worker_cert=certificate, tls_worker_key=key,
         tls_scheduler_cert=certificate, tls_scheduler_key=key,
     )  # fmt: skip
+
+
+def _check_certificates(ca: str, certificate: str, key: str) -> None:
+    """Load what Dask would load at each connection, so that what can never work is told at once.
+
+    Raises:
+        UsageError: a file is no certificate or key, or the key is of another certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(ca)
+    except OSError as failed:  # also an SSLError
+        raise UsageError(f"--tls-ca: {ca} can't be used", details=[_reason(failed)]) from None
+    try:
+        context.load_cert_chain(certificate, key, password="")  # no one is asked for a password
+    except (OSError, ValueError) as failed:
+        if getattr(failed, "reason", "") == "KEY_VALUES_MISMATCH":
+            raise UsageError(
+                f"--tls-key: {key} is not the key of {certificate}", hint="give the certificate's own key"
+            ) from None
+        raise UsageError(
+            f"--tls-cert {certificate} and --tls-key {key} can't be used",
+            details=[_reason(failed)],
+            hint="each is a PEM file, and the key has no password (docs/farm.md)",
+        ) from None
+
+
+def _reason(failed: Exception) -> str:
+    return (getattr(failed, "reason", "") or str(failed)).lower().replace("_", " ")
+
+
+def check_host(host: str) -> None:
+    """Check that a worker can listen at an address of this computer, which does not depend on the scheduler.
+
+    Raises:
+        UsageError: its name is not known, or it is not an address of this computer.
+    """
+    try:
+        for family, place in _resolved(host):
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.bind(place)
+            return
+    except (OSError, UnicodeError) as failed:
+        why = getattr(failed, "strerror", "") or str(failed)
+        raise UsageError(
+            f"--host: a worker can't listen at {host}",
+            details=[why.lower()],
+            hint="give a name or an address of this computer, or leave --host out",
+        ) from None
 
 
 def address_of(text: str, tls: Tls) -> str:

@@ -230,10 +230,13 @@ def resources(service: Service) -> dict[str, float]:
 async def _serve(service: Service) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has SIGHUP
+            loop.add_signal_handler(number, ended.set)
     address = security.address_of(service.address, service.tls)
     certificates = security.security_of(service.tls, address)
+    if service.host:
+        security.check_host(service.host)
     pause_s, is_told = 0.2, False
     with tempfile.TemporaryDirectory(prefix="mtool-worker-") as folder:
         while not ended.is_set():

@@ -3,7 +3,9 @@
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import amount
 import pytest
@@ -12,6 +14,8 @@ from mtool import boards
 from mtool.base.errors import CommunicationError, DeviceError
 from mtool.boards import Board
 from mtool.device import session
+from mtool.device.session import Readings
+from mtool.device.session.bench import measure_speed, run_measured
 from tests.device.session import faulty
 
 pytestmark = pytest.mark.long
@@ -116,6 +120,24 @@ def test_an_operator_that_does_not_end(built: tuple[Board, Path], in_steps: bool
     error = fault(folder, faulty.ENDLESS, timeout_s=0.05, in_steps=in_steps)
     assert error.what.startswith(f"timeout in {faulty.NAMED}")
     assert faulty.line(folder, faulty.ENDLESS) in error.details[0]
+
+
+MEASURED: dict[str, Callable[[session.Device, Any], object]] = {
+    "run": run_measured,
+    "bench": lambda device, inputs: measure_speed(device, inputs, Readings(repeat=1)),
+    "time": lambda device, inputs: device.time(inputs=inputs),
+    "profile": lambda device, inputs: device.profile(inputs),
+}
+
+
+@pytest.mark.parametrize("what", MEASURED)
+def test_what_is_measured_ends_in_the_time_that_is_given(built: tuple[Board, Path], what: str) -> None:
+    """`--timeout` counts for `run` and `bench` too; an inference that is fast enough is measured."""
+    with session.open(built[1], timeout_s=30, work_s=0.05) as device:
+        MEASURED[what](device, faulty.sample(device.manifest))
+        with pytest.raises(DeviceError) as caught:
+            MEASURED[what](device, faulty.sample(device.manifest, faulty.ENDLESS))
+    assert caught.value.what.startswith(f"timeout in {faulty.NAMED}")
 
 
 def test_the_function_names_the_operator(built: tuple[Board, Path]) -> None:

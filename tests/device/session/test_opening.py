@@ -1,6 +1,7 @@
 """What `open` says of a folder or a firmware that is not what it should be."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ def test_a_firmware_that_only_prints(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_program_that_ends_at_once(tmp_path: Path) -> None:
     with pytest.raises(CommunicationError, match="the process host_driven ended with exit code 1"):
         session.open(projects.write(tmp_path / "p", program=Path("/bin/false")))
+
+
+def test_an_emulated_flash_that_is_a_pipe(tmp_path: Path) -> None:
+    """The firmware would open it, and wait for a writer."""
+    folder = projects.write(tmp_path / "p")
+    os.mkfifo(folder / "build" / "host_driven.flash")
+    with pytest.raises(UsageError, match=r"host_driven\.flash is a pipe, not a file"):
+        session.open(folder)
 
 
 def test_a_program_that_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
