@@ -86,7 +86,7 @@ def test_a_repeat_takes_as_long_as_it_should(tmp_path: Path) -> None:
         timing = device.time(1, 2, min_repeat_ms=0.004, warm_up=0)
         assert timing.number > 1 and min(timing.runs) * timing.number >= 4000
         for wrong in (-1, math.inf, math.nan):
-            with pytest.raises(UsageError, match="have to be 0 or more, and finite"):
+            with pytest.raises(UsageError, match="min_repeat_ms"):
                 device.time(min_repeat_ms=wrong)
 
 
