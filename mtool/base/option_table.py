@@ -107,8 +107,8 @@ _TABLE = (
     ),
     Option(
         "optimize", Optimize, "balanced", _C,
-        "What the board's memory is spent on, larger constants and constants in RAM beside a slow flash: where "
-        "that saves time enough, wherever there is room, or nothing.",
+        "What the board's memory is spent on, Winograd's transformed weights and constants in RAM beside a slow flash: "
+        "where that saves time enough, wherever there is room, or neither.",
         (*_SOURCES, "check", "tune", "module"),
     ),
     Option(

@@ -91,7 +91,10 @@ def _error(
     if most > max(pool.bytes for pool in pools):
         hint = f"a constant lies in one pool as a whole: one of {aligned(most, max(alignment, ALIGNMENT)):,} B"
     else:
-        hint = "more bytes in one of them, another pool for=weights, or --optimize size, which has smaller constants"
+        hint = (
+            "more bytes in one of them, another pool for=weights, or --optimize size, whose weights are smaller where "
+            "Winograd transforms them"
+        )
     return FitError(f"the constants of {model} do not fit its pools", details=rows, hint=hint)
 
 
