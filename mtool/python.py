@@ -27,11 +27,17 @@ class _Names(dict[str, Any]):
 
 def front(function: Callable[P, R]) -> Callable[P, R]:
     """Return a workflow as code calls it."""
-    return checked.arguments(function, {"boards": _boards, "kinds": tuple, "since": _module}, _Names())
+    return checked.arguments(function, {"boards": _boards, "kinds": _kinds, "since": _module}, _Names())
 
 
 def _boards(names: Sequence[str]) -> Sequence[Board] | None:
     return None if list(names) == ["all"] else [boards.get(name) for name in names]
+
+
+def _kinds(texts: Sequence[str]) -> Sequence[str]:
+    from mtool.stages.building import FirmwareKind
+
+    return [checked.value_of("kinds", text, FirmwareKind) for text in texts]
 
 
 def _module(texts: Sequence[str]) -> Any:

@@ -72,6 +72,7 @@ def annotation(of: Any) -> str:
     """Return a type as it is written in the code, without modules."""
     text = of if isinstance(of, str) else inspect.formatannotation(of)
     text = re.sub(r"Annotated\[(\w[\w.]*(?:\[[^\]]*\])?), .*?\]", r"\1", text)
+    text = re.sub(r"\bOptional\[(\w+)\]", r"\1 | None", text)
     text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", text).replace('"', "").replace("'", '"')
     return _ARRAY_LIKE.sub("ArrayLike", text).replace("ndarray[tuple[Any, ...], dtype[Any]]", "Array")
 

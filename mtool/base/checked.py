@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from mtool.base import spelling
 from mtool.base.errors import MtoolError, UsageError
-from mtool.base.option_table import OF_DEPLOYMENT, OPTIONS
+from mtool.base.option_table import LEAST_TIMEOUT_S, OF_DEPLOYMENT, OPTIONS
 
 # The names that options of commands have in Python. Messages name an option as a command does (`--dim batch=1`).
 #
@@ -56,8 +56,9 @@ _WHOLE = {
 }
 _SWITCHES = {one.spelled[0].removeprefix("--") for one in OPTIONS.values() if one.kind is bool} | {"insecure"}
 
-_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*[a-z])\b(?: ('[^']*'|[^\s,;)']*[\w\"}\]]))?")
-_COMMAND = re.compile(r"(?<![\w.])(mtool|pip|dask|west) [a-z-]+.*")
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*[a-z])\b(?: ('[^']*'|(?:[^\s,;)']|,(?=[a-z]+=))*[\w\"}\]]))?")
+_COMMAND = re.compile(r"(?<![\w.])(mtool|pip|dask|west) [a-z-]+[^;]*")
+_NAMES_OF_SEVERAL = re.compile(r"--name \S+(?: --name \S+)+")  # of models, each with its own options
 _WORDS = (
     r"arena|external|never|always|caller|own|shared|interleaved|aot|graph|graph-host|c|pointers|packed|step|feed|typed|"
     r"values|onnx|tflite|speed|size|balanced|text|written"
@@ -78,9 +79,6 @@ def in_python(error: MtoolError, parameters: Collection[str] = ()) -> None:
 
 
 def _written(text: str, parameters: Collection[str]) -> str:
-    command = _COMMAND.search(text)
-    end = command.start() if command else len(text)
-
     def argument(found: re.Match[str]) -> str:
         option, value = found[1], found[2]
         rest = f" {value}" if value else ""
@@ -97,7 +95,19 @@ def _written(text: str, parameters: Collection[str]) -> str:
             return f'{name}="{value.removesuffix(":").strip(chr(39))}"{colon}'
         return name + rest
 
-    return _OPTION.sub(argument, text[:end]) + text[end:]
+    def sentence(text: str) -> str:
+        return _OPTION.sub(argument, _NAMES_OF_SEVERAL.sub(_of_each_model, text))
+
+    parts, end = [], 0
+    for command in _COMMAND.finditer(text):
+        parts += [sentence(text[end : command.start()]), command[0]]
+        end = command.end()
+    return "".join([*parts, sentence(text[end:])])
+
+
+def _of_each_model(found: re.Match[str]) -> str:
+    options = [f'Options(name="{name}")' for name in found[0].split()[1::2]]
+    return f"options=[{', '.join(options)}]"
 
 
 Reader = Callable[[Sequence[str]], Any]
@@ -109,10 +119,50 @@ _NAMES = {
     float: "a number",
     bool: "True or False",
     str: "a text",
+    bytes: "bytes",
     Path: "a path",
     NoneType: "None",
     Any: "anything",
 }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Range:
+    """The values that a number may have: finite, and within these two."""
+
+    least: float
+    most: float = math.inf
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a number is one of them."""
+        return bool(self.least <= value <= self.most and value < math.inf)
+
+    def __str__(self) -> str:
+        return f"at least {self.least:g}" if self.most == math.inf else f"{self.least:,} to {self.most:,}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OneOf:
+    """The words that a text may be, where the annotation is `str` for its callers."""
+
+    words: tuple[str, ...]
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a text is one of them."""
+        return value in self.words
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+
+Count = Annotated[int, Range(1)]
+"""A number of things, of which there is one."""
+Natural = Annotated[int, Range(0)]
+"""A whole number that is not negative."""
+NotNegative = Annotated[float, Range(0)]
+"""A number that is not negative."""
+Timeout = Annotated[float, Range(LEAST_TIMEOUT_S)]
+"""Seconds that an inference may take."""
 
 
 class _Wrong(Exception):
@@ -147,27 +197,11 @@ def arguments(function: Callable[P, R], readers: Mapping[str, Reader], names: di
         UsageError: an argument is of another type than its parameter, or none of its values.
     """
     signature = inspect.signature(function)
-    hints = {name: one.annotation for name, one in signature.parameters.items()}
-    for name, hint in hints.items():
-        if isinstance(hint, str):
-            hints[name] = eval(hint, inspect.unwrap(function).__globals__, names)  # our own source's text
+    bind = _binder(function, signature, readers, names)
 
     @functools.wraps(function)
     def checked(*given: P.args, **named: P.kwargs) -> R:
-        try:
-            bound = signature.bind(*given, **named)
-        except TypeError as wrong:
-            unknown = [name for name in named if name not in signature.parameters]
-            raise UsageError(
-                f"{function.__name__}: {wrong}" if not unknown else f"{function.__name__} has no argument {unknown[0]}",
-                details=[f"it takes {', '.join(signature.parameters)}"],
-                hint=spelling.did_you_mean(unknown[0], signature.parameters) if unknown else "",
-            ) from None
-        for name, value in bound.arguments.items():
-            one = signature.parameters[name]
-            if name == "self" or value is one.default or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-                continue
-            bound.arguments[name] = value_of(name, value, hints.get(name, Any), readers.get(name))
+        bound = bind(given, named)
         try:
             return function(*bound.args, **bound.kwargs)
         except MtoolError as error:
@@ -175,6 +209,52 @@ def arguments(function: Callable[P, R], readers: Mapping[str, Reader], names: di
             raise
 
     return checked
+
+
+def method(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a method with its arguments checked; arrays are left to it, and so are the words of its errors.
+
+    Raises:
+        UsageError: an argument is of another type than its parameter, or out of its range.
+    """
+    bind = _binder(function, inspect.signature(function), {}, {})
+
+    @functools.wraps(function)
+    def checked(*given: P.args, **named: P.kwargs) -> R:
+        bound = bind(given, named)
+        return function(*bound.args, **bound.kwargs)
+
+    return checked
+
+
+def _binder(
+    function: Callable[..., Any], signature: inspect.Signature, readers: Mapping[str, Reader], names: dict[str, Any]
+) -> Callable[[Sequence[Any], Mapping[str, Any]], inspect.BoundArguments]:
+    """Return what binds arguments to a function's parameters, each as its annotation has it."""
+    hints = {name: one.annotation for name, one in signature.parameters.items()}
+    for name, hint in hints.items():
+        if isinstance(hint, str):
+            hints[name] = eval(hint, inspect.unwrap(function).__globals__, names)  # our own source's text
+
+    def bind(given: Sequence[Any], named: Mapping[str, Any]) -> inspect.BoundArguments:
+        try:
+            bound = signature.bind(*given, **named)
+        except TypeError as wrong:
+            unknown = [name for name in named if name not in signature.parameters]
+            takes = [name for name in signature.parameters if name != "self"]
+            raise UsageError(
+                f"{function.__name__}: {wrong}" if not unknown else f"{function.__name__} has no argument {unknown[0]}",
+                details=[f"it takes {', '.join(takes)}"],
+                hint=spelling.did_you_mean(unknown[0], takes) if unknown else "",
+            ) from None
+        for name, value in bound.arguments.items():
+            one = signature.parameters[name]
+            if name == "self" or value is one.default or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+                continue
+            bound.arguments[name] = value_of(name, value, hints.get(name, Any), readers.get(name))
+        return bound
+
+    return bind
 
 
 def value_of(name: str, value: Any, kind: Any, reader: Reader | None = None) -> Any:
@@ -205,8 +285,11 @@ def _taken(value: Any, kind: Any) -> Any:
     if kind is Any or kind is object or isinstance(kind, (str, TypeVar)) or kind is inspect.Parameter.empty:
         return value
     origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        found = _taken(value, inner[0])
+        return _require(all(one.holds(found) for one in _checks(kind)), found)
     if origin in (Union, UnionType):
-        return _first_of(value, inner)
+        return value if _is_array_like(inner) else _first_of(value, inner)
     if origin is Literal:
         return _require(isinstance(value, str | int) and value in inner, value)
     if kind in (bool, int, float, str, Path, None, NoneType):
@@ -226,6 +309,15 @@ def _taken(value: Any, kind: Any) -> Any:
     if origin is not None:
         return _require(callable(value), value) if "Callable" in str(origin) else value
     return _require(isinstance(value, kind), value) if isinstance(kind, type) else value
+
+
+def _checks(kind: Any) -> list[Range | OneOf]:
+    return [one for one in get_args(kind)[1:] if isinstance(one, Range | OneOf)]
+
+
+def _is_array_like(kinds: Sequence[Any]) -> bool:
+    """Return whether a union is NumPy's `ArrayLike`, whose values a function reads itself."""
+    return any(getattr(get_origin(one) or one, "__module__", "").startswith("numpy._typing") for one in kinds)
 
 
 def _first_of(value: Any, kinds: Sequence[Any]) -> Any:
@@ -300,12 +392,18 @@ def texts_of(value: Any) -> list[str] | None:
 def _options(kind: Any) -> list[Any]:
     if get_origin(kind) is Literal:
         return list(get_args(kind))
+    if isinstance(kind, OneOf):
+        return list(kind.words)
     return [one for inner in get_args(kind) for one in _options(inner)]
 
 
 def _named(kind: Any) -> str:
     origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return ", ".join([_named(inner[0]), *map(str, _checks(kind))])
     if origin in (Union, UnionType):
+        if _is_array_like(inner):
+            return "an array of numbers"
         return " or ".join(dict.fromkeys(_named(one) for one in inner))
     if origin is Literal:
         return f"one of {', '.join(map(str, inner))}"

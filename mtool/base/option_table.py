@@ -71,6 +71,9 @@ class Option:
 
 _TEXTS = list[str] | None
 
+LEAST_TIMEOUT_S = 1e-3
+"""The shortest timeout of an inference: the device's watchdog counts milliseconds."""
+
 _TABLE = (
     Option(
         "name", _TEXTS, None, _MODEL,
@@ -260,7 +263,7 @@ _TABLE = (
     Option(
         "timeout", float | None, None, _BOARD,
         "How long an inference may take; default: generously by its estimated instructions.",
-        _RUNS, "SECONDS", field="timeout_s", limits=(0.001, None),
+        _RUNS, "SECONDS", field="timeout_s", limits=(LEAST_TIMEOUT_S, None),
     ),
     Option(
         "flash_command", str, "", _BOARD,

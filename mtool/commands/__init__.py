@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mtool.commands.partitioning import partition
     from mtool.commands.reporting import report
     from mtool.compiler.plan import Choice
-    from mtool.compiler.plan.plan import Pool
+    from mtool.compiler.plan.pool import Pool
     from mtool.device.cycles import Clock
     from mtool.quantization.dataset import Pixels
     from mtool.quantization.quantizing import QuantizationResult, Scheme, quantize
@@ -61,7 +61,7 @@ _EXPORTS = {
     "mtool.commands.partitioning": "partition",
     "mtool.commands.reporting": "report",
     "mtool.compiler.plan": "Choice",
-    "mtool.compiler.plan.plan": "Pool",
+    "mtool.compiler.plan.pool": "Pool",
     "mtool.quantization.dataset": "Pixels",
     "mtool.quantization.quantizing": "QuantizationResult Scheme quantize",
     "mtool.stages.building": (

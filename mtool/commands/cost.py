@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtool import boards
-from mtool.base import files, locks
+from mtool.base import checked, files, locks
 from mtool.base.errors import MtoolError, UsageError
 from mtool.boards import Board
 from mtool.device import cycles as counting
@@ -254,12 +254,12 @@ def bench(
     path: str | Path,
     *,
     board: str | Board,
-    number: int = 1,
-    repeat: int = 3,
-    min_repeat_ms: float = 0.0,
-    cooldown_ms: float = 0.0,
-    repeats_to_cooldown: int = 1,
-    zero_time_limit: int = 100,
+    number: checked.Count = 1,
+    repeat: checked.Count = 3,
+    min_repeat_ms: checked.NotNegative = 0.0,
+    cooldown_ms: checked.NotNegative = 0.0,
+    repeats_to_cooldown: checked.Count = 1,
+    zero_time_limit: checked.Natural = 100,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     cycles: bool = False,
@@ -490,7 +490,7 @@ def bench_layers(
     path: str | Path,
     *,
     board: str | Board,
-    repeat: int = 3,
+    repeat: checked.Count = 3,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     fill: str = "random",

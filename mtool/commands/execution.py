@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mtool import boards, manifest
-from mtool.base import files, filetree, locks
+from mtool.base import checked, files, filetree, locks
 from mtool.base.errors import MtoolError, UsageError
 from mtool.base.escaping import file_name
 from mtool.base.filetree import FileTree
@@ -27,7 +27,7 @@ from mtool.device.session.layers import intermediates
 from mtool.manifest import Project
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
-from mtool.stages.building import HOST_DRIVEN, BuiltProject, write_project
+from mtool.stages.building import HOST_DRIVEN, BuiltProject, FirmwareKind, write_project
 from mtool.stages.compile_cache import made_of
 from mtool.stages.compiling import CompiledModel, default_folder
 from mtool.stages.deployment import DEFAULT, HOST, Deployment, infer_all
@@ -237,8 +237,8 @@ def run(
     inputs: Path | Sequence[Sample] | None = None,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
-    seed: int = 0,
-    kinds: Sequence[str] = (HOST_DRIVEN,),
+    seed: checked.Natural = 0,
+    kinds: Sequence[FirmwareKind] = (HOST_DRIVEN,),
     fill: str = "random",
     dump: Path | None = None,
 ) -> RunResult:
@@ -306,6 +306,8 @@ def built_with_inputs(
         samples = sampling.filled(tensors, job.fill, seed=job.seed)
     else:
         samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
+        if not samples:
+            raise UsageError("inputs is empty", details=["expected at least one sample"])
     if model is not None:
         if known is None:
             model.refuse_certain()

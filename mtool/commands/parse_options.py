@@ -8,7 +8,7 @@ from mtool.base.identifiers import model_name
 from mtool.base.option_table import DEFAULTS, OF_DEPLOYMENT, OPTIONS
 from mtool.base.option_values import Arenas, InterfaceApi
 from mtool.compiler.codegen import conventions
-from mtool.compiler.plan.plan import section_fault
+from mtool.compiler.plan.pool import section_fault
 from mtool.stages.options import (
     READERS,
     Options,

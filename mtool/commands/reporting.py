@@ -8,7 +8,7 @@ from typing import Any, Literal
 import jinja2
 import numpy as np
 
-from mtool.base import locks
+from mtool.base import checked, locks
 from mtool.base.errors import BuildError, ModelError
 from mtool.base.escaping import one_line
 from mtool.boards import Board
@@ -132,9 +132,9 @@ def report(
     path: str | Path,
     *,
     board: str | Board,
-    samples: int = 4,
-    seed: int = 0,
-    repeat: int = 3,
+    samples: checked.Count = 4,
+    seed: checked.Natural = 0,
+    repeat: checked.Count = 3,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
 ) -> ModelReport:

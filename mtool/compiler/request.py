@@ -12,7 +12,7 @@ from mtool.compiler.backends.spec import BackendSpec
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.plan.choice import Choice
-from mtool.compiler.plan.plan import Pool
+from mtool.compiler.plan.pool import Pool
 from mtool.compiler.tuned.known import Known
 from mtool.manifest import Manifest
 

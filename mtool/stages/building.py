@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from mtool import manifest
-from mtool.base import filetree, locks
+from mtool.base import checked, filetree, locks
 from mtool.base.errors import FitError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import Format
@@ -151,6 +151,8 @@ def write_package(model: CompiledModel, files: FileTree, folder: Path | None = N
 HOST_DRIVEN = "host_driven"
 STANDALONE = "standalone"
 """The firmware kind that a session drives."""
+FirmwareKind = Annotated[str, checked.OneOf((HOST_DRIVEN, STANDALONE))]
+"""The name of one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +287,7 @@ def prepare(
     board: str | Board,
     folder: Path | None = None,
     options: Options | None = None,
-    kinds: Sequence[str] = (HOST_DRIVEN,),
+    kinds: Sequence[FirmwareKind] = (HOST_DRIVEN,),
 ) -> BuiltProject:
     """Compile a model, write its project and build the firmware; does again only what is stale.
 

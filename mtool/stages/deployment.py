@@ -37,7 +37,7 @@ class Deployment:
     probe: the USB serial number of the board or its probe, or the beginning of it; empty: likewise.
     flash: the command that flashes the board, in place of a runner; empty: that of mtool.toml, or a runner.
     power: the command that cycles the board's power; empty: that of mtool.toml or of the board, or none.
-    timeout_s: seconds that an inference may take; None: generously by its estimated instructions.
+    timeout_s: seconds that an inference may take, 1 ms at least; None: generously by its estimated instructions.
     models: those of a firmware of several, which are compiled; the name in the options says which one is meant.
     """
 
@@ -46,14 +46,14 @@ class Deployment:
     probe: str = ""
     flash: str = ""
     power: str = ""
-    timeout_s: float | None = None
+    timeout_s: checked.Timeout | None = None
     models: tuple[CompiledModel, ...] = ()
 
     def __post_init__(self) -> None:
         """Read the commands, so that one with a quote too few is told before the work, not when a board hangs.
 
         Raises:
-            UsageError: a command names no program, or can't be read.
+            UsageError: a command names no program, or can't be read, or a value is of another type or out of its range.
         """
         checked.fields(self, {})
         if self.flash or self.power:

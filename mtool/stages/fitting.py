@@ -9,6 +9,7 @@ from typing import Any
 
 from mtool import boards as known
 from mtool import project
+from mtool.base import checked
 from mtool.base.errors import MtoolError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.boards import Board
@@ -152,7 +153,7 @@ def check(
     options: Options | None = None,
     *,
     folder: Path | None = None,
-    hz: int = 0,
+    hz: checked.Natural = 0,
 ) -> FitReport:
     """Compile a model for each board, and tell what its firmware needs and whether it fits; builds nothing.
 
@@ -169,7 +170,9 @@ def check(
     """
     if folder is not None and not folder.is_dir():
         found = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise UsageError(f"{folder} {found}", hint="give the folder of a project that is built, or leave -d out")
+        raise UsageError(
+            f"{folder} {found}", hint="give the folder of a project that is built, or leave --output-dir out"
+        )
     source, chosen = Path(path), options or Options()
     asked = list(known.load_all().values()) if boards is None else list(boards)
     for board in asked:
@@ -196,7 +199,7 @@ def check_models(
     options: Sequence[Options],
     *,
     folder: Path | None = None,
-    hz: int = 0,
+    hz: checked.Natural = 0,
 ) -> FitReport:
     """Do the same for models of one firmware; the manifest is that of the first, which knows the others.
 

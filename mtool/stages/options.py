@@ -20,7 +20,7 @@ from mtool.compiler.codegen import conventions
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Choice
-from mtool.compiler.plan.plan import section_fault
+from mtool.compiler.plan.pool import section_fault
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
 from mtool.stages.arrays import read

@@ -6,7 +6,7 @@ from typing import get_args
 
 from mtool.base.errors import UsageError
 from mtool.base.option_values import PoolUse
-from mtool.compiler.plan.plan import Pool, section_fault
+from mtool.compiler.plan.pool import Pool, section_fault
 
 _EXAMPLE = "--pool dtcm=64KiB,for=tensors"
 _SIZE = re.compile(r"(\d{1,10}) ?(|B|K|KB|KiB|M|MB|MiB)")

@@ -14,8 +14,9 @@ from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.schedule import Kernel, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan import Plan, Step
-from mtool.compiler.plan.choice import BoundSchedule, choose_schedule
+from mtool.compiler.plan.function_knobs import BoundSchedule
 from mtool.compiler.plan.memory import Storage, aligned
+from mtool.compiler.plan.step import choose_schedule
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.measuring import IDLE, Operators
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mtool import boards
-from mtool.base import files, locks
+from mtool.base import checked, files, locks
 from mtool.base.errors import UsageError
 from mtool.base.option_values import Objective
 from mtool.boards import Board
@@ -107,9 +107,9 @@ def tune(
     board: str | Board,
     output: Path = LOG,
     objective: Objective = "auto",
-    trials: int = 0,
-    minutes: float = 0.0,
-    repeats: int = REPEATS,
+    trials: checked.Natural = 0,
+    minutes: checked.NotNegative = 0.0,
+    repeats: checked.Count = REPEATS,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     listener: Callable[[Progress], None] | None = None,

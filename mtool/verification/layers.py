@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mtool.base import locks
+from mtool.base.checked import Count, Natural
 from mtool.base.errors import MismatchError
 from mtool.base.escaping import short_name
 from mtool.base.option_values import Rounding
@@ -274,8 +275,8 @@ def verify_layers(
     board: str | Board,
     golden: Path | None = None,
     tolerance: Tolerance | None = None,
-    samples: int = 4,
-    seed: int = 0,
+    samples: Count = 4,
+    seed: Natural = 0,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
 ) -> LayerReport:

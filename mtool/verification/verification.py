@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mtool.base import locks
+from mtool.base import checked, locks
 from mtool.base.errors import MismatchError, UsageError
 from mtool.boards import Board
 from mtool.compiler.frontend import is_tflite
@@ -51,8 +51,8 @@ def verify(
     board: str | Board,
     golden: Path | None = None,
     tolerance: Tolerance | None = None,
-    samples: int = 4,
-    seed: int = 0,
+    samples: checked.Count = 4,
+    seed: checked.Natural = 0,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     on: Path | None = None,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mtool
+from mtool.base import checked
 from mtool.base.errors import MtoolError, UsageError
 
 WRONG: tuple[Any, ...] = (
@@ -100,6 +101,55 @@ def test_text_is_read_as_the_command_line_reads_it(given: dict[str, Any], meant:
     assert mtool.Options(**given) == mtool.Options(**meant)
 
 
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (mtool.Deployment, {"timeout_s": -1}),
+        (mtool.Deployment, {"timeout_s": 1e-5}),
+        (mtool.Deployment, {"timeout_s": float("inf")}),
+        (mtool.Options, {"limits": {"nodes": -5}}),
+        (mtool.Options, {"dims": {"batch": -1}}),
+        (mtool.Options, {"maxima": {"selected": 0}}),
+        (mtool.Tolerance, {"lsb": -1}),
+        (mtool.Tolerance, {"of_backends": -1}),
+        (mtool.Tolerance, {"atol": -0.5}),
+    ],
+)
+def test_a_field_out_of_its_range_is_told(kind: Any, given: dict[str, Any]) -> None:
+    error = attempt(kind, **given)
+    assert error is not None and f"{kind.__name__}.{[*given][-1]} is" in error.what
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        ("verify", {"samples": 0}),
+        ("verify", {"seed": -1}),
+        ("verify_layers", {"samples": 0}),
+        ("verify_layers", {"seed": -1}),
+        ("report", {"samples": -1}),
+        ("report", {"repeat": 0}),
+        ("run", {"seed": -1}),
+        ("run", {"kinds": ["hostdriven"]}),
+        ("run", {"inputs": ()}),
+        ("prepare", {"kinds": "hostdriven"}),
+        ("bench", {"number": 0}),
+        ("bench", {"cooldown_ms": -1.0}),
+        ("check", {"hz": -5}),
+        ("tune", {"trials": -1}),
+    ],
+)
+def test_an_argument_out_of_its_range_is_told(
+    function: str, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    board = {"boards": ["host"]} if function == "check" else {"board": "host"}
+    model = Path(__file__).parents[2] / "examples/digits/digits_int8.onnx"
+    error = attempt(getattr(mtool, function), model, **board, **given)
+    assert error is not None and error.what.startswith(f"{next(iter(given))} is")
+    assert "expected" in str(error)
+
+
 def test_a_hint_names_the_python_argument() -> None:
     error = attempt(mtool.Options, dims="batch")
     assert error is not None and error.hint == 'for instance: dims="batch=1"'
@@ -108,3 +158,27 @@ def test_a_hint_names_the_python_argument() -> None:
         mtool.compile, Path(__file__).parents[2] / "examples/digits/digits_int8.onnx", board="host", options=options
     )
     assert error is not None and "backends" in error.what and "--" not in str(error)
+
+
+def test_a_pools_settings_stand_within_the_quotes() -> None:
+    error = attempt(mtool.Options, pools="dtcm=48KiB,zzz=1")
+    assert error is not None and error.hint == 'for instance: pools="dtcm=64KiB,for=tensors"'
+    assert error.what.startswith('pools="dtcm=48KiB,zzz=1": ')
+
+
+def test_names_of_several_models_are_those_of_their_options() -> None:
+    error = MtoolError("two models", hint="name all of them, in their order: --name a_kws --name b_kws")
+    checked.in_python(error)
+    assert error.hint.endswith('options=[Options(name="a_kws"), Options(name="b_kws")]')
+
+
+def test_what_follows_a_command_names_the_python_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(mtool.BoardError) as failed:
+        mtool.compile("missing.onnx", board="nowhere")
+    assert "mtool boards --new nowhere; " in failed.value.hint and failed.value.hint.endswith('board="zephyr:NAME"')
+
+
+def test_a_missing_project_folder_is_told_by_its_argument(tmp_path: Path) -> None:
+    error = attempt(mtool.check, "missing.onnx", ["host"], folder=tmp_path / "none")
+    assert error is not None and error.hint.endswith("leave folder out")

@@ -9,7 +9,7 @@ from mtool.compiler.ir import Node
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aliases
-from mtool.compiler.plan.plan import PlacedPool
+from mtool.compiler.plan.pool import PlacedPool
 from mtool.manifest import StateTensor, Tensor
 
 # A constant that has a copy in a pool of the arena.

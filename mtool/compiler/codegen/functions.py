@@ -21,7 +21,7 @@ from mtool.compiler.kernels.schedule import RESOURCE, Argument, Kernel
 from mtool.compiler.plan import Plan, Step
 from mtool.compiler.plan.control import ControlSchedule
 from mtool.compiler.plan.memory import aliases
-from mtool.compiler.plan.plan import Pool
+from mtool.compiler.plan.pool import Pool
 from mtool.compiler.plan.pools.constants import with_copies
 from mtool.compiler.plan.sized import sized_control
 

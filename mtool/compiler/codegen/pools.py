@@ -10,7 +10,7 @@ from mtool.compiler.codegen.functions import Functions
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aligned
-from mtool.compiler.plan.plan import ConstantReads, PlacedPool, Pool
+from mtool.compiler.plan.pool import ConstantReads, PlacedPool, Pool
 from mtool.compiler.plan.pools.arena import WORD
 from mtool.compiler.plan.pools.constants import ALIGNMENT, Constant, in_sections
 

@@ -21,7 +21,7 @@ from mtool.compiler.kernels.f32 import are_halves
 from mtool.compiler.kernels.schedule import schedule_text
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.plan import Plan, Step
-from mtool.compiler.plan.plan import Pool
+from mtool.compiler.plan.pool import Pool
 from mtool.manifest import GrownConstant
 
 # Large constants as a file of bytes, which the assembler takes into the firmware: text takes minutes to compile.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mtool.base import option_table
+from mtool.base import checked, option_table
 from mtool.base.option_values import Hybrid, Rounding
 from mtool.compiler.ir.types import Array
 
@@ -35,17 +35,17 @@ class ModelOptions:
     name: the model's name in C; empty: made of its file's.
     """
 
-    dims: Mapping[str, int] = field(default_factory=dict)
+    dims: Mapping[str, checked.Count] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     rounding: Rounding = option_table.DEFAULTS["rounding"]
     hybrid: Hybrid = option_table.DEFAULTS["hybrid"]
-    maxima: Mapping[str, int] = field(default_factory=dict)
+    maxima: Mapping[str, checked.Count] = field(default_factory=dict)
     natural_maxima: bool = False
     keeps_rounds: bool = False
     states: Pairs = ()
     state_values: Mapping[str, Array] = field(default_factory=dict)
     whole: bool = False
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, checked.Count] = field(default_factory=dict)
     name: str = ""
 
 

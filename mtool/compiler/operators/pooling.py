@@ -240,7 +240,7 @@ def _argmax(ctx: Lowering, node: Node) -> None:
 
 def _unpool_at(ctx: Lowering, node: Node) -> None:
     inputs = dict(zip(("x", "places"), node.inputs, strict=True))
-    template_node(ctx, node, "max_unpool_at", inputs, {"y": node.outputs[0]}, _argmax_values(ctx, node), math=True)
+    template_node(ctx, node, "max_unpool_window", inputs, {"y": node.outputs[0]}, _argmax_values(ctx, node), math=True)
 
 
 def _argmax_outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]:

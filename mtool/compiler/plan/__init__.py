@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     from mtool.compiler.ir import Graph
     from mtool.compiler.kernels.target import Target
-    from mtool.compiler.plan.choice import Step
     from mtool.compiler.plan.partial import Shared
     from mtool.compiler.plan.plan import Plan
+    from mtool.compiler.plan.step import Step
 
 __all__ = ["Choice", "Choices", "Plan", "Step", "make_plan"]
 
@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Any:
 
         return Plan
     if name == "Step":
-        from mtool.compiler.plan.choice import Step
+        from mtool.compiler.plan.step import Step
 
         return Step
     raise AttributeError(f"module 'mtool.compiler.plan' has no attribute {name!r}")

@@ -2,117 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from mtool.base import checked, spelling
 from mtool.base.errors import UsageError
-from mtool.base.option_values import LEVEL, WEIGHTS, Level
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, Knob, Schedule
-from mtool.compiler.kernels.target import Target
+from mtool.base.option_values import LEVEL, WEIGHTS
 
 if TYPE_CHECKING:
     from mtool.compiler.ir import Graph, Node
     from mtool.compiler.kernels.schedule import KernelOp, Knob, Schedule
     from mtool.compiler.kernels.target import Target
-from collections.abc import Collection
-
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels import registry
-from mtool.compiler.kernels.external import External
-from mtool.compiler.kernels.schedule import KernelOp, Schedule
-from mtool.compiler.kernels.target import Target
-
-# Schedules that were made for one node, and stand for another schedule there.
-
-
-class BoundSchedule(BaseSchedule):
-    """A schedule for the node that it was made for; what it does not say itself is what `inner` says."""
-
-    inner: Schedule
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a knob of the schedule."""
-        if name.startswith("__") or name == "inner":
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """The node that it was made for."""
-        return True
-
-    def knobs(self) -> Mapping[str, Knob]:
-        """Those of the schedule."""
-        return self.inner.knobs()
-
-
-# Knobs of every schedule, which change how its function is built: the compiler's level, the memory of constants.
-
-
-LEVELS: tuple[Level, ...] = get_args(Level)
-RAM = "ram"
-KNOBS = {
-    LEVEL: Knob(
-        ("", *LEVELS), "the compiler's optimisation level of the operator; auto: that of the model's other files"
-    ),
-    WEIGHTS: Knob(("", RAM), "the memory of its constants; auto: that of the model's other constants"),
-}
-
-
-@dataclass(eq=False)
-class Built(BoundSchedule):
-    """A schedule whose C is compiled at a level of its own, or whose constants lie in RAM.
-
-    Attributes:
-        inner: the schedule.
-        opt: the level; "": that of the model's other files.
-        weights: "ram", or "": where the model's other constants lie.
-    """
-
-    inner: Schedule
-    opt: Level | str = ""
-    weights: str = ""
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        self.name = self.inner.name
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """What the schedule supports."""
-        return self.inner.supports(node, graph, target)
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """That of the schedule."""
-        return self.inner.scratch_bytes(node, graph)
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """What the schedule may overwrite."""
-        return self.inner.in_place(node, graph)
-
-    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
-        """What the schedule may overwrite."""
-        return self.inner.overwrites(node, graph)
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """That of the schedule: what these knobs give is measured."""
-        return self.inner.cost(node, graph, target)
-
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Return the C of the schedule, with how it is built."""
-        return replace(self.inner.emit(node, graph, target), level=self.opt, in_ram=self.weights == RAM)
-
-    def knobs(self) -> dict[str, Knob]:
-        """Those of the schedule, and these."""
-        return {**self.inner.knobs(), **KNOBS}
-
-
-def built(schedule: Schedule, settings: Mapping[str, Any]) -> Schedule:
-    """Return a schedule with these knobs set to values that they have; as it is, if all are left alone."""
-    turned = {name: value for name, value in settings.items() if value}
-    if isinstance(schedule, Built):
-        return replace(schedule, **turned)
-    return Built(schedule, **turned) if turned else schedule
-
 
 PAGE = "docs/schedules.md has every schedule and its knobs"
 
@@ -171,7 +70,7 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
         )
     if not of_build:
         return turned
-    pass  # joined  # with the interface of schedules
+    from mtool.compiler.plan.function_knobs import KNOBS, RAM, built  # with the interface of schedules
 
     values = {name: _read(KNOBS[name], name, value, turned, node.name) for name, value in of_build.items()}
     if values.get(WEIGHTS) == RAM and target.flash_is_apart:
@@ -248,45 +147,3 @@ def _supporting(op: "KernelOp", node: "Node", graph: "Graph", target: "Target") 
 
 def _similar(name: str, names: Iterable[str]) -> str:
     return spelling.did_you_mean(name, names, otherwise=PAGE)
-
-
-# One step of a plan: an operator, and the schedule that computes it.
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One operator: its node, its kind, the schedule that computes it, the bytes of scratch that needs, aligned so."""
-
-    node: Node
-    op: KernelOp
-    schedule: Schedule
-    scratch_bytes: int
-    scratch_alignment: int = 4
-
-
-def choose_schedule(
-    node: Node, graph: Graph, target: Target, choice: Choice | None = None, grown: Collection[str] | None = None
-) -> Step:
-    """Return the schedule that is asked for, or the cheapest that supports the node.
-
-    Args:
-        node: the node.
-        graph: the graph that it stands in.
-        target: the core.
-        choice: what is asked for.
-        grown: the operators that may have constants larger than their weights (plan.pools.for_time); None: all.
-
-    Raises:
-        UsageError: the one that is asked for is not there, or can't compute the node.
-    """
-    op = registry.KERNELS[node.op]
-    if choice is not None:
-        schedule = chosen(choice, op, node, graph, target)
-    else:
-        may_grow = grown is None or node.title in grown
-        supporting = (schedule for schedule in op.schedules if schedule.supports(node, graph, target))
-        fitting = [schedule for schedule in supporting if may_grow or not schedule.grown_bytes(node, graph)]
-        cheapest = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
-        schedule = cheapest.for_core(node, graph, target)
-    alignment = node.attrs.alignment if isinstance(node.attrs, External) else 4
-    return Step(node, op, schedule, schedule.scratch_bytes(node, graph), alignment)

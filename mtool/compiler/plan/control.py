@@ -13,9 +13,9 @@ from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.plan.choice import Step
 from mtool.compiler.plan.memory import aliases
 from mtool.compiler.plan.plan import Plan
+from mtool.compiler.plan.step import Step
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from mtool.base.option_values import Io, Order
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.node import View
-from mtool.compiler.plan.choice import Step
 from mtool.compiler.plan.memory import live_bound, read_states_before_writes, storages
+from mtool.compiler.plan.step import Step
 
 BEAM = 24
 MOST = 100_000  # orders that are grown by a node before the search is narrowed

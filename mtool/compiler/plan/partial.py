@@ -26,10 +26,11 @@ from mtool.compiler.ir.node import View
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.specification import Fill, RowReads
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.plan.choice import Choices, Step, choose_schedule
+from mtool.compiler.plan.choice import Choices
 from mtool.compiler.plan.memory import ALIGNMENT, Storages, aliases, live_bound, storages
 from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.region import Progress, Region, RegionMemory, attributes_of_rows, region_memory, row_reads
+from mtool.compiler.plan.step import Step, choose_schedule
 from mtool.compiler.plan.whole import lay_out_steps
 
 # What one search for partial execution has found and others may take: those of other limits, and of other targets.

@@ -28,7 +28,9 @@ from mtool.compiler.kernels.parametric_c import (
 )
 from mtool.compiler.kernels.schedule import Argument, Kernel, KernelOp, Schedule
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.plan.choice import BoundSchedule, Built, Choice, Step, built, chosen
+from mtool.compiler.plan.choice import Choice, chosen
+from mtool.compiler.plan.function_knobs import BoundSchedule, Built, built
+from mtool.compiler.plan.step import Step
 
 _SMALL = 9  # below it, windows may be wider than what they slide over
 _MOST_TURNS = 24  # settings of knobs that are tried

@@ -8,7 +8,7 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.control import Control, bodies_of, with_own_bodies
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.plan.choice import Choices, Step, check_names, choose_schedule
+from mtool.compiler.plan.choice import Choices, check_names
 from mtool.compiler.plan.control import control_step, kept_outside, planned_body
 from mtool.compiler.plan.first_fit import lay_out
 from mtool.compiler.plan.memory import (
@@ -23,6 +23,7 @@ from mtool.compiler.plan.memory import (
 from mtool.compiler.plan.order import order_nodes
 from mtool.compiler.plan.plan import Plan
 from mtool.compiler.plan.sized import sized_step
+from mtool.compiler.plan.step import Step, choose_schedule
 
 Refine = Callable[[Plan], Plan]
 

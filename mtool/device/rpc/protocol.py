@@ -437,10 +437,12 @@ def no_progress(name: str, oldest: Request, *, is_running: bool, patience_s: flo
         f"{resent} frames were sent again since the session was opened",
     ]
     if is_running:
+        longer = f"need longer than {oldest.work_s:.3g} s? --timeout SECONDS, in Python timeout_s"
         return NoAnswerError(
             f"{name} began to run the model and has not come to an end",
             details=details,
-            hint="does the model hang on this device, or does it take longer than that?",
+            hint="does the model hang on this device, or does it "
+            + (longer if oldest.work_s else "take longer than that?"),
         )
     return NoAnswerError(f"{name} has stopped answering", details=details)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
+from mtool.base import checked
 from mtool.base.errors import BoardError, CommunicationError, DeviceError, MtoolError, UsageError
 from mtool.base.proc import Closing
 from mtool.device.rpc import Client, Expected, loading, protocol
@@ -140,12 +141,13 @@ class Connected(Protocol):
 
 
 def alone(method: Callable[Concatenate[_Own, P], R]) -> Callable[Concatenate[_Own, P], R]:
-    """Let no other thread use the device while a method runs, and no other process at all."""
+    """Let no other thread use the device while a method runs, and no other process at all; check its arguments."""
+    called = checked.method(method)
 
     @functools.wraps(method)
     def one_at_a_time(self: _Own, /, *arguments: P.args, **named: P.kwargs) -> R:
         with self.connection.owner.alone():
-            return method(self, *arguments, **named)
+            return called(self, *arguments, **named)
 
     return one_at_a_time
 

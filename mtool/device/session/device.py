@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from mtool.base import checked
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.proc import Closing
 from mtool.device.rpc import Client, protocol
@@ -110,6 +111,7 @@ class Device(ModelOnDevice, Closing):
         super().__init__(connection, work_s=work_s)
         self.identity = connection.identity
 
+    @checked.method
     def __getitem__(self, model: str) -> "Device":
         """Return the device as it runs the model of that name; it ends with the session.
 
@@ -187,7 +189,8 @@ class Device(ModelOnDevice, Closing):
         """Return what the device says of itself."""
         return DeviceInfo.of(self.client.hello, self.connection.granularity_ns)
 
-    def is_alive(self, *, timeout_s: float = _ALIVE_S) -> bool:
+    @checked.method
+    def is_alive(self, *, timeout_s: checked.NotNegative = _ALIVE_S) -> bool:
         """Tell whether the device answers within `timeout_s`; if not, the session is over: `reconnect`."""
         return self.connection.is_alive(timeout_s=timeout_s)
 

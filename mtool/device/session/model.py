@@ -1,16 +1,15 @@
 """A model that a device runs: its inputs, its inferences, what they take, its states."""
 
 import copy
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
+from mtool.base import checked
 from mtool.base.errors import UsageError
 from mtool.device.rpc import Client, protocol
 from mtool.device.session import connection, graph, timing
@@ -119,7 +118,6 @@ _CYCLES_PER_MAC = 200
 _CYCLES_PER_INSTRUCTION = 2  # that was estimated
 _SLOWEST_HZ = 16e6
 _LEAST_WORK_S = 10.0
-_LEAST_S = 1e-3  # the device's watchdog counts milliseconds
 
 
 def generous_s(models: Sequence[Manifest]) -> float:
@@ -164,25 +162,12 @@ class ModelOnDevice:
         """The session's messages, one by one."""
         return self.connection.client_of(self._model)
 
-    def _seconds(self, timeout_s: float | None) -> float:
-        """Return how long work on the device may take.
-
-        Raises:
-            UsageError: it is not a time, or shorter than the device's watchdog counts.
-        """
-        if timeout_s is None:
-            return self.work_s
-        if not isinstance(timeout_s, (int, float, np.number)) or not _LEAST_S <= timeout_s < math.inf:
-            raise UsageError(
-                f"timeout_s is {timeout_s!r}", details=[f"expected a number of seconds, at least {_LEAST_S:g}"]
-            )
-        return float(timeout_s)
-
     @property
     def _stopwatch(self) -> Stopwatch:
         device = self.connection
         return Stopwatch(self.client, self.manifest, device.unit, device.identity, device.granularity_ns)
 
+    @checked.method
     def set_input(self, name: str, array: ArrayLike) -> None:
         """Set one input, for each `run` that is not given it.
 
@@ -209,7 +194,11 @@ class ModelOnDevice:
 
     @alone
     def run(
-        self, inputs: Mapping[str, ArrayLike] | None = None, *, timeout_s: float | None = None, in_steps: bool = True
+        self,
+        inputs: Mapping[str, ArrayLike] | None = None,
+        *,
+        timeout_s: checked.Timeout | None = None,
+        in_steps: bool = True,
     ) -> dict[str, Array]:
         """Run the model once; its states, if it has any, go on from those of the last run.
 
@@ -236,13 +225,13 @@ class ModelOnDevice:
         self._last_inputs = data
         sizes = sizes_in(self.manifest.inputs, data)
         lengths = [bytes_at(tensor, sizes) for tensor in self.manifest.outputs]
-        work_s = self._seconds(timeout_s)
+        work_s = timeout_s or self.work_s
         found = self.client.run(data, lengths, work_s=work_s, in_steps=in_steps, is_limited=timeout_s is not None)
         return from_bytes(self.manifest.outputs, found, sizes)
 
     @alone
     def run_timed(
-        self, inputs: Mapping[str, ArrayLike], *, timeout_s: float | None = None
+        self, inputs: Mapping[str, ArrayLike], *, timeout_s: checked.Timeout | None = None
     ) -> tuple[dict[str, Array], Timing]:
         """Run the model once through its entry point, as `run`, under the device's timer; `stack_bytes` tells of it.
 
@@ -256,7 +245,7 @@ class ModelOnDevice:
         """
         self._last_inputs = to_bytes(self.manifest.inputs, inputs)
         sizes = sizes_in(self.manifest.inputs, self._last_inputs)
-        timing = self._stopwatch.once(self._last_inputs, work_s=self._seconds(timeout_s))
+        timing = self._stopwatch.once(self._last_inputs, work_s=timeout_s or self.work_s)
         found = self.client.read(protocol.OUTPUTS, [bytes_at(tensor, sizes) for tensor in self.manifest.outputs])
         return from_bytes(self.manifest.outputs, found, sizes), timing
 
@@ -273,7 +262,7 @@ class ModelOnDevice:
         warm_up: int | None = None,
         function: str = "",
         inputs: Mapping[str, ArrayLike] | None = None,
-        timeout_s: float | None = None,
+        timeout_s: checked.Timeout | None = None,
     ) -> Timing:
         """Time the model, or one operator of it, with the device's timer.
 
@@ -296,7 +285,7 @@ class ModelOnDevice:
         operator = graph.operator_of(self.manifest, function) if function else None
         data = None if inputs is None else to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data or self._last_inputs or zeros(self.manifest.inputs)
-        return self._stopwatch.time(self._last_inputs, readings, work_s=self._seconds(timeout_s), operator=operator)
+        return self._stopwatch.time(self._last_inputs, readings, work_s=timeout_s or self.work_s, operator=operator)
 
     @alone
     def profile(self, inputs: Mapping[str, ArrayLike], *, repeat: int = 3) -> Profile:
@@ -314,6 +303,7 @@ class ModelOnDevice:
         rows = operator_times(self.client, self.manifest, inputs, repeat=repeat, work_s=self.work_s)
         return Profile(rows, self.connection.unit, whole, repeat)
 
+    @checked.method
     def graph_executor(self, folder: Path) -> GraphExecutor:
         """Return the graph executor on this side, of the graph in the project's folder; its `run` is like this one's.
 
@@ -327,7 +317,9 @@ class ModelOnDevice:
         return self.manifest.functions
 
     @alone
-    def call(self, name: str, *arguments: ArrayLike, timeout_s: float | None = None) -> Array | tuple[Array, ...]:
+    def call(
+        self, name: str, *arguments: ArrayLike, timeout_s: checked.Timeout | None = None
+    ) -> Array | tuple[Array, ...]:
         """Call a function of the device by its name: the whole model, or one operator of it.
 
         It takes what it reads and returns what it writes, in the model's order or, of an operator, that of `reads` and
@@ -348,7 +340,7 @@ class ModelOnDevice:
             CommunicationError: the device stopped answering.
         """
         found = graph.find(self.manifest, name)
-        return graph.call(self.client, found, arguments, work_s=self._seconds(timeout_s))
+        return graph.call(self.client, found, arguments, work_s=timeout_s or self.work_s)
 
     @alone
     def reset_state(self) -> None:

@@ -34,18 +34,18 @@ class Tolerance:
     ties: differences are allowed where the reference's own rounding is a tie (mtool.verification.rounding_ties).
     """
 
-    lsb: int = 0
-    of_backends: int = 0
-    grid_steps: int | None = None
-    atol: float | None = None
-    rtol: float | None = None
+    lsb: checked.Natural = 0
+    of_backends: checked.Natural = 0
+    grid_steps: checked.Natural | None = None
+    atol: checked.NotNegative | None = None
+    rtol: checked.NotNegative | None = None
     ties: bool = True
 
     def __post_init__(self) -> None:
         """Check the values.
 
         Raises:
-            UsageError: one is not a number.
+            UsageError: one is not a number, or a negative one.
         """
         checked.fields(self, {})
 

@@ -16,7 +16,7 @@ from mtool import boards
 from mtool.base.errors import BuildError, FitError, UsageError
 from mtool.cli import app
 from mtool.compiler.codegen import conventions, weights
-from mtool.compiler.plan.plan import Pool
+from mtool.compiler.plan.pool import Pool
 from mtool.compiler.plan.pools.board import asked_pools, constant_pools, tensor_pools
 from mtool.compiler.plan.pools.constants import Constant, in_sections
 from mtool.device.build import size

@@ -22,7 +22,7 @@ from mtool.boards.schema import Lending
 from mtool.cli import app
 from mtool.commands.reporting import memory_map
 from mtool.compiler.codegen import conventions
-from mtool.compiler.plan.plan import Pool
+from mtool.compiler.plan.pool import Pool
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
 ARM = [shutil.which(program) for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")]

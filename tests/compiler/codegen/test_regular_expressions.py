@@ -13,9 +13,9 @@ FOLDERS = (
     "stages/sizes",
 )
 OTHER_TEXTS = {  # what they read was not generated
-    "compiler/plan/plan.py": "names of sections, which a user writes",
+    "compiler/plan/pool.py": "names of sections, which a user writes",
     "compiler/run_time_sizes/points.py": "where an error is, in a model's file",
-    "project/about.py": "what a user says of a package",
+    "project/package.py": "what a user says of a package",
     "project/runtime.py": "the includes of crt/, and of a backend's C",
     "project/sandbox.py": "templates, which are a user's own",
     "project/template.py": "templates, which are a user's own",

@@ -6,7 +6,7 @@ import pytest
 
 import mtool
 from mtool.base.errors import BuildError
-from mtool.compiler.plan.plan import Pool
+from mtool.compiler.plan.pool import Pool
 from mtool.device.build import size
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"

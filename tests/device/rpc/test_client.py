@@ -165,8 +165,9 @@ def test_the_device_logs(client: Client, caplog: pytest.LogCaptureFixture) -> No
 def test_a_model_that_hangs(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "PATIENCE_S", 0.2)
     monkeypatch.setattr(window, "RESEND_RUNNING_S", 0.05)
-    with pytest.raises(CommunicationError, match="began to run the model and has not come to an end"):
+    with pytest.raises(CommunicationError, match="began to run the model and has not come to an end") as failed:
         client.run([bytes([firmware.HANG])], OUTPUT_BYTES, work_s=0.1)
+    assert "longer than 0.1 s? --timeout SECONDS, in Python timeout_s" in failed.value.hint
 
 
 def test_a_slow_model_is_asked_sparingly(monkeypatch: pytest.MonkeyPatch) -> None:

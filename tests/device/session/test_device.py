@@ -125,6 +125,41 @@ def test_a_time_that_no_watchdog_counts_is_refused(device: Device, seconds: Any)
     check(device.run(inputs(), timeout_s=1), expected(inputs(), run=1))
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("number", {"number": "x"}),
+        ("number", {"number": 1.5}),
+        ("repeat", {"repeat": "2"}),
+        ("repeat", {"repeat": True}),
+        ("min_repeat_ms", {"min_repeat_ms": "1"}),
+        ("function", {"function": 3}),
+    ],
+)
+def test_an_argument_of_another_type_is_told(device: Device, name: str, given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"^{name} is"):
+        device.time(**given)
+
+
+def test_what_a_method_does_not_take_is_told(device: Device) -> None:
+    uses: list[tuple[str, Any]] = [
+        ("seconds is", lambda: device.calibrate("x")),  # type: ignore[arg-type]
+        ("module is", lambda: device.load(3)),  # type: ignore[arg-type]
+        ("module is", lambda: device.load("a\0")),
+        ("ram is", lambda: device.load(b"", ram="yes")),  # type: ignore[arg-type]
+        ("in_steps is", lambda: device.run(inputs(), in_steps="no")),  # type: ignore[arg-type]
+        ("repeat is", lambda: device.profile(inputs(), repeat="2")),  # type: ignore[arg-type]
+        ("name is", lambda: device.set_input(3, np.zeros(5))),  # type: ignore[arg-type]
+        ("name is", lambda: device.call(3)),  # type: ignore[arg-type]
+        ("timeout_s is", lambda: device.is_alive(timeout_s=-1)),
+        ("time has no argument repeats", lambda: device.time(repeats=2)),  # type: ignore[call-arg]
+    ]
+    for what, use in uses:
+        with pytest.raises(UsageError, match=f"^{what}"):
+            use()
+    check(device.run(inputs()), expected(inputs(), run=1))
+
+
 def test_threads_take_turns(device: Device) -> None:
     def runs(seed: int) -> list[int]:
         given, found = inputs(seed), []

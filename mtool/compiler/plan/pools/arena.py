@@ -11,7 +11,8 @@ from mtool.boards import Board
 from mtool.compiler.ir.control import Control
 from mtool.compiler.plan.first_fit import Apart, apart_of, lowest, pairs_of
 from mtool.compiler.plan.memory import ALIGNMENT, Storage, aliases, aligned
-from mtool.compiler.plan.plan import PlacedPool, Plan, Pool
+from mtool.compiler.plan.plan import Plan
+from mtool.compiler.plan.pool import PlacedPool, Pool
 from mtool.compiler.plan.shared_arena import moved
 
 # An arena in several memories: which storage lies in which pool, and where.

@@ -9,7 +9,7 @@ from mtool.base.escaping import short_name
 from mtool.base.identifiers import tensor_names
 from mtool.base.option_values import PoolUse
 from mtool.boards import Board, Memory
-from mtool.compiler.plan.plan import LEAST_ALIGNMENT, Pool
+from mtool.compiler.plan.pool import LEAST_ALIGNMENT, Pool
 from mtool.compiler.plan.pools.arena import WORD
 from mtool.compiler.plan.pools.for_time import CODE_BYTES, RESERVED_BYTES
 
@@ -27,8 +27,6 @@ def asked_pools(board: Board, asked: Sequence[Pool]) -> tuple[Pool, ...]:
     if len(asked) > MOST:
         raise UsageError(f"there are {len(asked)} pools", hint=f"at most {MOST}")
     for pool in asked:
-        if pool.fault:
-            raise UsageError(f"the pool {short_name(pool.name)}: {pool.fault}")
         if tensor_names([pool.name]) != [pool.name]:
             raise UsageError(
                 f"the pool {short_name(pool.name)} has no name in C",

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from mtool.base.errors import FitError
 from mtool.compiler.plan.memory import aligned
-from mtool.compiler.plan.plan import ConstantReads, PlacedPool, Plan, Pool
+from mtool.compiler.plan.plan import Plan
+from mtool.compiler.plan.pool import ConstantReads, PlacedPool, Pool
 from mtool.compiler.plan.pools.arena import WORD
 
 # Constants in several memories: each lies in one, what is read most by the byte in the fastest that has room.

@@ -11,8 +11,10 @@ from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.schedule import Schedule
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.plan.choice import RAM, Step, built
-from mtool.compiler.plan.plan import ConstantReads, Plan
+from mtool.compiler.plan.function_knobs import RAM, built
+from mtool.compiler.plan.plan import Plan
+from mtool.compiler.plan.pool import ConstantReads
+from mtool.compiler.plan.step import Step
 
 # Flash for time: the operators that may have constants larger than their weights, since that saves instructions.
 #

@@ -1,0 +1,98 @@
+"""Knobs of every schedule, which change how its function is built: the compiler's level, the memory of constants."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from mtool.base.option_values import LEVEL, WEIGHTS, Level
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, Knob, Schedule
+from mtool.compiler.kernels.target import Target
+
+
+class BoundSchedule(BaseSchedule):
+    """A schedule for the node that it was made for; what it does not say itself is what `inner` says."""
+
+    inner: Schedule
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a knob of the schedule."""
+        if name.startswith("__") or name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """The node that it was made for."""
+        return True
+
+    def knobs(self) -> Mapping[str, Knob]:
+        """Those of the schedule."""
+        return self.inner.knobs()
+
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+RAM = "ram"
+KNOBS = {
+    LEVEL: Knob(
+        ("", *LEVELS), "the compiler's optimisation level of the operator; auto: that of the model's other files"
+    ),
+    WEIGHTS: Knob(("", RAM), "the memory of its constants; auto: that of the model's other constants"),
+}
+
+
+@dataclass(eq=False)
+class Built(BoundSchedule):
+    """A schedule whose C is compiled at a level of its own, or whose constants lie in RAM.
+
+    Attributes:
+        inner: the schedule.
+        opt: the level; "": that of the model's other files.
+        weights: "ram", or "": where the model's other constants lie.
+    """
+
+    inner: Schedule
+    opt: Level | str = ""
+    weights: str = ""
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.name = self.inner.name
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """What the schedule supports."""
+        return self.inner.supports(node, graph, target)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """That of the schedule."""
+        return self.inner.scratch_bytes(node, graph)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """What the schedule may overwrite."""
+        return self.inner.in_place(node, graph)
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """What the schedule may overwrite."""
+        return self.inner.overwrites(node, graph)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """That of the schedule: what these knobs give is measured."""
+        return self.inner.cost(node, graph, target)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Return the C of the schedule, with how it is built."""
+        return replace(self.inner.emit(node, graph, target), level=self.opt, in_ram=self.weights == RAM)
+
+    def knobs(self) -> dict[str, Knob]:
+        """Those of the schedule, and these."""
+        return {**self.inner.knobs(), **KNOBS}
+
+
+def built(schedule: Schedule, settings: Mapping[str, Any]) -> Schedule:
+    """Return a schedule with these knobs set to values that they have; as it is, if all are left alone."""
+    turned = {name: value for name, value in settings.items() if value}
+    if isinstance(schedule, Built):
+        return replace(schedule, **turned)
+    return Built(schedule, **turned) if turned else schedule
+
+
+"""Choices by the nodes' names, which are those of `mtool.json` and of the generated functions: pw_2."""

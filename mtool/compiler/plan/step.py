@@ -1,0 +1,50 @@
+"""One step of a plan: an operator, and the schedule that computes it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels import registry
+from mtool.compiler.kernels.external import External
+from mtool.compiler.kernels.schedule import KernelOp, Schedule
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan.choice import Choice, chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator: its node, its kind, the schedule that computes it, the bytes of scratch that needs, aligned so."""
+
+    node: Node
+    op: KernelOp
+    schedule: Schedule
+    scratch_bytes: int
+    scratch_alignment: int = 4
+
+
+def choose_schedule(
+    node: Node, graph: Graph, target: Target, choice: Choice | None = None, grown: Collection[str] | None = None
+) -> Step:
+    """Return the schedule that is asked for, or the cheapest that supports the node.
+
+    Args:
+        node: the node.
+        graph: the graph that it stands in.
+        target: the core.
+        choice: what is asked for.
+        grown: the operators that may have constants larger than their weights (plan.pools.for_time); None: all.
+
+    Raises:
+        UsageError: the one that is asked for is not there, or can't compute the node.
+    """
+    op = registry.KERNELS[node.op]
+    if choice is not None:
+        schedule = chosen(choice, op, node, graph, target)
+    else:
+        may_grow = grown is None or node.title in grown
+        supporting = (schedule for schedule in op.schedules if schedule.supports(node, graph, target))
+        fitting = [schedule for schedule in supporting if may_grow or not schedule.grown_bytes(node, graph)]
+        cheapest = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
+        schedule = cheapest.for_core(node, graph, target)
+    alignment = node.attrs.alignment if isinstance(node.attrs, External) else 4
+    return Step(node, op, schedule, schedule.scratch_bytes(node, graph), alignment)
