@@ -56,6 +56,11 @@ The weights take 32 bytes instead of 9 for each pair of channels. `--optimize` s
 | `speed` | there is room, beside the model's other constants and 64 KB for code |
 | `size` | nowhere |
 
+*Larger constants* are the weights that Winograd transforms, and no others: a schedule that packs weights for its
+loads (8-bit weights as pairs of 16 bits, say) does so with `size` too. Then the constants in flash are larger than
+those in the file, as `check` shows: 34,816 B of 22,264 B for eight operators of `mobilenet_v1_0.25_128_quant.tflite`
+on `mps2_an386`.
+
 Operators that save most by the byte come first; where the arena does not fit with them, none has any. The last layer of
 `ic_int8_qdq` saves 8% of all instructions for 95 KB: that is taken on a board with 2 MB of flash, and not on one with
 512 KB. `--schedule conv_8=dsp_winograd` takes it anyway, and so does what tuning has found. Operators of run-time
