@@ -268,7 +268,7 @@ def gdb_argv(
 
 def _beside(work: Callable[[], None]) -> None:
     def act() -> None:
-        with contextlib.suppress(MtoolError):  # gdb, or its user, has ended it
+        with contextlib.suppress(MtoolError, ValueError):  # gdb, or its user, has ended it, and its files are closed
             work()
 
     threading.Thread(target=act, daemon=True).start()

@@ -138,10 +138,8 @@ def test_one_emulator_at_a_time_has_the_flash(files: Path, project: Path) -> Non
 def test_a_flash_file_that_can_not_be_written_is_named(files: Path, project: Path) -> None:
     flash = project / "build" / "host_driven.elf.flash"
     flash.symlink_to("/dev/full")
-    with pytest.raises(DeviceError, match=f"(?s)could not write .*{flash.name}.* disk is full"):
+    with pytest.raises(UsageError, match=f"{flash.name} is a device, not a file"):
         loading.load_module(files / "first.mtm", project)
-    with session.open(project) as device, pytest.raises(DeviceError, match=f"could not write .*{flash.name}"):
-        device.load(files / "first.mtm")
     flash.unlink()
     with session.open(project):
         flash.touch()  # as a firmware leaves it whose disk is full

@@ -182,7 +182,7 @@ def test_what_a_board_can_not_measure_is_told(tmp_path: Path) -> None:
         tuned(tmp_path, objective="time")
     with pytest.raises(UsageError, match="cycles can't be estimated"):
         mtool.tune(DIGITS, board="host", objective="cycles", output=tmp_path / "t.jsonl")
-    with pytest.raises(UsageError, match="have to be 0 or more"):
+    with pytest.raises(UsageError, match="trials is -1"):
         tuned(tmp_path, trials=-1)
     assert not (tmp_path / "t.jsonl").exists()
 

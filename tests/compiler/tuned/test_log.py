@@ -36,7 +36,7 @@ def test_a_log_may_come_through_a_pipe_and_an_endless_one_is_refused(
     assert len(tuning_log.read([Path(f"/dev/fd/{reading}")]).measurements) == 1
     os.close(reading)
     monkeypatch.setattr(tuning_log, "MAX_FILE_BYTES", 1000)
-    with pytest.raises(UsageError, match="/dev/zero is no tuning log"):
+    with pytest.raises(UsageError, match="/dev/zero is a device, not a file"):
         tuning_log.read([Path("/dev/zero")])
 
 

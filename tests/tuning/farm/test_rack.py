@@ -1,11 +1,16 @@
 """A worker's own parts: its command line, addresses, certificates, bundles, the boards it holds."""
 
+import datetime
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from mtool.base.errors import BoardError, UsageError
 from mtool.cli import app
@@ -78,8 +83,13 @@ def test_a_worker_listens_beyond_loopback_with_tls_or_by_demand(
 
 def test_a_key_that_others_can_read_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tls = Tls(*(tmp_path / name for name in ("ca.pem", "own.pem", "own.key")))
-    for path in (tls.ca, tls.certificate, tls.key):
-        path.write_text("")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rack")]), datetime.datetime.now(datetime.UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
+    pem = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    for path, data in ((tls.ca, pem), (tls.certificate, pem), (tls.key, key.private_bytes(*form))):
+        path.write_bytes(data)
         path.chmod(0o640)
     security.security_of(tls, "tls://rack:8786")
     assert not caplog.text
