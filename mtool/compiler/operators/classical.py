@@ -22,8 +22,6 @@ from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import CLASSICAL, OWN, Unsupported
 
-FLOATS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
-
 
 class ClassicalNode(OnnxNode):
     """One node of a classical operator."""
@@ -34,10 +32,13 @@ class ClassicalNode(OnnxNode):
             return list(onnx.numpy_helper.to_array(self.attrs[f"{key}_as_tensor"]).reshape(-1).tolist())
         return list(self.attrs.get(key) or ())
 
-    def matrix(self) -> str:
-        """Return the input as a matrix of float32 or float64, a row an example."""
+    def matrix(self, *, keep_double: bool = False) -> str:
+        """Return the input as a matrix of float32, or of float64 where that is to be kept, a row an example.
+
+        Results are float32 by the standard; onnxruntime converts the inputs of all but trees.
+        """
         value: str = self.inputs[0]
-        if self.dtype(value) not in FLOATS:
+        if self.dtype(value) != np.float32 and not (keep_double and self.dtype(value) == np.float64):
             value = self("Cast", value, to=TensorProto.FLOAT)
         shape = self.kind(value).shape
         if len(shape) == 1:
@@ -118,15 +119,15 @@ def transformed(write: ClassicalNode, scores: str, how: str) -> str:
 
 def _linear_product(write: ClassicalNode, x: str, rows: int) -> str:
     """Return x times the coefficients, plus the intercepts: [examples, rows]."""
-    dtype, features = write.dtype(x), write.kind(x).shape[1]
+    features = write.kind(x).shape[1]
     coefficients, intercepts = write.numbers("coefficients"), write.numbers("intercepts")
     if rows * features != len(coefficients) or len(intercepts) not in (0, 1, rows):
         raise Unsupported(
             f"{len(coefficients)} coefficients and {len(intercepts)} intercepts do not fit {features} features"
         )
-    inputs = [x, write.constant(np.reshape(coefficients, (rows, features)), dtype)]
+    inputs = [x, write.constant(np.reshape(coefficients, (rows, features)))]
     if intercepts:
-        inputs.append(write.constant(intercepts, dtype))
+        inputs.append(write.constant(intercepts))
     return write("Gemm", *inputs, transB=1)
 
 
@@ -145,7 +146,7 @@ def _linear_classifier(write: ClassicalNode) -> None:
         write.give(transformed(write, scores, how), 1)
         write.label(write("ArgMax", scores, axis=1, keepdims=0), labels or list(range(rows)))
         return
-    zero = write.constant(0.5 if how != "NONE" and len(labels) != 2 else 0, write.dtype(scores))
+    zero = write.constant(0.5 if how != "NONE" and len(labels) != 2 else 0)
     if len(labels) == 2:
         both = write("Concat", write("Neg", scores), scores, axis=1)
         write.give(transformed(write, both, how), 1)
@@ -174,8 +175,6 @@ def _scaler(write: ClassicalNode) -> None:
 def _normalizer(write: ClassicalNode) -> None:
     """Normalizer: each row over its norm; one without a length stays as it is."""
     x, how = write.matrix(), write.word("norm", "MAX")
-    if write.dtype(x) != np.float32:
-        x = write("Cast", x, to=1)
     axis = write.constant([1], np.int64)
     if how not in ("MAX", "L1", "L2"):
         raise Unsupported(f"norm {how!r} is not known")
@@ -317,21 +316,20 @@ def _kernel(write: ClassicalNode, x: str, count: int) -> str:
     vectors = write.numbers("support_vectors")
     if count < 1 or len(vectors) != count * features:
         raise Unsupported(f"{len(vectors)} numbers are not {count} support vectors of {features} features")
-    dtype = write.dtype(x)
-    rows = np.reshape(np.asarray(vectors, dtype), (count, features))
+    rows = np.reshape(np.asarray(vectors, np.float32), (count, features))
     gamma, offset, degree = [*write.numbers("kernel_params"), 0.0, 0.0, 0.0][:3]
     how = write.word("kernel_type", "LINEAR")
     if how == "RBF":
         raised = write("Unsqueeze", x, write.constant([1], np.int64))
-        difference = write("Sub", raised, write.constant(rows[None], dtype))
+        difference = write("Sub", raised, write.constant(rows[None]))
         distance = write("ReduceSumSquare", difference, write.constant([2], np.int64), keepdims=0)
-        return write("Exp", write("Mul", distance, write.constant(-gamma, dtype)))
-    product = write("MatMul", x, write.constant(rows.T, dtype))
+        return write("Exp", write("Mul", distance, write.constant(-gamma)))
+    product = write("MatMul", x, write.constant(rows.T))
     if how == "LINEAR":
         return product
-    line = write("Add", write("Mul", product, write.constant(gamma, dtype)), write.constant(offset, dtype))
+    line = write("Add", write("Mul", product, write.constant(gamma)), write.constant(offset))
     if how == "POLY":
-        return write("Pow", line, write.constant(degree, dtype))
+        return write("Pow", line, write.constant(degree))
     if how == "SIGMOID":
         return write("Tanh", line)
     raise Unsupported(f"kernel {how!r} is not known")
@@ -339,15 +337,15 @@ def _kernel(write: ClassicalNode, x: str, count: int) -> str:
 
 def _svm_regressor(write: ClassicalNode) -> None:
     x = write.matrix()
-    dtype, count = write.dtype(x), write.attrs.get("n_supports", 0)
+    count = write.attrs.get("n_supports", 0)
     coefficients, rho = write.numbers("coefficients"), write.numbers("rho")
     seen = _kernel(write, x, count) if count else x
     if len(coefficients) != write.kind(seen).shape[1] or not rho:
         raise Unsupported(f"it has {len(coefficients)} coefficients and {len(rho)} offsets")
-    result = _decision(write, seen, np.reshape(np.asarray(coefficients, dtype), (1, -1)), rho[:1])
+    result = _decision(write, seen, np.reshape(np.asarray(coefficients, np.float32), (1, -1)), rho[:1])
     if write.attrs.get("one_class"):
-        above = write("Greater", result, write.constant(0, dtype))
-        result = write("Where", above, write.constant(1, dtype), write.constant(-1, dtype))
+        above = write("Greater", result, write.constant(0))
+        result = write("Where", above, write.constant(1), write.constant(-1))
     write.give(transformed(write, result, write.word("post_transform")))
 
 
@@ -362,9 +360,8 @@ def _svm_classifier(write: ClassicalNode) -> None:
     rho, coefficients = write.numbers("rho"), write.numbers("coefficients")
     if len(coefficients) != (classes - 1) * count or len(rho) != len(pairs):
         raise Unsupported(f"it has {len(coefficients)} coefficients and {len(rho)} offsets for {classes} classes")
-    dtype = write.dtype(x)
     decisions = _decisions(write, _kernel(write, x, count), coefficients, rho, per_class, pairs)
-    for_first = write("Cast", write("Greater", decisions, write.constant(0, dtype)), to=1)
+    for_first = write("Cast", write("Greater", decisions, write.constant(0)), to=1)
     share, start = np.zeros((len(pairs), classes), np.float32), np.zeros(classes, np.float32)
     for index, (i, j) in enumerate(pairs):
         share[index, i], share[index, j] = 1, -1
@@ -393,10 +390,9 @@ def _decisions(
     pairs: list[tuple[int, int]],
 ) -> str:
     """Return what each pair's machine says: [examples, pairs]."""
-    dtype = write.dtype(kernel)
     rows = np.reshape(coefficients, (len(per_class) - 1, -1))
     begin = [0, *np.cumsum(per_class).tolist()]
-    weights = np.zeros((len(pairs), rows.shape[1]), dtype)
+    weights = np.zeros((len(pairs), rows.shape[1]), np.float32)
     for index, (i, j) in enumerate(pairs):
         weights[index, begin[i] : begin[i + 1]] = rows[j - 1, begin[i] : begin[i + 1]]
         weights[index, begin[j] : begin[j + 1]] = rows[i, begin[j] : begin[j + 1]]
@@ -407,22 +403,21 @@ def _decision(write: ClassicalNode, kernel: str, weights: Array, rho: list[float
     """Return the weighted sums of the kernels, [examples, sums], of terms that nearly cancel."""
     examples = write.kind(kernel).shape[0]
     output = write.state.unique(f"{write.origin}/decisions")
-    write.state.types[output] = TensorType(DType.of(weights.dtype), (examples, len(weights)))
-    inputs = [kernel, write.constant(weights), write.constant(rho, weights.dtype)]
+    write.state.types[output] = TensorType(DType.FLOAT32, (examples, len(weights)))
+    inputs = [kernel, write.constant(weights), write.constant(rho)]
     write.state.emit("CarefulProduct", write.origin, inputs, [output])
     return output
 
 
 def _probabilities(write: ClassicalNode, decisions: str, a: list[float], b: list[float], classes: int) -> str:
     """Return the probability of each class from Platt's sigmoids of the pairs."""
-    dtype = write.dtype(decisions)
-    line = write("Add", write("Mul", decisions, write.constant(a, dtype)), write.constant(b, dtype))
+    line = write("Add", write("Mul", decisions, write.constant(a)), write.constant(b))
     each = write("Sigmoid", write("Neg", line))
-    low, high = write.constant(1e-7, dtype), write.constant(1 - 1e-7, dtype)
+    low, high = write.constant(1e-7), write.constant(1 - 1e-7)
     each = write("Min", write("Max", each, low), high)
     examples = write.kind(each).shape[0]
     output = write.state.unique(f"{write.origin}/probabilities")
-    write.state.types[output] = TensorType(DType.of(dtype), (examples, classes))
+    write.state.types[output] = TensorType(DType.FLOAT32, (examples, classes))
     assert math.comb(classes, 2) == write.kind(each).shape[1]
     write.state.emit("PairwiseCoupling", write.origin, [each], [output])
     return output

@@ -173,7 +173,7 @@ def _checked(write: ClassicalNode, features: int, leaf_prefix: str, target_key: 
 
 
 def _regressor(write: ClassicalNode) -> None:
-    x, targets = write.matrix(), int(write.attrs.get("n_targets", 1))
+    x, targets = write.matrix(keep_double=True), int(write.attrs.get("n_targets", 1))
     forest = _checked(write, write.kind(x).shape[1], "target", "target_ids")
     how = write.word("aggregate_function", "SUM")
     if how not in AGGREGATES:
@@ -187,7 +187,7 @@ def _regressor(write: ClassicalNode) -> None:
 def _classifier(write: ClassicalNode) -> None:
     """TreeEnsembleClassifier: with the weights of one class only, the other's score follows from it."""
     labels = write.integer_labels("classlabels_int64s", "classlabels_strings")
-    x, how = write.matrix(), write.word("post_transform")
+    x, how = write.matrix(keep_double=True), write.word("post_transform")
     ids, weights, base = set(write.attrs["class_ids"]), write.numbers("class_weights"), write.numbers("base_values")
     forest = _checked(write, write.kind(x).shape[1], "class", "class_ids")
     if len(ids) > 1 or len(labels) > 2:
@@ -216,7 +216,7 @@ def _classifier(write: ClassicalNode) -> None:
 
 def _ensemble(write: ClassicalNode) -> None:
     """TreeEnsemble 5: branches and leaves apart, modes and splits as tensors."""
-    x = write.matrix()
+    x = write.matrix(keep_double=True)
     try:
         forest = _numbered_forest(write.attrs, write.kind(x).shape[1])
     except (KeyError, IndexError, ValueError) as broken:
