@@ -210,7 +210,7 @@ def cut(t: Translation) -> None:
 
 
 def strided_slice(t: Translation) -> None:
-    """STRIDED_SLICE, with masks: bit n of each is for entry n of `begin`."""
+    """STRIDED_SLICE, with masks: bit n of each is for entry n of `begin`; with `offset`, ends are relative to begins."""
     shape = t.shape(0)
     begin, end, steps = (t.numbers(n, role) for n, role in ((1, "the begin"), (2, "the end"), (3, "the strides")))
     masks = {name: t.op.option(f"{name}Mask") for name in ("Begin", "End", "ShrinkAxis", "NewAxis", "Ellipsis")}
@@ -243,6 +243,9 @@ def strided_slice(t: Translation) -> None:
             gone.append(axis)
         else:
             low = (0 if step > 0 else far) if masks["Begin"] >> n & 1 else first
+            if t.op.option("Offset"):
+                last += min(low, shape[axis] - 1) + (shape[axis] if low < 0 else 0)
+                last = last if last >= 0 else -far  # an index, never counted from the end
             part = low, (far if step > 0 else -far) if masks["End"] >> n & 1 else last, step
             made += 1
         parts.append((*part, axis))
