@@ -182,7 +182,7 @@ def test_a_sequence_is_litert_s(rounding: Any, tmp_path: Path) -> None:
                 np.testing.assert_array_equal(one, other, err_msg=where)
             else:
                 np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5, err_msg=where)
-    assert [name for name, one in zip(outputs, found[-1], strict=True) if not np.ptp(one)] == []
+    assert [name for name, *calls in zip(outputs, *found, strict=True) if not np.ptp(calls)] == []
 
 
 def test_a_filter_bank_with_states_of_8_bits_is_tflite_micro_s(tmp_path: Path) -> None:

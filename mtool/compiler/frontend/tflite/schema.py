@@ -427,6 +427,9 @@ class _Reader:
                 if kind is tflite.BucketizeOptions:
                     self._fitting(view.BoundariesLength())
                     options["Boundaries"] = tuple(map(float, _list(view.BoundariesAsNumpy())))
+        for name, value in options.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise Damaged(f"option {name} {what} is {value}")
         custom = np.asarray(_list(operator.CustomOptionsAsNumpy()), np.uint8)
         self.budget.spend("work", custom.size, what.removeprefix("of "))
         made = outputs or inputs[:1]

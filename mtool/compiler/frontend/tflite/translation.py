@@ -292,8 +292,14 @@ class Translation:
         return self.names[self.op.inputs[index]]
 
     def real(self, index: int) -> str:
-        """Return input `index` as the numbers that it stands for: dequantised, and float16 as float32."""
+        """Return input `index` as the numbers that it stands for: dequantised, and float16 as float32.
+
+        Raises:
+            Unsupported: it is of a quantized type, without a scale; LiteRT's kernels then calculate with a scale of 0.
+        """
         tensor, name = self.tensor(index), self.stored(index)
+        if tensor.dtype in (np.int8, np.uint8, np.int16) and not tensor.is_quantised:
+            raise Unsupported(f"its input {index} is {tensor.dtype} without a scale")
         if tensor.is_quantised:
             return self.dequantise(name, tensor.dtype, tensor.scale, tensor.zero_point, tensor.axis)
         if tensor.dtype == np.float16 and self.result().dtype == np.float32:
