@@ -210,7 +210,7 @@ def cut(t: Translation) -> None:
 
 
 def strided_slice(t: Translation) -> None:
-    """STRIDED_SLICE, with masks: bit n of each is for entry n of `begin`; with `offset`, ends are relative to begins."""
+    """STRIDED_SLICE, with masks: bit n of each is for entry n of `begin`. With `offset`, ends count from begins."""
     shape = t.shape(0)
     begin, end, steps = (t.numbers(n, role) for n, role in ((1, "the begin"), (2, "the end"), (3, "the strides")))
     masks = {name: t.op.option(f"{name}Mask") for name in ("Begin", "End", "ShrinkAxis", "NewAxis", "Ellipsis")}
