@@ -16,7 +16,6 @@ GUESSED = 16
 """Rounds that are counted where only the run knows how many there are."""
 
 
-@dataclass(frozen=True, slots=True)
 class Control(Attributes):
     """A node that computes graphs."""
 
@@ -38,7 +37,6 @@ class Control(Attributes):
         return " ".join(f"{name}={len(body.nodes)} nodes" for name, body in zip(self.names, self.bodies, strict=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Branches(Control):
     """A choice of two graphs.
 
@@ -81,7 +79,6 @@ class Carried:
     is_output: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds(Control):
     """A graph that is computed again and again.
 

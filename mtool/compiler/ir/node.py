@@ -1,7 +1,7 @@
 """Nodes: one operator each, with its attributes as a class of its kind."""
 
 from dataclasses import dataclass, field, fields
-from typing import Protocol, Self
+from typing import Protocol, Self, dataclass_transform
 
 from mtool.compiler.ir.expr import Expr
 
@@ -19,12 +19,16 @@ class _Bearer(Protocol):
     def attrs(self) -> "Attributes": ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass(frozen=True)
 class Attributes:
     """The attributes of an operator. Each kind has its own class; kinds without attributes have this one.
 
-    `dataclasses.replace` changes a field.
+    A class that derives from it is a dataclass, frozen and with keywords only; `dataclasses.replace` changes a field.
     """
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
     @classmethod
     def of(cls, node: _Bearer) -> Self:
@@ -42,7 +46,6 @@ class Attributes:
         return " ".join(f"{name}={value}" for name, value, default in sorted(own) if value != default)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Computation(Attributes):
     """An operator that computes each element of its output by an expression.
 
@@ -54,7 +57,6 @@ class Computation(Attributes):
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WithEpilogue(Computation):
     """A kernel: it writes each element of its output through its epilogue, which reads what it computed as `acc`.
 
@@ -69,7 +71,6 @@ class WithEpilogue(Computation):
         return self.expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class View(Attributes):
     """The same bytes under another shape, or those from element `first` on.
 
@@ -79,7 +80,6 @@ class View(Attributes):
     first: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Transpose(Attributes):
     """Dimensions in another order: dimension n of the output is dimension perm[n] of the input."""
 

@@ -1,7 +1,6 @@
 """Concatenation: internal form `concat`, of inputs of one type."""
 
 import math
-from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp
@@ -11,7 +10,6 @@ from mtool.compiler.kernels.target import Target
 # The nodes of concatenations: `concat`.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Concat(Attributes):
     """A concatenation of values of one type.
 

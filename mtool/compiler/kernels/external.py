@@ -36,7 +36,6 @@ class Lent:
     alignment: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class External(Attributes):
     """A region of the network that a backend computes, as a call of its C.
 

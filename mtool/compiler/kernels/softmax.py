@@ -4,8 +4,6 @@ Internal form `softmax`: input x[M,N] along the last axis; acc is the float32 re
 exp(scale * (q - max)) has only 256 values, which stand in a table: input 1, a constant.
 """
 
-from dataclasses import dataclass
-
 from mtool.compiler.ir import Attributes, DType, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.kernels.epilogues import EpilogueText
@@ -18,7 +16,6 @@ from mtool.compiler.kernels.target import Target
 # The nodes of softmaxes: `softmax`.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SoftmaxOfRows(WithEpilogue):
     """A softmax along the last of two dimensions.
 

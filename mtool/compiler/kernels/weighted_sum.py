@@ -1,6 +1,6 @@
 """Weighted sums, the common part of convolutions and dense layers: inputs times constant weights, plus a bias."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.specification import Operand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedSum(WithEpilogue):
     """A kernel whose operands are its input, its weights (output channels first) and a bias for each channel.
 

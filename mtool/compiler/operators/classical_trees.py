@@ -267,7 +267,6 @@ def _numbered_forest(attrs: Mapping[str, Any], features: int) -> Forest:
 COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TreeEnsemble(Attributes):
     """Trees as arrays.
 

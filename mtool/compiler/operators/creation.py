@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from onnx import numpy_helper
 
@@ -17,21 +16,18 @@ from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fill(Attributes):
     """ConstantOfShape: what each element is."""
 
     value: float | int | bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EyeLike(Attributes):
     """The diagonal that is ones: `k` columns right of the main one."""
 
     k: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trilu(Attributes):
     """Whether the upper (1) or the lower triangle (0) is kept."""
 

@@ -5,7 +5,6 @@ As many boxes are selected as the output's shape has rows; rows that are not nee
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from mtool.compiler.operators.ordering import Counting, counted
 from mtool.compiler.operators.problems import OWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NonMaxSuppression(Counting):
     """center_point_box: boxes are corners (0) or a centre, width and height (1)."""
 
@@ -72,7 +70,6 @@ def _most_selected(node: OnnxNode, most: int | None) -> list[tuple[TensorType, i
 # leaves an output as it finds it, behind the last detection, there is 0. Source: TFLite's detection_postprocess.cc.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DetectionPostProcess(Attributes):
     """The options of the operator.
 

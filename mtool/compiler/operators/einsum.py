@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import dataclass
 
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, Expr, Node
@@ -17,7 +16,6 @@ from mtool.compiler.operators.problems import Unsupported
 MOST = 32  # operands
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Einsum(Attributes):
     """The letters of the operands' dimensions and of the result's: "ij,jk->ik"."""
 

@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,14 +29,12 @@ A = TypeVar("A", bound=Attributes)
 MOST = 32  # operands of one expression
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LeakyRelu(Attributes):
     """alpha: the slope below 0."""
 
     alpha: float = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HardSigmoid(Attributes):
     """alpha * x + beta, between 0 and 1."""
 
@@ -45,14 +42,12 @@ class HardSigmoid(Attributes):
     beta: float = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Elu(Attributes):
     """Elu, Celu: below 0 it comes near to -alpha."""
 
     alpha: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Selu(Attributes):
     """gamma times Elu."""
 
@@ -60,7 +55,6 @@ class Selu(Attributes):
     gamma: float = 1.05070102214813232421875
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Gelu(Attributes):
     """approximate: "none", by the error function, or "tanh"."""
 
@@ -121,7 +115,6 @@ def selu(x: Expr, attrs: Selu) -> Expr:
     return call("mul", elu(x, Elu(alpha=attrs.alpha)), number_like(attrs.gamma, x))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IsInf(Attributes):
     """The infinities that count (1)."""
 
@@ -129,21 +122,18 @@ class IsInf(Attributes):
     detect_positive: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Mod(Attributes):
     """fmod: the result has the sign of the dividend, as C's fmod (1), or of the divisor (0)."""
 
     fmod: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BitShift(Attributes):
     """direction: "LEFT" or "RIGHT"."""
 
     direction: str = "LEFT"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Cast(Attributes):
     """saturate: what is too large for a float of 8 bits becomes its largest number (1) or not (0)."""
 

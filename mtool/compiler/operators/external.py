@@ -1,7 +1,7 @@
 """Regions that backends compute, which stay what they are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from mtool.base.errors import ModelError
@@ -19,7 +19,6 @@ def _external(ctx: Lowering, node: Node) -> None:
     ctx.nodes.append(replace(node, op="external"))  # it keeps its name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EthosU(Attributes):
     """A region as Vela compiled it.
 

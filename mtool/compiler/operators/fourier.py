@@ -1,7 +1,5 @@
 """DFT 20 and STFT 17 as sums over tables of the unit circle."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Expr, Node, TensorType
@@ -15,7 +13,6 @@ from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.sliding_window import accumulator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DFT(AlongAxis):
     """A transform along `axis`.
 
@@ -28,7 +25,6 @@ class DFT(AlongAxis):
     onesided: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class STFT(Attributes):
     """Transforms of frames of `length` elements, `step` apart."""
 

@@ -1,7 +1,6 @@
 """Matrix products (ai.onnx MatMul, Gemm, MatMulInteger): with constant weights a dense kernel, others reductions."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from mtool.compiler.operators.qlinear import QLinear
 MANY = 3  # rows from which on integers are computed several rows at a time; one if their weights have a zero point
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Gemm(Attributes):
     """alpha * A * B + beta * C; `transA` and `transB`: A or B is transposed first (1) or not (0)."""
 

@@ -4,7 +4,6 @@ Tile 13, GatherElements 13, GatherND 13, SpaceToDepth 13, DepthToSpace 13, Rever
 Binarizer (ai.onnx.ml 1).
 """
 
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
@@ -42,14 +41,12 @@ from mtool.compiler.operators.problems import CLASSICAL, MICROSOFT, Unsupported
 GATHER_ND = "GatherND"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GatherND(Attributes):
     """The number of leading dimensions that data and indices share."""
 
     batch_dims: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks(Attributes):
     """SpaceToDepth, DepthToSpace: squares of `blocksize` elements; mode: channels are (dy, dx, c) or (c, dy, dx)."""
 
@@ -57,7 +54,6 @@ class Blocks(Attributes):
     mode: Literal["DCR", "CRD"] = "DCR"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReverseSequence(Attributes):
     """The dimensions of time and of the sequences."""
 
@@ -65,14 +61,12 @@ class ReverseSequence(Attributes):
     batch_axis: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Binarizer(Attributes):
     """Elements above the threshold become 1."""
 
     threshold: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TensorScatter(AlongAxis):
     """mode: what would be written behind the end is not there, or stands at the beginning ("circular")."""
 

@@ -133,14 +133,12 @@ def _without_empty_reductions(inputs: list[str], expr: Expr) -> tuple[list[str],
 Lower = Callable[[Lowering, Node], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AlongAxis(Attributes):
     """An operator that works along one dimension: `axis`, from 0 on."""
 
     axis: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Epsilon(Attributes):
     """A normalisation: `epsilon` is added to the variance."""
 

@@ -1,7 +1,7 @@
 """Operators that move elements: views, transposition, concatenation, slices, padding, gathering."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -24,14 +24,12 @@ from mtool.compiler.operators.qlinear import QLinear
 MOST = 64  # inputs of one concatenation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Permutation(Attributes):
     """Transpose: dimension n of the output is dimension perm[n] of the input."""
 
     perm: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Slice(Attributes):
     """For each dimension, the index of the first element, and how far it is from one to the next (may be negative)."""
 
@@ -39,7 +37,6 @@ class Slice(Attributes):
     stride: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pad(Attributes):
     """Padding around the input.
 

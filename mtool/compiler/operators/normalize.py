@@ -47,7 +47,6 @@ def _wide(number_: int, kind_dtype: DType, index: tuple[Expr, ...]) -> Expr:
     return call("cast", load(number_, kind_dtype, index), dtype=accumulator(kind_dtype))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LRN(Attributes):
     """x / (bias + alpha * sum of squares) ** beta, over `size` channels of which `before` lie before one's own."""
 
@@ -58,14 +57,12 @@ class LRN(Attributes):
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LpNormalization(AlongAxis):
     """p: of the norm, 1 or 2."""
 
     p: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Softmax(AlongAxis):
     """Softmax and LogSoftmax; `log` tells which."""
 
@@ -363,21 +360,18 @@ def _standardise(
     return mean, deviation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerNormalization(Epsilon):
     """Over the dimensions from `axis` on."""
 
     axis: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNormalization(Epsilon):
     """Over each of `num_groups` groups of channels."""
 
     num_groups: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MeanVariance(Epsilon):
     """MeanVarianceNormalization, over `axes`."""
 

@@ -5,7 +5,6 @@ one, where the size depends on data (mtool/compiler/operators/bounds.py).
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -19,14 +18,12 @@ from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import Unsupported
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Counting(Attributes):
     """An operator the size of whose output depends on data; `counted`: its last output says how many are there."""
 
     counted: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Running(AlongAxis):
     """CumSum, CumProd. exclusive: an element has no part in its own result; reverse: from the end on."""
 
@@ -37,7 +34,6 @@ class Running(AlongAxis):
 TOP_K = "TopK"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopK(Counting):
     """The largest elements along `axis` (1), or the smallest (0)."""
 
@@ -45,14 +41,12 @@ class TopK(Counting):
     largest: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Compress(Counting):
     """axis: along which it chooses; None: of all elements, in order."""
 
     axis: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Unique(Compress):
     """sorted: by value, not by the first index."""
 

@@ -218,7 +218,6 @@ _GLOBAL = replace(SLOW, of_nothing=False)
 # Source: mediapipe/util/tflite/operations/max_pool_argmax.cc, max_unpooling.cc.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolingWithArgmax(Attributes):
     """Height and width of the windows, of the steps between them, of the pads before them, and of the output."""
 

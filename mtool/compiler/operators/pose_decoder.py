@@ -7,7 +7,6 @@ std::priority_queue, as maps of 8 bits have many. Behind the last pose there is 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.scalar import literal
@@ -26,7 +25,6 @@ EDGES = (
 """The skeleton from the nose outwards: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles, left first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PosenetDecoder(Attributes):
     """The options of the operator.
 

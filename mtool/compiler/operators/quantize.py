@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -20,7 +20,6 @@ from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Quantisation(Attributes):
     """QuantizeLinear, DequantizeLinear.
 
@@ -209,7 +208,6 @@ def _carry_same_scale(bounded: Bounded) -> int | None:
 # int16, and the scale of each row, float32.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QuantisedRows(Attributes):
     """around_zero: the range is as far below 0 as above it (1), or from the least number to the largest (0)."""
 

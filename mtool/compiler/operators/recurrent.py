@@ -20,7 +20,6 @@ from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrent(Attributes):
     """RNN, GRU, LSTM.
 
@@ -239,7 +238,6 @@ def _dynamic_lstm(write: OnnxNode) -> None:
 # Sources: mtool/compiler/frontend/tflite/lstm_integer.py and svdf.py, which have their arithmetic.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerLstm(Attributes):
     """An LSTM of int8 with a cell of int16.
 
@@ -261,7 +259,6 @@ class IntegerLstm(Attributes):
     inner_zero: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerSvdf(Attributes):
     """An SVDF of int8: inputs are x, the state, the weights of the features, those over time, the bias.
 

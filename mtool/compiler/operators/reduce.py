@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from mtool.compiler.operators.qlinear import QLinear
 Element = Callable[[Expr], Expr]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Axes(Attributes):
     """A reduction over `axes`, from 0 on, in order; keepdims: they are left with a size of 1."""
 
@@ -27,7 +25,6 @@ class Axes(Attributes):
     keepdims: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArgAxes(Axes):
     """ArgMax, ArgMin; last: of equal elements the last index, not the first."""
 

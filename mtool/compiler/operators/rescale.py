@@ -9,7 +9,6 @@ values of an 8-bit integer. FixedLogistic, FixedTanh: of int16 with so many bits
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import OWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits(Attributes):
     """The least and the largest result."""
 
@@ -29,7 +27,6 @@ class Limits(Attributes):
     high: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rescaling(Limits):
     """Rescale.
 
@@ -43,14 +40,12 @@ class Rescaling(Limits):
     twice: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FixedPoint(Attributes):
     """The bits of an argument before the point, beside its sign."""
 
     whole: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LongRescaling(Limits):
     """RescaleLong, RescaleReal.
 
@@ -62,7 +57,6 @@ class LongRescaling(Limits):
     zero_point: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Steps(Limits):
     """RoundedSteps.
 
@@ -164,7 +158,6 @@ def _fixed(function: str) -> Callable[[Lowering, Node], None]:
 _HEADERS = ("mt_fixed.h", "mt_fixed_functions.h")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FixedQuotient(Attributes):
     """zero_points: of dividend, divisor and quotient. The scale is multiplier / 2^31 * 2^exponent."""
 
@@ -175,14 +168,12 @@ class FixedQuotient(Attributes):
     high: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FixedL2Norm(Attributes):
     """zero_point: of the input."""
 
     zero_point: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FixedLogSoftmax(Attributes):
     """The scale of the input, as an argument of exp: multiplier / 2^31 * 2^exponent.
 
@@ -196,7 +187,6 @@ class FixedLogSoftmax(Attributes):
     least: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FixedProduct(Attributes):
     """zero_points: of input and output. A factor's scale is multiplier / 2^shift."""
 

@@ -5,7 +5,6 @@ Sources: ONNX Resize (coordinate modes, antialias, exclude_outside); the cubic k
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from mtool.compiler.operators.operator import Draw, Operator
 from mtool.compiler.operators.sliding_window import accumulator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Resize(Attributes):
     """Resize, Upsample, with ONNX's names.
 

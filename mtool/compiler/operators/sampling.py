@@ -1,7 +1,6 @@
 """Sampling at computed positions: GridSample 22, DeformConv 22 and RoiAlign 22, as reductions over the neighbours."""
 
 import math
-from dataclasses import dataclass
 
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import (
@@ -34,7 +33,6 @@ from mtool.compiler.operators.window import Convolution, window_of
 CUBIC = -0.75  # the kernel's coefficient, as in PyTorch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GridSample(Attributes):
     """mode, padding_mode: ONNX's words; align_corners: -1 and 1 are the middles of the outermost elements (1)."""
 
@@ -43,14 +41,12 @@ class GridSample(Attributes):
     align_corners: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeformConv(Convolution):
     """offset_group: the groups of channels, each with its offsets."""
 
     offset_group: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoiAlign(Attributes):
     """Regions in bins.
 

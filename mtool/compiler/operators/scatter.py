@@ -6,7 +6,6 @@ And TfIdfVectorizer 9, and MaxPool 22 with Indices.
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,35 +21,30 @@ from mtool.compiler.operators.problems import OWN, Unsupported
 from mtool.compiler.operators.sliding_window import Pool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterND(Attributes):
     """reduction: what becomes of several updates of one element, and of the element: "none", "add", "mul", …"""
 
     reduction: str = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterElements(ScatterND):
     """The same, along `axis`."""
 
     axis: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MaxUnpool(Attributes):
     """inner: the sizes of the tensor that indices count in."""
 
     inner: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MaxPoolIndices(Pool):
     """column_major: indices count down the columns."""
 
     column_major: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TfIdf(Attributes):
     """TfIdfVectorizer of integers, with ONNX's names; weights: one an n-gram; none: ones."""
 

@@ -5,7 +5,6 @@ Each is one C template with that library's arithmetic, to the bit. Source: signa
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,21 +17,18 @@ from mtool.compiler.operators.problems import OWN
 _SIGNAL = ("mt_signal.h",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Shift(Attributes):
     """shift: by how many bits a product is shifted to the right, or an input to the left."""
 
     shift: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Log(Shift):
     """scale: of the natural logarithm."""
 
     scale: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Energy(Attributes):
     """The frequencies from `start` to before `end`; the others have no energy."""
 
@@ -40,7 +36,6 @@ class Energy(Attributes):
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SpectralSubtraction(Attributes):
     """The options of the operator: factors of `bits` bits behind the point, other ones for odd channels."""
 
@@ -54,7 +49,6 @@ class SpectralSubtraction(Attributes):
     clamping: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapAdd(Attributes):
     """step: how many samples a frame begins behind the one before."""
 
@@ -181,7 +175,6 @@ RADICES = (2, 3, 4, 5)
 _SUFFIXES = {DType.INT16: "i16", DType.INT32: "i32", DType.FLOAT32: "f32"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Transform(Attributes):
     """length: how many real numbers the transform has; an even number."""
 

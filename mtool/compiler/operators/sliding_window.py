@@ -6,7 +6,6 @@ dimensions, LpPool 22, Col2Im 18. One output element is a reduction over its win
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from mtool.compiler.ir import DType, Expr, Node
@@ -39,7 +38,6 @@ from mtool.compiler.operators.window import Convolution, Window, check_windows_f
 Condition = list[Expr]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool(Window):
     """MaxPool, AveragePool, LpPool and their global forms.
 

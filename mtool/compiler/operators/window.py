@@ -1,7 +1,6 @@
 """Windows that slide over space, in one or more dimensions: what convolutions and pools of all kinds are told."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +15,6 @@ CONV = "Conv"
 """The operator, by which passes and backends look for it and frontends write it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Window(Attributes):
     """A window over the spatial dimensions; each tuple has a number for each of them, in elements.
 
@@ -49,7 +47,6 @@ class Window(Attributes):
         return counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution(Window):
     """Conv, ConvInteger, ConvTranspose: a window whose channels are in `group` parts."""
 

@@ -1,6 +1,6 @@
 """The nodes of convolutions: `conv2d`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.kernels.specification import Channels, RowReads, RowWise, Specification
@@ -9,7 +9,6 @@ from mtool.compiler.kernels.weighted_sum import WeightedSum, check_types, operan
 Pair = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Conv2d(WeightedSum):
     """A convolution; pairs are (vertical, horizontal), in elements.
 

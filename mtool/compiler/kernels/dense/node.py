@@ -1,13 +1,10 @@
 """The nodes of matrix products with constant weights: `dense`."""
 
-from dataclasses import dataclass
-
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.specification import Channels, Specification
 from mtool.compiler.kernels.weighted_sum import WeightedSum, check_types, operands
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Dense(WeightedSum):
     """A matrix product with constant weights: each row of the input with each row of the weights."""
 

@@ -1,13 +1,10 @@
 """The nodes of loops: `loop`."""
 
-from dataclasses import dataclass
-
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.node import Computation
 from mtool.compiler.kernels.specification import RowReads, RowWise, Specification
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Loop(Computation):
     """An expression for each element of the output, which may reduce over further axes."""
 

@@ -11,7 +11,6 @@ from mtool.compiler.kernels.schedule import Argument, Kernel
 from mtool.compiler.kernels.specification import Operand, Specification
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Matmul(WithEpilogue):
     """A batched product of 8-bit integers, whose elements are found by strides.
 

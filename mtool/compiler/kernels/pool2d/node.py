@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from mtool.compiler.ir import Attributes, Graph, Node
@@ -12,7 +12,6 @@ from mtool.compiler.kernels.specification import Channels, Operand, RowReads, Ro
 Pair = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool2d(WithEpilogue):
     """A pool; pairs are (vertical, horizontal), in elements.
 

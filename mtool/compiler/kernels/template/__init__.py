@@ -4,7 +4,6 @@ Internal form `template`, with the attributes of mtool.compiler.kernels.template
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from mtool.compiler.kernels.target import Target
 # The nodes that are one C template each: `template`.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateKernel(Attributes):
     """A kernel that is one C template.
 
