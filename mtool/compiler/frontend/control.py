@@ -18,11 +18,11 @@ from mtool.base.escaping import argument
 from mtool.compiler.frontend import tensors
 from mtool.compiler.frontend.importer import Importer, NotThisWay
 from mtool.compiler.frontend.inference import check_size
-from mtool.compiler.frontend.problems import Unsupported, ValueNeeded
 from mtool.compiler.frontend.scope import Bodies, Body, Opsets, domain_of
 from mtool.compiler.ir import DType, Graph, Node, TensorType
 from mtool.compiler.ir.control import Branches, Carried, Rounds
 from mtool.compiler.operators.bounds import Bound
+from mtool.compiler.operators.problems import Unsupported, ValueNeeded
 
 
 def body_named(bodies: Bodies, name: str, inputs: int | None = None, outputs: int | None = None) -> Body:

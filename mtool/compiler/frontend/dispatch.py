@@ -20,7 +20,6 @@ from mtool.compiler.frontend.inference import (
     sizes_of,
     tensor_type,
 )
-from mtool.compiler.frontend.problems import REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.compiler.frontend.scope import Bodies, Scope, domain_of, key_of
 from mtool.compiler.frontend.sequences import SEQUENCES, is_of_sequences
 from mtool.compiler.frontend.validation import (
@@ -37,6 +36,7 @@ from mtool.compiler.operators.bounds import Bound
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, attributes_of
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.own_domains import own_kind
+from mtool.compiler.operators.problems import REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 
 NEWEST_OPSET = 21  # of a domain whose opset the model does not state
 

@@ -10,10 +10,10 @@ from onnx import helper
 
 from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.inference import attributes, operator_of
-from mtool.compiler.frontend.problems import NotComputed, Unsupported
 from mtool.compiler.ir import TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.folding import Folded
+from mtool.compiler.operators.problems import NotComputed, Unsupported
 
 Types = Mapping[str, TensorType]
 

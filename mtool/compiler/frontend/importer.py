@@ -9,13 +9,13 @@ import onnx
 
 from mtool.base.errors import MtoolError
 from mtool.compiler.frontend.budget import Budget
-from mtool.compiler.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 from mtool.compiler.frontend.scope import NO_BODIES, Bodies, Opsets, Scope, domain_of, functions_of
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators import lowering_of
 from mtool.compiler.operators.bounds import Bound, Bounded
 from mtool.compiler.operators.ordering import Counting
+from mtool.compiler.operators.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 
 ImportNode = Callable[["Importer", onnx.NodeProto, str, Opsets, Bodies], None]
 """Imports one node, of that name, by what knows its operator (mtool.compiler.frontend.dispatch)."""

@@ -6,7 +6,6 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool.compiler.frontend.problems import TooLarge, Unsupported, ValueNeeded
 from mtool.compiler.frontend.scope import domain_of
 from mtool.compiler.ir import Attributes, DType, TensorType
 from mtool.compiler.ir.types import Array
@@ -14,6 +13,7 @@ from mtool.compiler.operators import operators
 from mtool.compiler.operators.onnx_node import attributes_of
 from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.own_domains import own_operators
+from mtool.compiler.operators.problems import TooLarge, Unsupported, ValueNeeded
 
 MOST_BYTES = 2**31 - 1
 """The largest tensor: offsets in generated C are int32_t."""

@@ -7,7 +7,7 @@ import onnx
 from onnx import helper
 
 from mtool.compiler.frontend.importer import Importer
-from mtool.compiler.frontend.problems import Unsupported
+from mtool.compiler.operators.problems import Unsupported
 
 Opsets = Mapping[str, int]
 Sequence = Callable[[Importer, onnx.NodeProto, str, Opsets], None]

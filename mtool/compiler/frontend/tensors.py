@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend.budget import Budget
-from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.ir.types import Array, DType
+from mtool.compiler.operators.problems import Unsupported
 
 _SUB_BYTE = {
     getattr(TensorProto, name): bits

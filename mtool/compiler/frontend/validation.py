@@ -10,12 +10,12 @@ import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
-from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.index_ranges import IndexRange
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.problems import Unsupported
 
 _CONTROL = ("If", "Loop", "Scan")
 

@@ -12,7 +12,7 @@ from mtool.compiler.operators.bounds import Bounded
 from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding, unknown_size
 from mtool.compiler.operators.lowering import AlongAxis, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, computed, scalars_behind_first
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Draw, Operator, TfliteBuiltin
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
@@ -132,7 +132,7 @@ OPERATORS = (
     Operator("Fill", domain=OWN, attributes=Fill, lower=_fill),
     Operator(
         "Range", check_constants=_check_range, sizes=(0, 1, 2), lower=_range,
-        folding=Folding(VECTORIZED.cost, _size_of_range),
+        folding=Folding(VECTORIZED.cost, _size_of_range), tflite=(TfliteBuiltin("RANGE", 3, is_stored=True),),
     ),
     Operator("Range", domain=MICROSOFT, expand=as_in_onnx),
     Operator(

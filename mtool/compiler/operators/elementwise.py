@@ -20,7 +20,7 @@ from mtool.compiler.operators.onnx_node import (
     scalars_behind_first,
     spreads,
 )
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Draw, Operator, TfliteBuiltin
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear, qlinear_binary, qlinear_unary
 
@@ -411,9 +411,23 @@ def activated(write: OnnxNode, value: str, name: str, parameters: Mapping[str, f
 _ALIGNED = ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "PRelu", "Less", "Greater", "Equal")
 
 
+_TFLITE: Mapping[str, tuple[TfliteBuiltin, ...]] = {
+    **{op: (TfliteBuiltin(op.upper()),) for op in ("Sin", "Cos", "Floor", "Ceil", "Round", "Sign")},
+    "Not": (TfliteBuiltin("LOGICAL_NOT", is_stored=True),),
+    **{op: (TfliteBuiltin(name, 2),) for op, name in (
+        ("Pow", "POW"), ("Equal", "EQUAL"), ("Less", "LESS"), ("LessOrEqual", "LESS_EQUAL"), ("Greater", "GREATER"),
+        ("GreaterOrEqual", "GREATER_EQUAL"),
+    )},
+    **{op: (TfliteBuiltin(name, 2, is_stored=True),) for op, name in (
+        ("And", "LOGICAL_AND"), ("Or", "LOGICAL_OR"), ("BitwiseXor", "BITWISE_XOR"), ("Add", "STABLEHLO_ADD"),
+        ("Mul", "STABLEHLO_MULTIPLY"), ("Max", "STABLEHLO_MAXIMUM"), ("Min", "STABLEHLO_MINIMUM"),
+    )},
+}  # fmt: skip
+
+
 def _operator(name: str, lower: Lower, attributes: type[Attributes] = Attributes, **more: Any) -> Operator:
     fields = {"attributes": attributes, "carry": carry_elements, "folding": VECTORIZED, "lower": lower}
-    return Operator(name, **{**fields, **more})
+    return Operator(name, tflite=_TFLITE.get(name, ()), **{**fields, **more})
 
 
 def _clip_cases(draw: Draw, op: str) -> None:

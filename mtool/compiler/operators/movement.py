@@ -17,7 +17,7 @@ from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.index_ranges import index_along
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, with_axis
-from mtool.compiler.operators.operator import BEHIND, Draw, Operator
+from mtool.compiler.operators.operator import BEHIND, Draw, Operator, TfliteBuiltin
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear
 
@@ -396,7 +396,10 @@ OPERATORS = (
         Operator(op, cases=_view_cases, canonical=_view, sizes=(1,), keeps_empty=True, moves=True, folding=VECTORIZED)
         for op in ("Squeeze", "Unsqueeze")
     ),
-    *(Operator(op, canonical=_view, moves=True, folding=VECTORIZED) for op in ("Identity", "Dropout")),
+    Operator(
+        "Identity", canonical=_view, moves=True, folding=VECTORIZED, tflite=(TfliteBuiltin("DENSIFY", is_stored=True),)
+    ),
+    Operator("Dropout", canonical=_view, moves=True, folding=VECTORIZED),
     Operator("ExpandDims", domain=MICROSOFT, expand=_expand_dims),
     Operator(
         "Transpose", cases=_transpose_cases, attributes=Permutation, canonical=_transpose_form, carry=_carry_transpose,

@@ -80,6 +80,20 @@ class Draw(Protocol):
 Cases = Callable[[Draw, str], None]
 """Draws attributes and constants of an operator, by its name, and appends a node; ValueError: no value fits."""
 
+
+@dataclass(frozen=True, slots=True)
+class TfliteBuiltin:
+    """A TFLite builtin that is an operator without more.
+
+    inputs: how many it has.
+    is_stored: it computes with the elements as they are stored, not with the real numbers that they stand for.
+    """
+
+    name: str
+    inputs: int = 1
+    is_stored: bool = False
+
+
 INSIDE = (0, -1)
 BEHIND = (0, 0)
 
@@ -110,6 +124,7 @@ class Operator:
     zero_point: the number of the input that is the zero point of an input of integers; None: it has none.
     moves: it only moves elements: constants that are quantized stay integers.
     folding: how it is computed when its inputs are constants.
+    tflite: the TFLite builtins that are this operator without more.
     cases: random valid nodes, from which tests and fuzzers draw.
     lower: its canonical node as internal operators; None: none is left.
     package: the entry point that it is from, as an installed package names it; mtool fills it in.
@@ -139,6 +154,7 @@ class Operator:
     zero_point: Callable[[int], int | None] | None = None
     moves: bool = False
     folding: Folding = SLOW
+    tflite: tuple[TfliteBuiltin, ...] = ()
     cases: Cases | None = None
     lower: Lower | None = None
     package: str = ""

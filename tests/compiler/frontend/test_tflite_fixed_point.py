@@ -7,10 +7,10 @@ import pytest
 import tflite
 from tflite_models import Array
 
-from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite import fixed_point
 from mtool.compiler.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
 from mtool.compiler.frontend.tflite.schema import Tensor
+from mtool.compiler.operators.problems import Unsupported
 
 
 def high_product(a: int, b: int) -> int:

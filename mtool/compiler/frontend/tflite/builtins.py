@@ -1,12 +1,11 @@
 """The table of TFLite's operators: how each is translated, in which arithmetics."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import tflite
 
-from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite import (
     control,
     custom,
@@ -18,12 +17,14 @@ from mtool.compiler.frontend.tflite import (
     reductions,
     signal,
 )
-from mtool.compiler.frontend.tflite.elementwise import by_table, composed, interpolated, linear, single
+from mtool.compiler.frontend.tflite.elementwise import by_table, composed, interpolated, linear, plain, single
 from mtool.compiler.frontend.tflite.products import Exact, Hybrid, Real
 from mtool.compiler.frontend.tflite.rescaling import checked
 from mtool.compiler.frontend.tflite.rewriting import COPY, ROW
 from mtool.compiler.frontend.tflite.schema import Operator, Tensor
-from mtool.compiler.frontend.tflite.translation import Plain, Translate, Translation
+from mtool.compiler.frontend.tflite.translation import Translate, Translation
+from mtool.compiler.operators import operators
+from mtool.compiler.operators.problems import Unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +87,12 @@ def _recurrent(real: Translate) -> Builtin:
     return Builtin(real, is_integer=True)
 
 
-_PLAIN: Mapping[str, Plain] = {
-    **{kind: Plain(onnx, 2) for kind, onnx in (("POW", "Pow"),)},
-    **{kind: Plain(onnx) for kind, onnx in (
-        ("SIN", "Sin"), ("COS", "Cos"), ("FLOOR", "Floor"), ("CEIL", "Ceil"), ("ROUND", "Round"), ("SIGN", "Sign"),
-    )},
-    **{kind: Plain(onnx, 2, "compared") for kind, onnx in (
-        ("EQUAL", "Equal"), ("LESS", "Less"), ("LESS_EQUAL", "LessOrEqual"), ("GREATER", "Greater"),
-        ("GREATER_EQUAL", "GreaterOrEqual"),
-    )},
-    **{kind: Plain(onnx, 2, "stored") for kind, onnx in (
-        ("LOGICAL_AND", "And"), ("LOGICAL_OR", "Or"), ("BITWISE_XOR", "BitwiseXor"), ("STABLEHLO_ADD", "Add"),
-        ("STABLEHLO_MULTIPLY", "Mul"), ("STABLEHLO_MAXIMUM", "Max"), ("STABLEHLO_MINIMUM", "Min"),
-    )},
-    "LOGICAL_NOT": Plain("Not", 1, "stored"),
-    "DENSIFY": Plain("Identity", 1, "stored"),
-    "RANGE": Plain("Range", 3, "stored"),
-}  # fmt: skip
-"""Those that are one ONNX operator without more, whatever the arithmetic."""
-
 BUILTINS: dict[str, Builtin] = {
-    **{kind: Builtin(plain) for kind, plain in _PLAIN.items()},
+    **{
+        builtin.name: Builtin(plain(operator.name, builtin.inputs, is_stored=builtin.is_stored))
+        for operator in operators().values()
+        for builtin in operator.tflite
+    },
     # Sums of products.
     **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D"), _products(products.conv, (0,), Hybrid)),
     "CONV_3D": Builtin(products.conv_3d),
@@ -124,12 +110,12 @@ BUILTINS: dict[str, Builtin] = {
     "SPACE_TO_BATCH_ND": Builtin(images.space_to_batch),
     "BATCH_TO_SPACE_ND": Builtin(images.batch_to_space),
     # Single elements: two operands.
-    "ADD": Builtin(Plain("Add", 2), elementwise.exact_sum("Add")),
-    "SUB": Builtin(Plain("Sub", 2), elementwise.exact_sum("Sub")),
-    "MUL": Builtin(Plain("Mul", 2), elementwise.exact_product),
-    "DIV": Builtin(Plain("Div", 2), elementwise.exact_quotient),
-    "MAXIMUM": Builtin(Plain("Max", 2), elementwise.exact_extreme("Max")),
-    "MINIMUM": Builtin(Plain("Min", 2), elementwise.exact_extreme("Min")),
+    "ADD": Builtin(plain("Add", 2), elementwise.exact_sum("Add")),
+    "SUB": Builtin(plain("Sub", 2), elementwise.exact_sum("Sub")),
+    "MUL": Builtin(plain("Mul", 2), elementwise.exact_product),
+    "DIV": Builtin(plain("Div", 2), elementwise.exact_quotient),
+    "MAXIMUM": Builtin(plain("Max", 2), elementwise.exact_extreme("Max")),
+    "MINIMUM": Builtin(plain("Min", 2), elementwise.exact_extreme("Min")),
     "PRELU": Builtin(elementwise.prelu, elementwise.exact_prelu),
     "SQUARED_DIFFERENCE": Builtin(elementwise.squared_difference, elementwise.exact_squared_difference),
     "FLOOR_DIV": Builtin(elementwise.floor_div),
@@ -142,7 +128,7 @@ BUILTINS: dict[str, Builtin] = {
     "SELECT": Builtin(elementwise.select),
     "SELECT_V2": Builtin(elementwise.select),
     # Single elements: one operand.
-    "RELU": Builtin(Plain("Relu"), by_table(linear(tflite.ActivationFunctionType.RELU)), elementwise.wide_relu),
+    "RELU": Builtin(plain("Relu"), by_table(linear(tflite.ActivationFunctionType.RELU)), elementwise.wide_relu),
     "RELU6": Builtin(
         composed(lambda t, x: t.clip(x, 0.0, 6.0)),
         by_table(linear(tflite.ActivationFunctionType.RELU6)),
@@ -153,17 +139,17 @@ BUILTINS: dict[str, Builtin] = {
     ),
     "RELU_0_TO_1": Builtin(composed(lambda t, x: t.clip(x, 0.0, 1.0)), by_table(elementwise.from_0_to_1)),
     "LEAKY_RELU": Builtin(elementwise.leaky_relu, by_table(elementwise.exact_leaky_relu), elementwise.wide_leaky_relu),
-    "HARD_SWISH": Builtin(Plain("HardSwish"), by_table(elementwise.exact_hard_swish)),
-    "LOGISTIC": Builtin(Plain("Sigmoid"), by_table(single(elementwise.sigmoid)), elementwise.wide_logistic),
-    "TANH": Builtin(Plain("Tanh"), by_table(single(lambda _, x: np.tanh(x))), elementwise.wide_tanh),
-    "ELU": Builtin(Plain("Elu"), by_table(single(lambda _, x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x)))),
+    "HARD_SWISH": Builtin(plain("HardSwish"), by_table(elementwise.exact_hard_swish)),
+    "LOGISTIC": Builtin(plain("Sigmoid"), by_table(single(elementwise.sigmoid)), elementwise.wide_logistic),
+    "TANH": Builtin(plain("Tanh"), by_table(single(lambda _, x: np.tanh(x))), elementwise.wide_tanh),
+    "ELU": Builtin(plain("Elu"), by_table(single(lambda _, x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x)))),
     "GELU": _of_floats(elementwise.gelu, elementwise.gaussian),
-    "EXP": _of_floats(Plain("Exp"), lambda _, x: np.exp(np.minimum(x, 88.0))),
-    "LOG": _of_floats(Plain("Log"), elementwise.logarithm),
-    "ABS": Builtin(Plain("Abs"), by_table(elementwise.absolute), elementwise.wide_absolute),
-    "NEG": Builtin(Plain("Neg"), by_table(elementwise.negative)),
+    "EXP": _of_floats(plain("Exp"), lambda _, x: np.exp(np.minimum(x, 88.0))),
+    "LOG": _of_floats(plain("Log"), elementwise.logarithm),
+    "ABS": Builtin(plain("Abs"), by_table(elementwise.absolute), elementwise.wide_absolute),
+    "NEG": Builtin(plain("Neg"), by_table(elementwise.negative)),
     "SQUARE": Builtin(composed(lambda t, x: t.node("Mul", [x, x]))),
-    "SQRT": Builtin(Plain("Sqrt"), by_table(elementwise.root), elementwise.wide_root),
+    "SQRT": Builtin(plain("Sqrt"), by_table(elementwise.root), elementwise.wide_root),
     "RSQRT": Builtin(
         composed(lambda t, x: t.node("Reciprocal", [t.node("Sqrt", [x])])),
         by_table(elementwise.exact_inverse_root),

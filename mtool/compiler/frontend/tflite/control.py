@@ -7,9 +7,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite.schema import Model, Tensor
 from mtool.compiler.frontend.tflite.translation import Kept, Key, Translation
+from mtool.compiler.operators.problems import Unsupported
 
 _CONDITION = Tensor("condition", np.dtype(bool), (), np.zeros(0), np.zeros(0), 0, None, "")
 

@@ -8,13 +8,13 @@ import numpy as np
 from flatbuffers import flexbuffers
 
 from mtool.base.errors import ModelError
-from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.products import weights
 from mtool.compiler.frontend.tflite.schema import Operator, Tensor
 from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, Translation
 from mtool.compiler.ir import DType
 from mtool.compiler.operators.external import kind_number
 from mtool.compiler.operators.pose_decoder import KEYPOINTS, MASK
+from mtool.compiler.operators.problems import OWN, Unsupported
 
 _COMPILED = {
     "edgetpu-custom-op": "it is a network for a Coral Edge TPU alone: give the model that edgetpu_compiler was given",

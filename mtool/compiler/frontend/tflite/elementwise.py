@@ -8,7 +8,6 @@ import onnx
 import tflite
 from onnx import helper
 
-from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.fixed_point import (
     SIGMOIDS,
     between,
@@ -30,12 +29,26 @@ from mtool.compiler.frontend.tflite.rescaling import (
     rescale_to,
     widened,
 )
-from mtool.compiler.frontend.tflite.translation import Plain, Translate, Translation
+from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.interpolation import HIGH, LOW, STEPS, away
+from mtool.compiler.operators.problems import OWN, Unsupported
 
 Function = Callable[[Translation, Array], Array]
 """A function of the input's numbers."""
+
+
+def plain(onnx: str, inputs: int = 1, *, is_stored: bool = False) -> Translate:
+    """A builtin that is one ONNX operator of its real inputs and a fused activation, or of the elements as stored."""
+
+    def translate(t: Translation) -> None:
+        made = t.node(onnx, [(t.stored if is_stored else t.real)(index) for index in range(inputs)])
+        if is_stored:
+            t.put(made)
+        else:
+            t.store(t.activated(made, t.op.option("FusedActivationFunction")))
+
+    return translate
 
 
 def composed(build: Callable[[Translation, str], str]) -> Translate:
@@ -112,7 +125,7 @@ def prelu(t: Translation) -> None:
     """Append PRELU."""
     if t.tensor(0).dtype == np.int16 and t.tensor(1).dtype != np.int8:
         raise Unsupported(f"its slopes are {t.tensor(1).dtype}, which LiteRT reads as int8")
-    Plain("PRelu", 2)(t)
+    plain("PRelu", 2)(t)
 
 
 def cast(t: Translation) -> None:
@@ -167,7 +180,7 @@ def right_shift(t: Translation) -> None:
 
 def stablehlo_and(t: Translation) -> None:
     """STABLEHLO_AND: of truths, or of the bits of integers."""
-    Plain("And" if t.result().dtype == np.bool_ else "BitwiseAnd", 2, "stored")(t)
+    plain("And" if t.result().dtype == np.bool_ else "BitwiseAnd", 2, is_stored=True)(t)
 
 
 def fake_quant(t: Translation) -> None:

@@ -16,11 +16,11 @@ from mtool.compiler.frontend.folding import fold
 from mtool.compiler.frontend.given_values import found_in, limits_of, stored_as
 from mtool.compiler.frontend.inference import infer, own_outputs
 from mtool.compiler.frontend.options import ModelOptions
-from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import OPSET, Translation
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.problems import Unsupported
 
 
 def settle(t: Translation, start: int) -> None:

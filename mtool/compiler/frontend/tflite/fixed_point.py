@@ -9,11 +9,11 @@ import math
 import numpy as np
 import tflite
 
-from mtool.compiler.frontend.problems import Unsupported
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.scaling import fixed_multiplier
 from mtool.compiler.kernels.threshold_multipliers import Reach, first_sums, multiplier_bounds
+from mtool.compiler.operators.problems import Unsupported
 
 RANGES = {
     tflite.ActivationFunctionType.NONE: (-math.inf, math.inf),

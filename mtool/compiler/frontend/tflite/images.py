@@ -7,13 +7,13 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.elementwise import INTEGERS
 from mtool.compiler.frontend.tflite.fixed_point import limits
 from mtool.compiler.frontend.tflite.products import padding, pair
 from mtool.compiler.frontend.tflite.rescaling import clamped, eight_bits, kept_of, plain, unscaled, widened
 from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translation
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.problems import OWN, Unsupported
 
 
 def window(t: Translation) -> tuple[tuple[int, int], tuple[int, int], list[int]]:

@@ -13,7 +13,6 @@ from mtool.compiler.frontend.bind_states import States
 from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.onnx_file import graph_of
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions, Pairs
-from mtool.compiler.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 from mtool.compiler.frontend.tflite import custom, signal
 from mtool.compiler.frontend.tflite.builtins import BUILTINS, Builtin, is_hybrid, is_without_form
 from mtool.compiler.frontend.tflite.evaluation import settle, specialise
@@ -22,6 +21,7 @@ from mtool.compiler.frontend.tflite.rewriting import inlined, with_rows
 from mtool.compiler.frontend.tflite.schema import TABLE, VARIABLE, Model, Operator, Tensor, read
 from mtool.compiler.frontend.tflite.translation import Network, Translation
 from mtool.compiler.ir import Graph, Quant
+from mtool.compiler.operators.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:

@@ -9,12 +9,12 @@ import onnx
 import tflite
 from onnx import helper
 
-from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.indexing import GATHER_ND
 from mtool.compiler.operators.ordering import TOP_K
+from mtool.compiler.operators.problems import OWN, Unsupported
 
 
 def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:

@@ -10,7 +10,6 @@ import onnx
 import tflite
 
 from mtool.compiler.frontend.options import ModelOptions
-from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.fixed_point import limits, single_rounding
 from mtool.compiler.frontend.tflite.rescaling import (
     EIGHT_BITS,
@@ -26,6 +25,7 @@ from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCH
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.threshold_multipliers import Reach
 from mtool.compiler.operators.conv_transpose import Phases
+from mtool.compiler.operators.problems import OWN, Unsupported
 
 
 def padding(code: int, size: tuple[int, ...], window: tuple[int, ...], stride: tuple[int, ...]) -> list[int]:

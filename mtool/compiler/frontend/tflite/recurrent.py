@@ -14,13 +14,13 @@ import onnx
 import tflite
 from onnx import helper, numpy_helper
 
-from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.fixed_point import multipliers
 from mtool.compiler.frontend.tflite.products import weights
 from mtool.compiler.frontend.tflite.rescaling import centred_of, clamped, divided, plain, rescale_to, unscaled, widened
 from mtool.compiler.frontend.tflite.schema import VARIABLE, Tensor
 from mtool.compiler.frontend.tflite.translation import Translation
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.problems import OWN, Unsupported
 
 _NAMES = ("input", "forget", "cell", "output")
 

@@ -7,7 +7,6 @@ import onnx
 import tflite
 from onnx import helper
 
-from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.elementwise import INT32, looked_up, number, scaling
 from mtool.compiler.frontend.tflite.fixed_point import exponentials, multipliers
 from mtool.compiler.frontend.tflite.rescaling import (
@@ -23,6 +22,7 @@ from mtool.compiler.frontend.tflite.rescaling import (
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.kernels.interpolation import HIGH, LOW, reciprocals
 from mtool.compiler.kernels.interpolation import exponentials as wide_exponentials
+from mtool.compiler.operators.problems import OWN, Unsupported
 
 
 def beta_of(t: Translation) -> float:

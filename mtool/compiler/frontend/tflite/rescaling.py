@@ -6,11 +6,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.fixed_point import limits, multipliers
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.problems import OWN, Unsupported
 
 INT32 = np.dtype(np.int32)
 EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))

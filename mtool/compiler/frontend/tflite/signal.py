@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from mtool.compiler.frontend.problems import OWN, Unsupported
 from mtool.compiler.frontend.tflite.custom import numbers_of
 from mtool.compiler.frontend.tflite.schema import COMPLEX, Tensor
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.problems import OWN, Unsupported
 from mtool.compiler.operators.signal import RADICES, radices_of
 
 FFT_TYPES = ("int16", "int32", "float32")

@@ -8,7 +8,7 @@ transposes to and fro, and `simplify_layout` takes those out again.
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,9 +17,9 @@ from onnx import helper, numpy_helper
 
 from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.options import Pairs
-from mtool.compiler.frontend.problems import Unsupported, ValueNeeded
 from mtool.compiler.frontend.tflite.schema import Model, Operator, Tensor
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.problems import Unsupported, ValueNeeded
 
 Key = Hashable
 """What tells one variable from another."""
@@ -481,27 +481,3 @@ class Translation:
 
 Translate = Callable[[Translation], None]
 """Appends the nodes of the operator at work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A builtin that is one ONNX operator without more.
-
-    onnx: the operator.
-    inputs: the number of its inputs.
-    of: "reals": of the real numbers of its inputs, behind the fused activation; "compared": of these, its result is
-        boolean; "stored": of the elements as they are stored.
-    """
-
-    onnx: str
-    inputs: int = 1
-    of: Literal["reals", "compared", "stored"] = "reals"
-
-    def __call__(self, t: Translation) -> None:
-        """Append it."""
-        operands = [(t.stored if self.of == "stored" else t.real)(index) for index in range(self.inputs)]
-        made = t.node(self.onnx, operands)
-        if self.of == "reals":
-            t.store(t.activated(made, t.op.option("FusedActivationFunction")))
-        else:
-            t.put(made)
