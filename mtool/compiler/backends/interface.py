@@ -3,13 +3,18 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
+from mtool.base.checked import NotNegative, Range
 from mtool.base.errors import BuildError, UsageError
 from mtool.base.option_values import Rounding
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import Attributes
 from mtool.compiler.ir.types import Array, DType, Quant, TensorType
 from mtool.compiler.kernels.target import Target
+
+Bytes = Annotated[int, Range(0, 2**40 - 1)]
+"""A size or an alignment in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +243,8 @@ class Buffer:
     """
 
     memory: str
-    bytes: int = 0
-    alignment: int = 4
+    bytes: Bytes = 0
+    alignment: Bytes = 4
     cached: bool = True
 
 
@@ -285,11 +290,11 @@ class Product:
     files: Mapping[str, bytes] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     layouts: Mapping[str, str] = field(default_factory=dict)
-    scratch_bytes: int = 0
-    alignment: int = 4
-    tensor_alignment: int = 1
-    cost: float = 0.0
-    cycles: float = 0.0
+    scratch_bytes: Bytes = 0
+    alignment: Bytes = 4
+    tensor_alignment: Bytes = 1
+    cost: NotNegative = 0.0
+    cycles: NotNegative = 0.0
     can_fail: bool = False
     hooks: Mapping[str, str] = field(default_factory=dict)
     buffers: Mapping[str, Buffer] = field(default_factory=dict)
