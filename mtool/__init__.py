@@ -16,114 +16,60 @@ import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from mtool.version import __version__
+from mtool.base import exports
+from mtool.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from mtool.base import errors
-    from mtool.base.errors import (
-        BoardError,
-        BuildError,
-        CommunicationError,
-        DeviceError,
-        FitError,
-        FlashError,
-        MismatchError,
-        ModelError,
-        MtoolError,
-        NeedsValues,
-        NoAnswerError,
-        UsageError,
-    )
-    from mtool.commands import (
-        Choice,
-        Deployment,
-        Options,
-        Pixels,
-        Pool,
-        Scheme,
-        bench,
-        bench_layers,
-        check,
-        check_models,
-        compile,
-        compile_models,
-        flash_model,
-        make_module,
-        open,
-        prepare,
-        quantize,
-        report,
-        run,
-        verify,
-        verify_layers,
-    )
-    from mtool.compiler.backends.spec import BackendSpec
-    from mtool.compiler.codegen.conventions import Conventions, conventions
-    from mtool.device.session.verify import Tolerance
-    from mtool.tuning import tune
+    from mtool.base import errors as errors
+    from mtool.base.errors import BoardError as BoardError
+    from mtool.base.errors import BuildError as BuildError
+    from mtool.base.errors import CommunicationError as CommunicationError
+    from mtool.base.errors import DeviceError as DeviceError
+    from mtool.base.errors import FitError as FitError
+    from mtool.base.errors import FlashError as FlashError
+    from mtool.base.errors import MismatchError as MismatchError
+    from mtool.base.errors import ModelError as ModelError
+    from mtool.base.errors import MtoolError as MtoolError
+    from mtool.base.errors import NeedsValues as NeedsValues
+    from mtool.base.errors import NoAnswerError as NoAnswerError
+    from mtool.base.errors import UsageError as UsageError
+    from mtool.commands import Choice as Choice
+    from mtool.commands import Deployment as Deployment
+    from mtool.commands import Options as Options
+    from mtool.commands import Pixels as Pixels
+    from mtool.commands import Pool as Pool
+    from mtool.commands import Scheme as Scheme
+    from mtool.commands import bench as bench
+    from mtool.commands import bench_layers as bench_layers
+    from mtool.commands import check as check
+    from mtool.commands import check_models as check_models
+    from mtool.commands import compile as compile
+    from mtool.commands import compile_models as compile_models
+    from mtool.commands import flash_model as flash_model
+    from mtool.commands import make_module as make_module
+    from mtool.commands import open as open
+    from mtool.commands import prepare as prepare
+    from mtool.commands import quantize as quantize
+    from mtool.commands import report as report
+    from mtool.commands import run as run
+    from mtool.commands import verify as verify
+    from mtool.commands import verify_layers as verify_layers
+    from mtool.compiler.backends.spec import BackendSpec as BackendSpec
+    from mtool.compiler.codegen.conventions import Conventions as Conventions
+    from mtool.compiler.codegen.conventions import conventions as conventions
+    from mtool.device.session.verify import Tolerance as Tolerance
+    from mtool.tuning import tune as tune
 
-__all__ = [
-    "BackendSpec",
-    "BoardError",
-    "BuildError",
-    "Choice",
-    "CommunicationError",
-    "Conventions",
-    "Deployment",
-    "DeviceError",
-    "FitError",
-    "FlashError",
-    "MismatchError",
-    "ModelError",
-    "MtoolError",
-    "NeedsValues",
-    "NoAnswerError",
-    "Options",
-    "Pixels",
-    "Pool",
-    "Scheme",
-    "Tolerance",
-    "UsageError",
-    "__version__",
-    "bench",
-    "bench_layers",
-    "check",
-    "check_models",
-    "compile",
-    "compile_models",
-    "conventions",
-    "errors",
-    "flash_model",
-    "make_module",
-    "open",
-    "prepare",
-    "quantize",
-    "report",
-    "run",
-    "tune",
-    "verify",
-    "verify_layers",
-]
-
-# Loaded when first used: importing mtool stays light. Named as text: no part of mtool depends on what stands above it.
-_EXPORTS = {
-    **{name: "mtool.commands" for name in __all__ if name != "__version__"},
-    **{name: "mtool.errors" for name in __all__ if name.endswith("Error")},
-    "BackendSpec": "mtool.compiler.backends.spec",
-    "Conventions": "mtool.compiler.codegen.conventions",
-    "NeedsValues": "mtool.errors",
-    "Tolerance": "mtool.device.session.verify",
-    "conventions": "mtool.compiler.codegen.conventions",
-    "tune": "mtool.tuning",
-}
+_MODULES = exports.modules_by_name(__file__)
+__all__ = sorted([*_MODULES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
+    if name not in _MODULES:
         raise AttributeError(f"module 'mtool' has no attribute {name!r}")
     if name == "errors":
         return importlib.import_module("mtool.errors")
-    found = getattr(importlib.import_module(_EXPORTS[name]), name)
+    found = getattr(importlib.import_module(_MODULES[name]), name)
     if inspect.isfunction(found):
         found = importlib.import_module("mtool.python").front(found)
     globals()[name] = found
@@ -131,4 +77,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

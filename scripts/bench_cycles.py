@@ -23,7 +23,7 @@ from published_runs.onnc import onnc
 
 from mtool import boards
 from mtool.boards import Cache, Reads
-from mtool.commands import clocks
+from mtool.commands.cost import clocks
 from mtool.device.cycles import Clock
 
 ROOT = Path(__file__).parent.parent

@@ -18,7 +18,6 @@ import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-import mtool
 from mtool.base import locks, spelling
 from mtool.base.errors import MtoolError, UsageError, of_os_error
 from mtool.base.escaping import argument
@@ -26,7 +25,8 @@ from mtool.base.option_table import of_group
 from mtool.cli import several
 from mtool.cli.ending import INTERRUPTED, ReaderGone
 from mtool.cli.output import Output
-from mtool.cli.parameters import SEVERAL, FirmwareOptions, OptionGroup, ProjectOptions
+from mtool.cli.parameters import SEVERAL, FirmwareOptions, OptionGroup, ProjectOptions, option
+from mtool.version import __version__
 
 # A command whose help tells its options in groups: its own first, then those of a subject, by their panels.
 
@@ -173,19 +173,14 @@ Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit
 """
 _VERSION = "--version"
 _BOARDS = "MTOOL_BOARDS"  # as mtool.boards reads it, which takes longer to load than --help may
+_common_option = functools.partial(option, rich_help_panel="Every command")
 BoardFiles = Annotated[
     list[str] | None,
-    typer.Option(
-        "--boards",
-        metavar="FILE|DIR",
-        help="Know the boards of this file too (docs/add-a-board.md); may be repeated.",
-        show_default=False,
-    ),
+    option("--boards FILE|DIR", "Know the boards of this file too (docs/add-a-board.md); may be repeated."),
 ]
-_common_option = functools.partial(typer.Option, rich_help_panel="Every command")
-AsJson = Annotated[bool, _common_option("--json", help="Print the result as JSON.")]
-Verbose = Annotated[int, _common_option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
-Quiet = Annotated[bool, _common_option("--quiet", "-q", help="Say nothing but results and errors.")]
+AsJson = Annotated[bool, _common_option("--json", "Print the result as JSON.")]
+Verbose = Annotated[int, _common_option("--verbose -v", "Say more; -vv shows tracebacks.", count=True)]
+Quiet = Annotated[bool, _common_option("--quiet -q", "Say nothing but results and errors.")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -290,15 +285,13 @@ class _Common:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        Output("mtool").line(f"mtool {mtool.__version__}")
+        Output("mtool").line(f"mtool {__version__}")
         raise typer.Exit
 
 
 def _global_options(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option(_VERSION, callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: Annotated[bool, option(_VERSION, "Print the version.", callback=_print_version, is_eager=True)] = False,
     as_json: AsJson = False,
     verbose: Verbose = 0,
     quiet: Quiet = False,

@@ -1,19 +1,14 @@
 """`mtool bench`: what a model costs on a board."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from mtool import commands
 from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import option
 
 if TYPE_CHECKING:
-    from mtool.commands import Clock, Cost
-    from mtool.device.cycles import Estimate
     from mtool.device.session.profile import Profile
 
 _BAR = 20  # columns of the longest bar
@@ -23,47 +18,43 @@ def bench(
     out: Output,
     model: parameters.ModelFile,
     board: parameters.BoardName = parameters.HOST,
-    number: Annotated[int, typer.Option("--number", min=1, help="Inferences between two readings of the timer.")] = 1,
+    number: Annotated[int, option("--number", "Inferences between two readings of the timer.", min=1)] = 1,
     repeat: Annotated[int, parameters.repeat("Readings, of which the median counts.")] = 3,
     min_repeat_ms: Annotated[
-        float, typer.Option("--min-repeat-ms", min=0, help="How long a reading takes at least; --number grows for it.")
+        float, option("--min-repeat-ms", "How long a reading takes at least; --number grows for it.", min=0)
     ] = 0.0,
     fill: parameters.Fill = "random",
     cooldown_ms: Annotated[
-        float, typer.Option("--cooldown-ms", min=0, help="A pause between readings, for a board that grows hot.")
+        float, option("--cooldown-ms", "A pause between readings, for a board that grows hot.", min=0)
     ] = 0.0,
-    repeats_to_cooldown: Annotated[
-        int, typer.Option("--repeats-to-cooldown", min=1, help="Readings between two pauses.")
-    ] = 1,
+    repeats_to_cooldown: Annotated[int, option("--repeats-to-cooldown", "Readings between two pauses.", min=1)] = 1,
     zero_time_limit: Annotated[
-        int, typer.Option("--zero-time-limit", min=0, help="How often --number may grow while the timer reads zero.")
+        int, option("--zero-time-limit", "How often --number may grow while the timer reads zero.", min=0)
     ] = 100,
     function: Annotated[
         str,
-        typer.Option(
-            "--function", metavar="NAME", help="Time this operator alone, by its number in --layers or its name."
-        ),
+        option("--function NAME", "Time this operator alone, by its number in --layers or its name."),
     ] = "",
-    layers: Annotated[bool, typer.Option("--layers", help="Measure each operator by itself.")] = False,
+    layers: Annotated[bool, option("--layers", "Measure each operator by itself.")] = False,
     *,
     on: parameters.OnDevice = None,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
-    cycles: Annotated[bool, typer.Option("--cycles", help="Estimate cycles, from what the emulator runs.")] = False,
+    cycles: Annotated[bool, option("--cycles", "Estimate cycles, from what the emulator runs.")] = False,
     clock: Annotated[
         list[str] | None,
-        typer.Option(
-            "--clock",
-            metavar="BOARD|HZ",
-            help="With --cycles: milliseconds on this board, at this frequency (120MHz), or both (BOARD@80MHz); may be "
+        option(
+            "--clock BOARD|HZ",
+            "With --cycles: milliseconds on this board, at this frequency (120MHz), or both (BOARD@80MHz); may be "
             "repeated.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
     """Measure instructions (or time), flash, RAM, stack; estimate cycles."""
     from mtool import boards
+    from mtool.commands import cost as costs
     from mtool.device.session import Readings
+    from mtool.stages.job import Job, board_of
 
     if clock and not cycles:
         raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
@@ -73,61 +64,37 @@ def bench(
         raise UsageError("--function is one time, --layers and --cycles are tables", hint="give one of them")
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
     if on is not None:
-        from mtool.stages.job import board_of
-
         if function or layers or cycles:
             raise UsageError("--on is for a model that was loaded, whose operators have no C here")
         board_of(on, board)
     if function:
-        timing = commands.time_function(
-            model, function, board=board, readings=readings, options=options, deployment=deployment
-        )
+        timing = costs.time_function(Job(model, board, options, deployment), function, readings)
         out.result({"board": board, "function": function, **asdict(timing), "median": timing.median})
         out.text(f"{function}  {timing}")
         return
     if layers:
-        profile = commands.bench_layers(
+        profile = costs.bench_layers(
             model, board=board, repeat=repeat, options=options, deployment=deployment, fill=fill
         )
         _print_layers(out, profile, board)
         return
-    clocks = commands.clocks(clock or (), boards.get(board))
-    cost = commands.bench(
-        model,
-        board=commands.standing_for(boards.get(board), clock or ()),
-        number=number,
-        repeat=repeat,
-        min_repeat_ms=min_repeat_ms,
-        cooldown_ms=cooldown_ms,
-        repeats_to_cooldown=repeats_to_cooldown,
-        zero_time_limit=zero_time_limit,
-        options=options,
-        deployment=deployment,
-        cycles=cycles,
-        clocks=clocks,
-        fill=fill,
-        on=on,
-    )
-    if cost.cycles is None:
-        out.result({**cost.as_json(), **({} if on else _first_run(cost))})
-        out.text(table((cost.model, cost.board), commands.comparison([cost])))
-    else:
-        _print_cycles(out, cost, cost.cycles, clocks)
-
-
-def _first_run(cost: "Cost") -> dict[str, Any]:
-    return {"first_run": None if cost.first_run is None else cost.first_run.as_json()}
-
-
-def _print_cycles(out: Output, cost: "Cost", estimate: "Estimate", clocks: "Sequence[Clock]") -> None:
-    milliseconds = {at.name: estimate.milliseconds(at) for at in clocks}
-    out.result({**cost.as_json(), "milliseconds": milliseconds, **_first_run(cost)})
-    rows = [*commands.comparison([cost]), *commands.cycle_rows(estimate, cost.macs, clocks)]
-    out.text(table((cost.model, cost.board), rows))
-    out.text("", table(("instructions", "executed", "share"), commands.mix_rows(estimate), right=(1, 2)))
+    target = boards.get(board)
+    clocks = costs.clocks(clock or (), target)
+    job = Job(model, costs.standing_for(target, clock or ()), options, deployment, fill=fill, on=on)
+    cost = costs.bench_job(job, readings, clocks if cycles else None)
+    estimate, first = cost.cycles, cost.first_run
+    milliseconds = {} if estimate is None else {at.name: estimate.milliseconds(at) for at in clocks}
+    compared = {} if on else {"first_run": None if first is None else first.as_json()}
+    out.result({**cost.as_json(), **({} if estimate is None else {"milliseconds": milliseconds}), **compared})
+    rows = costs.comparison([cost])
+    if estimate is None:
+        out.text(table((cost.model, cost.board), rows))
+        return
+    out.text(table((cost.model, cost.board), [*rows, *costs.cycle_rows(estimate, cost.macs, clocks)]))
+    out.text("", table(("instructions", "executed", "share"), costs.mix_rows(estimate), right=(1, 2)))
     for what, parts in (("operator", estimate.operators), ("function alone", estimate.functions)):
-        headings = commands.part_headings(what, estimate)
-        out.text("", table(headings, commands.part_rows(parts, estimate), right=range(1, len(headings))))
+        headings = costs.part_headings(what, estimate)
+        out.text("", table(headings, costs.part_rows(parts, estimate), right=range(1, len(headings))))
 
 
 def _print_layers(out: Output, profile: "Profile", board: str) -> None:

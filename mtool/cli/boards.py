@@ -12,6 +12,7 @@ from mtool.base import configuration, files
 from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import argument, option
 from mtool.stages.formatting import kilobytes
 
 if TYPE_CHECKING:
@@ -136,42 +137,28 @@ def boards(
     out: Output,
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="[BOARD]",
-            help="Show this one in full.",
-            show_default=False,
-            autocompletion=parameters.complete_boards,
-        ),
+        argument("[BOARD]", "Show this one in full.", autocompletion=parameters.complete_boards),
     ] = "",
-    attached: Annotated[bool, typer.Option("--attached", help="List what is plugged in instead.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep reporting what is plugged in and out.")] = False,
+    attached: Annotated[bool, option("--attached", "List what is plugged in instead.")] = False,
+    watch: Annotated[bool, option("--watch", "Keep reporting what is plugged in and out.")] = False,
     new: Annotated[
         str,
-        typer.Option(
-            "--new",
-            metavar="NAME",
-            help="Write an entry for a board of your own, by questions or by --from and --set.",
-            show_default=False,
-        ),
+        option("--new NAME", "Write an entry for a board of your own, by questions or by --from and --set."),
     ] = "",
     origin: Annotated[
         str,
-        typer.Option(
-            "--from",
-            metavar="BOARD",
-            help="With --new: begin with what is known of this one; zephyr:NAME reads the Zephyr tree.",
-            show_default=False,
+        option(
+            "--from BOARD",
+            "With --new: begin with what is known of this one; zephyr:NAME reads the Zephyr tree.",
             autocompletion=parameters.complete_boards,
         ),
     ] = "",
     facts: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="With --new: a fact of it: cpu=cortex-m4, flash=0x08000000:1MiB, ram=0x20000000:64KiB, "
+        option(
+            "--set KEY=VALUE",
+            "With --new: a fact of it: cpu=cortex-m4, flash=0x08000000:1MiB, ram=0x20000000:64KiB, "
             "clock=168MHz, zephyr=NAME; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     output: Annotated[

@@ -2,14 +2,13 @@
 
 from typing import Annotated
 
-import typer
-
 from mtool.cli.output import Output
+from mtool.cli.parameters import option
 
 
 def cache(
     out: Output,
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all that is kept.")] = False,
+    clear: Annotated[bool, option("--clear", "Remove all that is kept.")] = False,
 ) -> None:
     """Tell what is kept of earlier compilations and builds, or remove it.
 

@@ -4,18 +4,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from mtool.cli import parameters
 from mtool.cli.output import Output
+from mtool.cli.parameters import argument, option
 
 
 def calibrate(
     out: Output,
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A project whose firmware runs on the board.", show_default=False)
-    ],
-    seconds: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure.")] = 10.0,
+    folder: Annotated[Path, argument("FOLDER", "A project whose firmware runs on the board.")],
+    seconds: Annotated[float, option("--seconds", "How long to measure.", min=0.01)] = 10.0,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
 ) -> None:

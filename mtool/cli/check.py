@@ -3,13 +3,12 @@
 import math
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mtool import commands
 from mtool.base.errors import FitError, UsageError
 from mtool.base.escaping import short_name
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import option
 from mtool.stages import formatting
 
 if TYPE_CHECKING:
@@ -54,12 +53,7 @@ def check(
     *,
     clock: Annotated[
         str,
-        typer.Option(
-            "--clock",
-            metavar="BOARD|HZ",
-            help="Estimate times at this frequency (120MHz), at this board's, or as BOARD@80MHz.",
-            show_default=False,
-        ),
+        option("--clock BOARD|HZ", "Estimate times at this frequency (120MHz), at this board's, or as BOARD@80MHz."),
     ] = "",
     options: parameters.FitOptions,
 ) -> None:
@@ -73,6 +67,7 @@ def check(
     not fit a board that was named.
     """
     from mtool import boards as known
+    from mtool.commands.cost import hertz
 
     if board == [_ALL]:
         board = None
@@ -82,7 +77,7 @@ def check(
             "several models need boards that are named, not all of them",
             hint="name them: --board BOARD, once for each; --board all is for one model",
         )
-    hz = commands.hertz(clock) if clock else 0
+    hz = hertz(clock) if clock else 0
     report = commands.check_models(models, boards, options, folder=output_dir, hz=hz)
     described = report.manifest.models
     fits = sorted(report.fits, key=_fastest_first)

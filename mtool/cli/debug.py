@@ -6,11 +6,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mtool.base.errors import BuildError
 from mtool.cli import parameters
 from mtool.cli.output import Output
+from mtool.cli.parameters import option
 
 if TYPE_CHECKING:
     from mtool.commands.debugging import DebugPlan
@@ -22,42 +21,33 @@ def debug(
     board: parameters.BoardOrProjects = "",
     operator: Annotated[
         str,
-        typer.Option(
-            "--operator",
-            metavar="NUMBER|NAME",
-            help="Where to stop: an operator, or a node of the model; default: the one that faults, or the first.",
-            show_default=False,
+        option(
+            "--operator NUMBER|NAME",
+            "Where to stop: an operator, or a node of the model; default: the one that faults, or the first.",
         ),
     ] = "",
     input: Annotated[
         Path | None,
-        typer.Option("--input", "-i", metavar="X.npz|X.npy", help="The sample; default: --fill.", show_default=False),
+        option("--input -i X.npz|X.npy", "The sample; default: --fill."),
     ] = None,
     fill: parameters.Fill = "random",
     seed: parameters.Seed = 0,
     server: Annotated[
         str,
-        typer.Option(
-            "--server",
-            metavar="RUNNER|HOST:PORT",
-            help="Of a board: the tool that serves gdb, or a gdb server that runs already; default: the board's first.",
-            show_default=False,
+        option(
+            "--server RUNNER|HOST:PORT",
+            "Of a board: the tool that serves gdb, or a gdb server that runs already; default: the board's first.",
         ),
     ] = "",
     gdb: Annotated[
         str,
-        typer.Option("--gdb", metavar="PROGRAM", help="The gdb; default: that of the toolchain.", show_default=False),
+        option("--gdb PROGRAM", "The gdb; default: that of the toolchain."),
     ] = "",
     ex: Annotated[
         list[str] | None,
-        typer.Option(
-            "--ex",
-            metavar="COMMAND",
-            help="A command for gdb, once it has stopped; may be repeated.",
-            show_default=False,
-        ),
+        option("--ex COMMAND", "A command for gdb, once it has stopped; may be repeated."),
     ] = None,
-    batch: Annotated[bool, typer.Option("--batch", help="End gdb after the commands of --ex.")] = False,
+    batch: Annotated[bool, option("--batch", "End gdb after the commands of --ex.")] = False,
     *,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from mtool import commands
 from mtool.base import resources
 from mtool.base.errors import MismatchError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import option
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,15 +44,15 @@ def demo(
             f"May be repeated; default: {HOST}, and the first of {', '.join(EMULATED)} whose tools are here."
         ),
     ] = None,
-    output_dir: Annotated[
-        Path, typer.Option("--output-dir", "-d", metavar="DIR", help="The projects go below it.")
-    ] = Path("build"),
+    output_dir: Annotated[Path, option("--output-dir -d DIR", "The projects go below it.")] = Path("build"),
 ) -> None:
     """Read handwritten digits; show what it costs.
 
     Ends with exit code 9 if less than 95% of the images are read correctly.
     """
     import numpy as np
+
+    from mtool.commands.cost import comparison
 
     example = resources.path("examples/digits")
     with np.load(example / "test_data.npz", allow_pickle=False) as data:
@@ -72,7 +71,7 @@ def demo(
     for line in pictures(images, labels, first.digits):
         out.text(f"  {line}")
     columns = [[name, f"{accuracy[name]:.1%} of {len(images)} images"] for name in names]
-    rows = [["read correctly", *(text for _, text in columns)], *commands.comparison([r.cost for r in read.values()])]
+    rows = [["read correctly", *(text for _, text in columns)], *comparison([r.cost for r in read.values()])]
     out.text(table((first.cost.model, *names), rows))
     wrong = [f"{name}: {share:.1%}" for name, share in accuracy.items() if share < LEAST_ACCURACY]
     if wrong:

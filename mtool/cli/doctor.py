@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mtool.base.errors import BuildError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import option
 
 if TYPE_CHECKING:
     from mtool.stages.checkup import Item
@@ -22,12 +21,9 @@ def doctor(
     ] = None,
     template: Annotated[
         str,
-        typer.Option(
-            "--template",
-            "-t",
-            metavar="NAME|DIR",
-            help="What a build with this template needs; with --board, in place of the board's first.",
-            show_default=False,
+        option(
+            "--template -t NAME|DIR",
+            "What a build with this template needs; with --board, in place of the board's first.",
         ),
     ] = "",
 ) -> None:

@@ -2,11 +2,10 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from mtool import commands
 from mtool.cli import parameters
 from mtool.cli.output import Output
+from mtool.cli.parameters import option
 
 
 def flash(
@@ -15,12 +14,8 @@ def flash(
     board: parameters.BoardName,
     runner: Annotated[
         str,
-        typer.Option(
-            "--runner",
-            metavar="TOOL",
-            help="The flash tool; default: the board's first.",
-            show_default=False,
-            autocompletion=parameters.complete_runners,
+        option(
+            "--runner TOOL", "The flash tool; default: the board's first.", autocompletion=parameters.complete_runners
         ),
     ] = "",
     *,

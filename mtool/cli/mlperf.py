@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from mtool.base import files
 from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import option
 from mtool.stages import formatting
 
 if TYPE_CHECKING:
@@ -20,32 +19,28 @@ def mlperf(
     out: Output,
     data: Annotated[
         Path,
-        typer.Option(
-            "--data",
-            metavar="DIR|X.npz",
-            help="The samples: a folder with y_labels.csv as EEMBC's runner has it, or x0 and labels (or y0).",
-            show_default=False,
+        option(
+            "--data DIR|X.npz",
+            "The samples: a folder with y_labels.csv as EEMBC's runner has it, or x0 and labels (or y0).",
         ),
     ],
     mode: Annotated[
-        Literal["performance", "accuracy"], typer.Option("--mode", help="Five windows of time, or the accuracy.")
+        Literal["performance", "accuracy"], option("--mode", "Five windows of time, or the accuracy.")
     ] = "performance",
     board: Annotated[str, parameters.boards("The board; default: the project's.")] = "",
     count: Annotated[
         int | None,
-        typer.Option("--count", min=1, help="Inferences of a window; default: the benchmark's.", show_default=False),
+        option("--count", "Inferences of a window; default: the benchmark's.", min=1),
     ] = None,
     warmups: Annotated[
         int | None,
-        typer.Option("--warmups", min=0, help="Before each window; default: the benchmark's.", show_default=False),
+        option("--warmups", "Before each window; default: the benchmark's.", min=0),
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option("--samples", min=1, help="How many to run for the accuracy; default: all.", show_default=False),
+        option("--samples", "How many to run for the accuracy; default: all.", min=1),
     ] = None,
-    log: Annotated[Path, typer.Option("--log", metavar="FILE", help="The log, as a submission has it.")] = Path(
-        "build/mlperf/log.txt"
-    ),
+    log: Annotated[Path, option("--log FILE", "The log, as a submission has it.")] = Path("build/mlperf/log.txt"),
     port: parameters.Port = "",
     probe: parameters.Probe = "",
 ) -> None:

@@ -6,11 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import argument, option
 
 if TYPE_CHECKING:
     from mtool.commands.loading import Progress
@@ -24,7 +23,7 @@ def module(
     out: Output,
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL", help="The model, .onnx or .tflite; with --show a module.", show_default=False),
+        argument("MODEL", "The model, .onnx or .tflite; with --show a module."),
     ],
     board: parameters.BoardName = parameters.HOST,
     output: Annotated[
@@ -33,38 +32,30 @@ def module(
     *,
     key: Annotated[
         Path | None,
-        typer.Option(
-            "--key",
-            metavar="FILE",
-            help="The private key that signs it (`mtool key`); with --show the public one that has.",
-            show_default=False,
-        ),
+        option("--key FILE", "The private key that signs it (`mtool key`); with --show the public one that has."),
     ] = None,
     counter: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--counter",
-            help="Its age: firmware refuses a module with a lower one than it has; default: 0, or that of --since.",
-            show_default=False,
+            "Its age: firmware refuses a module with a lower one than it has; default: 0, or that of --since.",
         ),
     ] = None,
     since: Annotated[
         Path | None,
-        typer.Option(
-            "--since",
-            metavar="OLD.mtm",
-            help="The module that this one renews with other weights: its name, interface and, if possible, code stay.",
-            show_default=False,
+        option(
+            "--since OLD.mtm",
+            "The module that this one renews with other weights: its name, interface and, if possible, code stay.",
         ),
     ] = None,
     bytecode: Annotated[
         bool,
-        typer.Option(
+        option(
             "--bytecode",
-            help="Calls of kernels that the firmware has, checked before they run, in place of code; for any board.",
+            "Calls of kernels that the firmware has, checked before they run, in place of code; for any board.",
         ),
     ] = False,
-    show: Annotated[bool, typer.Option("--show", help="Tell what is in a module; nothing is made.")] = False,
+    show: Annotated[bool, option("--show", "Tell what is in a module; nothing is made.")] = False,
     options: parameters.ModuleOptions,
 ) -> None:
     """Make a module of a model: a file that firmware built with --modules takes at run time.
@@ -192,30 +183,22 @@ def _tell(
 
 def load(
     out: Output,
-    module: Annotated[
-        Path, typer.Argument(metavar="MODULE", help="The module, .mtm (`mtool module`).", show_default=False)
-    ],
+    module: Annotated[Path, argument("MODULE", "The module, .mtm (`mtool module`).")],
     project: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="PROJECT",
-            help="The folder of the firmware that runs on the device; without it, what answers at --port.",
-            show_default=False,
-        ),
+        argument("PROJECT", "The folder of the firmware that runs on the device; without it, what answers at --port."),
     ] = None,
     board: Annotated[str, parameters.boards("The board at --port; default: the project's.")] = "",
     port: parameters.Port = "",
     probe: parameters.Probe = "",
     *,
-    ram: Annotated[bool, typer.Option("--ram", help="Into RAM, where the next reset forgets it.")] = False,
+    ram: Annotated[bool, option("--ram", "Into RAM, where the next reset forgets it.")] = False,
     since: Annotated[
         Path | None,
-        typer.Option(
-            "--since",
-            metavar="OLD.mtm",
-            help="The module that is in flash: its difference from the new one is sent; default: the same, where that "
+        option(
+            "--since OLD.mtm",
+            "The module that is in flash: its difference from the new one is sent; default: the same, where that "
             "module was loaded from here.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -283,11 +266,7 @@ def key(
     out: Output,
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="The private key, a new file; the public one is FILE.pub beside it.",
-            show_default=False,
-        ),
+        argument("FILE", "The private key, a new file; the public one is FILE.pub beside it."),
     ],
 ) -> None:
     """Make a pair of keys (Ed25519) for modules: one signs them, firmware is built with the other.

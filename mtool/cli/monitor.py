@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mtool.base.errors import BoardError, CommunicationError, UsageError
 from mtool.cli import parameters
 from mtool.cli.output import SCHEMA_VERSION, Output
+from mtool.cli.parameters import argument, option
 
 if TYPE_CHECKING:
     from mtool.boards import Board
@@ -28,19 +27,15 @@ def monitor(
     out: Output,
     project: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[PROJECT]",
-            help="The folder of the project that runs there, to name the operator and the line of a fault.",
-            show_default=False,
+        argument(
+            "[PROJECT]", "The folder of the project that runs there, to name the operator and the line of a fault."
         ),
     ] = None,
     board: Annotated[str, parameters.boards("The board; default: the project's, or what is attached.")] = "",
     port: parameters.Port = "",
     probe: parameters.Probe = "",
-    baud: Annotated[int, typer.Option("--baud", min=0, help="Bits per second; 0: those of the board, or 115200.")] = 0,
-    seconds: Annotated[
-        float, typer.Option("--for", metavar="SECONDS", min=0, help="End after so long; 0: at Ctrl-C.")
-    ] = 0.0,
+    baud: Annotated[int, option("--baud", "Bits per second; 0: those of the board, or 115200.", min=0)] = 0,
+    seconds: Annotated[float, option("--for SECONDS", "End after so long; 0: at Ctrl-C.", min=0)] = 0.0,
 ) -> None:
     """Show what a board sends: its text, its logs and the frames of the RPC, told apart.
 

@@ -55,22 +55,38 @@ def _model(text: str) -> Path:
     return Path(text)
 
 
+def option(usage: str, help: str, **settings: Any) -> Any:
+    """Return an option of a command.
+
+    Args:
+        usage: its flags, and what stands for its value: "--golden -g G.npz".
+        help: what --help says.
+        settings: as of `typer.Option`.
+    """
+    words = usage.split()
+    flags = [word for word in words if word.startswith("-")]
+    return typer.Option(*flags, metavar=" ".join(words[len(flags) :]) or None, help=help, **settings)
+
+
+def argument(metavar: str, help: str, **settings: Any) -> Any:
+    """Return an argument of a command: what stands for it in --help, and what it is."""
+    return typer.Argument(metavar=metavar, help=help, **settings)
+
+
 def _of_table(name: str, help: str = "", *more_flags: str) -> Any:
     """Return an option of the table as the command line takes it; `help` and `more_flags` are a command's own."""
-    option = OPTIONS[name]
-    settings: dict[str, Any] = {"help": help or option.help, "rich_help_panel": option.section}
-    if option.default in (None, ""):
-        settings["show_default"] = False
-    if option.metavar:
-        settings["metavar"] = option.metavar
-    least, most = option.limits
-    if least is not None:
-        settings["min"] = least
-    if most is not None:
-        settings["max"] = most
-    if name == "output_dir":
-        settings["parser"] = _folder
-    return typer.Option(*option.spelled, *more_flags, **settings)
+    one = OPTIONS[name]
+    least, most = one.limits
+    return typer.Option(
+        *one.spelled,
+        *more_flags,
+        help=help or one.help,
+        rich_help_panel=one.section,
+        metavar=one.metavar or None,
+        min=least,
+        max=most,
+        parser=_folder if name == "output_dir" else None,
+    )
 
 
 def output_dir(meaning: str, *others: str) -> Any:
@@ -80,52 +96,39 @@ def output_dir(meaning: str, *others: str) -> Any:
 
 def boards(meaning: str) -> Any:
     """Return the option -b of a command that means something else by it than the board to build for."""
-    return _board_option(
-        "--board", "-b", metavar="BOARD", help=meaning, show_default=False, autocompletion=complete_boards
-    )
+    return _board_option("--board -b BOARD", meaning, autocompletion=complete_boards)
 
 
 def output_file(metavar: str, meaning: str) -> Any:
     """Return the option -o with its help."""
-    return typer.Option("--output", "-o", metavar=metavar, help=meaning, show_default=False)
+    return option(f"--output -o {metavar}", meaning)
 
 
 def repeat(meaning: str) -> Any:
     """Return the option --repeat with its help."""
-    return typer.Option("--repeat", min=1, help=meaning)
+    return option("--repeat", meaning, min=1)
 
 
-_board_option = functools.partial(typer.Option, rich_help_panel="The board")
+_board_option = functools.partial(option, rich_help_panel="The board")
 
 ModelFile = Annotated[
     Path,
-    typer.Argument(metavar="MODEL", parser=_model, help="The model, .onnx or .tflite.", show_default=False),
+    argument("MODEL", "The model, .onnx or .tflite.", parser=_model),
 ]
 ModelFiles = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="MODEL...",
-        parser=_model,
-        help="The model, .onnx or .tflite; several share one firmware.",
-        show_default=False,
-    ),
+    argument("MODEL...", "The model, .onnx or .tflite; several share one firmware.", parser=_model),
 ]
 ModelOrProject = Annotated[
     Path,
-    typer.Argument(
-        metavar="MODEL|PROJECT",
-        parser=_model,
-        help="The model, .onnx or .tflite, or a project's folder.",
-        show_default=False,
-    ),
+    argument("MODEL|PROJECT", "The model, .onnx or .tflite, or a project's folder.", parser=_model),
 ]
 ModelsOrProject = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="MODEL...|PROJECT",
+    argument(
+        "MODEL...|PROJECT",
+        "The model, .onnx or .tflite, of which several share one firmware; or a project's folder.",
         parser=_model,
-        help="The model, .onnx or .tflite, of which several share one firmware; or a project's folder.",
-        show_default=False,
     ),
 ]
 SEVERAL = {ModelFile: ModelFiles, ModelOrProject: ModelsOrProject}
@@ -133,25 +136,20 @@ SEVERAL = {ModelFile: ModelFiles, ModelOrProject: ModelsOrProject}
 
 BoardName = Annotated[
     str,
-    _board_option(
-        "--board", "-b", metavar="BOARD", help="The board; `mtool boards` lists them.", autocompletion=complete_boards
-    ),
+    _board_option("--board -b BOARD", "The board; `mtool boards` lists them.", autocompletion=complete_boards),
 ]
 BoardOrProjects = Annotated[str, boards("The board; `mtool boards` lists them; default: a project's own, else host.")]
 OnDevice = Annotated[
     Path | None,
     _board_option(
-        "--on",
-        metavar="PROJECT",
-        help="The folder of a firmware that has the model as a module (`mtool load`): that is what runs.",
-        show_default=False,
+        "--on PROJECT", "The folder of a firmware that has the model as a module (`mtool load`): that is what runs."
     ),
 ]
 Port = Annotated[str, _of_table("port")]
 Probe = Annotated[str, _of_table("probe")]
 FlashCommand = Annotated[str, _of_table("flash_command")]
 PowerCommand = Annotated[str, _of_table("power")]
-DryRun = Annotated[bool, _board_option("--dry-run", help="Print the commands that would be run, and run none.")]
+DryRun = Annotated[bool, _board_option("--dry-run", "Print the commands that would be run, and run none.")]
 
 OutputDir = Annotated[Path | None, _of_table("output_dir")]
 SourceDir = Annotated[Path | None, output_dir("The folder to write to; default: build/<model>-<board>-<format>.")]
@@ -162,42 +160,40 @@ Force = Annotated[bool, _of_table("force")]
 Keep = Annotated[bool, _of_table("keep")]
 ListOptions = Annotated[
     bool,
-    typer.Option(
+    option(
         "--options",
-        help="List what --option takes for this board and template, and do nothing else.",
+        "List what --option takes for this board and template, and do nothing else.",
         rich_help_panel="The project",
     ),
 ]
 
-Seed = Annotated[int, typer.Option("--seed", min=0, help="The seed of the inputs that are drawn.")]
+Seed = Annotated[int, option("--seed", "The seed of the inputs that are drawn.", min=0)]
 _MOST_SAMPLES = 100_000  # all of them are drawn before the first is run
-SampleCount = Annotated[int, typer.Option("--samples", min=1, max=_MOST_SAMPLES, help="The number of inputs to draw.")]
+SampleCount = Annotated[int, option("--samples", "The number of inputs to draw.", min=1, max=_MOST_SAMPLES)]
 Fill = Annotated[
     str,
-    typer.Option(
-        "--fill",
-        metavar="zeros|ones|random|FILE",
-        help="What the inputs are filled with: a pattern, arrays (.npz, .npy), or the bytes of all inputs in order.",
+    option(
+        "--fill zeros|ones|random|FILE",
+        "What the inputs are filled with: a pattern, arrays (.npz, .npy), or the bytes of all inputs in order.",
     ),
 ]
 
-_farm_option = functools.partial(typer.Option, rich_help_panel="A board farm", show_default=False)
+_farm_option = functools.partial(option, rich_help_panel="A board farm")
 Scheduler = Annotated[
     str,
     _farm_option(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="Measure on the boards of a farm: those of the workers of this Dask scheduler, HOST:PORT (docs/farm.md).",
+        "--scheduler ADDRESS",
+        "Measure on the boards of a farm: those of the workers of this Dask scheduler, HOST:PORT (docs/farm.md).",
     ),
 ]
 TlsCa = Annotated[
     Path | None,
-    _farm_option("--tls-ca", metavar="FILE", help="The certificate of who signs those of a board farm."),
+    _farm_option("--tls-ca FILE", "The certificate of who signs those of a board farm."),
 ]
 TlsCertificate = Annotated[
-    Path | None, _farm_option("--tls-cert", metavar="FILE", help="This computer's certificate, for a board farm.")
+    Path | None, _farm_option("--tls-cert FILE", "This computer's certificate, for a board farm.")
 ]
-TlsKey = Annotated[Path | None, _farm_option("--tls-key", metavar="FILE", help="The key of --tls-cert.")]
+TlsKey = Annotated[Path | None, _farm_option("--tls-key FILE", "The key of --tls-cert.")]
 
 
 @dataclass(frozen=True, slots=True)

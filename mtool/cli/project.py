@@ -5,13 +5,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from mtool import commands
 from mtool.base.errors import UsageError
 from mtool.base.option_values import Format, ProjectType
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import argument, option
 from mtool.stages import formatting
 from mtool.stages.formatting import kilobytes
 
@@ -25,28 +24,22 @@ if TYPE_CHECKING:
 
 def new(
     out: Output,
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where; a new or an empty folder.", show_default=False)
-    ],
-    model: Annotated[
-        Path, typer.Option("--model", "-m", metavar="MODEL", help="The model, .onnx or .tflite.", show_default=False)
-    ],
+    folder: Annotated[Path, argument("FOLDER", "Where; a new or an empty folder.")],
+    model: Annotated[Path, option("--model -m MODEL", "The model, .onnx or .tflite.")],
     board: Annotated[str, parameters.boards("The board that the program is for.")],
     type: Annotated[
         ProjectType,
-        typer.Option("--type", help="A program around the model, a model that a host drives, or EEMBC's benchmark."),
+        option("--type", "A program around the model, a model that a host drives, or EEMBC's benchmark."),
     ] = "standalone",
     test_board: Annotated[
         str,
-        typer.Option(
-            "--test-board",
-            metavar="BOARD",
-            help="Where the tests run; default: the board if it is emulated, else an emulated one with its processor.",
-            show_default=False,
+        option(
+            "--test-board BOARD",
+            "Where the tests run; default: the board if it is emulated, else an emulated one with its processor.",
             autocompletion=parameters.complete_boards,
         ),
     ] = "",
-    keep: Annotated[bool, typer.Option("--keep", help="Leave files that are there as they are.")] = False,
+    keep: Annotated[bool, option("--keep", "Leave files that are there as they are.")] = False,
     *,
     given: parameters.GivenOptions,
 ) -> None:
@@ -125,15 +118,15 @@ def show_template_options(out: Output, board: str, template: str) -> None:
 
     chosen, values = project.choose(boards.get(board), template, {})
     rows = []
-    for name, option in sorted(chosen.options.items()):
-        least = "" if option.minimum is None else f" of at least {option.minimum}"
-        takes = ", ".join(option.choices) or {"int": f"a number{least}", "bool": "true, false"}.get(option.type, "text")
-        rows.append([name, takes, str(values[name]), option.help])
+    for name, one in sorted(chosen.options.items()):
+        least = "" if one.minimum is None else f" of at least {one.minimum}"
+        takes = ", ".join(one.choices) or {"int": f"a number{least}", "bool": "true, false"}.get(one.type, "text")
+        rows.append([name, takes, str(values[name]), one.help])
     out.result(
         {
             "board": board,
             "template": chosen.name,
-            "options": {name: option.model_dump(mode="json") for name, option in sorted(chosen.options.items())},
+            "options": {name: one.model_dump(mode="json") for name, one in sorted(chosen.options.items())},
         }
     )
     out.text(f"options of the template {chosen.name}: --option NAME=VALUE")
@@ -244,15 +237,10 @@ def compile(
     output_dir: parameters.SourceDir = None,
     *,
     options: parameters.SourceOptions,
-    emit: Annotated[Format, typer.Option("--emit", help="The C alone, or a package of an ecosystem.")] = "c",
+    emit: Annotated[Format, option("--emit", "The C alone, or a package of an ecosystem.")] = "c",
     about: Annotated[
         list[str] | None,
-        typer.Option(
-            "--about",
-            metavar="KEY=VALUE",
-            help="What a package says of itself: author, url, version, vendor; may be repeated.",
-            show_default=False,
-        ),
+        option("--about KEY=VALUE", "What a package says of itself: author, url, version, vendor; may be repeated."),
     ] = None,
 ) -> None:
     """Write a model as C, without a project.

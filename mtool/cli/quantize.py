@@ -4,12 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mtool import commands
 from mtool.base.option_values import Integer, Method
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import option
 from mtool.stages import formatting
 
 if TYPE_CHECKING:
@@ -23,11 +22,8 @@ def quantize(
     model: parameters.ModelFile,
     data: Annotated[
         Path,
-        typer.Option(
-            "--data",
-            metavar="DIR|X.npz|X.npy",
-            help="Calibration data: samples of the inputs, or a folder of .npy files or images.",
-            show_default=False,
+        option(
+            "--data DIR|X.npz|X.npy", "Calibration data: samples of the inputs, or a folder of .npy files or images."
         ),
     ],
     output: Annotated[
@@ -35,39 +31,28 @@ def quantize(
         parameters.output_file("OUT.onnx", "The file to write; default: <model>_int8.onnx here."),
     ] = None,
     board: parameters.BoardName = parameters.HOST,
-    method: Annotated[Method, typer.Option("--method", help="How an activation's range is found.")] = "minmax",
-    activations: Annotated[Integer, typer.Option("--activations", help="The type of activations.")] = "int8",
-    symmetric: Annotated[bool, typer.Option("--symmetric", help="Activations have no offset.")] = False,
+    method: Annotated[Method, option("--method", "How an activation's range is found.")] = "minmax",
+    activations: Annotated[Integer, option("--activations", "The type of activations.")] = "int8",
+    symmetric: Annotated[bool, option("--symmetric", "Activations have no offset.")] = False,
     per_tensor: Annotated[
-        bool, typer.Option("--per-tensor", help="One weight scale a tensor, not one for each output channel.")
+        bool, option("--per-tensor", "One weight scale a tensor, not one for each output channel.")
     ] = False,
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--exclude", metavar="NODE", help="Leave it float; may be repeated.", show_default=False),
+        option("--exclude NODE", "Leave it float; may be repeated."),
     ] = None,
     integer_io: Annotated[
-        bool, typer.Option("--integer-io", help="The inputs and outputs become integers too: a smaller arena.")
+        bool, option("--integer-io", "The inputs and outputs become integers too: a smaller arena.")
     ] = False,
-    scale: Annotated[float, typer.Option("--scale", help="How images are scaled: value = pixel * SCALE + OFFSET.")] = 1
-    / 255,
-    offset: Annotated[float, typer.Option("--offset", help="Of images.")] = 0.0,
+    scale: Annotated[float, option("--scale", "How images are scaled: value = pixel * SCALE + OFFSET.")] = 1 / 255,
+    offset: Annotated[float, option("--offset", "Of images.")] = 0.0,
     evaluate: Annotated[
         Path | None,
-        typer.Option(
-            "--evaluate",
-            metavar="DIR|X.npz|X.npy",
-            help="Other data to compare the two models over; default: --data.",
-            show_default=False,
-        ),
+        option("--evaluate DIR|X.npz|X.npy", "Other data to compare the two models over; default: --data."),
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(
-            "--labels",
-            metavar="L.npy|L.txt",
-            help="The class of each sample that is compared; default: `labels` in the .npz.",
-            show_default=False,
-        ),
+        option("--labels L.npy|L.txt", "The class of each sample that is compared; default: `labels` in the .npz."),
     ] = None,
     *,
     options: parameters.ShapeOptions,

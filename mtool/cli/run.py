@@ -5,8 +5,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from mtool import commands
 from mtool.base import files
 from mtool.base.errors import UsageError
@@ -14,6 +12,7 @@ from mtool.base.escaping import short_name
 from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
+from mtool.cli.parameters import option
 
 if TYPE_CHECKING:
     from mtool.commands import RunResult
@@ -29,26 +28,13 @@ def run(
     board: parameters.BoardOrProjects = "",
     input: Annotated[
         Path | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="X.npz|X.npy",
-            help="One or more samples; default: a random one.",
-            show_default=False,
-        ),
+        option("--input -i X.npz|X.npy", "One or more samples; default: a random one."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="Y.npz", help="Write the outputs there.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, option("--output Y.npz", "Write the outputs there.")] = None,
     fill: parameters.Fill = "random",
     dump: Annotated[
         Path | None,
-        typer.Option(
-            "--dump",
-            metavar="DIR",
-            help="Write every tensor there, as .npy by its name in the model, and index.json.",
-            show_default=False,
-        ),
+        option("--dump DIR", "Write every tensor there, as .npy by its name in the model, and index.json."),
     ] = None,
     seed: parameters.Seed = 0,
     *,

@@ -12,6 +12,7 @@ from mtool.base.errors import MismatchError, MtoolError, UsageError
 from mtool.cli import parameters
 from mtool.cli.ending import INTERRUPTED
 from mtool.cli.output import Output
+from mtool.cli.parameters import argument, option
 
 _PLUGIN = "mtool.plugins.testing.plugin"
 _PASSED, _FAILED, _INTERRUPTED, _USAGE, _NOTHING = 0, 1, 2, 4, 5  # pytest's exit codes
@@ -21,19 +22,15 @@ def test(
     out: Output,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- PYTEST..]", help="Arguments of pytest.", show_default=False),
+        argument("[-- PYTEST..]", "Arguments of pytest."),
     ] = None,
     board: Annotated[str, parameters.boards("Where the tests run; default: test_board of mtool.toml.")] = "",
     port: parameters.Port = "",
     probe: parameters.Probe = "",
-    record: Annotated[
-        bool, typer.Option("--record", help="Write the figures to figures.json, if all tests pass.")
-    ] = False,
+    record: Annotated[bool, option("--record", "Write the figures to figures.json, if all tests pass.")] = False,
     log: Annotated[
         Path | None,
-        typer.Option(
-            "--log", metavar="FILE", help="Write down what was done and what went over the channel.", show_default=False
-        ),
+        option("--log FILE", "Write down what was done and what went over the channel."),
     ] = None,
 ) -> None:
     """Run the tests of the project that you are in, by pytest.

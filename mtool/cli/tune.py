@@ -5,12 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from mtool.base.errors import UsageError
 from mtool.base.option_values import Objective
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import argument, option
 
 if TYPE_CHECKING:
     from mtool.cli.console import Fitted
@@ -24,40 +23,32 @@ def tune(
     out: Output,
     model: Annotated[
         Path | None,
-        typer.Argument(metavar="[MODEL]", help="The model, .onnx or .tflite.", show_default=False),
+        argument("[MODEL]", "The model, .onnx or .tflite."),
     ] = None,
     board: parameters.BoardName = parameters.HOST,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The tuning log, to which is appended.")
-    ] = Path("tuning.jsonl"),
+    output: Annotated[Path, option("--output -o FILE", "The tuning log, to which is appended.")] = Path("tuning.jsonl"),
     objective: Annotated[
-        Objective, typer.Option("--objective", help="What is to be small; auto: what the board's timer measures.")
+        Objective, option("--objective", "What is to be small; auto: what the board's timer measures.")
     ] = "auto",
-    trials: Annotated[int, typer.Option("--trials", min=0, help="Candidates to measure at most; 0: all.")] = 0,
-    minutes: Annotated[float, typer.Option("--minutes", min=0, help="Time to measure at most; 0: until all is.")] = 0.0,
+    trials: Annotated[int, option("--trials", "Candidates to measure at most; 0: all.", min=0)] = 0,
+    minutes: Annotated[float, option("--minutes", "Time to measure at most; 0: until all is.", min=0)] = 0.0,
     repeat: Annotated[int, parameters.repeat("Readings of each candidate, if they are times.")] = 3,
     show: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--show",
-            metavar="FILE|DIR",
-            help="Show what a tuning log knows, and measure nothing; may be repeated.",
-            show_default=False,
-        ),
+        option("--show FILE|DIR", "Show what a tuning log knows, and measure nothing; may be repeated."),
     ] = None,
     pareto: Annotated[
         bool,
-        typer.Option(
+        option(
             "--pareto",
-            help="Measure plans for less arena and less flash too; with --show: those that no other beats in time, "
+            "Measure plans for less arena and less flash too; with --show: those that no other beats in time, "
             "arena and flash, of which --tuned LOG:1 (or :fastest, :arena, :flash) takes one.",
         ),
     ] = False,
     builds: Annotated[
         bool,
-        typer.Option(
-            "--builds/--no-builds",
-            help="Try other builds of the fastest too: at -O2, -O3 and -Os, and with weights in RAM.",
+        option(
+            "--builds/--no-builds", "Try other builds of the fastest too: at -O2, -O3 and -Os, and with weights in RAM."
         ),
     ] = True,
     *,

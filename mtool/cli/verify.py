@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mtool import commands
 from mtool.base.errors import UsageError
 from mtool.base.escaping import short_name
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.cli.parameters import option
 from mtool.stages.formatting import count, share
 from mtool.stages.formatting import samples as samples_of
 
@@ -30,39 +29,26 @@ def verify(
     board: parameters.BoardName = parameters.HOST,
     golden: Annotated[
         Path | None,
-        typer.Option(
-            "--golden",
-            "-g",
-            metavar="G.npz",
-            help="Inputs x0.. and outputs y0..; default: onnxruntime, LiteRT for .tflite.",
-            show_default=False,
-        ),
+        option("--golden -g G.npz", "Inputs x0.. and outputs y0..; default: onnxruntime, LiteRT for .tflite."),
     ] = None,
     samples: parameters.SampleCount = 4,
     seed: parameters.Seed = 0,
     lsb: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--lsb",
+            "Steps that integers may differ by; default: 0 but for ties of float sums; see docs/verify.md.",
             min=0,
-            help="Steps that integers may differ by; default: 0 but for ties of float sums; see docs/verify.md.",
-            show_default=False,
         ),
     ] = None,
-    layers: Annotated[
-        bool, typer.Option("--layers", help="Compare every operator's result, not the outputs alone.")
-    ] = False,
+    layers: Annotated[bool, option("--layers", "Compare every operator's result, not the outputs alone.")] = False,
     atol: Annotated[
         float | None,
-        typer.Option(
-            "--atol",
-            min=0,
-            help="Of floats, times max(1, largest magnitude); default: 1e-5, 2^-10 of a model in float16.",
+        option(
+            "--atol", "Of floats, times max(1, largest magnitude); default: 1e-5, 2^-10 of a model in float16.", min=0
         ),
     ] = None,
-    rtol: Annotated[
-        float | None, typer.Option("--rtol", min=0, help="Of floats, relative; default: as that of --atol.")
-    ] = None,
+    rtol: Annotated[float | None, option("--rtol", "Of floats, relative; default: as that of --atol.", min=0)] = None,
     *,
     on: parameters.OnDevice = None,
     options: parameters.ProjectOptions,
@@ -73,7 +59,9 @@ def verify(
     The reference is a golden file, or onnxruntime, or LiteRT for a .tflite file. Ends with exit code 9 if they differ
     by more than is allowed.
     """
-    tolerance = commands.default_tolerance(model, options.rounding, options.backend_steps)
+    from mtool.verification.layers import default_tolerance
+
+    tolerance = default_tolerance(model, options.rounding, options.backend_steps)
     tolerance = dataclasses.replace(tolerance, atol=atol, rtol=rtol)
     if lsb is not None:
         tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import typer
-
 from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.app import GroupedCommand
 from mtool.cli.output import Output
+from mtool.cli.parameters import argument, option
 
 _OWN = {"--port": "--port", "-p": "--port", "--probe": "--probe"}
 
@@ -62,61 +61,39 @@ def aligned(args: Sequence[str]) -> list[str]:
 
 def worker(
     out: Output,
-    scheduler: Annotated[str, typer.Argument(metavar="SCHEDULER", help="The Dask scheduler, HOST:PORT.")],
+    scheduler: Annotated[str, argument("SCHEDULER", "The Dask scheduler, HOST:PORT.")],
     board: Annotated[
         list[str] | None,
-        typer.Option(
-            "--board",
-            "-b",
-            metavar="BOARD",
-            help="A board that this computer has; may be repeated, each with its --port or --probe behind it.",
+        option(
+            "--board -b BOARD",
+            "A board that this computer has; may be repeated, each with its --port or --probe behind it.",
             autocompletion=parameters.complete_boards,
-            show_default=False,
         ),
     ] = None,
     port: Annotated[
         list[str] | None,
-        typer.Option(
-            "--port", "-p", metavar="DEVICE", help="The serial port of the board before it.", show_default=False
-        ),
+        option("--port -p DEVICE", "The serial port of the board before it."),
     ] = None,
     probe: Annotated[
         list[str] | None,
-        typer.Option(
-            "--probe",
-            metavar="SERIAL",
-            help="The USB serial number of the board before it, or of its probe.",
-            show_default=False,
-        ),
+        option("--probe SERIAL", "The USB serial number of the board before it, or of its probe."),
     ] = None,
     builds: Annotated[
         int | None,
-        typer.Option(
-            "--builds",
-            min=0,
-            metavar="N",
-            help="How many firmwares to compile at a time; default: 1 without boards, 0 with some.",
-            show_default=False,
-        ),
+        option("--builds N", "How many firmwares to compile at a time; default: 1 without boards, 0 with some.", min=0),
     ] = None,
-    name: Annotated[
-        str, typer.Option("--name", help="The worker's name; default: the computer's and the process's number.")
-    ] = "",
-    hang: Annotated[
-        float, typer.Option("--hang", min=1, metavar="SECONDS", help="A board that says nothing for so long hangs.")
-    ] = 600.0,
+    name: Annotated[str, option("--name", "The worker's name; default: the computer's and the process's number.")] = "",
+    hang: Annotated[float, option("--hang SECONDS", "A board that says nothing for so long hangs.", min=1)] = 600.0,
     host: Annotated[
         str,
-        typer.Option(
-            "--host",
-            metavar="ADDRESS",
-            help="Where to listen; default: at the interface that reaches the scheduler, loopback for a local one.",
-            show_default=False,
+        option(
+            "--host ADDRESS",
+            "Where to listen; default: at the interface that reaches the scheduler, loopback for a local one.",
         ),
     ] = "",
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Listen beyond loopback without TLS: all who can connect can run programs."),
+        option("--insecure", "Listen beyond loopback without TLS: all who can connect can run programs."),
     ] = False,
     flash_command: parameters.FlashCommand = "",
     power: parameters.PowerCommand = "",

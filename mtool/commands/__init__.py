@@ -6,129 +6,53 @@ Each name is loaded when it is first used, so that a command imports what it nee
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mtool.base import exports
+
 if TYPE_CHECKING:
-    from mtool.commands.cost import (
-        ALL_KINDS,
-        Cost,
-        bench,
-        bench_layers,
-        clocks,
-        comparison,
-        cycle_rows,
-        hertz,
-        mix_rows,
-        part_headings,
-        part_rows,
-        standing_for,
-        time_function,
-    )
-    from mtool.commands.execution import RunResult, run
-    from mtool.commands.flashing import SmokeRun, flash_model, flash_plan
-    from mtool.commands.modules import make_module, read_module
-    from mtool.commands.partitioning import partition
-    from mtool.commands.reporting import report
-    from mtool.compiler.plan import Choice
-    from mtool.compiler.plan.pool import Pool
-    from mtool.device.cycles import Clock
-    from mtool.quantization.dataset import Pixels
-    from mtool.quantization.quantizing import QuantizationResult, Scheme, quantize
-    from mtool.stages.building import (
-        HOST_DRIVEN,
-        BuiltProject,
-        build_model,
-        build_plan,
-        open,
-        prepare,
-        write_package,
-        write_project,
-        write_sources,
-    )
-    from mtool.stages.compiling import CompiledModel, compile, compile_models
-    from mtool.stages.deployment import Deployment
-    from mtool.stages.fitting import Fit, FitReport, check, check_models
-    from mtool.stages.options import Options
-    from mtool.verification.layers import LayerReport, default_tolerance, verify_layers
-    from mtool.verification.verification import verify
+    from mtool.commands.cost import ALL_KINDS as ALL_KINDS
+    from mtool.commands.cost import Cost as Cost
+    from mtool.commands.cost import bench as bench
+    from mtool.commands.cost import bench_layers as bench_layers
+    from mtool.commands.execution import RunResult as RunResult
+    from mtool.commands.execution import run as run
+    from mtool.commands.flashing import SmokeRun as SmokeRun
+    from mtool.commands.flashing import flash_model as flash_model
+    from mtool.commands.flashing import flash_plan as flash_plan
+    from mtool.commands.modules import make_module as make_module
+    from mtool.commands.modules import read_module as read_module
+    from mtool.commands.partitioning import partition as partition
+    from mtool.commands.reporting import report as report
+    from mtool.compiler.plan import Choice as Choice
+    from mtool.compiler.plan.pool import Pool as Pool
+    from mtool.device.cycles import Clock as Clock
+    from mtool.quantization.dataset import Pixels as Pixels
+    from mtool.quantization.quantizing import QuantizationResult as QuantizationResult
+    from mtool.quantization.quantizing import Scheme as Scheme
+    from mtool.quantization.quantizing import quantize as quantize
+    from mtool.stages.building import HOST_DRIVEN as HOST_DRIVEN
+    from mtool.stages.building import BuiltProject as BuiltProject
+    from mtool.stages.building import build_model as build_model
+    from mtool.stages.building import build_plan as build_plan
+    from mtool.stages.building import open as open
+    from mtool.stages.building import prepare as prepare
+    from mtool.stages.building import write_package as write_package
+    from mtool.stages.building import write_project as write_project
+    from mtool.stages.building import write_sources as write_sources
+    from mtool.stages.compiling import CompiledModel as CompiledModel
+    from mtool.stages.compiling import compile as compile
+    from mtool.stages.compiling import compile_models as compile_models
+    from mtool.stages.deployment import Deployment as Deployment
+    from mtool.stages.fitting import Fit as Fit
+    from mtool.stages.fitting import FitReport as FitReport
+    from mtool.stages.fitting import check as check
+    from mtool.stages.fitting import check_models as check_models
+    from mtool.stages.options import Options as Options
+    from mtool.verification.layers import LayerReport as LayerReport
+    from mtool.verification.layers import verify_layers as verify_layers
+    from mtool.verification.verification import verify as verify
 
-_EXPORTS = {
-    "mtool.commands.cost": (
-        "ALL_KINDS Clock Cost bench bench_layers clocks comparison cycle_rows "
-        "hertz mix_rows part_headings part_rows standing_for time_function"
-    ),
-    "mtool.commands.execution": "RunResult run",
-    "mtool.commands.flashing": "SmokeRun flash_model flash_plan",
-    "mtool.commands.modules": "make_module read_module",
-    "mtool.commands.partitioning": "partition",
-    "mtool.commands.reporting": "report",
-    "mtool.compiler.plan": "Choice",
-    "mtool.compiler.plan.pool": "Pool",
-    "mtool.quantization.dataset": "Pixels",
-    "mtool.quantization.quantizing": "QuantizationResult Scheme quantize",
-    "mtool.stages.building": (
-        "BuiltProject HOST_DRIVEN build_model build_plan open prepare write_package write_project write_sources"
-    ),
-    "mtool.stages.compiling": "CompiledModel compile compile_models",
-    "mtool.stages.deployment": "Deployment",
-    "mtool.stages.fitting": "Fit FitReport check check_models",
-    "mtool.stages.options": "Options",
-    "mtool.verification.layers": "LayerReport default_tolerance verify_layers",
-    "mtool.verification.verification": "verify",
-}
-MODULES = {name: module for module, names in _EXPORTS.items() for name in names.split()}
-
-__all__ = [
-    "ALL_KINDS",
-    "HOST_DRIVEN",
-    "BuiltProject",
-    "Choice",
-    "Clock",
-    "CompiledModel",
-    "Cost",
-    "Deployment",
-    "Fit",
-    "FitReport",
-    "LayerReport",
-    "Options",
-    "Pixels",
-    "Pool",
-    "QuantizationResult",
-    "RunResult",
-    "Scheme",
-    "SmokeRun",
-    "bench",
-    "bench_layers",
-    "build_model",
-    "build_plan",
-    "check",
-    "check_models",
-    "clocks",
-    "comparison",
-    "compile",
-    "compile_models",
-    "cycle_rows",
-    "default_tolerance",
-    "flash_model",
-    "flash_plan",
-    "hertz",
-    "make_module",
-    "mix_rows",
-    "open",
-    "part_headings",
-    "part_rows",
-    "partition",
-    "prepare",
-    "quantize",
-    "read_module",
-    "report",
-    "run",
-    "standing_for",
-    "time_function",
-    "verify",
-    "verify_layers",
-    "write_package",
-    "write_project",
-    "write_sources",
-]
+MODULES = exports.modules_by_name(__file__)
+__all__ = sorted(MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -249,7 +249,6 @@ class Cost:
         return f"{self.ram_static_bytes:,} B{weights}"
 
 
-@locks.keep_locks()
 def bench(
     path: str | Path,
     *,
@@ -291,14 +290,20 @@ def bench(
     """
     readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
     job = Job.of(path, board, options, deployment, fill=fill, on=on)
-    if cycles:
-        counting.cores_for(boards.get(board) if isinstance(board, str) else board)
+    return bench_job(job, readings, clocks if cycles else None)
+
+
+@locks.keep_locks()
+def bench_job(job: Job, readings: Readings, clocks: Sequence[counting.Clock] | None = None) -> Cost:
+    """Do what `bench` does; cycles are estimated if `clocks` are given, if only none."""
+    if clocks is not None:
+        counting.cores_for(job.target)
     model = job.compile()
     prepared = job.build(model, kinds_to_measure(model))
     inputs = job.filled(prepared.manifest)
-    with deployment.open(prepared) as device:
+    with job.deployment.open(prepared) as device:
         cost = cost_of(prepared, device, inputs, readings)
-        if on is not None:
+        if job.on is not None:
             own = [one for one in interfaces(device.session).values() if one.name == prepared.manifest.model][-1]
             return replace(
                 cost,
@@ -308,19 +313,19 @@ def bench(
                 ram_static_bytes=0,
                 firmware=MODULE,
             )
-    first = _compare_first(job, model, prepared, inputs)
-    cost = replace(cost, first_run=first)
-    if not cycles:
+    cost = replace(cost, first_run=_compare_first(job, model, prepared, inputs))
+    if clocks is None:
         return cost
     return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks, model=prepared.manifest.model))
 
 
 def _compare_first(job: Job, model: CompiledModel, prepared: BuiltProject, inputs: Sample) -> FirstRun | None:
     """Compare the outputs of a build that is new in a session of its own: the first inference counts."""
-    deployment = job.deployment
-    return compare_first_run(
-        model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
-    )
+
+    def run() -> Sample:
+        return run_samples(prepared, [inputs], job.deployment)[0]
+
+    return compare_first_run(model, prepared, job.deployment, inputs, run)
 
 
 def kinds_to_measure(model: CompiledModel) -> tuple[str, ...]:
@@ -340,25 +345,16 @@ def cost_of(prepared: BuiltProject, device: Device, inputs: Sample, readings: Re
 
 
 @locks.keep_locks()
-def time_function(
-    path: str | Path,
-    function: str,
-    *,
-    board: str | Board,
-    readings: Readings,
-    options: Options | None = None,
-    deployment: Deployment = DEFAULT,
-) -> Timing:
+def time_function(job: Job, function: str, readings: Readings) -> Timing:
     """Compile, build and run a model, and time one operator of it by its name.
 
     Raises:
         UsageError: the model has no such operator.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    job = Job.of(path, board, options, deployment)
     prepared = job.build(job.compile())
     inputs = job.filled(prepared.manifest)
-    with deployment.open(prepared) as device:
+    with job.deployment.open(prepared) as device:
         return device.time(**asdict(readings), function=function, inputs=inputs)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mtool import manifest
+from mtool import boards, manifest
 from mtool.base.errors import UsageError
 from mtool.boards import Board
 from mtool.device import session
@@ -62,6 +62,15 @@ class Job:
     ) -> "Job":
         """Return the job of a command's arguments."""
         return cls(Path(path), board, options or Options(), deployment, **more)  # type: ignore[arg-type]
+
+    @property
+    def target(self) -> Board:
+        """The board.
+
+        Raises:
+            BoardError: there is no such board.
+        """
+        return boards.get(self.board) if isinstance(self.board, str) else self.board
 
     def compile(self) -> CompiledModel:
         """Compile the model.

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mtool import boards, commands
 from mtool.cli import app
+from mtool.commands.cost import clocks, hertz
 from mtool.compiler.compilation import compile_for
 from mtool.stages.latency_estimate import estimate_latency
 from mtool.stages.options import Options
@@ -162,7 +163,7 @@ def test_a_clock_that_is_none_is_refused(clock: str, said: str, capsys: pytest.C
 def test_check_and_bench_read_a_clock_alike() -> None:
     board = boards.get("mps2_an386")
     for clock, hz in (("nucleo_l4r5zi@80MHz", 80_000_000), ("nucleo_l4r5zi", 120_000_000), ("64e6", 64_000_000)):
-        assert commands.hertz(clock) == commands.clocks([clock], board)[0].hz == hz
+        assert hertz(clock) == clocks([clock], board)[0].hz == hz
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 from mtool import boards, commands
 from mtool.base.option_values import IN_RAM
 from mtool.boards import Board
+from mtool.commands.cost import standing_for
 from mtool.compiler.compilation import compile_for, compile_model
 from mtool.compiler.plan import Choice
 from mtool.compiler.plan.pools.for_time import RESERVED_BYTES
@@ -70,12 +71,12 @@ def test_the_manifest_the_c_and_the_estimates_say_so() -> None:
 
 def test_a_board_stands_for_the_one_that_is_estimated() -> None:
     counted = boards.get("mps2_an386")
-    stands = commands.standing_for(counted, ["nucleo_l4r5zi@80MHz"])
+    stands = standing_for(counted, ["nucleo_l4r5zi@80MHz"])
     weights, data = stands.memory_for("weights"), stands.memory_for("data")
     assert weights is not None and weights.reads is not None and weights.reads.waits(stands.clock_hz) == 3
     assert data is not None and data.size == L4.memories["sram"].size
     assert any(in_ram(stands).values())
     as_large = counted.model_copy(update={"memories": {**stands.memories, "ssram1": counted.memories["ssram1"]}})
     assert made_of(DIGITS, stands, Request(), Known()) != made_of(DIGITS, as_large, Request(), Known())  # by its reads
-    assert commands.standing_for(counted, ["120MHz"]) == counted
-    assert commands.standing_for(counted, ["nucleo_l4r5zi", "nrf52840dk"]) == counted
+    assert standing_for(counted, ["120MHz"]) == counted
+    assert standing_for(counted, ["nucleo_l4r5zi", "nrf52840dk"]) == counted

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mtool import boards, commands
+from mtool import boards
 from mtool.base.errors import BuildError, UsageError
 from mtool.boards import Cache, Reads
+from mtool.commands.cost import clocks
 from mtool.device.cycles import Clock, cores, execution, flash, pipelines, riscv
 from mtool.device.cycles.cores import Instruction, group_of, groups
 from mtool.device.cycles.estimate import summarise
@@ -158,7 +159,7 @@ def test_wait_states_go_by_the_clock() -> None:
 
 def test_clocks_are_boards_and_frequencies() -> None:
     target = boards.get("mps2_an386")
-    found = commands.clocks(["nucleo_l4r5zi", "nucleo_l4r5zi@80MHz", "1.2GHz", "64000000"], target)
+    found = clocks(["nucleo_l4r5zi", "nucleo_l4r5zi@80MHz", "1.2GHz", "64000000"], target)
     assert [(clock.cpu, clock.hz, clock.waits) for clock in found] == [
         ("cortex-m4", 120_000_000, 5),
         ("cortex-m4", 80_000_000, 3),
@@ -166,9 +167,9 @@ def test_clocks_are_boards_and_frequencies() -> None:
         ("cortex-m4", 64_000_000, 0),
     ]
     with pytest.raises(UsageError, match="is no frequency"):
-        commands.clocks(["nucleo_l4r5zi@fast"], target)
+        clocks(["nucleo_l4r5zi@fast"], target)
     with pytest.raises(UsageError, match="no estimate is made for its core"):
-        commands.clocks(["rpi_pico"], target)
+        clocks(["rpi_pico"], target)
 
 
 @needs_arm
