@@ -1,6 +1,5 @@
-"""The values that options may have, and the flash runners, by name. Importing them costs nothing."""
+"""The values that options may have. Importing them costs nothing."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 Io = Literal["arena", "external"]
@@ -68,45 +67,3 @@ Method = Literal["minmax", "entropy", "percentile"]
 
 Integer = Literal["int8", "uint8"]
 """The type of a quantized activation."""
-
-FLASH_RUNNERS: Mapping[str, str] = {
-    "west": "west.West",
-    "openocd": "openocd.OpenOcd",
-    "pyocd": "pyocd.PyOcd",
-    "st-flash": "st_flash.StFlash",
-    "stm32cubeprogrammer": "stm32_programmer.Stm32Programmer",
-    "nrfutil": "nrfutil.NrfUtil",
-    "nrfjprog": "nrfjprog.NrfJprog",
-    "jlink": "jlink.JLink",
-    "avrdude": "avrdude.Avrdude",
-    "bossac": "bossac.Bossac",
-    "dfu-util": "dfu_util.DfuUtil",
-    "picotool": "picotool.Picotool",
-    "uf2": "uf2.Uf2",
-    "esptool": "esptool.Esptool",
-    "arduino-cli": "arduino_cli.ArduinoCli",
-    "gdb": "gdb.Gdb",
-    "command": "by_command.ByCommand",
-}
-"""The flash runners by name, each with its module in mtool.device.flash and its class."""
-
-FLASH_SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "west": ("runner",),
-    "openocd": ("config",),
-    "pyocd": ("target", "pack"),
-    "st-flash": ("address",),
-    "stm32cubeprogrammer": ("port", "loader"),
-    "nrfutil": ("core",),
-    "nrfjprog": ("family",),
-    "jlink": ("device", "interface", "speed"),
-    "avrdude": ("part", "programmer", "baud"),
-    "bossac": ("offset", "touch"),
-    "dfu-util": ("id", "alt", "address"),
-    "picotool": (),
-    "uf2": ("volume", "family"),
-    "esptool": ("chip", "address", "baud"),
-    "arduino-cli": (),
-    "gdb": (),
-    "command": ("run",),
-}
-"""The settings of each flash runner, which its module describes."""

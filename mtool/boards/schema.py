@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from mtool.base import flash_runners, spelling
 from mtool.base import invalid as problems
-from mtool.base import spelling
-from mtool.base.option_values import FLASH_RUNNERS, FLASH_SETTINGS, PoolUse
+from mtool.base.option_values import PoolUse
 
 Role = Literal["code", "weights", "data", "arena", "stack"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -38,10 +38,10 @@ def _size(text: Any) -> Any:
 def _settings(flash: Any) -> Any:
     """Read flash runners, those without settings as a list too: [west, openocd]."""
     for name in flash if isinstance(flash, list | dict) else ():
-        if not isinstance(name, str) or name not in FLASH_RUNNERS:
-            raise ValueError(f"there is no flash runner {name!r}; {_meant(str(name), FLASH_RUNNERS)}")
+        if not isinstance(name, str) or name not in flash_runners.records():
+            raise ValueError(f"there is no flash runner {name!r}; {_meant(str(name), flash_runners.records())}")
     for name, settings in flash.items() if isinstance(flash, dict) else ():
-        known = FLASH_SETTINGS[name]
+        known = flash_runners.settings_of(name)
         for key in settings if isinstance(settings, dict) else ():
             if key not in known:
                 raise ValueError(f"{name} has no setting {key!r}; {_meant(str(key), known)}")
@@ -245,7 +245,7 @@ class Board(Record):
     where an operating system places things; `placed` says of a template that puts a role into another memory than
     `holds` does, which; `takes` says of one that takes more of the board than is usual, how much. `port` is for the
     template alone. `flash` maps the flash runners that
-    work with the board to their settings (mtool/device/flash has a file for each); the first is the default. `power`
+    work with the board to their settings (mtool/base/flash_runners.yaml); the first is the default. `power`
     is the command that cycles the board's power (mtool/device/flash/power.py); `draws` is what its chip takes, which
     estimates of energy are made of.
     """

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mtool.base import resources
+from mtool.base import flash_runners, resources
 from mtool.base.errors import UsageError
 from mtool.base.option_table import OPTIONS, of_group
-from mtool.base.option_values import FLASH_RUNNERS
 
 if TYPE_CHECKING:
     from mtool.commands import Deployment, Options
@@ -38,7 +37,7 @@ def complete_boards(incomplete: str) -> list[str]:
 
 def complete_runners(incomplete: str) -> list[str]:
     """Return the flash runners whose names begin so."""
-    return [name for name in FLASH_RUNNERS if name.startswith(incomplete)]
+    return [name for name in flash_runners.records() if name.startswith(incomplete)]
 
 
 def _folder(text: str) -> Path:

@@ -19,7 +19,7 @@ from mtool.boards import Board
 from mtool.device import build as building
 from mtool.device import flash, session
 from mtool.device.flash import Job, Runner, halted, ports
-from mtool.device.flash.by_command import ByCommand
+from mtool.device.flash.by_command import by_command
 from mtool.device.flash.ports import Attached
 from mtool.device.session import Device, opening
 from mtool.device.transport.base import Transport
@@ -169,8 +169,8 @@ def runner_of(
         FlashError: the board has none.
     """
     text = deployment.flash or configuration.load().flash
-    if text and name in ("", ByCommand.name):
-        return ByCommand(text)
+    if text and name in ("", "command"):
+        return by_command(text)
     return flash.choose(board, name, template=template, has_build_folder=has_build_folder)
 
 

@@ -10,7 +10,7 @@ import pytest
 from mtool import boards
 from mtool.base import configuration, resources
 from mtool.base.errors import MtoolError, UsageError
-from mtool.base.option_values import FLASH_SETTINGS
+from mtool.base.flash_runners import records, settings_of
 from mtool.boards import schema, zephyr
 from mtool.commands import Options, user_project
 from mtool.commands.flashing import runner_of
@@ -52,7 +52,7 @@ def test_each_key_of_a_board_is_read(names_read: set[str]) -> None:
     assert {key for key in schema.PORT if key not in names_read} == set()
 
 
-@pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in FLASH_SETTINGS.items() for key in keys])
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name in records() for key in settings_of(name)])
 def test_each_setting_of_a_runner_changes_what_is_run(name: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runner, plain = flash.RUNNERS[name], job(name, port="/dev/ttyACM7")
     monkeypatch.setattr(uf2, "convert", lambda elf, family: str(family).encode())

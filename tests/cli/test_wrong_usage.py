@@ -9,7 +9,6 @@ from mtool import boards
 from mtool.base import option_values, spelling
 from mtool.base.errors import UsageError
 from mtool.cli import app, parameters
-from mtool.device.flash import RUNNERS
 
 CHOICES = {
     "run": {"--io": option_values.Io, "--partial": option_values.Partial, "--rounding": option_values.Rounding,
@@ -80,10 +79,6 @@ def test_a_misspelt_runner_is_found_when_boards_are_read() -> None:
                 {key: value for key, value in entry.items() if key != "name"} | {"flash": flash},
             )
         assert any("there is no flash runner 'opencd'; did you mean openocd?" in line for line in caught.value.details)
-
-
-def test_runners_have_the_names_that_boards_may_use() -> None:
-    assert [runner.name for runner in RUNNERS.values()] == [*option_values.FLASH_RUNNERS]
 
 
 def test_a_shell_completes_every_board_and_runner() -> None:

@@ -1,26 +1,22 @@
-"""command: whatever a command line says, for a rack's own tool, a script, a remote lab.
+"""A command line of a board's entry, mtool.toml or an option, which flashes a board or cycles its power.
 
-Settings: run (the command line: "labtool write --to {port} {elf}"). `mtool.toml` and `--flash-command` give it too. How
-it is read is told in mtool/device/flash/by_command.py.
+It is split into words as a POSIX shell would split it, quotes included, and no shell runs it: no variables, no pipes.
+Then `{port}`, `{probe}` and the like are replaced within the words, so that a path with a blank stays one word. Any
+other name in braces is a mistake, unless it is a shell's `${NAME}`; braces around anything else are left alone. A
+program that is named with a relative path is looked for from the working folder on.
 """
 
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mtool.base import spelling
 from mtool.base.errors import BoardError, UsageError
+from mtool.base.flash_runners import records
 from mtool.device.flash.runner import NEWEST, Command, Job, Runner, Version
-
-# A command line that a person wrote into a board's entry, mtool.toml or an option: how it becomes an argv.
-#
-# It is split into words as a POSIX shell would split it, quotes included, and no shell runs it: no variables, no pipes.
-# Then `{port}`, `{probe}` and the like are replaced within the words, so that a path with a blank stays one word. Any
-# other name in braces is a mistake, unless it is a shell's `${NAME}`; braces around anything else are left alone. A
-# program that is named with a relative path is looked for from the working folder on.
-
 
 FLASH: Final = ("elf", "hex", "bin", "folder", "port", "probe")
 POWER: Final = ("port", "probe")
@@ -85,29 +81,15 @@ def words_of(text: str, places: Sequence[str], *, what: str) -> list[str]:
     return words
 
 
-def names(text: str) -> set[str]:
-    """Return the names that stand in braces in a command line."""
-    return set(_PLACE.findall(text))
-
-
+@dataclass(frozen=True, kw_only=True)
 class ByCommand(Runner):
     """Run a command line; exit code 0 says that the firmware is on the board and runs.
 
-    Args:
+    Attributes:
         text: the command line; empty: the setting `run`.
     """
 
-    name = "command"
-    programs = ()
-    install = ""
-    takes = ".elf"
-    selects = "port"
-    verifies = False
-    timeout_s = 600.0
-    causes = ()
-
-    def __init__(self, text: str = "") -> None:
-        self._text = text
+    text: str = ""
 
     def probe_version(self) -> Version:
         """Return (): what the program is, its command line alone knows."""
@@ -115,21 +97,20 @@ class ByCommand(Runner):
 
     def argv(self, job: Job, version: Version = NEWEST) -> list[str]:
         """Put the firmware and the device into the command line."""
-        values = {
-            "elf": str(job.firmware),
-            "hex": str(job.firmware.with_suffix(".hex")),
-            "bin": str(job.firmware.with_suffix(".bin")),
-            "folder": str(job.folder),
-            "port": job.port,
-            "probe": job.probe,
-        }
+        files = {suffix: str(job.firmware.with_suffix(f".{suffix}")) for suffix in ("hex", "bin")}
+        values = {"elf": str(job.firmware), **files, "folder": str(job.folder), "port": job.port, "probe": job.probe}
         return argv(self._of(job), values, what="the flash command")
 
     def commands(self, job: Job, version: Version = NEWEST) -> list[Command]:
         """Convert the firmware first, where the command line asks for another format that no build makes."""
-        named = names(self._of(job))
-        made = [self._converted(job, f".{kind}") for kind in ("hex", "bin") if kind in named]
-        return [*(command for command in made if command), Command(tuple(self.argv(job, version)))]
+        named = _PLACE.findall(self._of(job))
+        made = self.conversions(job, *(f".{kind}" for kind in ("hex", "bin") if kind in named))
+        return [*made, Command(tuple(self.argv(job, version)))]
 
     def _of(self, job: Job) -> str:
-        return self._text or job.setting("run")
+        return self.text or job.setting("run")
+
+
+def by_command(text: str = "") -> ByCommand:
+    """Return the runner of a command line; empty: of the setting `run`."""
+    return ByCommand(name="command", **records()["command"], text=text)

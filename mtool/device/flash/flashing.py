@@ -1,6 +1,5 @@
 """Flash a built project: choose a runner, run its commands, explain what fails."""
 
-import importlib
 import logging
 import os
 import shlex
@@ -11,27 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mtool.base import files, proc, spelling
-from mtool.base.errors import FlashError, MtoolError, UsageError
-from mtool.base.option_values import FLASH_RUNNERS
+from mtool.base.errors import FlashError, UsageError
+from mtool.base.flash_runners import records
 from mtool.boards import Board
-from mtool.device.flash.runner import NEWEST, Command, Job, Runner, explain
+from mtool.device.flash.by_command import ByCommand
+from mtool.device.flash.runner import Job, Runner
+from mtool.device.flash.west import West
 from mtool.device.transport import unicorn
 from mtool.manifest import Project, firmware_of
 
 log = logging.getLogger(__name__)
 
 
-def _runner(module_and_class: str) -> Runner:
-    module, _, name = module_and_class.partition(".")
-    made: Runner = getattr(importlib.import_module(f"mtool.device.flash.{module}"), name)()
-    return made
-
-
-RUNNERS: Mapping[str, Runner] = {name: _runner(where) for name, where in FLASH_RUNNERS.items()}
-
-# Runners that flash a framework's own build folder, and the template of that framework.
-_FRAMEWORKS: Mapping[str, str] = {"west": "zephyr", "arduino-cli": "arduino"}
-_BUILDS: Mapping[str, str] = {"west": "zephyr"}
+_CLASSES: Mapping[str, type[Runner]] = {"west": West, "command": ByCommand}
+RUNNERS: Mapping[str, Runner] = {
+    name: _CLASSES.get(name, Runner)(name=name, **record) for name, record in records().items()
+}
 
 # What a builder leaves beside the ELF file.
 _MADE: Mapping[str, frozenset[str]] = {
@@ -58,7 +52,7 @@ def runners_of(board: Board, template: str = "") -> list[str]:
     emulator = board.emulator
     has_stub = emulator is not None and not emulator.is_the_firmware and emulator.program != unicorn.PROGRAM
     named = list(board.flash) or (["gdb"] if has_stub else [])
-    return [name for name in named if not template or _FRAMEWORKS.get(name, template) == template]
+    return [name for name in named if not template or RUNNERS[name].template in ("", template)]
 
 
 def choose(board: Board, name: str = "", *, template: str = "", has_build_folder: bool = True) -> Runner:
@@ -104,14 +98,12 @@ def choose(board: Board, name: str = "", *, template: str = "", has_build_folder
             details=["its entry in boards.yaml names none" + (f" for the template {template}" if template else "")],
             hint=f"name one there (flash: [openocd]), or run it without: mtool run --board {board.name}",
         )
-    # A build with west needs west anyway.
-    installed = [name for name in known if _BUILDS.get(name) == template or _is_installed(RUNNERS[name])]
-    return RUNNERS[(installed or known)[0]]
+    return next((RUNNERS[name] for name in known if _is_installed(RUNNERS[name], template)), RUNNERS[known[0]])
 
 
-def _is_installed(runner: Runner) -> bool:
+def _is_installed(runner: Runner, template: str) -> bool:
     program = runner.program()
-    return not program or shutil.which(program) is not None
+    return (runner.builds and runner.template == template) or not program or shutil.which(program) is not None
 
 
 def job_of(folder: Path, project: Project, runner: Runner, *, kind: str, port: str = "", probe: str = "") -> Job:
@@ -140,8 +132,21 @@ def job_of(folder: Path, project: Project, runner: Runner, *, kind: str, port: s
 def plan(runner: Runner, job: Job) -> list[str]:
     """Return the lines that a shell would need to do the same, with the newest version of the tool."""
     placed = job if job.port or runner.selects != "port" else replace(job, port="PORT")
-    written = [f"# {_short(path)} holds: {_told(data)}" for path, data in _files(runner, placed).items()]
-    return [*written, *(_line(command) for command in runner.commands(placed, NEWEST))]
+    try:
+        files = runner.files(placed)
+    except FileNotFoundError:  # they are made of a firmware that is not built yet
+        files = {runner.image(placed): b""}
+    lines = [f"# {path.as_posix()} holds: {_contents(data)}" for path, data in files.items()]
+    for command in runner.commands(placed):
+        lines.append(shlex.join(command.argv) + (f" && sleep {command.settle_s:g}" if command.settle_s else ""))
+    return lines
+
+
+def _contents(data: bytes) -> str:
+    try:
+        return "; ".join(data.decode("ascii").split("\n")).strip("; ") or "the firmware"
+    except UnicodeDecodeError:
+        return "the firmware"
 
 
 def flash(runner: Runner, job: Job) -> Flashed:
@@ -160,7 +165,7 @@ def flash(runner: Runner, job: Job) -> Flashed:
     if not job.firmware.is_file():
         raise UsageError(f"{job.firmware} is not there", hint="build it first: mtool build")
     if job.port.startswith("/dev/") and Path(job.port).exists() and not os.access(job.port, os.R_OK | os.W_OK):
-        raise _not_permitted(runner, job)
+        raise runner.explain(proc.Completed((runner.program(), job.port), 1, "permission denied", 0.0), job)
     for path, data in runner.files(job).items():
         files.write(path, data)
     for command in runner.commands(job, version):
@@ -174,46 +179,8 @@ def flash(runner: Runner, job: Job) -> Flashed:
         )
         is_tool = command.argv[0] == runner.program()
         if not (runner.succeeded(done) if is_tool else done.returncode == 0):
-            causes = runner.causes if is_tool else ()
-            raise explain(
-                done,
-                causes,
-                job.board,
-                tool=command.argv[0],
-                port=job.port,
-                probe=job.probe,
-                unlock=runner.unlock(job),
-            )
+            raise runner.explain(done, job)
         time.sleep(command.settle_s)
     flashed = Flashed(runner.name, time.monotonic() - start, runner.reads_back(job))
     log.info("flash: %.2f s, %s", flashed.seconds, runner.name)
     return flashed
-
-
-def _not_permitted(runner: Runner, job: Job) -> MtoolError:
-    done = proc.Completed((runner.program(), job.port), 1, "permission denied", 0.0)
-    return explain(done, runner.causes, job.board, tool=runner.program(), port=job.port)
-
-
-def _files(runner: Runner, job: Job) -> dict[Path, bytes]:
-    """Return the files of a runner; empty ones where they are made of a firmware that is not built yet."""
-    try:
-        return dict(runner.files(job))
-    except FileNotFoundError:
-        return {runner.image(job): b""}
-
-
-def _told(data: bytes) -> str:
-    try:
-        return "; ".join(data.decode("ascii").split("\n")).strip("; ") or "the firmware"
-    except UnicodeDecodeError:
-        return "the firmware"
-
-
-def _short(path: Path) -> str:
-    return path.as_posix()
-
-
-def _line(command: Command) -> str:
-    line = shlex.join(command.argv)
-    return f"{line} && sleep {command.settle_s:g}" if command.settle_s else line

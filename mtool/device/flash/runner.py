@@ -1,4 +1,4 @@
-"""The interface of a flash runner: one tool that writes a firmware into a board, behind one small class."""
+"""The flash runners: each a tool that writes a firmware into a board, as its record in flash_runners.yaml says."""
 
 import getpass
 import platform
@@ -6,20 +6,16 @@ import re
 import shlex
 import shutil
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from mtool.base import proc
 from mtool.base.errors import BoardError, FlashError, UsageError
 from mtool.base.proc import Completed
 from mtool.boards import Board
-
-# Why a flash tool failed, told in the same words whatever the tool.
-
+from mtool.device.flash import uf2
 
 _LAST_LINES = 8
 _NO_DEVICE = "connect the board with a USB cable that carries data, then look for it: mtool boards --attached"
@@ -27,30 +23,13 @@ _WSL = (
     "in a Windows terminal: usbipd list, usbipd bind --busid BUSID, usbipd attach --wsl --busid BUSID; "
     "Windows keeps USB devices from WSL until then"
 )
+_VERSION_TIMEOUT_S = 20.0
+_BOOTLOADER_S = 2.5  # from a touch at 1200 baud to a bootloader that answers
+_FORMATS = {".hex": "ihex", ".bin": "binary"}
+_PLACE = re.compile(r"\{\w+\}|<[\w|*]+>")
 
-
-class Kind(Enum):
-    """What can be wrong."""
-
-    NO_PROBE = "no probe"
-    NO_BOOT_LOADER = "no boot loader"
-    WRONG_CHIP = "wrong chip"
-    PERMISSION = "permission"
-    LOCKED = "locked"
-    BUSY = "busy"
-    VERIFY = "verify"
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A kind of failure, and the pattern in a tool's output that tells it."""
-
-    kind: Kind
-    pattern: str
-
-    def matches(self, output: str) -> bool:
-        """Say whether the output tells this cause."""
-        return re.search(self.pattern, output, re.IGNORECASE) is not None
+Version = tuple[int, ...]
+NEWEST: Version = (9999,)
 
 
 def is_wsl() -> bool:
@@ -61,63 +40,6 @@ def is_wsl() -> bool:
 def no_device_hint() -> str:
     """Return what to try where nothing is attached."""
     return _WSL if is_wsl() else _NO_DEVICE
-
-
-def explain(
-    done: Completed,
-    causes: Sequence[Cause],
-    board: Board,
-    *,
-    tool: str,
-    port: str = "",
-    probe: str = "",
-    unlock: str = "",
-) -> BoardError | FlashError:
-    """Return the error that a tool's output stands for: a BoardError if it found no board.
-
-    Args:
-        done: the tool that failed.
-        causes: what its output may say; the first that matches counts.
-        board: the board that was to be flashed.
-        tool: the tool's name.
-        port: the serial port that it was given.
-        probe: the probe's serial number that it was given.
-        unlock: the command that removes a lock from the flash.
-    """
-    kind = next((cause.kind for cause in causes if cause.matches(done.output)), None)
-    details = ["$ " + shlex.join(done.argv), *_last_lines(done.output)]
-    match kind:
-        case Kind.NO_PROBE:
-            what = f"{tool} found no {board.name}" + (f" with the probe {probe}" if probe else "")
-            hint = no_device_hint()
-        case Kind.NO_BOOT_LOADER:
-            what = f"{tool} opened {port or 'the port'}, and no boot loader of {board.name} answers there"
-            hint = (
-                f"is it the port of the {board.name}? mtool boards --attached. Close what else has the port open, take "
-                "off what is wired to pins 0 and 1, press reset just before; a board with another boot loader has "
-                "another baud rate (of a Nano's old one 57600): flash: in an entry of your own"
-            )
-        case Kind.WRONG_CHIP:
-            what = f"{tool} found another chip than that of {board.name}"
-            hint = "is it another board? see what is attached: mtool boards --attached, and choose with --probe"
-        case Kind.PERMISSION:
-            what = f"{tool} may not use {port or 'the probe'}"
-            hint = permission_hint(board, port)
-        case Kind.LOCKED:
-            what = f"the flash of {board.name} is locked"
-            hint = (
-                f"this erases it and removes the lock: {unlock}" if unlock else "remove the read-out protection first"
-            )
-        case Kind.BUSY:
-            what = f"{port or 'the probe'} is in use by another program"
-            hint = "close the serial monitor, the debugger or the IDE that has it open"
-        case Kind.VERIFY:
-            what = f"what {tool} wrote to {board.name} reads back differently"
-            hint = "flash it again; if it stays so, try a slower probe, or the flash is worn or protected"
-        case None:
-            what = f"{tool} failed with exit code {done.returncode}"
-            hint = ""
-    return (BoardError if kind is Kind.NO_PROBE else FlashError)(what, details=details, hint=hint)
 
 
 def permission_hint(board: Board, port: str) -> str:
@@ -131,16 +53,6 @@ def permission_hint(board: Board, port: str) -> str:
         f"echo '{rule}' | sudo tee /etc/udev/rules.d/60-mtool.rules; sudo udevadm control --reload; "
         "then connect the board again"
     )
-
-
-def _last_lines(output: str) -> list[str]:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-_LAST_LINES:]
-
-
-Version = tuple[int, ...]
-NEWEST: Version = (9999,)
-_VERSION_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,34 +108,39 @@ class Command:
     settle_s: float = 0.0
 
 
-class Runner(ABC):
-    """One flash tool. A file of this package has one runner, and says which settings it takes.
+Words = Sequence[str | Sequence[str]]
+"""Arguments as a record has them: words with places, and lists of words that may be left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    """One flash tool; mtool/base/flash_runners.yaml explains the fields, and has a record for each tool.
 
     Attributes:
         name: what boards.yaml and --runner call it.
-        programs: its program; the first of these that is on PATH.
-        install: the command that installs it, or the place it comes from.
-        takes: what it writes: a file of that suffix, or "project" for a framework's own build folder.
-        selects: what tells it which board: a "probe" (USB serial number), a "port", or nothing.
-        verifies: it reads the flash back.
-        least_version: older ones lack what the argv uses.
-        version_argv: arguments that make it print its version.
-        timeout_s: how long the tool may take.
-        causes: what its output says when it fails.
     """
 
-    name: ClassVar[str]
-    programs: ClassVar[tuple[str, ...]]
-    install: ClassVar[str]
-    takes: ClassVar[Literal[".elf", ".hex", ".bin", ".uf2", "project"]]
-    selects: ClassVar[Literal["probe", "port", ""]]
-    verifies: ClassVar[bool]
-    least_version: ClassVar[Version] = ()
-    version_argv: ClassVar[tuple[str, ...]] = ("--version",)
-    timeout_s: ClassVar[float] = 120.0
-    causes: ClassVar[Sequence[Cause]]
+    name: str
+    install: str
+    takes: Literal[".elf", ".hex", ".bin", ".uf2", "project"]
+    selects: Literal["probe", "port", ""]
+    programs: Sequence[str] = ()
+    arguments: Words = ()
+    causes: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    verifies: bool = False
+    template: str = ""
+    builds: bool = False
+    least_version: Sequence[int] = ()
+    version_argv: Sequence[str] = ("--version",)
+    timeout_s: float = 120.0
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    proof: Sequence[str] = ()
+    refuted_by: str = ""
+    unlocks: tuple[Words, str] = ((), "")
+    gdb_server: Words = ()
 
-    @abstractmethod
     def argv(self, job: Job, version: Version = NEWEST) -> list[str]:
         """Return the tool's arguments, its program first.
 
@@ -231,18 +148,73 @@ class Runner(ABC):
             job: what to flash.
             version: the tool's, as some options changed their names.
         """
+        changes = [
+            change
+            for first, names in self.renamed.items()
+            if version and version < tuple(map(int, first.split(".")))
+            for change in names.items()
+        ]
+        return [self.program(), *self.words(job, self.arguments, changes)]
+
+    def words(self, job: Job, parts: Words, changes: Sequence[tuple[str, str]] = ()) -> list[str]:
+        """Return the arguments that a record's list stands for, with `changes` of words in that list.
+
+        Raises:
+            UsageError: the board's entry lacks a setting.
+            BoardError: no serial port is known.
+        """
+        found: list[str] = []
+        for part in parts:
+            group = [part] if isinstance(part, str) else part
+            values = {text: self._value(job, text) for word in group for text in _PLACE.findall(word)}
+            if isinstance(part, str) or all(values.values()):
+                several = next((text for text in values if text.endswith("*>")), "")
+                for one in values[several].split() if several else [""]:
+                    found += [_filled(word, {**values, several: one}, changes) for word in group]
+        return found
+
+    def _value(self, job: Job, text: str) -> str:
+        """Return what stands for a place in a record; one that is not known is left as it is."""
+        if text.startswith("<"):
+            name, has_default, default = text.strip("<*>").partition("|")
+            return job.setting(name, default if has_default else None)
+        value = _VALUES.get(text.strip("{}"))
+        return text if value is None else value(self, job)
 
     def commands(self, job: Job, version: Version = NEWEST) -> list[Command]:
-        """Return all that is run, in order: a conversion if the tool takes no ELF file, then the tool."""
-        return [*self._conversion(job), Command(tuple(self.argv(job, version)))]
+        """Return all that is run, in order: a conversion if the tool takes no ELF file, a touch, then the tool."""
+        commands = self.conversions(job, self.takes)
+        if "touch" in self.settings and job.setting("touch", 0) != "0":
+            touch = ("stty", "-f" if sys.platform == "darwin" else "-F", self.port(job), "1200", "hupcl")
+            commands.append(Command(touch, settle_s=_BOOTLOADER_S))
+        return [*commands, Command(tuple(self.argv(job, version)))]
+
+    def conversions(self, job: Job, *suffixes: str) -> list[Command]:
+        """Return what makes the files of these suffixes: of those that are converted and that no build makes."""
+        objcopy = job.board.toolchain.removesuffix("gcc").removesuffix("cc") + "objcopy"
+        return [
+            Command((objcopy, "-O", _FORMATS[suffix], str(job.firmware), str(job.firmware.with_suffix(suffix))))
+            for suffix in suffixes
+            if suffix in _FORMATS and suffix not in job.made
+        ]
 
     def files(self, job: Job) -> Mapping[Path, bytes]:
         """Return files that the commands read and that no build makes."""
-        return {}
+        if self.takes == ".uf2" and self.takes not in job.made:
+            return {self.image(job): uf2.convert(job.firmware, int(job.setting("family"), 0))}
+        return {job.folder / path: "".join(self.words(job, [text])).encode() for path, text in self.scripts.items()}
 
     def succeeded(self, done: Completed) -> bool:
         """Say whether the tool did it; some end with exit code 0 whatever happens."""
-        return done.returncode == 0
+        is_refuted = self.refuted_by and self.cause_of(done.output) == self.refuted_by
+        return not is_refuted and (
+            all(text in done.output for text in self.proof) if self.proof else not done.returncode
+        )
+
+    def cause_of(self, output: str) -> str:
+        """Return the cause of a failure that a tool's output says; "": none that is known."""
+        found = (cause for cause, pattern in self.causes.items() if re.search(pattern, output, re.IGNORECASE))
+        return next(found, "")
 
     def reads_back(self, job: Job) -> bool:
         """Say whether the flash is compared with the firmware afterwards."""
@@ -250,18 +222,18 @@ class Runner(ABC):
 
     def unlock(self, job: Job) -> str:
         """Return the command that removes a lock from the flash, or "" if there is none to offer."""
-        return ""
+        words, further = self.unlocks
+        return shlex.join(self.words(job, words)) + further
 
-    @classmethod
-    def program(cls) -> str:
+    def program(self) -> str:
         """Return the program: the first on PATH, the first beside this Python's interpreter, or else the first.
 
         It is "" where the runner has none of its own.
         """
         beside = Path(sys.executable).parent
-        found = [name for name in cls.programs if shutil.which(name)]
-        found += [str(beside / name) for name in cls.programs if shutil.which(name, path=str(beside))]
-        return (*found, *cls.programs, "")[0]
+        found = [name for name in self.programs if shutil.which(name)]
+        found += [str(beside / name) for name in self.programs if shutil.which(name, path=str(beside))]
+        return (*found, *self.programs, "")[0]
 
     def probe_version(self) -> Version:
         """Return the version of the tool that is installed; () if it does not tell.
@@ -278,7 +250,7 @@ class Runner(ABC):
         done = proc.run(argv, what=f"{program}'s version", timeout_s=_VERSION_TIMEOUT_S, error=FlashError, check=False)
         found = re.search(r"\d+(?:\.\d+)+", done.output)
         version = tuple(map(int, found[0].split("."))) if found else ()
-        if version and version < self.least_version:
+        if version and version < tuple(self.least_version):
             raise FlashError(
                 f"{program} is too old",
                 details=[
@@ -307,14 +279,69 @@ class Runner(ABC):
             )
         return job.port
 
-    def _conversion(self, job: Job) -> list[Command]:
-        command = self._converted(job, self.takes)
-        return [command] if command else []
+    def explain(self, done: Completed, job: Job) -> BoardError | FlashError:
+        """Return the error that a failed command stands for: a BoardError if the tool found no board."""
+        tool, board = done.argv[0], job.board.name
+        details = ["$ " + shlex.join(done.argv)]
+        details += [line.strip() for line in done.output.splitlines() if line.strip()][-_LAST_LINES:]
+        cause = self.cause_of(done.output) if tool == self.program() else ""
+        match cause:
+            case "no probe":
+                what = f"{tool} found no {board}" + (f" with the probe {job.probe}" if job.probe else "")
+                return BoardError(what, details=details, hint=no_device_hint())
+            case "no boot loader":
+                what = f"{tool} opened {job.port or 'the port'}, and no boot loader of {board} answers there"
+                hint = (
+                    f"is it the port of the {board}? mtool boards --attached. Close what else has the port open, take "
+                    "off what is wired to pins 0 and 1, press reset just before; a board with another boot loader has "
+                    "another baud rate (of a Nano's old one 57600): flash: in an entry of your own"
+                )
+            case "wrong chip":
+                what = f"{tool} found another chip than that of {board}"
+                hint = "is it another board? see what is attached: mtool boards --attached, and choose with --probe"
+            case "permission":
+                what = f"{tool} may not use {job.port or 'the probe'}"
+                hint = permission_hint(job.board, job.port)
+            case "locked":
+                unlock = self.unlock(job)
+                what = f"the flash of {board} is locked"
+                hint = (
+                    f"this erases it and removes the lock: {unlock}"
+                    if unlock
+                    else "remove the read-out protection first"
+                )
+            case "busy":
+                what = f"{job.port or 'the probe'} is in use by another program"
+                hint = "close the serial monitor, the debugger or the IDE that has it open"
+            case "verify":
+                what = f"what {tool} wrote to {board} reads back differently"
+                hint = "flash it again; if it stays so, try a slower probe, or the flash is worn or protected"
+            case _:
+                what, hint = f"{tool} failed with exit code {done.returncode}", ""
+        return FlashError(what, details=details, hint=hint)
 
-    def _converted(self, job: Job, suffix: str) -> Command | None:
-        """Return what makes the file of that suffix; None, if the build does, or if it is none that is converted."""
-        formats = {".hex": "ihex", ".bin": "binary"}
-        if suffix not in formats or suffix in job.made:
-            return None
-        objcopy = job.board.toolchain.removesuffix("gcc").removesuffix("cc") + "objcopy"
-        return Command((objcopy, "-O", formats[suffix], str(job.firmware), str(job.firmware.with_suffix(suffix))))
+
+def _filled(word: str, values: Mapping[str, str], changes: Sequence[tuple[str, str]]) -> str:
+    for newer, older in changes:
+        word = word.replace(newer, older)
+    return _PLACE.sub(lambda place: values[place[0]], word)
+
+
+_VALUES: Mapping[str, Callable[[Runner, Job], str]] = {
+    "program": lambda runner, job: runner.program(),
+    "elf": lambda runner, job: str(job.firmware),
+    "image": lambda runner, job: str(runner.image(job)),
+    "folder": lambda runner, job: str(job.folder),
+    "firmware_folder": lambda runner, job: str(job.firmware.parent),
+    "build_folder": lambda runner, job: str(job.firmware.parents[1]),  # build/<kind>/zephyr/zephyr.elf
+    "sketch": lambda runner, job: str(job.folder / job.firmware.parent.name),
+    "framework_board": lambda runner, job: job.framework_board,
+    "port": lambda runner, job: runner.port(job),
+    "port_name": lambda runner, job: runner.port(job).removeprefix("/dev/"),
+    "probe": lambda runner, job: job.probe,
+    "probe_number": lambda runner, job: job.probe.lstrip(
+        "0"
+    ),  # the USB descriptor pads it with zeros, the tool does not
+    "code_address": lambda runner, job: job.code_address(),
+    "drive": lambda runner, job: str(uf2.drive(job.setting("volume"))),
+}

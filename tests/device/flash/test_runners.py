@@ -14,7 +14,7 @@ from mtool import boards
 from mtool.base.errors import BoardError, FlashError, UsageError
 from mtool.device import flash
 from mtool.device.flash import RUNNERS, power, uf2
-from mtool.device.flash.by_command import ByCommand
+from mtool.device.flash.by_command import by_command
 from mtool.device.flash.power import Power
 from mtool.stages.deployment import Deployment
 from tests.device.flash.jobs import BOARD, fake, job
@@ -55,7 +55,7 @@ def test_a_runner_tells_how_it_is_installed(runner: str, no_tools: Path) -> None
 
 
 def test_a_flash_command_gets_the_format_that_it_names() -> None:
-    runner = ByCommand("lab/tool {hex} {bin} {probe}")
+    runner = by_command("lab/tool {hex} {bin} {probe}")
     program = Path.cwd() / "lab" / "tool"
     assert flash.plan(runner, job("command", probe="06 71")) == [TO_HEX, TO_BIN, f"{program} {HEX} {BIN} '06 71'"]
     with pytest.raises(BoardError, match="needs the board's probe"):
@@ -89,7 +89,7 @@ def test_a_placeholder_that_there_is_not_is_told_with_those_that_there_are(
         Deployment(**{what: text})
     assert told.value.details[0] == text and known in told.value.details[1] and hint in told.value.hint
     with pytest.raises(UsageError, match="unknown placeholder"):
-        ByCommand(text).argv(job("command", port="P")) if what == "flash" else Power(text, port="P").argv()
+        by_command(text).argv(job("command", port="P")) if what == "flash" else Power(text, port="P").argv()
 
 
 @pytest.mark.parametrize("text", ["sh -c 'echo ${HOME}'", "awk '{ print $1 }'", "tool {} {1}"])

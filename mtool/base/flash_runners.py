@@ -1,0 +1,20 @@
+"""The records of flash_runners.yaml: mtool.device.flash runs the tools, and boards' entries name them."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+@functools.cache
+def records() -> dict[str, dict[str, Any]]:
+    """Return each flash runner's record by its name."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_suffix(".yaml").read_bytes(), Loader=loader)
+    return found
+
+
+def settings_of(name: str) -> tuple[str, ...]:
+    """Return the names of a runner's settings in a board's entry."""
+    return tuple(records()[name].get("settings", {}))
