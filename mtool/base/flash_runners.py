@@ -4,12 +4,12 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 
 @functools.cache
 def records() -> dict[str, dict[str, Any]]:
     """Return each flash runner's record by its name."""
+    import yaml  # which `mtool --help` does not load
+
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_suffix(".yaml").read_bytes(), Loader=loader)
     return found
