@@ -4,6 +4,8 @@ import functools
 from pathlib import Path
 from typing import Any
 
+FILE = Path(__file__).with_suffix(".yaml")
+
 
 @functools.cache
 def records() -> dict[str, dict[str, Any]]:
@@ -11,7 +13,7 @@ def records() -> dict[str, dict[str, Any]]:
     import yaml  # which `mtool --help` does not load
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_suffix(".yaml").read_bytes(), Loader=loader)
+    found: dict[str, dict[str, Any]] = yaml.load(FILE.read_bytes(), Loader=loader)
     return found
 
 

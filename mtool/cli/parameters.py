@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mtool.commands import Deployment, Options
 
 HOST = "host"  # the board that is always there
-_BOARD_NAME = re.compile(r"^(\w[\w.-]*):", re.MULTILINE)
+_NAME = re.compile(r"^(\w[\w.-]*):", re.MULTILINE)
 
 
 def complete_boards(incomplete: str) -> list[str]:
@@ -28,16 +28,19 @@ def complete_boards(incomplete: str) -> list[str]:
 
     The schema of boards is not read: that takes longer than a key press may.
     """
-    try:
-        text = resources.path("boards.yaml").read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return []
-    return [name for name in _BOARD_NAME.findall(text) if name.startswith(incomplete)]
+    return _keys(resources.path("boards.yaml"), incomplete)
 
 
 def complete_runners(incomplete: str) -> list[str]:
     """Return the flash runners whose names begin so."""
-    return [name for name in flash_runners.records() if name.startswith(incomplete)]
+    return _keys(flash_runners.FILE, incomplete)
+
+
+def _keys(path: Path, incomplete: str) -> list[str]:
+    try:
+        return [name for name in _NAME.findall(path.read_text(encoding="utf-8")) if name.startswith(incomplete)]
+    except (OSError, ValueError):
+        return []
 
 
 def _folder(text: str) -> Path:
