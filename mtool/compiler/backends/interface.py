@@ -1,9 +1,11 @@
 """The interface of backends: what computes a region of a network, and what it needs for that."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
+
+import numpy as np
 
 from mtool.base.checked import NotNegative, Range
 from mtool.base.errors import BuildError, UsageError
@@ -53,6 +55,24 @@ class Operand:
     def is_per_tensor(self) -> bool:
         """Whether it is quantised with one scale and one zero point."""
         return self.quant is not None and len(self.quant.scale) == 1
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """The scales of its grid, which it has."""
+        assert self.quant is not None, f"{self.tensor} is not quantised"
+        return self.quant.scale
+
+    @property
+    def zero_point(self) -> int:
+        """The first zero point of its grid, which it has."""
+        assert self.quant is not None, f"{self.tensor} is not quantised"
+        return self.quant.zero_point[0]
+
+    @property
+    def elements(self) -> Array:
+        """The elements of a constant, which it is."""
+        assert self.data is not None, f"{self.tensor} is no constant"
+        return np.ascontiguousarray(self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +134,10 @@ class Operation:
         return found
 
 
+Allowed = bool | str | int | float | list[bool | str | int | float] | dict[Literal["min", "max"], int | float]
+"""What an attribute may be: a value, one of several, or a number within limits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """Operations of one kind that meet constraints.
@@ -123,28 +147,87 @@ class Pattern:
     layout: the layout that it has to have; "": any.
     quantised: whether all variable operands and results stand on a grid with one scale; None: either.
     where: further constraints: each returns why an operation does not meet it, "" if it does.
+    constant_dtypes: the element types of its constant operands; none: any.
+    constants: the operands that have to be constants, if they are given, from 0.
+    variables: how many operands are no constants.
+    ranks: the dimensions that the first operand may have; none: any.
+    same_shapes: all variable operands and results have one shape.
+    same_grid: the first operand and the result stand on one grid.
+    symmetric_weights: the zero points of constants are 0.
+    groups: "one", "depthwise" (each channel by itself, to as many), "channelwise" (to any number); none: any.
+    attributes: what an attribute may be; of a tuple, each number.
     """
 
     kind: str
-    dtypes: tuple[str, ...] = ()
+    dtypes: Sequence[str] = ()
     layout: str = ""
     quantised: bool | None = None
     where: tuple[Callable[[Operation], str], ...] = ()
+    constant_dtypes: Sequence[str] = field(default=(), kw_only=True)
+    constants: Sequence[int] = field(default=(), kw_only=True)
+    variables: int | None = field(default=None, kw_only=True)
+    ranks: Sequence[int] = field(default=(), kw_only=True)
+    same_shapes: bool = field(default=False, kw_only=True)
+    same_grid: bool = field(default=False, kw_only=True)
+    symmetric_weights: bool = field(default=False, kw_only=True)
+    groups: Sequence[str] = field(default=(), kw_only=True)
+    attributes: Mapping[str, Allowed] = field(default_factory=dict, kw_only=True)
 
     def refusal(self, operation: Operation) -> str:
         """Return why an operation of this kind does not match; "": it does."""
+        return next(filter(None, self._refusals(operation)), "")
+
+    def _refusals(self, operation: Operation) -> Iterator[str]:
         tensors = (*operation.variables, *operation.outputs)
-        wrong = next((one for one in tensors if self.dtypes and one.dtype.label not in self.dtypes), None)
-        if wrong is not None:
-            return f"{wrong.tensor} is {wrong.dtype.label}; it takes {' or '.join(self.dtypes)}"
+        constants = [one for one in operation.inputs if one is not None and one.is_constant]
+        for operands, dtypes in ((tensors, self.dtypes), (constants, self.constant_dtypes)):
+            for one in operands:
+                if dtypes and one.dtype.label not in dtypes:
+                    yield f"{one.tensor} is {one.dtype.label}; it takes {' or '.join(dtypes)}"
         if self.layout and operation.layout not in ("", self.layout):
-            return f"its layout is {operation.layout}; it takes {self.layout}"
-        off = next((one for one in tensors if not one.is_per_tensor), None)
-        if self.quantised and off is not None:
-            return f"{off.tensor} is not quantised with one scale"
+            yield f"its layout is {operation.layout}; it takes {self.layout}"
+        if self.quantised:
+            yield from (f"{one.tensor} is not quantised with one scale" for one in tensors if not one.is_per_tensor)
         if self.quantised is False and any(one.quant is not None for one in tensors):
-            return "it is quantised"
-        return next((why for check in self.where if (why := check(operation))), "")
+            yield "it is quantised"
+        first = operation.inputs[0] if operation.inputs else None
+        if self.ranks and first is not None and len(first.shape) not in self.ranks:
+            yield f"it has {len(first.shape)} dimensions"
+        if self.same_shapes and len({one.shape for one in tensors}) > 1:
+            yield "its operands have several shapes"
+        if self.same_grid and first is not None and first.quant != operation.output.quant:
+            yield "its input and output are on two grids"
+        if self.variables is not None and len(operation.variables) != self.variables:
+            yield f"{len(operation.variables)} of its operands are no constants; it takes {self.variables}"
+        for number, operand in enumerate(operation.inputs):
+            if number in self.constants and operand is not None and not operand.is_constant:
+                yield f"{operand.tensor} is no constant"
+        if self.symmetric_weights and any(one.quant is not None and any(one.quant.zero_point) for one in constants):
+            yield "its weights have zero points"
+        group: int | None = getattr(operation.attrs, "group", None)
+        if self.groups and group is not None and not self._takes_groups(group, operation.operand(1).shape):
+            yield f"its channels are in {group} groups"
+        for name, allowed in self.attributes.items():
+            if name not in {one.name for one in fields(operation.attrs)}:
+                yield f"it has no attribute {name}"
+            value: Any = getattr(operation.attrs, name)
+            if not all(_is_allowed(one, allowed) for one in (value if isinstance(value, tuple) else (value,))):
+                yield f"its {name} is {value}"
+        yield from (check(operation) for check in self.where)
+
+    def _takes_groups(self, group: int, weights: Sequence[int]) -> bool:
+        is_depthwise = group == weights[0] and weights[1] == 1
+        return (
+            (group == 1 and "one" in self.groups)
+            or (is_depthwise and "depthwise" in self.groups)
+            or (weights[1] == 1 and "channelwise" in self.groups)
+        )
+
+
+def _is_allowed(value: Any, allowed: Allowed) -> bool:
+    if isinstance(allowed, dict):
+        return bool(allowed.get("min", value) <= value <= allowed.get("max", value))
+    return value in allowed if isinstance(allowed, list) else bool(value == allowed)
 
 
 def refusal(patterns: Sequence[Pattern], operation: Operation) -> str:

@@ -54,15 +54,11 @@ class Json(Backend):
         if self.run and not getattr(self, self.run):
             raise UsageError(f"the backend {self.name} has run={self.run}, and no {self.run}=")
 
-    @property
-    def half(self) -> bool:
-        """Whether float32 is float16 on the device."""
-        return self.mode == "float16"
-
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: integers of the device differ from those of the rest of the network."""
         roundings = () if context.tolerance else (context.rounding,)
-        return device.refusal(self.device, operation, self.half, roundings)
+        own = device.operation_on_device(operation) if self.mode == "float16" else operation
+        return device.refusal(self.device, own, roundings)
 
     def cost(self, region: Region) -> float | None:
         """Return what a region costs that only moves elements: the copies at its border; others are worth theirs."""
@@ -71,11 +67,11 @@ class Json(Backend):
 
     def claims(self, region: Region) -> str:
         """Return what of a region is more than the device has."""
-        return device.too_much(self.device.limits, region, self.half)
+        return device.too_much(self.device.limits, self._on_device(region))
 
     def files(self, region: Region) -> Mapping[str, bytes]:
         """Return the files that the external compiler reads."""
-        return files_of(region, self.mode)
+        return files_of(self._on_device(region), self.mode)
 
     def compile(self, region: Region, folder: Path) -> Product:
         """Return the call of the device or of its simulator, with the binary that the external compiler makes."""
@@ -93,35 +89,29 @@ class Json(Backend):
                 details=[] if not self.simulator else ["its simulator runs on this computer alone"],
                 hint="give driver=FILE.c, or a folder",
             )
-        made = compile_region(self.name, self.compiler, region, folder, mode=self.mode, timeout_s=self.timeout_s)
+        own = self._on_device(region)
+        made = compile_region(self.name, self.compiler, own, folder, mode=self.mode, timeout_s=self.timeout_s)
         alignment = max(made.alignment, self.device.alignment)
-        own = 0 if is_simulated else max(made.scratch_bytes, self.device.scratch_bytes)
-        of = call.Call(self.name, region, self.half, own, 4 if is_simulated else alignment)
+        scratch_bytes = 0 if is_simulated else max(made.scratch_bytes, self.device.scratch_bytes)
+        of = call.Call(self.name, region, own, scratch_bytes, 4 if is_simulated else alignment)
         of.constant("binary", np.frombuffer(made.binary, np.uint8), f"what {self.name}'s compiler made")
         more: dict[str, Any] = {"alignment": alignment, "cycles": made.cycles, "can_fail": True}
         if is_simulated:
             call.by_simulator(of, self.simulator, len(made.binary), self.timeout_s)
             return of.product(**more)
         assert self.driver is not None
-        hooks = {str(when): name for when, name in self.device.hooks.items()}
-        caches = {str(what): name for what, name in self.device.caches.items()}
-        call.by_driver(of, self.driver, call.Functions(hooks, caches, self.device.resource), own)
-        memories = self._memories(region, of.scratch_bytes, alignment)
-        return of.product(hooks=hooks, resource=self.device.resource, **more, **memories)
-
-    def _memories(self, region: Region, scratch_bytes: int, alignment: int) -> dict[str, Any]:
-        """Return where what the driver is given lies, and what the device does there."""
+        call.by_driver(of, self.driver, self.device, scratch_bytes)
         uses = {f"input{number}": "reads" for number in range(len(region.inputs))}
         uses |= {f"output{number}": "writes" for number in range(len(region.outputs))}
-        uses |= {"scratch": "both"} if scratch_bytes else {}
-        found: dict[str, Any] = {}
+        uses |= {"scratch": "both"} if of.scratch_bytes else {}
         if self.memory:
-            buffer = Buffer(self.memory, alignment=alignment, cached=self.device.cached)
-            found["buffers"] = dict.fromkeys(uses, buffer)
+            more["buffers"] = dict.fromkeys(uses, Buffer(self.memory, alignment=alignment, cached=self.device.cached))
         if self.device.caches:
-            caches = {str(what): name for what, name in self.device.caches.items()}
-            found |= {"caches": caches, "device": uses | {"binary": "reads"}, "tensor_alignment": alignment}
-        return found
+            more |= {"caches": self.device.caches, "device": uses | {"binary": "reads"}, "tensor_alignment": alignment}
+        return of.product(hooks=self.device.hooks, resource=self.device.resource, **more)
+
+    def _on_device(self, region: Region) -> Region:
+        return device.on_device(region) if self.mode == "float16" else region
 
     def _one_of(self, key: str, values: tuple[str, ...], default: str) -> str:
         value = self.values.get(key, default)

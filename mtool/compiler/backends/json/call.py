@@ -8,9 +8,8 @@ from pathlib import Path
 from mtool.base.errors import UsageError
 from mtool.compiler.backends.call import CallBuilder
 from mtool.compiler.backends.interface import Region
-from mtool.compiler.backends.json.device import bytes_of, dtype_of
+from mtool.compiler.backends.json.device import Device
 from mtool.compiler.backends.json.external_compiler import filled
-from mtool.compiler.ir import DType
 
 SIMULATOR_PLACES = frozenset({"binary", "inputs", "outputs", "region"})
 """What a simulator's command may have in braces."""
@@ -26,47 +25,42 @@ class Driver:
     files: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Functions:
-    """Functions of a driver besides the call: hooks by occasion, and those that clean and invalidate the cache.
+class Call(CallBuilder):
+    """A call; what crosses the border as float32 is converted to float16 and back where the device wants that.
 
-    Hooks and the call are given the caller's resource if they `take_resource`.
+    Args:
+        backend: the backend's name.
+        region: the region, and as the device has it.
+        scratch_bytes, alignment: of the driver's working memory.
     """
 
-    hooks: Mapping[str, str]
-    caches: Mapping[str, str]
-    take_resource: bool = False
-
-
-class Call(CallBuilder):
-    """A call; what crosses the border as float32 is converted to float16 and back where the device wants that."""
-
-    def __init__(self, backend: str, region: Region, half: bool, scratch_bytes: int, alignment: int) -> None:
+    def __init__(self, backend: str, region: Region, device_region: Region, scratch_bytes: int, alignment: int) -> None:
         super().__init__(region, alignment, scratch_bytes=scratch_bytes)
-        self.backend, self.half = backend, half
-        pointers: dict[str, list[str]] = {"input": [], "output": []}
-        loops: dict[str, list[str]] = {"input": [], "output": []}
-        self.border: dict[str, list[str]] = {"input": [], "output": []}
-        statements = {"input": "half_{0}[i] = mt_f16_store({0}[i]);", "output": "{0}[i] = mt_f16_load(half_{0}[i]);"}
-        for side, operands in (("input", region.inputs), ("output", region.outputs)):
-            for number, operand in enumerate(operands):
+        self.backend = backend
+        self.sides = (device_region.inputs, device_region.outputs)
+        pointers, borders = [], []
+        for side, operands, theirs, steps, statement in (
+            ("input", region.inputs, self.sides[0], self.prepare, "half_{0}[i] = mt_f16_store({0}[i]);"),
+            ("output", region.outputs, self.sides[1], self.finish, "{0}[i] = mt_f16_load(half_{0}[i]);"),
+        ):
+            made, loops, names = [], [], []
+            for number, (operand, other) in enumerate(zip(operands, theirs, strict=True)):
                 name = f"{side}{number}"
-                is_converted = operand.dtype is DType.FLOAT32 and dtype_of(operand, half) is DType.FLOAT16
-                self.border[side].append(f"half_{name}" if is_converted else name)
-                if is_converted:
-                    place = self.reserve(bytes_of(operand, half))
-                    pointers[side].append(f"uint16_t *const half_{name} = (uint16_t *)(void *)(scratch + {place});")
-                    loops[side].append(f"for (int32_t i = 0; i < {operand.type.count}; ++i)")
-                    loops[side].append(f"    {statements[side].format(name)}")
-        self.prepare += [*pointers["input"], *loops["input"]]
-        self.finish += [*pointers["output"], *loops["output"]]
+                names.append(f"half_{name}" if operand.dtype is not other.dtype else name)
+                if operand.dtype is not other.dtype:
+                    place = self.reserve(other.type.bytes)
+                    made.append(f"uint16_t *const half_{name} = (uint16_t *)(void *)(scratch + {place});")
+                    loops.append(f"for (int32_t i = 0; i < {operand.type.count}; ++i)")
+                    loops.append(f"    {statement.format(name)}")
+            steps += [*made, *loops]
+            pointers += made
+            borders.append(", ".join(names))
         self.lines += [
-            *pointers["input"],
-            *pointers["output"],
-            f"const void *const inputs[] = {{{', '.join(self.border['input'])}}};",
-            f"void *const outputs[] = {{{', '.join(self.border['output'])}}};",
+            *pointers,
+            f"const void *const inputs[] = {{{borders[0]}}};",
+            f"void *const outputs[] = {{{borders[1]}}};",
         ]
-        self._is_converting = bool(self.prepare or self.finish)
+        self._is_converting = bool(pointers)
 
     def include(self, header: str, files: Mapping[str, bytes]) -> None:
         """Add a header, and files below the folder of the backend."""
@@ -90,12 +84,12 @@ def driver_of(path: Path, name: str) -> Driver:
     return Driver(chosen, files)
 
 
-def by_driver(call: Call, driver: Driver, functions: Functions, scratch_bytes: int) -> None:
+def by_driver(call: Call, driver: Driver, device: Device, scratch_bytes: int) -> None:
     """Append the call of `<driver>_run`, which has some bytes of working memory."""
     header = f"{driver.name}_call.h"
-    call.include(header, {**driver.files, header: _header(driver.name, functions)})
+    call.include(header, {**driver.files, header: _header(driver.name, device)})
     scratch = "scratch" if scratch_bytes else "NULL"
-    resource = ", resource" * functions.take_resource
+    resource = ", resource" * device.resource
     call.lines.append(f"return {driver.name}_run(binary, inputs, outputs, {scratch}{resource});")
 
 
@@ -112,7 +106,7 @@ def by_simulator(call: Call, words: tuple[str, ...], binary_bytes: int, timeout_
         "region": (region.name,),
     }
     argv = [json.dumps(word, ensure_ascii=False) for word in filled(words, values)]  # C has the same escapes
-    sizes = [", ".join(str(bytes_of(one, call.half)) for one in side) for side in (region.inputs, region.outputs)]
+    sizes = [", ".join(str(one.type.bytes) for one in side) for side in call.sides]
     call.lines += [
         f"static const uint32_t input_bytes[] = {{{sizes[0]}}};",
         f"static const uint32_t output_bytes[] = {{{sizes[1]}}};",
@@ -126,14 +120,14 @@ def by_simulator(call: Call, words: tuple[str, ...], binary_bytes: int, timeout_
     ]
 
 
-def _header(name: str, functions: Functions) -> bytes:
+def _header(name: str, device: Device) -> bytes:
     guard = f"{name.upper()}_CALL_H"
-    given = "void *resource" if functions.take_resource else "void"
-    declared = "".join(f"\nint32_t {hook}({given});" for hook in dict.fromkeys(functions.hooks.values()))
+    given = "void *resource" if device.resource else "void"
+    declared = "".join(f"\nint32_t {hook}({given});" for hook in dict.fromkeys(device.hooks.values()))
     cares = "".join(
-        f"\nvoid {care}(const void *address, size_t bytes);" for care in dict.fromkeys(functions.caches.values())
+        f"\nvoid {care}(const void *address, size_t bytes);" for care in dict.fromkeys(device.caches.values())
     )
-    more = ",\n" + " " * len(f"int32_t {name}_run(") + given if functions.take_resource else ""
+    more = ",\n" + " " * len(f"int32_t {name}_run(") + given if device.resource else ""
     around = f"\n/* Called around its work, as mt_device.h says: 0, or a status. */{declared}\n" if declared else ""
     around += f"\n/* Of the core's cache, before and after its work. */{cares}\n" if cares else ""
     return f"""/* The call of the driver, by mtool. */

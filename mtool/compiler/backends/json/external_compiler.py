@@ -20,7 +20,6 @@ import numpy as np
 from mtool.base import proc
 from mtool.base.errors import UsageError
 from mtool.compiler.backends.interface import Activation, BackendError, Operand, Operation, Region
-from mtool.compiler.backends.json.device import dtype_of
 from mtool.version import __version__
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -84,14 +83,35 @@ def files_of(region: Region, mode: str) -> dict[str, bytes]:
     """Return `<region>.nodes.json` and `<region>.constants.json`.
 
     Args:
-        region: the region.
-        mode: "int8": tensors as they are; "float16": float32 tensors are float16.
+        region: the region, as the device has it.
+        mode: what the files say of the mode.
     """
-    writer = _Writer(region, mode)
-    nodes, constants = writer.nodes(), writer.constants()
+    writer, context = _Writer(region), region.context
+    head = {
+        "schema": {"name": "mtool-region", "version": VERSION_OF_SCHEMA},
+        "producer": f"mtool {__version__}",
+        "model": region.model,
+        "region": region.name,
+    }
+    inputs = [writer.tensor(one) for one in region.inputs]
+    nodes = [writer.node(number, one) for number, one in enumerate(region.operations)]
+    files = {
+        "nodes": {
+            **head,
+            "mode": mode,
+            "board": context.board,
+            "rounding": context.rounding,
+            "tolerance": context.tolerance,
+            "inputs": inputs,
+            "outputs": [writer.tensor(one) for one in region.outputs],
+            "tensors": writer.tensors,
+            "nodes": nodes,
+        },
+        "constants": {**head, "constants": writer.data},
+    }
     return {
-        f"{region.name}.nodes.json": _text(nodes),
-        f"{region.name}.constants.json": _text(constants),
+        f"{region.name}.{name}.json": (json.dumps(table, indent=1, allow_nan=False) + "\n").encode()
+        for name, table in files.items()
     }
 
 
@@ -100,43 +120,12 @@ def node_name(region: Region, number: int) -> str:
     return f"{region.name}_n{number}"
 
 
-def _text(table: Mapping[str, Any]) -> bytes:
-    return (json.dumps(table, indent=1, allow_nan=False) + "\n").encode()
-
-
 class _Writer:
-    def __init__(self, region: Region, mode: str) -> None:
-        self.region, self.mode, self.half = region, mode, mode == "float16"
+    def __init__(self, region: Region) -> None:
+        self.region = region
         self.numbers: dict[tuple[str, bool], int] = {}
         self.tensors: list[dict[str, Any]] = []
         self.data: dict[str, dict[str, Any]] = {}
-
-    def head(self) -> dict[str, Any]:
-        return {
-            "schema": {"name": "mtool-region", "version": VERSION_OF_SCHEMA},
-            "producer": f"mtool {__version__}",
-            "model": self.region.model,
-            "region": self.region.name,
-        }
-
-    def nodes(self) -> dict[str, Any]:
-        region = self.region
-        inputs = [self.tensor(one) for one in region.inputs]
-        made = [self.node(number, one) for number, one in enumerate(region.operations)]
-        return {
-            **self.head(),
-            "mode": self.mode,
-            "board": region.context.board,
-            "rounding": region.context.rounding,
-            "tolerance": region.context.tolerance,
-            "inputs": inputs,
-            "outputs": [self.tensor(one) for one in region.outputs],
-            "tensors": self.tensors,
-            "nodes": made,
-        }
-
-    def constants(self) -> dict[str, Any]:
-        return {**self.head(), "constants": self.data}
 
     def node(self, number: int, operation: Operation) -> dict[str, Any]:
         layouts = [_layout(operation, place, one) for place, one in enumerate(operation.inputs)]
@@ -167,7 +156,7 @@ class _Writer:
                 {
                     "name": operand.value,
                     "tensor": operand.tensor,
-                    "dtype": dtype_of(operand, self.half).label,
+                    "dtype": operand.dtype.label,
                     "shape": list(operand.shape),
                     "layout": "",
                     "quantisation": _grid(operand),
@@ -179,18 +168,13 @@ class _Writer:
         return number
 
     def constant(self, operand: Operand) -> str:
-        assert operand.data is not None
-        dtype = dtype_of(operand, self.half)
-        with np.errstate(over="ignore"):
-            data = np.ascontiguousarray(operand.data).astype(dtype.numpy)
-        name = f"c{len(self.data)}"
-        little = data.astype(data.dtype.newbyteorder("<")) if data.dtype.itemsize > 1 else data
+        name, data = f"c{len(self.data)}", operand.elements
         self.data[name] = {
             "tensor": operand.tensor,
-            "dtype": dtype.label,
+            "dtype": operand.dtype.label,
             "shape": list(operand.shape),
             "encoding": "base64",
-            "data": base64.b64encode(little.tobytes()).decode("ascii"),
+            "data": base64.b64encode(data.astype(data.dtype.newbyteorder("<")).tobytes()).decode("ascii"),
         }
         return name
 
