@@ -10,9 +10,6 @@ class _Bearer(Protocol):
     """Anything with attributes: a node."""
 
     @property
-    def op(self) -> str: ...
-
-    @property
     def name(self) -> str: ...
 
     @property
@@ -38,7 +35,7 @@ class Attributes:
             AssertionError: the node is of another kind.
         """
         attrs = node.attrs
-        assert isinstance(attrs, cls), f"{node.name} is {node.op} of {type(attrs).__name__}; expected {cls.__name__}"
+        assert isinstance(attrs, cls), f"{node.name} has {type(attrs).__name__}; expected {cls.__name__}"
         return attrs
 
     def __str__(self) -> str:

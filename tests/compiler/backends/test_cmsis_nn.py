@@ -14,8 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mtool
 from mtool import boards, commands
-from mtool.compiler.backends import BackendSpec
+from mtool.compiler.backends import BackendSpec, Operand
 from mtool.compiler.backends.cmsis_nn import conditions
+from mtool.compiler.ir import DType, Quant, TensorType
 from mtool.stages.building import build_project
 from mtool.stages.options import Options
 
@@ -57,7 +58,7 @@ def test_two_ways_to_round() -> None:
 def test_the_product_of_two_scales_is_litert_s(kind: str) -> None:
     """In float64 of a fully connected layer, in float32 of a batched product."""
     x, weights, output = (
-        SimpleNamespace(quant=SimpleNamespace(scale=(float(np.float32(scale)),)), is_per_tensor=True)
+        Operand("x", "x", TensorType(DType.INT8, (1,)), Quant((float(np.float32(scale)),), (0,)))
         for scale in (0.15, 0.01, 0.1)
     )
     operation: Any = SimpleNamespace(kind=kind, operand=[x, weights].__getitem__, output=output)

@@ -10,20 +10,16 @@ import numpy as np
 
 from mtool.compiler.backends.call import CallBuilder
 from mtool.compiler.backends.cmsis_nn.conditions import (
-    bias_of,
     function_of,
-    is_depthwise,
     is_wide,
     limits,
     multipliers,
     product_scales,
-    rows_of,
-    scale_of,
     scales_of,
-    zero_of,
 )
 from mtool.compiler.backends.cmsis_nn.library import FOLDER, Library
 from mtool.compiler.backends.interface import Context, Operand, Operation, Product, Region
+from mtool.compiler.backends.quantized import bias_of, is_depthwise, rows_of
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.interpolation import exponentials, reciprocals
 from mtool.compiler.kernels.scaling import fixed_multiplier
@@ -123,11 +119,9 @@ def listed(numbers: Sequence[int]) -> str:
 
 def convolution(call: Call, operation: Operation) -> str:
     """Conv of int8 or int16: arm_convolve_wrapper_s8 and its like, or arm_depthwise_conv_wrapper_s8."""
-    attrs = operation.attrs
-    assert isinstance(attrs, Convolution)
+    attrs = Convolution.of(operation)
     x, weights, output = operation.operand(0), operation.operand(1), operation.output
-    data = weights.data
-    assert data is not None
+    data = weights.elements
     data = data[:, :, None, :] if data.ndim == 3 else data
     channels, inner, height, width = data.shape
     source, result = image(x.shape), image(output.shape)
@@ -137,8 +131,8 @@ def convolution(call: Call, operation: Operation) -> str:
     low, high = limits(operation)
     by, shifts = multipliers(scales_of(operation, channels))
     params: dict[str, Field] = {
-        "input_offset": -zero_of(x),
-        "output_offset": zero_of(output),
+        "input_offset": -x.zero_point,
+        "output_offset": output.zero_point,
         **({"ch_mult": channels // source[3]} if apart else {}),
         "stride": (strides[1], strides[0]),
         "padding": (left, top),
@@ -178,8 +172,7 @@ def convolution(call: Call, operation: Operation) -> str:
 
 def pool(call: Call, operation: Operation) -> str:
     """Pool of int8 or int16: arm_avgpool_s8, arm_max_pool_s8 and their like."""
-    attrs = operation.attrs
-    assert isinstance(attrs, Pool)
+    attrs = Pool.of(operation)
     source, result = image(operation.operand(0).shape), image(operation.output.shape)
     top, left, _, _ = four_pads(attrs.pads)
     strides, kernel = pair(attrs.strides, 1), pair(attrs.kernel, 1)
@@ -210,13 +203,13 @@ def _dense(call: Call, operation: Operation) -> str:
     x, output = operation.operand(0), operation.output
     packed = rows_of(operation)
     count, columns = packed.shape
-    batch, offset = math.prod(x.shape) // columns, -zero_of(x)
+    batch, offset = math.prod(x.shape) // columns, -x.zero_point
     wide, several = is_wide(operation), not operation.operand(1).is_per_tensor
     bias = bias_of(operation, count)
     params: dict[str, Field] = {
         "input_offset": offset,
         "filter_offset": 0,
-        "output_offset": zero_of(output),
+        "output_offset": output.zero_point,
         "activation": limits(operation),
     }
     call.constant("weights", packed, "output, input")
@@ -261,7 +254,7 @@ def _batched(call: Call, operation: Operation) -> str:
     count, parts = other.shape[-1], math.prod(batch)
     multiplier, shift = fixed_multiplier(product_scales(operation)[0])
     low, high = limits(operation)
-    offsets = -zero_of(one), -zero_of(other), zero_of(output)
+    offsets = -one.zero_point, -other.zero_point, output.zero_point
     sums = -(-4 * count // 16) * 16 if has_helium(call.region.context) else 0
     left: Dims = (1, parts, rows, columns)
     source = "input1" if one.value != other.value else "input0"
@@ -297,7 +290,7 @@ def softmax(call: Call, operation: Operation) -> str:
     columns = x.shape[-1]
     rows = math.prod(x.shape) // columns
     if is_wide(operation):
-        multiplier, shift = fixed_multiplier(scale_of(x) / (10.0 / 65535.0))
+        multiplier, shift = fixed_multiplier(x.scales[0] / (10.0 / 65535.0))
         call.lines += [
             "const cmsis_nn_softmax_lut_s16 tables = {exponentials, reciprocals};",
             f"arm_softmax_s16(input0, {rows}, {columns}, {multiplier}, {shift}, &tables, output0);",
@@ -305,7 +298,7 @@ def softmax(call: Call, operation: Operation) -> str:
         call.constant("exponentials", exponentials().astype(np.int16), "of -10 to 0")
         call.constant("reciprocals", reciprocals().astype(np.int16), "1 / (1 + x), of 0 to 1")
         return "arm_softmax_s16"
-    scale = min(scale_of(x) * (1 << 26), 2.0**31 - 1)
+    scale = min(x.scales[0] * (1 << 26), 2.0**31 - 1)
     multiplier, shift = fixed_multiplier(scale)
     least = -math.floor(((1 << 5) - 1) * (1 << 26) / (1 << shift))
     call.lines.append(f"arm_softmax_s8(input0, {rows}, {columns}, {multiplier}, {shift}, {least}, output0);")
@@ -316,14 +309,14 @@ def add(call: Call, operation: Operation) -> str:
     """Add of two tensors of one shape: arm_elementwise_add_s8, arm_elementwise_add_s16."""
     one, other, output = operation.operand(0), operation.operand(1), operation.output
     wide = is_wide(operation)
-    scales = scale_of(one), scale_of(other)
+    scales = one.scales[0], other.scales[0]
     unit = 2 * max(scales)
     numbers: list[int] = []
     for operand, scale in zip((one, other), scales, strict=True):
-        numbers += [-zero_of(operand), *fixed_multiplier(scale / unit)]
+        numbers += [-operand.zero_point, *fixed_multiplier(scale / unit)]
     left = _SHIFTS[wide]
-    result = fixed_multiplier(unit / float(np.float32(1 << left) * np.float32(scale_of(output))))
-    behind = [zero_of(output), *result, *limits(operation), output.type.count]
+    result = fixed_multiplier(unit / float(np.float32(1 << left) * np.float32(output.scales[0])))
+    behind = [output.zero_point, *result, *limits(operation), output.type.count]
     function = function_of(operation)
     call.lines += [
         f"{function}({_operands(operation)}, {listed(numbers)}, {left},",
@@ -335,10 +328,10 @@ def add(call: Call, operation: Operation) -> str:
 def multiply(call: Call, operation: Operation) -> str:
     """Mul of two tensors of one shape: arm_elementwise_mul_s8, arm_elementwise_mul_s16."""
     one, other, output = operation.operand(0), operation.operand(1), operation.output
-    factor = np.float32(scale_of(one)) * np.float32(scale_of(other))
-    by = fixed_multiplier(float(factor / np.float32(scale_of(output))))
-    offsets = [-zero_of(one), -zero_of(other)]
-    behind = [zero_of(output), *by, *limits(operation), output.type.count]
+    factor = np.float32(one.scales[0]) * np.float32(other.scales[0])
+    by = fixed_multiplier(float(factor / np.float32(output.scales[0])))
+    offsets = [-one.zero_point, -other.zero_point]
+    behind = [output.zero_point, *by, *limits(operation), output.type.count]
     function = function_of(operation)
     call.lines.append(f"{function}({_operands(operation)}, {listed(offsets)}, output0, {listed(behind)});")
     return function
@@ -353,8 +346,7 @@ _UNIT = np.float32(2.0**-12)  # a step of a gate's sum
 
 def lstm(call: Call, operation: Operation) -> str:
     """IntegerLstm: arm_lstm_unidirectional_s8."""
-    attrs = operation.attrs
-    assert isinstance(attrs, IntegerLstm)
+    attrs = IntegerLstm.of(operation)
     x, hidden, cell = (operation.operand(number) for number in range(3))
     *rows, new_hidden, new_cell = operation.outputs
     images, width = hidden.shape
@@ -365,10 +357,10 @@ def lstm(call: Call, operation: Operation) -> str:
     gates = []
     for number, gate in enumerate(("input", "forget", "cell", "output")):
         weights, recurrent, bias = (operation.operand(3 + 3 * number + part) for part in range(3))
-        offsets = _offsets(weights, x) + _data(bias)
-        call.constant(f"{gate}_weights", _data(weights), "output, input")
+        offsets = _offsets(weights, x) + bias.elements
+        call.constant(f"{gate}_weights", weights.elements, "output, input")
         call.constant(f"{gate}_bias", offsets, "one an output, less the weights times the input's zero point")
-        call.constant(f"{gate}_recurrent", _data(recurrent), "output, input")
+        call.constant(f"{gate}_recurrent", recurrent.elements, "output, input")
         layout = "the recurrent weights times the state's zero point, less than 0"
         call.constant(f"{gate}_offsets", _offsets(recurrent, hidden), layout)
         by = [*_gate_multiplier(weights, x), f"{gate}_weights", f"{gate}_bias"]
@@ -397,7 +389,7 @@ def _lstm_fields(operation: Operation, attrs: IntegerLstm) -> dict[str, Field]:
         "time_steps": attrs.steps,
         "input_size": x.shape[-1],
         "hidden_size": hidden.shape[1],
-        "input_offset": -zero_of(x),
+        "input_offset": -x.zero_point,
         "forget_to_cell_multiplier": forget[0],
         "forget_to_cell_shift": forget[1],
         "input_to_cell_multiplier": new[0],
@@ -412,19 +404,18 @@ def _lstm_fields(operation: Operation, attrs: IntegerLstm) -> dict[str, Field]:
 
 def svdf(call: Call, operation: Operation) -> str:
     """IntegerSvdf: arm_svdf_s8, or arm_svdf_state_s16_s8 with a state of int16."""
-    attrs = operation.attrs
-    assert isinstance(attrs, IntegerSvdf)
+    attrs = IntegerSvdf.of(operation)
     x, state, features, time = (operation.operand(number) for number in range(4))
     result, last = operation.outputs
     (images, numbers), (filters, steps) = x.shape, time.shape
     units, wide = filters // attrs.rank, state.dtype.label == "int16"
-    single = [np.float32(scale_of(one)) for one in (x, features, state, time, result)]
+    single = [np.float32(one.scales[0]) for one in (x, features, state, time, result)]
     sums, totals = call.take(4 * images * filters), call.take(4 * images * units)
     kept, made = call.kept(state, last, "kept"), call.result(result, "made")
     bias = operation.inputs[4] if len(operation.inputs) > 4 else None
-    call.constant("features", _data(features), "filter, number")
-    call.constant("time", _data(time), "filter, call")
-    call.constant("bias", np.zeros(units, np.int32) if bias is None else _data(bias), "one a unit")
+    call.constant("features", features.elements, "filter, number")
+    call.constant("time", time.elements, "filter, call")
+    call.constant("bias", np.zeros(units, np.int32) if bias is None else bias.elements, "one a unit")
     contexts = "&of_filters, &of_units"
     if not wide:
         layout = "the weights of each filter times the input's zero point, less than 0"
@@ -434,8 +425,8 @@ def svdf(call: Call, operation: Operation) -> str:
     function = function_of(operation)
     params: dict[str, Field] = {
         "rank": attrs.rank,
-        "input_offset": zero_of(x),
-        "output_offset": zero_of(result),
+        "input_offset": x.zero_point,
+        "output_offset": result.zero_point,
         "input_activation": state.dtype.limits,
         "output_activation": result.dtype.limits,
     }
@@ -464,17 +455,12 @@ def _by(name: str, scale: float) -> list[str]:
     return struct(f"cmsis_nn_per_tensor_quant_params {name}", {"multiplier": multiplier, "shift": shift})
 
 
-def _data(operand: Operand) -> Array:
-    assert operand.data is not None
-    return np.ascontiguousarray(operand.data)
-
-
 def _offsets(weights: Operand, x: Operand) -> Array:
     """Return the sum of each row of weights times what is added to the numbers that they meet."""
-    found: Array = (-zero_of(x) * _data(weights).astype(np.int64).sum(1)).astype(np.int32)
+    found: Array = (-x.zero_point * weights.elements.astype(np.int64).sum(1)).astype(np.int32)
     return found
 
 
 def _gate_multiplier(weights: Operand, x: Operand) -> tuple[int, int]:
-    scales = np.float32(scale_of(weights)) * np.float32(scale_of(x))
+    scales = np.float32(weights.scales[0]) * np.float32(x.scales[0])
     return fixed_multiplier(float(np.float32(scales) / _UNIT))

@@ -5,17 +5,30 @@ arm_nn_divide_by_power_of_two), tensorflow/lite/kernels/kernel_util.cc (Calculat
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from mtool.compiler.backends.interface import Context, Operand, Operation, Pattern
+from mtool.compiler.backends.interface import Context, Operation, Pattern
+from mtool.compiler.backends.quantized import (
+    PLAIN_GEMM,
+    PLAIN_POOL,
+    bias_of,
+    counts_no_padding,
+    is_depthwise,
+    is_matrix,
+    one_scale,
+    over_the_last,
+    rows_of,
+    to_unit_grid,
+    weights_refused,
+)
+from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.scaling import fixed_multiplier
-from mtool.compiler.operators.gemm import Gemm
-from mtool.compiler.operators.normalize import Softmax
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import CONV, Convolution
+from mtool.compiler.operators.window import CONV
 
 _MOST = 1 << 23  # accumulators that are tried one by one
 _PART = 1 << 16  # of them at a time: where there is a difference, it is near
@@ -26,26 +39,14 @@ def is_wide(operation: Operation) -> bool:
     return operation.output.dtype.label == "int16"
 
 
-def scale_of(operand: Operand) -> float:
-    """Return the scale of an operand that has one."""
-    assert operand.quant is not None
-    return operand.quant.scale[0]
-
-
-def zero_of(operand: Operand) -> int:
-    """Return the zero point of an operand that has one."""
-    assert operand.quant is not None
-    return operand.quant.zero_point[0]
-
-
 def limits(operation: Operation) -> tuple[int, int]:
     """Return the smallest and the largest integer of an operation's result, behind its activation."""
     output, activation = operation.output, operation.activation
     low, high = output.dtype.limits
 
     def step(value: float) -> int:
-        quotient = float(np.float32(value) / np.float32(scale_of(output)))
-        return zero_of(output) + int(math.copysign(math.floor(abs(quotient) + 0.5), quotient))
+        quotient = float(np.float32(value) / np.float32(output.scales[0]))
+        return output.zero_point + int(math.copysign(math.floor(abs(quotient) + 0.5), quotient))
 
     if activation is not None and activation.low is not None:
         low = min(max(low, step(activation.low)), high)
@@ -56,10 +57,9 @@ def limits(operation: Operation) -> tuple[int, int]:
 
 def scales_of(operation: Operation, channels: int) -> list[float]:
     """Return the scale of each channel's sums over the result's."""
-    quant = operation.operand(1).quant
-    assert quant is not None
-    own = quant.scale if len(quant.scale) > 1 else quant.scale * channels
-    x, output = scale_of(operation.operand(0)), scale_of(operation.output)
+    scales = operation.operand(1).scales
+    own = scales if len(scales) > 1 else scales * channels
+    x, output = operation.operand(0).scales[0], operation.output.scales[0]
     return [x * one / output for one in own]
 
 
@@ -70,18 +70,8 @@ def product_scales(operation: Operation) -> list[float]:
     """
     x, weights = operation.operand(0), operation.operand(1)
     if not weights.is_per_tensor or operation.kind == "Gemm":
-        assert weights.quant is not None
-        return scales_of(operation, len(weights.quant.scale))
-    return [float(np.float32(scale_of(x)) * np.float32(scale_of(weights))) / scale_of(operation.output)]
-
-
-def bias_of(operation: Operation, count: int) -> Array:
-    """Return the bias of each output, zeros if there is none."""
-    if len(operation.inputs) < 3 or operation.inputs[2] is None:
-        return np.zeros(count, np.int32)
-    data = operation.operand(2).data
-    assert data is not None
-    return np.ascontiguousarray(np.broadcast_to(data.reshape(-1), (count,)).astype(np.int32))
+        return scales_of(operation, len(weights.scales))
+    return [float(np.float32(x.scales[0]) * np.float32(weights.scales[0])) / operation.output.scales[0]]
 
 
 def multipliers(scales: Sequence[float]) -> tuple[Array, Array]:
@@ -158,21 +148,6 @@ def function_of(operation: Operation) -> str:
     return f"arm_{_ELEMENTS[operation.kind]}_{bits}"
 
 
-def is_depthwise(operation: Operation) -> bool:
-    """Whether each channel of a Conv is by itself."""
-    attrs = operation.attrs
-    assert isinstance(attrs, Convolution)
-    return attrs.group == operation.operand(0).shape[-1] > 1
-
-
-def rows_of(operation: Operation) -> Array:
-    """Return the weights of a matrix product as one row an output."""
-    data = operation.operand(1).data
-    assert data is not None
-    is_transposed = bool(getattr(operation.attrs, "transB", 0))
-    return np.ascontiguousarray(data if is_transposed else data.T)
-
-
 _MOST_RESULT = 2**30  # of sums of int16, scaled, before they are clamped
 _MOST_WIDTH = 2**15 - 1  # of an image of int16, in some of its loops
 _TABLE_STEPS = 8  # that a Softmax of int16 by tables may be off the function
@@ -216,8 +191,7 @@ def _product_differs(operation: Operation) -> bool:
     """Whether LiteRT has another result for some sum of a matrix product."""
     wide, scales, bounds = is_wide(operation), product_scales(operation), _bounds(operation)
     x, weights, output = operation.operand(0), operation.operand(1), operation.output
-    assert weights.quant is not None
-    real = [scale_of(x) * one / scale_of(output) for one in weights.quant.scale]
+    real = [x.scales[0] * one / output.scales[0] for one in weights.scales]
     if len(scales) == 1:
         bounds = bounds.max(keepdims=True)
     pairs = zip(scales, real, map(int, bounds), strict=True)
@@ -238,58 +212,33 @@ def _steps_of_short_multipliers(operation: Operation) -> int:
 
 def _bounds(operation: Operation) -> Array:
     """Return a number for each output that no accumulator of it is further from 0 than."""
-    x, data = operation.operand(0), operation.operand(1).data
-    assert data is not None
+    x, data = operation.operand(0), operation.operand(1).elements
     rows = data.reshape(len(data), -1) if operation.kind == CONV else rows_of(operation)
     low, high = x.dtype.limits
-    far = max(abs(low - zero_of(x)), abs(high - zero_of(x)))
+    far = max(abs(low - x.zero_point), abs(high - x.zero_point))
     found: Array = abs(rows.astype(np.int64)).sum(1) * far + abs(bias_of(operation, len(rows)).astype(int))
     return found
 
 
 def _are_powers(operation: Operation) -> bool:
-    scales = [scale_of(one) for one in (operation.operand(0), operation.operand(1), operation.output)]
+    scales = [one.scales[0] for one in (operation.operand(0), operation.operand(1), operation.output)]
     exponents = np.log2(scales)
     return bool((abs(exponents - np.round(exponents)) < 1e-3).all())
 
 
-def _has_constant_weights(operation: Operation) -> str:
-    weights = operation.operand(1)
-    if not weights.is_constant or weights.dtype.label != "int8" or weights.quant is None:
-        return "its weights are no constant of int8"
-    if any(weights.quant.zero_point):
-        return "its weights have zero points"
-    bias = operation.inputs[2] if len(operation.inputs) > 2 else None
-    is_fit = bias is None or (bias.is_constant and bias.dtype.label == "int32")
-    return "" if is_fit else "its bias is no constant of int32"
-
-
-def _convolution(operation: Operation) -> str:
-    attrs = operation.attrs
-    assert isinstance(attrs, Convolution)
-    channels = operation.operand(0).shape[-1]
-    if attrs.rank > 2:
-        return f"it has {attrs.rank} dimensions"
-    if attrs.group not in (1, channels):
-        return f"its channels are in {attrs.group} groups"
-    if attrs.group == channels > 1 and operation.operand(1).shape[1] != 1:
-        return "its channels are in groups"
-    return _has_constant_weights(operation)
+def _weights(operation: Operation) -> str:
+    return weights_refused(operation, DType.INT8)
 
 
 def _product(operation: Operation) -> str:
-    attrs = operation.attrs
-    if isinstance(attrs, Gemm) and (attrs.transA or attrs.alpha != 1 or attrs.beta != 1):
-        return "it transposes or scales its operands"
     weights = operation.operand(1)
     if not weights.is_constant:
         return _product_of_variables(operation)
-    if len(weights.shape) != 2 or weights.quant is None:
-        return "its weights are no matrix"
-    outputs = 0 if getattr(attrs, "transB", 0) else 1
-    if not weights.is_per_tensor and weights.quant.axis != outputs:
-        return "its weights have a scale for each input"
-    return _has_constant_weights(operation)
+    refused, quant = is_matrix(operation) or _weights(operation), weights.quant
+    outputs = 0 if getattr(operation.attrs, "transB", 0) else 1
+    if refused or quant is None or len(quant.scale) == 1 or quant.axis == outputs:
+        return refused
+    return "its weights have a scale for each input"
 
 
 def _product_of_variables(operation: Operation) -> str:
@@ -302,48 +251,22 @@ def _product_of_variables(operation: Operation) -> str:
     return "" if is_like else f"its operands are {list(one.shape)} and {list(other.shape)}"
 
 
-def _one_scale(operation: Operation) -> str:
-    return "" if operation.operand(1).is_per_tensor else "its weights have a scale for each output"
-
-
-def _pool(operation: Operation) -> str:
-    attrs = operation.attrs
-    assert isinstance(attrs, Pool)
-    if attrs.kind not in ("average", "max") or attrs.rank > 2 or any(one != 1 for one in attrs.dilations):
-        return "it is another pool than one of one or two dimensions by mean or maximum"
-    if attrs.count_pads and any(attrs.pads):
-        return "it counts its padding"
-    x, output = operation.operand(0), operation.output
-    return "" if x.quant == output.quant else "its input and output are on two grids"
-
-
-def _softmax(operation: Operation) -> str:
-    attrs, output = operation.attrs, operation.output
-    assert isinstance(attrs, Softmax)
-    rank = len(operation.operand(0).shape)
-    if attrs.log or attrs.axis % rank != rank - 1:
-        return "it is not over the last dimension"
-    scale = scale_of(output)
-    if is_wide(operation):
-        return "" if abs(scale * 2**15 - 1) < 1e-3 else "its output does not stand on a grid of 1/32768"
-    fits = scale == 2.0**-8 and zero_of(output) == -128
-    return "" if fits else "its output does not stand on a grid of 1/256 from 0 on"
-
-
-def _same_shapes(operation: Operation) -> str:
-    if len(operation.variables) != 2:
-        return "an operand is constant"
-    one, other = operation.variables
-    return "" if one.shape == other.shape == operation.output.shape else "its operands have two shapes"
+def _unit_grid(operation: Operation) -> str:
+    if not is_wide(operation):
+        return to_unit_grid(operation)
+    is_right = abs(operation.output.scales[0] * 2**15 - 1) < 1e-3
+    return "" if is_right else "its output does not stand on a grid of 1/32768"
 
 
 def _around_zero(operation: Operation) -> str:
-    off = next((one for one in (*operation.variables, *operation.outputs) if zero_of(one)), None)
-    return "" if off is None else f"{off.tensor} has a zero point of {zero_of(off)}; of int16 it takes 0"
+    off = next((one for one in (*operation.variables, *operation.outputs) if one.zero_point), None)
+    return "" if off is None else f"{off.tensor} has a zero point of {off.zero_point}; of int16 it takes 0"
 
 
 def _sums_fit(operation: Operation) -> str:
     """Sums of int16 are of 32 bits in some of its loops; they are made narrow before they are clamped."""
+    if operation.kind != CONV and (refused := one_scale(operation)):
+        return refused
     bounds = _bounds(operation)
     if bounds.max() >= 2**31:
         return "its sums may exceed 32 bits"
@@ -355,45 +278,43 @@ def _sums_fit(operation: Operation) -> str:
 
 def _lstm(operation: Operation) -> str:
     operands = [one for one in operation.inputs if one is not None]
-    weights = [one for one in operands[3:] if one.dtype.label == "int8"]
-    if len(operands) != len(operation.inputs) or any(
-        one is None or not one.is_constant for one in operation.inputs[3:]
-    ):
+    if len(operands) < len(operation.inputs) or not all(one.is_constant for one in operands[3:]):
         return "a gate has no weights or no bias, or variable ones"
-    known = all(one.is_per_tensor for one in (*operands[:3], *weights))
-    return "" if known else "an operand is not quantised with one scale"
+    scaled = (*operands[:3], *(one for one in operands[3:] if one.dtype is DType.INT8))
+    return "" if all(one.is_per_tensor for one in scaled) else "an operand is not quantised with one scale"
 
 
 def _svdf(operation: Operation) -> str:
     operands = [one for one in operation.inputs if one is not None]
     if not all(one.is_constant for one in operands[2:]):
         return "its weights are no constants"
-    off = next((one for one in operands[:4] if not one.is_per_tensor), None)
-    if off is not None or not operation.output.is_per_tensor:
+    if not all(one.is_per_tensor for one in (*operands[:4], operation.output)):
         return "an operand is not quantised with one scale"
-    off = next((one for one in operands[1:4] if zero_of(one)), None)
+    off = next((one for one in operands[1:4] if one.zero_point), None)
     if off is not None:
-        return f"{off.tensor} has a zero point of {zero_of(off)}; it takes 0"
+        return f"{off.tensor} has a zero point of {off.zero_point}; it takes 0"
     time, state = operation.operand(3).dtype.label, operation.operand(1).dtype.label
     return "" if time == state else f"its weights over time are {time}, its state {state}"
 
 
-_BYTES, _WORDS = ("int8",), ("int16",)
+_KINDS: Mapping[str, tuple[tuple[Callable[[Operation], str], ...], dict[str, Any]]] = {
+    CONV: ((_weights,), {"layout": "NHWC", "ranks": (3, 4), "groups": ("one", "channelwise")}),
+    "Gemm": ((_product,), {"attributes": PLAIN_GEMM}),
+    "MatMul": ((_product,), {}),
+    "Pool": (
+        (counts_no_padding,),
+        {"layout": "NHWC", "ranks": (3, 4), "same_grid": True, "attributes": PLAIN_POOL},
+    ),
+    "Softmax": ((over_the_last, _unit_grid), {}),
+    "Add": ((), {"variables": 2, "same_shapes": True}),
+    "Mul": ((), {"variables": 2, "same_shapes": True}),
+}
 PATTERNS = (
-    Pattern(CONV, _BYTES, "NHWC", True, (_convolution,)),
-    Pattern("Gemm", _BYTES, "", True, (_product,)),
-    Pattern("MatMul", _BYTES, "", True, (_product,)),
-    Pattern("Pool", _BYTES, "NHWC", True, (_pool,)),
-    Pattern("Softmax", _BYTES, "", True, (_softmax,)),
-    Pattern("Add", _BYTES, "", True, (_same_shapes,)),
-    Pattern("Mul", _BYTES, "", True, (_same_shapes,)),
-    Pattern(CONV, _WORDS, "NHWC", True, (_around_zero, _convolution, _sums_fit)),
-    Pattern("Gemm", _WORDS, "", True, (_around_zero, _product, _one_scale, _sums_fit)),
-    Pattern("MatMul", _WORDS, "", True, (_around_zero, _product, _one_scale, _sums_fit)),
-    Pattern("Pool", _WORDS, "NHWC", True, (_around_zero, _pool)),
-    Pattern("Softmax", _WORDS, "", True, (_around_zero, _softmax)),
-    Pattern("Add", _WORDS, "", True, (_around_zero, _same_shapes)),
-    Pattern("Mul", _WORDS, "", True, (_around_zero, _same_shapes)),
+    *(
+        Pattern(kind, (dtype,), quantised=True, where=(*first, *where, *last[kind in (CONV, "Gemm", "MatMul")]), **more)
+        for dtype, first, last in (("int8", (), ((), ())), ("int16", (_around_zero,), ((), (_sums_fit,))))
+        for kind, (where, more) in _KINDS.items()
+    ),
     Pattern("IntegerLstm", ("int8", "int16"), where=(_lstm,)),
     Pattern("IntegerSvdf", ("int8", "int16"), where=(_svdf,)),
 )

@@ -171,8 +171,7 @@ def precompiled(operation: Operation) -> Compiled:
     Raises:
         BackendError: its command stream is none of the driver's.
     """
-    attrs = operation.attrs
-    assert isinstance(attrs, EthosU)
+    attrs = EthosU.of(operation)
     commands, constants = (np.asarray(operation.operand(number).data, np.uint8) for number in (0, 1))
     if commands[:4].tobytes() != _MAGIC or commands.size % 4:
         raise BackendError(

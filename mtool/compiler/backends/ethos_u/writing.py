@@ -8,6 +8,7 @@ import numpy as np
 import tflite
 
 from mtool.compiler.backends.interface import Operand, Operation, Region
+from mtool.compiler.backends.quantized import bias_of, is_depthwise, rows_of
 from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array, Quant
 from mtool.compiler.operators.lowering import AlongAxis
@@ -178,25 +179,11 @@ def activation_of(operation: Operation) -> str | None:
         return "NONE"
     low, high = activation.low, activation.high
     if (low, high) not in _ACTIVATIONS:
-        first, last = _range(operation.output)
+        output = operation.output
+        first, last = ((limit - output.zero_point) * output.scales[0] for limit in output.dtype.limits)
         low = None if low is not None and low <= first else low
         high = None if high is not None and high >= last else high
     return _ACTIVATIONS.get((low, high))
-
-
-def _range(operand: Operand) -> tuple[float, float]:
-    """Return the least and the largest number on a grid."""
-    assert operand.quant is not None
-    low, high = operand.dtype.limits
-    scale, zero = operand.quant.scale[0], operand.quant.zero_point[0]
-    return (int(low) - zero) * scale, (int(high) - zero) * scale
-
-
-def is_depthwise(operation: Operation) -> bool:
-    """Return whether a convolution computes each channel by itself."""
-    attrs = operation.attrs
-    assert isinstance(attrs, Convolution)
-    return attrs.group == operation.operand(0).shape[-1] and operation.operand(1).shape[1] == 1 and attrs.group > 1
 
 
 class _Writer:
@@ -251,16 +238,12 @@ class _Writer:
         self.operators.append(Operator(code, version, inputs, outputs, table, options or {}))
 
     def bias(self, operation: Operation, weights: Operand, count: int) -> int:
-        x = operation.operand(0)
-        assert x.quant is not None and weights.quant is not None
         given = operation.inputs[2] if len(operation.inputs) > 2 else None
-        data = np.zeros(count, np.int32) if given is None else given.data
-        assert data is not None
-        scales = tuple(float(np.float32(x.quant.scale[0]) * np.float32(one)) for one in weights.quant.scale)
+        x_scale = np.float32(operation.operand(0).scales[0])
+        scales = tuple(float(x_scale * np.float32(one)) for one in weights.scales)
         quant = Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
         name = f"{operation.output.tensor}/bias" if given is None else given.tensor
-        spread = np.broadcast_to(data.reshape(-1), (count,))
-        return self.tensor(Tensor(name, (count,), DType.of(data.dtype), quant, np.ascontiguousarray(spread)))
+        return self.tensor(Tensor(name, (count,), DType.INT32, quant, bias_of(operation, count)))
 
 
 def _strides(attrs: Window) -> dict[str, int]:
@@ -272,15 +255,13 @@ def _fused(operation: Operation) -> dict[str, int]:
 
 
 def _convolution(writer: _Writer, operation: Operation) -> None:
-    attrs = operation.attrs
-    assert isinstance(attrs, Convolution)
+    attrs = Convolution.of(operation)
     x, weights = operation.operand(0), operation.operand(1)
-    assert weights.data is not None
     source, padding = writer.variable(x), padding_of(attrs, x.shape, operation.output.shape)
     if padding is None:  # any other stands before it, as an operator of its own
         padding, source = "VALID", _padded(writer, operation, attrs)
     depthwise = is_depthwise(operation)
-    packed = weights.data.transpose(1, 2, 3, 0) if depthwise else weights.data.transpose(0, 2, 3, 1)
+    packed = weights.elements.transpose(*((1, 2, 3, 0) if depthwise else (0, 2, 3, 1)))
     filters = writer.constant(weights, np.ascontiguousarray(packed), 3 if depthwise else 0)
     bias = writer.bias(operation, weights, weights.shape[0])
     options = {
@@ -316,11 +297,9 @@ def _padded(writer: _Writer, operation: Operation, attrs: Window) -> int:
 
 
 def _dense(writer: _Writer, operation: Operation) -> None:
-    x, weights = operation.operand(0), operation.operand(1)
-    assert weights.data is not None
-    rows = weights.data if getattr(operation.attrs, "transB", 0) else weights.data.T
-    filters = writer.constant(weights, np.ascontiguousarray(rows), 0)
-    bias = writer.bias(operation, weights, rows.shape[0])
+    x, weights, rows = operation.operand(0), operation.operand(1), rows_of(operation)
+    filters = writer.constant(weights, rows, 0)
+    bias = writer.bias(operation, weights, len(rows))
     options = {**_fused(operation), "KeepNumDims": int(len(operation.output.shape) != 2)}
     writer.call(
         "FULLY_CONNECTED", 4, operation, (writer.variable(x), filters, bias), "FullyConnectedOptions", options
@@ -328,8 +307,7 @@ def _dense(writer: _Writer, operation: Operation) -> None:
 
 
 def _pool(writer: _Writer, operation: Operation) -> None:
-    attrs = operation.attrs
-    assert isinstance(attrs, Pool)
+    attrs = Pool.of(operation)
     x = operation.operand(0)
     padding = padding_of(attrs, x.shape, operation.output.shape)
     assert padding is not None
@@ -367,16 +345,14 @@ def _reshape(writer: _Writer, operation: Operation) -> None:
 
 
 def _concatenation(writer: _Writer, operation: Operation) -> None:
-    attrs = operation.attrs
-    assert isinstance(attrs, AlongAxis)
+    attrs = AlongAxis.of(operation)
     options = {"Axis": attrs.axis % len(operation.output.shape), **_fused(operation)}
     inputs = tuple(writer.variable(one) for one in operation.variables)
     writer.call("CONCATENATION", 2, operation, inputs, "ConcatenationOptions", options)
 
 
 def _pad(writer: _Writer, operation: Operation) -> None:
-    attrs, x = operation.attrs, operation.operand(0)
-    assert isinstance(attrs, Pad)
+    attrs, x = Pad.of(operation), operation.operand(0)
     behind = [
         size - one - before for size, one, before in zip(operation.output.shape, x.shape, attrs.before, strict=True)
     ]
@@ -385,8 +361,7 @@ def _pad(writer: _Writer, operation: Operation) -> None:
 
 
 def _mean(writer: _Writer, operation: Operation) -> None:
-    attrs = operation.attrs
-    assert isinstance(attrs, Axes)
+    attrs = Axes.of(operation)
     axes = writer.numbers_of(f"{operation.output.tensor}/axes", np.asarray(attrs.axes))
     inputs = (writer.variable(operation.operand(0)), axes)
     writer.call("MEAN", 2, operation, inputs, "ReducerOptions", {"KeepDims": int(attrs.keepdims)})
