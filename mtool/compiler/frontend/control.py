@@ -515,7 +515,7 @@ class _Made:
             raise NothingOfTheRun
         inner = [*(inside for inside, _, _ in read), *captured, body.round_number, *self.ins]
         attrs = Rounds(
-            body=graph_of(state, f"{origin} (body)", inner, body.nodes, results),
+            bodies=(graph_of(state, f"{origin} (body)", inner, body.nodes, results),),
             has_trips=bool(self.trips),
             has_condition=bool(self.condition),
             most=self.limit,
@@ -636,9 +636,9 @@ def _emit(
     name = proto.name or outputs[0]
     bodies = [
         graph_of(state, f"{name} ({which})", [*shared], nodes, made)
-        for which, (nodes, _), made in zip(("then", "else"), sides, results, strict=True)
+        for which, (nodes, _), made in zip(Branches.names, sides, results, strict=True)
     ]
-    attrs = Branches(then_body=bodies[0], else_body=bodies[1])
+    attrs = Branches(bodies=tuple(bodies))
     state.append("If", origin, [proto.input[0], *shared], outputs, attrs)
 
 

@@ -4,34 +4,27 @@ A body reads values of the graph around it as inputs of its own, and writes the 
 belong together by their position, so that either graph may rename its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from mtool.compiler.ir.graph import Graph
 from mtool.compiler.ir.node import Attributes, Node
-from mtool.compiler.ir.types import Array
+from mtool.compiler.ir.types import Array, TensorType
 
 GUESSED = 16
 """Rounds that are counted where only the run knows how many there are."""
 
 
 class Control(Attributes):
-    """A node that computes graphs."""
+    """A node that computes graphs: `bodies`, one for each of `names`, as ONNX calls them."""
 
-    @property
-    def bodies(self) -> tuple[Graph, ...]:
-        """The graphs, in the order of their names."""
-        raise NotImplementedError
+    names: ClassVar[tuple[str, ...]]
+    bodies: tuple[Graph, ...]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What each graph is to the node, as a part of a C name."""
-        raise NotImplementedError
-
-    def with_bodies(self, bodies: Sequence[Graph]) -> Self:
+    def with_bodies(self, bodies: Iterable[Graph]) -> Self:
         """Return the same with other graphs, of the same inputs and outputs."""
-        raise NotImplementedError
+        return replace(self, bodies=tuple(bodies))
 
     def __str__(self) -> str:
         return " ".join(f"{name}={len(body.nodes)} nodes" for name, body in zip(self.names, self.bodies, strict=True))
@@ -43,26 +36,7 @@ class Branches(Control):
     Inputs of the node: the condition, of one element; the inputs of both graphs. Outputs: those of both graphs.
     """
 
-    then_body: Graph
-    else_body: Graph
-
-    @property
-    def bodies(self) -> tuple[Graph, ...]:
-        """What is computed if the condition is true, and if it is not."""
-        return self.then_body, self.else_body
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """As ONNX calls them."""
-        return "then", "else"
-
-    def with_bodies(self, bodies: Sequence[Graph]) -> Self:
-        """Return the same with other graphs."""
-        then_body, else_body = bodies
-        return replace(self, then_body=then_body, else_body=else_body)
-
-    def __str__(self) -> str:
-        return Control.__str__(self)
+    names = ("then", "else")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +62,13 @@ class Rounds(Control):
     Inputs of the graph: a row of each of those; what is read whole; the number of the round from 0 on, int64[]; the
     carried values. Outputs: whether there is another round, if `goes_on`; the rows; the carried values.
 
-    body: the graph.
     most: there are no more rounds than these; None: no limit is known.
     carried: the carried values.
     backwards: for each value that is read by rows, whether the last row comes first.
     reversed: for each value that is written by rows, whether the first row comes last.
     """
 
-    body: Graph
+    names = ("body",)
     has_trips: bool = False
     has_condition: bool = False
     most: int | None = None
@@ -106,19 +79,9 @@ class Rounds(Control):
     counts: bool = False
 
     @property
-    def bodies(self) -> tuple[Graph, ...]:
-        """The one."""
-        return (self.body,)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """As ONNX calls it."""
-        return ("body",)
-
-    def with_bodies(self, bodies: Sequence[Graph]) -> Self:
-        """Return the same with another graph."""
-        (body,) = bodies
-        return replace(self, body=body)
+    def body(self) -> Graph:
+        """The graph."""
+        return self.bodies[0]
 
     @property
     def is_counted(self) -> bool:
@@ -173,37 +136,34 @@ def check(node: Node, graph: Graph) -> None:
         AssertionError: they do not; a bug of what made them.
     """
     attrs, where = node.attrs, f"{node.op} {node.name}"
+
+    def expect(found: object, wanted: object, what: str) -> None:
+        assert found == wanted, f"{where}: {what}: found {found}, expected {wanted}"
+
+    def types(of: Graph, values: Iterable[str]) -> list[TensorType]:
+        return [of.types[value] for value in values]
+
     if isinstance(attrs, Branches):
-        outside = [graph.types[value] for value in node.inputs[1:]]
-        made = [graph.types[value] for value in node.outputs]
         for body in attrs.bodies:
-            assert [body.types[value] for value in body.inputs] == outside, f"{where}: inputs of a branch"
-            assert [body.types[value] for value in body.outputs] == made, f"{where}: outputs of a branch"
-    if isinstance(attrs, Rounds):
-        _check_rounds(node, attrs, graph, where)
-
-
-def _check_rounds(node: Node, attrs: Rounds, graph: Graph, where: str) -> None:
+            expect(types(body, body.inputs), types(graph, node.inputs[1:]), "inputs of a branch")
+            expect(types(body, body.outputs), types(graph, node.outputs), "outputs of a branch")
+    if not isinstance(attrs, Rounds):
+        return
     body, count = attrs.body, len(attrs.carried)
     first, last = len(body.inputs) - count, len(body.outputs) - count
-    kinds = [body.types[value] for value in body.inputs[first:]]
-    assert [body.types[value] for value in body.outputs[last:]] == kinds, f"{where}: carried values change"
+    kinds = types(body, body.inputs[first:])
+    expect(types(body, body.outputs[last:]), kinds, "carried values")
     given = [kind for kind, one in zip(kinds, attrs.carried, strict=True) if one.is_given]
-    found = [graph.types[value] for value in node.inputs[attrs.first_carried : attrs.first_row]]
-    assert found == given, f"{where}: first values are {found}; expected {given}"
-    assert len(node.inputs) - attrs.first_row == first - 1, f"{where}: has {len(node.inputs)} inputs"
-    rows = len(attrs.backwards)
-    for value, inner in zip(node.inputs[attrs.first_row :], body.inputs[: first - 1], strict=True):
-        kind, own = graph.types[value], body.types[inner]
-        assert kind.dtype == own.dtype, f"{where}: {value} is {kind}, {own} inside"
-        assert (kind.shape[1:] if rows > 0 else kind.shape) == own.shape, f"{where}: {value} is {kind}, {own} inside"
-        rows -= 1
-    wanted = [kind for kind, one in zip(kinds, attrs.carried, strict=True) if one.is_output]
-    found = [graph.types[value] for value in node.outputs[: len(wanted)]]
-    assert found == wanted, f"{where}: last values are {found}; expected {wanted}"
-    made = body.outputs[attrs.goes_on : last]
-    assert len(made) == len(attrs.reversed), f"{where}: has {len(made)} values by rows"
-    assert len(node.outputs) == len(wanted) + len(made) + attrs.counts, f"{where}: has {len(node.outputs)} outputs"
-    for value, inner in zip(node.outputs[len(wanted) :], made, strict=False):
-        kind, own = graph.types[value], body.types[inner]
-        assert (kind.dtype, kind.shape[1:]) == (own.dtype, own.shape), f"{where}: {value} is {kind}, {own} inside"
+    expect(types(graph, node.inputs[attrs.first_carried : attrs.first_row]), given, "first values")
+    results = [kind for kind, one in zip(kinds, attrs.carried, strict=True) if one.is_output]
+    expect(types(graph, node.outputs[: len(results)]), results, "last values")
+    rows = body.outputs[attrs.goes_on : last]
+    expect(len(rows), len(attrs.reversed), "outputs by rows")
+    expect(len(node.inputs) - attrs.first_row, first - 1, "inputs")
+    expect(len(node.outputs), len(results) + len(rows) + attrs.counts, "outputs")
+    read = zip(node.inputs[attrs.first_row :], body.inputs[: first - 1], strict=True)
+    written = zip(node.outputs[len(results) :], rows, strict=False)
+    by_rows = [*(True for _ in attrs.backwards), *(False for _ in range(first - 1 - len(attrs.backwards)))]
+    for (outer, inner), is_row in [*zip(read, by_rows, strict=True), *((pair, True) for pair in written)]:
+        kind = graph.types[outer]
+        expect(body.types[inner], replace(kind, shape=kind.shape[is_row:]), f"{outer} inside")

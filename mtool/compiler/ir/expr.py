@@ -60,8 +60,12 @@ class Expr:
     _hash: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", 1 + sum(arg.size for arg in self.args))
-        object.__setattr__(self, "depth", 1 + max((arg.depth for arg in self.args), default=0))
+        size, depth = 1, 0
+        for arg in self.args:
+            size += arg.size
+            depth = max(depth, arg.depth)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "depth", 1 + depth)
         object.__setattr__(self, "_hash", hash((self._own, self.args)))
 
     @property
@@ -138,7 +142,7 @@ class Expr:
 
         def rebuilt(node: "Expr", args: Sequence["Expr"]) -> "Expr":
             same = all(new is old for new, old in zip(args, node.args, strict=True))
-            return function(node if same else replace(node, args=tuple(args)))
+            return function(node if same else Expr(node.op, node.dtype, tuple(args), node.value))
 
         return self.fold(rebuilt)
 
@@ -148,11 +152,12 @@ class Expr:
 
     def with_operands(self, numbers: Mapping[int, int]) -> "Expr":
         """Renumber the operands of loads."""
-        return self.rewrite(
-            lambda node: (
-                replace(node, value=numbers[node.value]) if node.op == "load" and node.value in numbers else node
-            )
-        )
+        moved = {old: new for old, new in numbers.items() if old != new}
+
+        def renumbered(node: "Expr") -> "Expr":
+            return replace(node, value=moved[node.value]) if node.op == "load" and node.value in moved else node
+
+        return self.rewrite(renumbered) if moved else self
 
 
 def const(value: float | int | bool, dtype: DType) -> Expr:

@@ -5,7 +5,7 @@ numbers in it that differ become formulas of the sizes. So no operator has to kn
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -166,58 +166,42 @@ class Joiner:
         if isinstance(first, np.ndarray):
             return self._array(things, where)
         if isinstance(first, tuple | list):
-            return self._sequence(things, where)
+            if len({len(thing) for thing in things}) != 1:
+                raise DifferError(f"{where}: {_shown([len(thing) for thing in things])} parts")
+            columns: list[tuple[str, Sequence[Any]]]
+            columns = [(f"{where}[{number}]", each) for number, each in enumerate(zip(*things, strict=True))]
+            is_named = hasattr(kind, "_fields")
+            return self._parts(first, columns, lambda parts: kind(*parts) if is_named else kind(parts))
         if isinstance(first, Mapping):
-            return self._mapping(things, where)
+            if any(set(thing) != set(first) for thing in things):
+                raise DifferError(f"{where}: other keys")
+            columns = [(f"{where} {key}".strip(), [thing[key] for thing in things]) for key in first]
+            return self._parts(first, columns, lambda parts: dict(zip(first, parts, strict=True)))
         if is_dataclass(first):
-            return self._record(things, where)
+            names = [one.name for one in fields(kind) if one.init]
+            columns = [(f"{where}.{name}".lstrip("."), [getattr(thing, name) for thing in things]) for name in names]
+            return self._parts(first, columns, lambda parts: kind(**dict(zip(names, parts, strict=True))))
         if all(other == first for other in things):
             return _fixed(first)
-        if isinstance(first, bool) or not isinstance(first, int | float):
-            raise DifferError(f"{where}: {_shown(things)}")
-        return self._number(things, where)
-
-    def _number(self, things: Sequence[Any], where: str) -> Joined:
-        if isinstance(things[0], int):
-            formula = self.formula(things)
-            if formula is not None:
-                return Joined(formula.at)
+        joined: Formula | RealFormula | None = None
+        if isinstance(first, int) and not isinstance(first, bool):
+            joined = self.formula(things)
+        elif isinstance(first, float):
+            joined = real_formula(self.formula, self.names, self.points, things, self.scales)
         else:
-            real = real_formula(self.formula, self.names, self.points, things, self.scales)
-            if real is not None:
-                return Joined(real.at)
-        raise DifferError(f"{where}: {_shown(things)} follow no formula")
+            raise DifferError(f"{where}: {_shown(things)}")
+        if joined is None:
+            raise DifferError(f"{where}: {_shown(things)} follow no formula")
+        return Joined(joined.at)
 
-    def _sequence(self, things: Sequence[Any], where: str) -> Joined:
-        kind = type(things[0])
-        if len({len(thing) for thing in things}) != 1:
-            raise DifferError(f"{where}: {_shown([len(thing) for thing in things])} parts")
-        parts = [self.join(each, f"{where}[{number}]") for number, each in enumerate(zip(*things, strict=True))]
+    def _parts(
+        self, first: Any, columns: Iterable[tuple[str, Sequence[Any]]], whole: Callable[[list[Any]], Any]
+    ) -> Joined:
+        """Join what things consist of: where each part stands, and what it is in each; `whole` makes a thing of it."""
+        parts = [self.join(each, where) for where, each in columns]
         if all(part.is_fixed for part in parts):
-            return _fixed(things[0])
-        if hasattr(kind, "_fields"):
-            return Joined(lambda sizes: kind(*(part.at(sizes) for part in parts)))
-        return Joined(lambda sizes: kind(part.at(sizes) for part in parts))
-
-    def _mapping(self, things: Sequence[Any], where: str) -> Joined:
-        keys = list(things[0])
-        if any(set(thing) != set(keys) for thing in things):
-            raise DifferError(f"{where}: other keys")
-        parts = {key: self.join([thing[key] for thing in things], f"{where} {key}".strip()) for key in keys}
-        if all(part.is_fixed for part in parts.values()):
-            return _fixed(dict(things[0]))
-        return Joined(lambda sizes: {key: part.at(sizes) for key, part in parts.items()})
-
-    def _record(self, things: Sequence[Any], where: str) -> Joined:
-        kind = type(things[0])
-        names = [one.name for one in fields(kind) if one.init]
-        parts = {
-            name: self.join([getattr(thing, name) for thing in things], f"{where}.{name}" if where else name)
-            for name in names
-        }
-        if all(part.is_fixed for part in parts.values()):
-            return _fixed(things[0])
-        return Joined(lambda sizes: kind(**{name: part.at(sizes) for name, part in parts.items()}))
+            return _fixed(first)
+        return Joined(lambda sizes: whole([part.at(sizes) for part in parts]))
 
     def _expression(self, things: Sequence[Expr], where: str) -> Joined:
         """Join expressions, in which parts may be shared: each set of parts is joined once."""
@@ -226,15 +210,12 @@ class Joiner:
         if known is not None:
             return known[0]
         first = things[0]
-        if any(
-            (thing.op, thing.dtype, len(thing.args)) != (first.op, first.dtype, len(first.args)) for thing in things
-        ):
+        if len({(thing.op, thing.dtype, len(thing.args)) for thing in things}) != 1:
             raise DifferError(f"{where}: another expression")
         value = self.join([thing.value for thing in things], f"{where} {first.op}")
-        args = [self.join([thing.args[n] for thing in things], where) for n in range(len(first.args))]
-        if value.is_fixed and all(arg.is_fixed for arg in args):
-            joined = _fixed(first)
-        else:
+        args = [self.join(each, where) for each in zip(*(thing.args for thing in things), strict=True)]
+        joined = _fixed(first)
+        if not (value.is_fixed and all(arg.is_fixed for arg in args)):
             made: dict[tuple[int, ...], Expr] = {}
 
             def at(sizes: Mapping[str, int]) -> Expr:
@@ -248,40 +229,37 @@ class Joiner:
         return joined
 
     def _array(self, things: Sequence[Array], where: str) -> Joined:
-        first = things[0]
+        """Join arrays: of few elements that may differ, or each the beginning of a larger one in every dimension."""
+        first, depends = things[0], DifferError(f"{where}: a constant's values depend on the sizes")
         if len({(thing.dtype, thing.ndim) for thing in things}) != 1:
             raise DifferError(f"{where}: arrays of another kind")
-        shapes = [thing.shape for thing in things]
-        if len(set(shapes)) > 1:
-            return self._beginnings(things, where)
-        if all(np.array_equal(thing, first, equal_nan=thing.dtype.kind == "f") for thing in things):
-            return _fixed(first)
-        if first.size > _FEW or first.dtype.kind not in "iuf":
-            raise DifferError(f"{where}: a constant's values depend on the sizes")
-        rows = [[thing.reshape(-1)[n].item() for thing in things] for n in range(first.size)]
-        parts = [self.join(row, where) for row in rows]
-        dtype, shape = first.dtype, first.shape
-        return Joined(lambda sizes: np.array([part.at(sizes) for part in parts], dtype).reshape(shape))
-
-    def _beginnings(self, things: Sequence[Array], where: str) -> Joined:
-        """Join arrays each of which is the beginning of a larger one, in every dimension."""
         longest = max(things, key=lambda thing: thing.size)
-        sizes_of = [self.formula([thing.shape[n] for thing in things]) for n in range(longest.ndim)]
-        for thing in things:
-            part = longest[tuple(slice(size) for size in thing.shape)]
-            if part.shape != thing.shape or not np.array_equal(part, thing, equal_nan=thing.dtype.kind == "f"):
-                raise DifferError(f"{where}: a constant's values depend on the sizes")
-        if None in sizes_of:
+        parts = [longest[tuple(map(slice, thing.shape))] for thing in things]
+        are_beginnings = all(map(_are_equal, parts, things))
+        if len({thing.shape for thing in things}) == 1:
+            if are_beginnings:
+                return _fixed(first)
+            if first.size > _FEW or first.dtype.kind not in "iuf":
+                raise depends
+            elements = [(where, each) for each in zip(*(thing.reshape(-1).tolist() for thing in things), strict=True)]
+            return self._parts(first, elements, lambda parts: np.array(parts, first.dtype).reshape(first.shape))
+        if not are_beginnings:
+            raise depends
+        formulas = [self.formula(sizes) for sizes in zip(*(thing.shape for thing in things), strict=True)]
+        if None in formulas:
             raise DifferError(f"{where}: {_shown([thing.shape for thing in things])} follow no formula")
-        formulas = [one for one in sizes_of if one is not None]
 
         def at(sizes: Mapping[str, int]) -> Array:
-            shape = tuple(formula.at(sizes) for formula in formulas)
+            shape = tuple(formula.at(sizes) for formula in formulas if formula is not None)
             if any(size > most for size, most in zip(shape, longest.shape, strict=True)):
                 raise DifferError(f"{where}: a constant is needed beyond what is known of it")
-            return np.ascontiguousarray(longest[tuple(slice(size) for size in shape)])
+            return np.ascontiguousarray(longest[tuple(map(slice, shape))])
 
         return Joined(at)
+
+
+def _are_equal(one: Array, other: Array) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
 def _fixed(thing: Any) -> Joined:

@@ -84,25 +84,21 @@ def ranges_implied_by(condition: Expr, *, holds: bool = True) -> dict[Expr, Rang
             waiting += part.args
         elif part.op in _TESTS and part.args[1].op == "const" and part.args[0].dtype.is_integer:
             subject, bound = part.args
-            test = _TESTS[part.op][0 if holds else 1]
-            if test is not None:
-                (low, high), limits = test(int(bound.value)), subject.dtype.limits
-                fact = (limits[0] if low is None else low, limits[1] if high is None else high)
-                found[subject] = overlap(found.get(subject, fact), fact)
+            low, high = _TESTS[part.op][0 if holds else 1]
+            least, most = subject.dtype.limits
+            fact = least if low is None else bound.value + low, most if high is None else bound.value + high
+            found[subject] = overlap(found.get(subject, fact), fact)
     return found
 
 
-Test = Callable[[int], tuple[int | None, int | None]]
-_BELOW: Test = lambda bound: (None, bound - 1)  # noqa: E731
-_UP_TO: Test = lambda bound: (None, bound)  # noqa: E731
-_ABOVE: Test = lambda bound: (bound + 1, None)  # noqa: E731
-_FROM: Test = lambda bound: (bound, None)  # noqa: E731
-_TESTS: dict[str, tuple[Test, Test | None]] = {
-    "less": (_BELOW, _FROM),
-    "less_equal": (_UP_TO, _ABOVE),
-    "greater": (_ABOVE, _UP_TO),
-    "greater_equal": (_FROM, _BELOW),
-    "equal": (lambda bound: (bound, bound), None),
+Limits = tuple[int | None, int | None]
+"""What is added to a constant for the smallest and the largest number; None: there is no limit."""
+_TESTS: dict[str, tuple[Limits, Limits]] = {
+    "less": ((None, -1), (0, None)),
+    "less_equal": ((None, 0), (1, None)),
+    "greater": ((1, None), (None, 0)),
+    "greater_equal": ((0, None), (None, -1)),
+    "equal": ((0, 0), (None, None)),
 }
 """What a comparison with a constant says of its first side where it holds, and where it does not."""
 

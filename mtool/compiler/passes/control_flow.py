@@ -115,7 +115,7 @@ def _pruned_rounds(node: Node, attrs: Rounds, needed: Collection[str], *, deep: 
     ]
     changed = replace(
         attrs,
-        body=_with_inputs(pruned, inner),
+        bodies=(_with_inputs(pruned, inner),),
         carried=tuple(carried),
         backwards=backwards,
         reversed=tuple(attrs.reversed[number] for number in wanted_rows),

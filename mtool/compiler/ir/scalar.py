@@ -5,6 +5,7 @@ for double. The `mt_` functions are inline functions of crt/include/mt_math.h an
 types of 16 bits.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -145,23 +146,19 @@ def compare(symbol: str, meaning: Callable[..., A]) -> Function:
     )
 
 
-def libm(name: str, meaning: Callable[..., A]) -> Function:
-    """Return a function of math.h: `expf` for float, `exp` for double."""
+def called(suffix: Callable[[DType], str], name: str, meaning: Callable[..., A]) -> Function:
+    """Return a C function that has a name for each type, which ends in a suffix."""
 
     def text(expr: Expr, *args: Text) -> Text:
-        suffix = "" if expr.dtype is DType.FLOAT64 else "f"
-        return Text(f"{name}{suffix}({', '.join(arg.c for arg in args)})")
+        return Text(f"{name}{suffix(expr.dtype)}({', '.join(arg.c for arg in args)})")
 
     return Function(lambda expr, *args: np.asarray(meaning(*args)).astype(expr.dtype.numpy), text)
 
 
-def inline(name: str, meaning: Callable[..., A]) -> Function:
-    """Return an inline function of mt_scalar.h, one for each type: mt_max_f32, mt_max_i32."""
-
-    def text(expr: Expr, *args: Text) -> Text:
-        return Text(f"{name}_{expr.dtype.code}({', '.join(arg.c for arg in args)})")
-
-    return Function(lambda expr, *args: np.asarray(meaning(*args)).astype(expr.dtype.numpy), text)
+libm = functools.partial(called, lambda dtype: "" if dtype is DType.FLOAT64 else "f")
+"""A function of math.h: `expf` for float, `exp` for double."""
+inline = functools.partial(called, lambda dtype: f"_{dtype.code}")
+"""An inline function of mt_scalar.h: mt_max_f32, mt_max_i32."""
 
 
 def bits(symbol: str, meaning: Callable[..., A]) -> Function:
@@ -362,10 +359,14 @@ def _rescale_pair(expr: Expr, a: A, b: A) -> A:
 def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
     how: RescalePair = expr.value
     total = f"{a.at(MUL)} * {how.left} + {b.at(MUL)} * {how.right} + {how.offset}".replace("+ -", "- ")
-    if how.even:
-        steps = f"mt_shift_even({total}, {how.shift}) + {how.zero_point}".replace("+ -", "- ")
-        return Text(f"({expr.dtype.c})mt_clamp({steps}, {how.low}, {how.high})", UNARY)
-    return Text(f"({expr.dtype.c})mt_clamp(({total}) >> {how.shift}, {how.low}, {how.high})", UNARY)
+    even = f"mt_shift_even({total}, {how.shift}) + {how.zero_point}"
+    return _clamped(expr, even if how.even else f"({total}) >> {how.shift}")
+
+
+def _clamped(expr: Expr, steps: str) -> Text:
+    """Return a sum in C within the limits of the expression's value."""
+    steps = steps.replace("+ -", "- ")
+    return Text(f"({expr.dtype.c})mt_clamp({steps}, {expr.value.low}, {expr.value.high})", UNARY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,14 +399,12 @@ def _rescale(expr: Expr, total: A, multiplier: A, shift: A) -> A:
 
 
 def _rescale_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Text:
-    how: Rescale = expr.value
-    call = (
-        f"mt_rescale{'_twice' if how.twice else ''}{'_wide' if how.wide else ''}({total.c}, {multiplier.c}, {shift.c})"
-    )
-    if expr.dtype is DType.INT32:
+    how: Rescale | RescaleLong = expr.value
+    form = "_long" if isinstance(how, RescaleLong) else "_twice" * how.twice + "_wide" * how.wide
+    call = f"mt_rescale{form}({total.c}, {multiplier.c}, {shift.c})"
+    if expr.op == "rescale" and expr.dtype is DType.INT32:
         return Text(call)
-    moved = f"{call} + {how.zero_point}".replace("+ -", "- ") if how.zero_point else call
-    return Text(f"({expr.dtype.c})mt_clamp({moved}, {how.low}, {how.high})", UNARY)
+    return _clamped(expr, f"{call} + {how.zero_point}" if how.zero_point else call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,27 +427,9 @@ def _rescale_long(expr: Expr, total: A, multiplier: A, shift: A) -> A:
     return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
 
 
-def _rescale_long_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Text:
-    how: RescaleLong = expr.value
-    call = f"mt_rescale_long({total.c}, {multiplier.c}, {shift.c})"
-    moved = f"{call} + {how.zero_point}".replace("+ -", "- ") if how.zero_point else call
-    return Text(f"({expr.dtype.c})mt_clamp({moved}, {how.low}, {how.high})", UNARY)
-
-
 def _mean(expr: Expr, total: A, count: A) -> A:
     wide, divisor = np.asarray(total, np.int64), np.asarray(count, np.int64)
     return (np.sign(wide) * ((np.abs(wide) + divisor // 2) // divisor)).astype(expr.dtype.numpy)
-
-
-RESCALING: dict[str, Function] = {
-    "quantise": Function(_quantise, _quantise_text),
-    "requantise": Function(_requantise, _requantise_text),
-    "requantise_fixed": Function(_fixed_requantise, _fixed_requantise_text),
-    "rescale": Function(_rescale, _rescale_text),
-    "rescale_long": Function(_rescale_long, _rescale_long_text),
-    "mean": Function(_mean, lambda expr, a, b: Text(f"mt_mean({a.c}, {b.c})")),  # int32, ties away from zero
-    "rescale_pair": Function(_rescale_pair, _rescale_pair_text),
-}
 
 
 # Arithmetic, comparisons, logic, bits and the functions of math.h.
@@ -476,12 +457,6 @@ def _pow(a: A, b: A) -> A:
     return np.where(exponent < 0, below, np.power(a, np.maximum(exponent, 0)))
 
 
-def _pow_text(expr: Expr, a: Text, b: Text) -> Text:
-    if expr.dtype.is_integer:
-        return Text(f"mt_pow_{expr.dtype.code}({a.c}, {b.c})")
-    return Text(f"pow{'' if expr.dtype is DType.FLOAT64 else 'f'}({a.c}, {b.c})")
-
-
 def _sigmoid(x: A) -> A:
     wide = np.asarray(x, np.float64)
     return np.where(wide >= 0, 1 / (1 + np.exp(-np.abs(wide))), np.exp(-np.abs(wide)) / (1 + np.exp(-np.abs(wide))))
@@ -495,74 +470,8 @@ def _mish(x: A) -> A:
     return np.asarray(x, np.float64) * np.tanh(_softplus(x))
 
 
-def _erf(x: A) -> A:
-    return np.vectorize(math.erf, otypes=[np.float64])(x)
-
-
 def _where_text(expr: Expr, condition: Text, yes: Text, no: Text) -> Text:
     return Text(f"{condition.truth(OR)} ? {yes.at(OR)} : {no.at(OR)}", SELECT)
-
-
-ARITHMETIC: dict[str, Function] = {
-    "add": infix("+", ADD, np.add),
-    "sub": infix("-", ADD, np.subtract),
-    "mul": infix("*", MUL, np.multiply),
-    "div": Function(lambda expr, a, b: _truncated_div(a, b).astype(expr.dtype.numpy), _divide_text),
-    "floordiv": infix("/", MUL, np.floor_divide),  # of index expressions, which are never negative
-    "mod": infix("%", MUL, np.mod),
-    "neg": Function(lambda expr, a: np.negative(a), lambda expr, a: wrap(expr, Text(f"-{a.at(ATOM)}", UNARY))),
-    "maximum": inline("mt_max", np.maximum),
-    "minimum": inline("mt_min", np.minimum),
-    "abs": inline("mt_abs", np.abs),
-    "exp": libm("exp", np.exp),
-    "log": libm("log", np.log),
-    "sqrt": libm("sqrt", np.sqrt),
-    "tanh": libm("tanh", np.tanh),
-    "erf": libm("erf", _erf),
-    "sin": libm("sin", np.sin),
-    "cos": libm("cos", np.cos),
-    "floor": libm("floor", np.floor),
-    "ceil": libm("ceil", np.ceil),
-    "rint": libm("rint", np.rint),
-    "round": libm("round", lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x)),
-    "trunc": libm("trunc", np.trunc),
-    "tan": libm("tan", np.tan),
-    "asin": libm("asin", np.arcsin),
-    "acos": libm("acos", np.arccos),
-    "atan": libm("atan", np.arctan),
-    "sinh": libm("sinh", np.sinh),
-    "cosh": libm("cosh", np.cosh),
-    "asinh": libm("asinh", np.arcsinh),
-    "acosh": libm("acosh", np.arccosh),
-    "atanh": libm("atanh", np.arctanh),
-    "expm1": libm("expm1", np.expm1),
-    "log1p": libm("log1p", np.log1p),
-    "pow": Function(lambda expr, a, b: _pow(a, b).astype(expr.dtype.numpy), _pow_text),
-    "sign": inline("mt_sign", np.sign),
-    "remainder": inline("mt_mod", np.mod),  # the sign of the divisor
-    "fmod": inline("mt_fmod", np.fmod),  # the sign of the dividend
-    "shl": inline("mt_shl", np.left_shift),
-    "shr": inline("mt_shr", np.right_shift),
-    "bit_and": bits("&", np.bitwise_and),
-    "bit_or": bits("|", np.bitwise_or),
-    "bit_xor": bits("^", np.bitwise_xor),
-    "bit_not": Function(lambda expr, a: np.invert(a), lambda expr, a: Text(f"({expr.dtype.c})~{a.at(ATOM)}", UNARY)),
-    "isnan": predicate("isnan", np.isnan),
-    "isinf": predicate("isinf", np.isinf),
-    "sigmoid": inline("mt_sigmoid", _sigmoid),
-    "softplus": inline("mt_softplus", _softplus),
-    "mish": inline("mt_mish", _mish),
-    "less": compare("<", np.less),
-    "less_equal": compare("<=", np.less_equal),
-    "greater": compare(">", np.greater),
-    "greater_equal": compare(">=", np.greater_equal),
-    "equal": compare("==", np.equal),
-    "and": Function(lambda expr, a, b: a & b, lambda expr, a, b: Text(f"{a.truth(AND)} && {b.truth(AND)}", AND)),
-    "or": Function(lambda expr, a, b: a | b, lambda expr, a, b: Text(f"({a.truth(COMPARE)} || {b.truth(COMPARE)})")),
-    "xor": Function(lambda expr, a, b: a ^ b, lambda expr, a, b: boolean(f"{a.at(ADD)} != {b.at(ADD)}", COMPARE)),
-    "not": Function(lambda expr, a: ~np.asarray(a, bool), lambda expr, a: boolean(f"!{a.truth(ATOM)}", UNARY)),
-    "where": Function(lambda expr, c, a, b: np.where(c, a, b), _where_text),
-}
 
 
 # From one type to another: casts of values and of bits.
@@ -627,16 +536,65 @@ def _bitcast_text(expr: Expr, x: Text) -> Text:
     return Text(f"({expr.dtype.c}){x.at(UNARY)}", UNARY)
 
 
-CONVERSIONS: dict[str, Function] = {
-    "bitcast": Function(_bitcast, _bitcast_text),
-    "cast": Function(_cast, _cast_text),
-}
-
-
 # An expression whole: its meaning for a tensor, and its C.
 
 
-FUNCTIONS: dict[str, Function] = {**ARITHMETIC, **CONVERSIONS, **RESCALING, **FIXED16}
+FUNCTIONS: dict[str, Function] = {
+    "add": infix("+", ADD, np.add),
+    "sub": infix("-", ADD, np.subtract),
+    "mul": infix("*", MUL, np.multiply),
+    "div": Function(lambda expr, a, b: _truncated_div(a, b).astype(expr.dtype.numpy), _divide_text),
+    "floordiv": infix("/", MUL, np.floor_divide),  # of index expressions, which are never negative
+    "mod": infix("%", MUL, np.mod),
+    "neg": Function(lambda expr, a: np.negative(a), lambda expr, a: wrap(expr, Text(f"-{a.at(ATOM)}", UNARY))),
+    "maximum": inline("mt_max", np.maximum),
+    "minimum": inline("mt_min", np.minimum),
+    "abs": inline("mt_abs", np.abs),
+    **{name: libm(name, getattr(np, name)) for name in ("exp", "log", "sqrt", "expm1", "log1p")},
+    **{name: libm(name, getattr(np, name)) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{name: libm(name, getattr(np, name)) for name in ("floor", "ceil", "rint", "trunc")},
+    **{name: libm(name, getattr(np, f"arc{name[1:]}")) for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    "erf": libm("erf", np.vectorize(math.erf, otypes=[np.float64])),
+    "round": libm("round", lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x)),
+    "pow": Function(
+        lambda expr, a, b: _pow(a, b).astype(expr.dtype.numpy),
+        lambda expr, a, b: (inline("mt_pow", _pow) if expr.dtype.is_integer else libm("pow", _pow)).text(expr, a, b),
+    ),
+    "sign": inline("mt_sign", np.sign),
+    "remainder": inline("mt_mod", np.mod),  # the sign of the divisor
+    "fmod": inline("mt_fmod", np.fmod),  # the sign of the dividend
+    "shl": inline("mt_shl", np.left_shift),
+    "shr": inline("mt_shr", np.right_shift),
+    "bit_and": bits("&", np.bitwise_and),
+    "bit_or": bits("|", np.bitwise_or),
+    "bit_xor": bits("^", np.bitwise_xor),
+    "bit_not": Function(lambda expr, a: np.invert(a), lambda expr, a: Text(f"({expr.dtype.c})~{a.at(ATOM)}", UNARY)),
+    "isnan": predicate("isnan", np.isnan),
+    "isinf": predicate("isinf", np.isinf),
+    "sigmoid": inline("mt_sigmoid", _sigmoid),
+    "softplus": inline("mt_softplus", _softplus),
+    "mish": inline("mt_mish", _mish),
+    "less": compare("<", np.less),
+    "less_equal": compare("<=", np.less_equal),
+    "greater": compare(">", np.greater),
+    "greater_equal": compare(">=", np.greater_equal),
+    "equal": compare("==", np.equal),
+    "and": Function(lambda expr, a, b: a & b, lambda expr, a, b: Text(f"{a.truth(AND)} && {b.truth(AND)}", AND)),
+    "or": Function(lambda expr, a, b: a | b, lambda expr, a, b: Text(f"({a.truth(COMPARE)} || {b.truth(COMPARE)})")),
+    "xor": Function(lambda expr, a, b: a ^ b, lambda expr, a, b: boolean(f"{a.at(ADD)} != {b.at(ADD)}", COMPARE)),
+    "not": Function(lambda expr, a: ~np.asarray(a, bool), lambda expr, a: boolean(f"!{a.truth(ATOM)}", UNARY)),
+    "where": Function(lambda expr, c, a, b: np.where(c, a, b), _where_text),
+    "bitcast": Function(_bitcast, _bitcast_text),
+    "cast": Function(_cast, _cast_text),
+    "quantise": Function(_quantise, _quantise_text),
+    "requantise": Function(_requantise, _requantise_text),
+    "requantise_fixed": Function(_fixed_requantise, _fixed_requantise_text),
+    "rescale": Function(_rescale, _rescale_text),
+    "rescale_long": Function(_rescale_long, _rescale_text),
+    "mean": Function(_mean, lambda expr, a, b: Text(f"mt_mean({a.c}, {b.c})")),  # int32, ties away from zero
+    "rescale_pair": Function(_rescale_pair, _rescale_pair_text),
+    **FIXED16,
+}
 """All scalar functions, by the name that an expression has for them."""
 
 
