@@ -4,6 +4,7 @@ A body reads values of the graph around it as inputs of its own, and writes the 
 belong together by their position, so that either graph may rename its own.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
@@ -104,6 +105,12 @@ class Rounds(Control):
     def first_row(self) -> int:
         """The position of the first value that is read by rows among the node's inputs."""
         return self.first_carried + sum(one.is_given for one in self.carried)
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Which input and output of the node are the first and the last of each carried value; -1: none."""
+        inputs, outputs = itertools.count(self.first_carried), itertools.count()
+        return [(next(inputs) if one.is_given else -1, next(outputs) if one.is_output else -1) for one in self.carried]
 
     def __str__(self) -> str:
         limit = "" if self.most is None else f" most={self.most}"

@@ -3,16 +3,15 @@
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from mtool.compiler.ir.node import Attributes, Node, Transpose, View, expression_of
 from mtool.compiler.ir.types import Array, DType, Quant, TensorType
 
+T = TypeVar("T")
 # The source of a value: a tensor of the model, and how it was moved since.
-
-
 Move = tuple[Literal["transpose", "reshape", "take", "signed", "rows", "quantised"], tuple[int, ...]]
 
 
@@ -55,7 +54,10 @@ def moved(data: Array, moves: tuple[Move, ...]) -> Array:
         elif what == "rows":
             data = data[:, slice(*numbers)]
         elif what == "quantised":
-            data = _quantised(data, *numbers)
+            scale, (point, least, most) = np.array(numbers[0], np.uint32).view(np.float32), numbers[1:]
+            kinds = (np.int8, np.uint8, np.int16, np.uint16)
+            kind = next(kind for kind in kinds if (np.iinfo(kind).min, np.iinfo(kind).max) == (least, most))
+            data = rounded(data, scale, point, DType.of(kind))
         else:
             data = (data.astype(np.int32) - numbers[0]).astype(np.int8 if numbers[0] == 128 else np.int16)
     return np.ascontiguousarray(data)
@@ -81,12 +83,12 @@ def undone(data: Array, moves: tuple[Move, ...]) -> tuple[Array, tuple[Move, ...
     return np.ascontiguousarray(data), tuple(left)
 
 
-def _quantised(data: Array, bits: int, point: int, least: int, most: int) -> Array:
-    scale = np.array(bits, np.uint32).view(np.float32)
-    dtype = next(kind for kind in (np.int8, np.uint8, np.int16, np.uint16) if np.iinfo(kind).max == most)
+def rounded(data: Array, scale: Array, zero_point: Array | int, dtype: DType) -> Array:
+    """Return floats as the nearest integers of a quantization; NaN as the least."""
+    least, most = dtype.limits
     with np.errstate(all="ignore"):
-        places: Array = np.clip(np.rint(data / scale) + point, least, most)
-        return np.nan_to_num(places, nan=least).astype(dtype)
+        steps: Array = np.clip(np.rint(data / scale) + zero_point, least, most)
+        return np.nan_to_num(steps, nan=least).astype(dtype.numpy)
 
 
 # Names that are not taken yet: a stem, then the stem with the smallest number that makes it new.
@@ -247,13 +249,18 @@ class Graph:
     @property
     def sized_nodes(self) -> frozenset[str]:
         """The names of the nodes that depend on run-time sizes; their last inputs are those."""
-        return self._sized_nodes() if self.sizes else frozenset()
+        own = tuple(size.value for size in self.sizes)
 
-    def _sized_nodes(self) -> frozenset[str]:
-        if "sized nodes" not in self.memo:
-            own, count = tuple(size.value for size in self.sizes), len(self.sizes)
-            self.memo["sized nodes"] = frozenset(node.name for node in self.nodes if node.inputs[-count:] == own)
-        found: frozenset[str] = self.memo["sized nodes"]
+        def found() -> frozenset[str]:
+            return frozenset(node.name for node in self.nodes if node.inputs[-len(own) :] == own)
+
+        return self.once("sized nodes", found) if own else frozenset()
+
+    def once(self, about: str, answer: Callable[[], T]) -> T:
+        """Return the answer to what is asked about the graph, which is found once."""
+        if about not in self.memo:
+            self.memo[about] = answer()
+        found: T = self.memo[about]
         return found
 
     def producers(self) -> dict[str, Node]:
@@ -428,3 +435,16 @@ class Rewriter:
             quant={name: quant for name, quant in self.quant.items() if name in values},
             sources={name: source for name, source in self.sources.items() if name in values},
         )
+
+
+def rewritten(graph: Graph, change: Callable[[Rewriter, Node], Node | None], kinds: Any = Attributes) -> Graph:
+    """Return a graph in which each node whose attributes are of some kinds is what `change` returns for it.
+
+    `change` may append other nodes before it; it returns None for a node that goes, or that these take the place of.
+    """
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        changed = change(rewriter, node) if isinstance(node.attrs, kinds) else node
+        if changed is not None:
+            rewriter.keep(changed)
+    return rewriter.finish()

@@ -16,7 +16,7 @@ class WeightedSum(WithEpilogue):
 
     pad_value: what an integer input is where it is 0 in reality: its zero point.
     float_bias: the epilogue adds a float bias of the model's, which may be rounded to whole steps of the accumulator
-        where the result is an integer (mtool.compiler.passes.fold_bias).
+        where the result is an integer (mtool.compiler.passes.fold_constants).
     macs: the multiply-accumulates of the model as given, if channels were removed since; None: those of its shapes.
     """
 

@@ -28,7 +28,7 @@ def epilogue_of(
     that), the real value is acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime. A bias that is
     no whole number of these steps is added to it as a float, and so is one with which a channel's sums would leave 32
     bits; `float_bias` says whether it may be rounded to steps where the result is an integer
-    (mtool.compiler.passes.fold_bias). Without integers behind the input but with a scale of the weights, acc is a
+    (mtool.compiler.passes.fold_constants). Without integers behind the input but with a scale of the weights, acc is a
     float32 sum of inputs times integers.
     """
     weights = ctx.constant(f"{node.name}/weights", filters)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from mtool.compiler.ir import Expr, Graph, Node
 from mtool.compiler.ir.expr import const, least, most
-from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.graph import Rewriter, rewritten
 from mtool.compiler.ir.node import Computation
 from mtool.compiler.ir.ranges import Range, Ranges, common, ranges_implied_by
 from mtool.compiler.kernels.loop.node import Loop
@@ -21,25 +21,22 @@ Facts = tuple[tuple[Expr, Range], ...]
 
 def clamp_indices(graph: Graph) -> Graph:
     """Clamp every index of a load that depends on data and may lie outside."""
-    rewriter = Rewriter(graph)
     proven: dict[str, Range] = {
         name: (int(data.min()), int(data.max()))
         for name, data in graph.constants.items()
         if data.size and graph.types[name].dtype.is_integer
     }
-    for node in graph.nodes:
-        attrs = node.attrs
-        if not isinstance(attrs, Computation):
-            rewriter.keep(node)
-            continue
-        shape, inputs = graph.types[node.outputs[0]].shape, node.inputs
-        ranges = Ranges(attrs.expr, shape, [proven.get(value) for value in inputs])
+
+    def clamped(_: Rewriter, node: Node) -> Node:
+        attrs, made = Computation.of(node), graph.types[node.outputs[0]]
+        ranges = Ranges(attrs.expr, made.shape, [proven.get(value) for value in node.inputs])
         expr = _kept(attrs.expr, node, graph, ranges)
-        rewriter.keep(node if expr is attrs.expr else replace(node, attrs=replace(attrs, expr=expr)))
-        made = ranges.of(expr) if isinstance(attrs, Loop) and graph.types[node.outputs[0]].dtype.is_integer else None
-        if made is not None:
-            proven[node.outputs[0]] = made
-    return rewriter.finish()
+        reach = ranges.of(expr) if isinstance(attrs, Loop) and made.dtype.is_integer else None
+        if reach is not None:
+            proven[node.outputs[0]] = reach
+        return node if expr is attrs.expr else replace(node, attrs=replace(attrs, expr=expr))
+
+    return rewritten(graph, clamped, Computation)
 
 
 def _is_computed(index: Expr) -> bool:

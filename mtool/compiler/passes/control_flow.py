@@ -1,5 +1,6 @@
 """Control flow: what nothing reads leaves the graphs of a node, and these go through the passes too."""
 
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
@@ -62,66 +63,49 @@ def _pruned_branches(node: Node, attrs: Branches, needed: Collection[str], *, de
     wanted = [number for number, value in enumerate(node.outputs) if value in needed]
     bodies = [_pruned_body(body, [body.outputs[number] for number in wanted], deep=deep) for body in attrs.bodies]
     reads = [_read_in(body) for body in bodies]
-    read = [
-        number
-        for number in range(len(node.inputs) - 1)
-        if any(body.inputs[number] in known for body, known in zip(bodies, reads, strict=True))
-    ]
+    pairs = enumerate(zip(*(body.inputs for body in bodies), strict=True))
+    read = [number for number, values in pairs if any(map(set.__contains__, reads, values))]
     bodies = [_with_inputs(body, [body.inputs[number] for number in read]) for body in bodies]
     inputs = (node.inputs[0], *(node.inputs[1 + number] for number in read))
     return replace(node, inputs=inputs, outputs=tuple(node.outputs[n] for n in wanted), attrs=attrs.with_bodies(bodies))
 
 
 def _pruned_rounds(node: Node, attrs: Rounds, needed: Collection[str], *, deep: bool) -> Node:
-    body, count = attrs.body, len(attrs.carried)
+    body, count, places = attrs.body, len(attrs.carried), attrs.places
     ins, outs = body.inputs[len(body.inputs) - count :], body.outputs[len(body.outputs) - count :]
     made = body.outputs[attrs.goes_on : len(body.outputs) - count]
-    # the node's outputs, by what they are
-    last: list[str] = []
-    outputs = list(node.outputs)
-    for one in attrs.carried:
-        last.append(outputs.pop(0) if one.is_output else "")
-    rows, counts = outputs[: len(made)], attrs.counts and outputs[-1] in needed
+    results = sum(one.is_output for one in attrs.carried)
+    rows, counts = node.outputs[results : results + len(made)], attrs.counts and node.outputs[-1] in needed
+    wanted = [last >= 0 and node.outputs[last] in needed for _, last in places]
     wanted_rows = [number for number, value in enumerate(rows) if value in needed]
-    kept = {number for number, value in enumerate(last) if value in needed}
-    results = [*body.outputs[: attrs.goes_on], *(made[number] for number in wanted_rows)]
-    kept = _carried_by(body, [*results, *(outs[number] for number in kept)], ins, outs)
-    pruned = _pruned_body(body, [*results, *(outs[number] for number in sorted(kept))], deep=deep)
-    carried = [
-        replace(attrs.carried[number], is_output=attrs.carried[number].is_output and last[number] in needed)
-        for number in sorted(kept)
-    ]
-    first = iter(node.inputs[attrs.first_carried : attrs.first_row])
-    given = {number: next(first) for number, one in enumerate(attrs.carried) if one.is_given}
+    first_outputs = [*body.outputs[: attrs.goes_on], *(made[number] for number in wanted_rows)]
+    kept = sorted(_carried_by(body, [*first_outputs, *itertools.compress(outs, wanted)], ins, outs))
+    pruned = _pruned_body(body, [*first_outputs, *(outs[number] for number in kept)], deep=deep)
     others = node.inputs[attrs.first_row :]
     reads = _read_in(pruned)
     read = [number for number in range(len(others)) if body.inputs[number] in reads]
     round_number = body.inputs[len(others)]
-    inner = [*(body.inputs[number] for number in read), round_number, *(ins[number] for number in sorted(kept))]
+    inner = [*(body.inputs[number] for number in read), round_number, *(ins[number] for number in kept)]
     inputs = [
         *node.inputs[: attrs.first_carried],
-        *(given[number] for number in sorted(kept) if number in given),
+        *(node.inputs[places[number][0]] for number in kept if attrs.carried[number].is_given),
         *(others[number] for number in read),
     ]
     backwards = tuple(attrs.backwards[number] for number in read if number < len(attrs.backwards))
-    made_outputs = [
-        *(
-            value
-            for one, value in zip(carried, (last[number] for number in sorted(kept)), strict=True)
-            if one.is_output
-        ),
+    outputs = [
+        *(node.outputs[places[number][1]] for number in kept if wanted[number]),
         *(rows[number] for number in wanted_rows),
-        *([outputs[-1]] if counts else []),
+        *(node.outputs[-1:] if counts else ()),
     ]
     changed = replace(
         attrs,
         bodies=(_with_inputs(pruned, inner),),
-        carried=tuple(carried),
+        carried=tuple(replace(attrs.carried[number], is_output=wanted[number]) for number in kept),
         backwards=backwards,
         reversed=tuple(attrs.reversed[number] for number in wanted_rows),
         counts=counts,
     )
-    return replace(node, inputs=tuple(inputs), outputs=tuple(made_outputs), attrs=changed)
+    return replace(node, inputs=tuple(inputs), outputs=tuple(outputs), attrs=changed)
 
 
 def _carried_by(body: Graph, wanted: Sequence[str], ins: Sequence[str], outs: Sequence[str]) -> set[int]:

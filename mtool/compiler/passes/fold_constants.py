@@ -1,15 +1,26 @@
-"""Compute what depends on constants alone."""
+"""Fold constants: what depends on them alone is computed, BatchNormalization and addends go into weights and biases.
+
+A constant a channel that an epilogue adds to the accumulator goes into the kernel's bias, into that of an integer
+kernel where it is a whole number of the accumulator's steps. A convolution's own float bias is rounded to them where
+the result is an integer, as onnxruntime does (its WeightBiasQuantization); a float result is exact.
+"""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir import DType, Expr, Graph, Node
+from mtool.compiler.ir.graph import Rewriter, rewritten
 from mtool.compiler.ir.node import Transpose, View
 from mtool.compiler.ir.scalar import evaluate
+from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.loop.node import Loop
+from mtool.compiler.kernels.scaling import are_whole
+from mtool.compiler.kernels.weighted_sum import WeightedSum
+from mtool.compiler.operators.lowering import Epsilon
+from mtool.compiler.operators.window import CONV
 
 MOST_FOLDED = 1 << 25
 """Elements that a loop may compute here, those of its reductions too; a larger one is left to the device."""
@@ -17,26 +28,25 @@ MOST_FOLDED = 1 << 25
 
 def fold_constants(graph: Graph) -> Graph:
     """Evaluate loops, views, transpositions and concatenations whose inputs are constants."""
-    rewriter = Rewriter(graph)
-    for node in graph.nodes:
-        inputs = [rewriter.resolve(value) for value in node.inputs]
-        known = all(value in rewriter.constants for value in inputs)
-        attrs = node.attrs
-        if not isinstance(attrs, Loop | View | Transpose | Concat) or not known or _work(node, graph) > MOST_FOLDED:
-            rewriter.keep(node)
-            continue
-        data = [rewriter.constants[value] for value in inputs]
+
+    def computed(rewriter: Rewriter, node: Node) -> Node | None:
+        inputs, attrs = [rewriter.resolve(value) for value in node.inputs], node.attrs
         kind = graph.types[node.outputs[0]]
+        if not {*inputs} <= rewriter.constants.keys() or _work(node, graph) > MOST_FOLDED:
+            return node
+        data = [rewriter.constants[value] for value in inputs]
         if isinstance(attrs, Loop):
             result = evaluate(attrs.expr, data, kind.shape)
-        elif isinstance(attrs, View):
-            result = data[0].reshape(kind.shape)
+        elif isinstance(attrs, Concat):
+            result = np.concatenate(data, axis=attrs.axis)
         elif isinstance(attrs, Transpose):
             result = np.ascontiguousarray(data[0].transpose(attrs.perm))
         else:
-            result = np.concatenate(data, axis=attrs.axis)
+            result = data[0].reshape(kind.shape)
         rewriter.constants[node.outputs[0]] = result
-    return rewriter.finish()
+        return None
+
+    return rewritten(graph, computed, Loop | View | Transpose | Concat)
 
 
 def _work(node: Node, graph: Graph) -> int:
@@ -46,3 +56,120 @@ def _work(node: Node, graph: Graph) -> int:
         return count
     reduced = [part.value.axes for part in node.attrs.expr.walk() if part.op == "reduce"]
     return count * max((math.prod(size for _, size in axes) for axes in reduced), default=1)
+
+
+def fold_batch_norm(graph: Graph) -> Graph:
+    """Scale the filters and shift the bias; needs constant filters, and nothing else that reads the convolution."""
+    producers, consumers = graph.producers(), graph.consumers()
+    folded: dict[str, Node] = {}
+    for node in graph.nodes:
+        conv = producers.get(node.inputs[0]) if node.op == "BatchNormalization" else None
+        if conv is None or conv.op != CONV or conv.outputs[0] in graph.outputs or len(consumers[conv.outputs[0]]) > 1:
+            continue
+        if all(value in graph.constants for value in [*conv.inputs[1:], *node.inputs[1:]] if value):
+            folded[conv.name] = node
+    gone = {norm.name for norm in folded.values()}
+
+    def change(rewriter: Rewriter, node: Node) -> Node | None:
+        if node.name in folded:
+            _append(rewriter, node, folded[node.name])
+        return None if node.name in folded or node.name in gone else node
+
+    return rewritten(graph, change)
+
+
+def _append(rewriter: Rewriter, conv: Node, norm: Node) -> None:
+    constants = rewriter.constants
+    scale, shift, mean, variance = (constants[value].astype(np.float64) for value in norm.inputs[1:])
+    factor = scale / np.sqrt(variance + Epsilon.of(norm).epsilon)
+    filters = constants[conv.inputs[1]].astype(np.float64)
+    bias = constants[conv.inputs[2]] if len(conv.inputs) > 2 and conv.inputs[2] else np.zeros(filters.shape[0])
+    scaled = filters * factor.reshape(-1, *[1] * (filters.ndim - 1))
+    inputs = [
+        rewriter.resolve(conv.inputs[0]),
+        rewriter.constant(f"{conv.name}/filters", scaled.astype(np.float32)),
+        rewriter.constant(f"{conv.name}/shift", ((bias - mean) * factor + shift).astype(np.float32)),
+    ]
+    rewriter.node(CONV, inputs, norm.outputs, conv.attrs, like=conv, origins=norm.origins)
+
+
+def fold_bias(graph: Graph) -> Graph:
+    """Fold `acc + b` of float kernels, and `acc * s + b` of integer ones where b / s are whole numbers."""
+    return rewritten(graph, _folded, WeightedSum)
+
+
+def _folded(rewriter: Rewriter, node: Node) -> Node:
+    """Fold one addend after the other."""
+    while True:
+        epilogue = WeightedSum.of(node).epilogue
+        sums = dict.fromkeys(part for part in epilogue.walk() if part.op == "add")
+        steps = (_fold(part, node, rewriter) for part in sums if _is_only_use(part, epilogue))
+        folded = next((step for step in steps if step is not None), None)
+        if folded is None:
+            return node
+        node = folded
+
+
+def _is_only_use(part: Expr, epilogue: Expr) -> bool:
+    """Tell whether the accumulator is used nowhere but in this sum, which may occur several times (x * sigmoid(x))."""
+    uses = sum(other.op == "acc" for other in epilogue.walk())
+    return uses == sum(other == part for other in epilogue.walk()) * sum(other.op == "acc" for other in part.walk())
+
+
+def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
+    """Return the node with the addend of a sum in its bias; None: the sum is of something else."""
+    for term, other in (part.args, part.args[::-1]):
+        addend = _vector(other, node, rewriter)
+        scale = _scale_of(term, node, rewriter)
+        if addend is None or scale is None:
+            continue
+        bias = rewriter.constants[node.inputs[2]]
+        attrs = WeightedSum.of(node)
+        if term.op == "acc":
+            data = (bias + addend).astype(np.float32)
+        else:
+            steps = addend.astype(np.float64) / scale
+            own = attrs.float_bias  # the operator's, with which the accumulator's bound is counted
+            attrs = replace(attrs, float_bias=False)
+            rounded = own and rewriter.types[node.outputs[0]].dtype.is_integer
+            if not (rounded or are_whole(steps)) or (not own and np.abs(steps).max(initial=0) > 2**30):
+                continue
+            data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(bias.dtype)
+            if not own:
+                attrs = replace(attrs, acc_bound=attrs.acc_bound + int(np.abs(steps).max(initial=0)) + 1)
+                if bias.dtype == np.int32 and attrs.acc_bound >= 2**31:
+                    continue
+        attrs = replace(attrs, expr=_replaced(attrs.epilogue, part, term))
+        name = rewriter.constant(f"{node.name}/bias", data)
+        return replace(node, attrs=attrs, inputs=(*node.inputs[:2], name, *node.inputs[3:]))
+    return None
+
+
+def _replaced(expr: Expr, part: Expr, by: Expr) -> Expr:
+    return expr.rewrite(lambda found: by if found == part else found)
+
+
+def _vector(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:
+    """Return a constant that depends on the channel at most, one number a channel."""
+    channels = rewriter.constants[node.inputs[2]].size
+    if expr.op == "const" and expr.dtype is DType.FLOAT32:
+        return np.full(channels, expr.value, np.float32)
+    data = rewriter.constants.get(node.inputs[expr.value]) if expr.op == "load" else None
+    if data is None or not expr.args:
+        return None
+    last = len(rewriter.types[node.outputs[0]].shape) - 1
+    own = expr.args[-1]
+    lead = all(index.op == "const" for index in expr.args[:-1])
+    if not lead or own.op != "axis" or own.value != last or data.size != channels:
+        return None
+    return data.reshape(-1)
+
+
+def _scale_of(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:
+    """Return what one step of the accumulator is worth in `expr`, if that is acc or acc * scale."""
+    if expr.op == "acc" and expr.dtype is DType.FLOAT32:
+        return np.ones(1)
+    if expr.op == "mul" and expr.args[0].op == "cast" and expr.args[0].args[0].op == "acc":
+        factor = _vector(expr.args[1], node, rewriter)
+        return None if factor is None else factor.astype(np.float64)
+    return None

@@ -11,6 +11,12 @@ reads. In this order:
 
 A `rescale` of a sum, TFLite's arithmetic, becomes a pair too where that gives the same. And an accumulator that is
 only read as a whole number (for `rescale`) never becomes a float.
+
+Last, on targets without an FPU, float scales become 32-bit multipliers and one shift an operator. Results of 8 bits are
+those of the float scales, for every accumulator that can occur: each multiplier is proved to give them
+(mtool.compiler.kernels.exact_scaling), rounds ties to even where they happen, or is marked so that what lies beside a
+half is rounded as float32 rounds it. Where none of that holds, the operator keeps its floats. Results of 16 bits may
+differ by one, near ties.
 """
 
 import itertools
@@ -22,13 +28,16 @@ import numpy as np
 
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import call, const, identity, load
-from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.graph import Rewriter, rewritten
 from mtool.compiler.ir.node import Computation, WithEpilogue
-from mtool.compiler.ir.scalar import FUNCTIONS, Requantise, RescalePair, evaluate
+from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantise, Requantise, RescalePair, evaluate
 from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.exact_scaling import Steps
 from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.registry import SPECIFICATIONS
 from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.threshold_multipliers import Reach
+from mtool.compiler.kernels.weighted_sum import WeightedSum
+from mtool.compiler.passes.operands import with_expression
 
 SEARCH = 6  # how far from the rounded multipliers of a pair others are tried
 SAMPLE = 15  # every how many-th number is looked at first
@@ -159,26 +168,18 @@ MAY_BE_NAN = {"log", "log1p", "sqrt", "pow", "asin", "acos", "acosh", "atanh", "
 
 def use_integer_math(graph: Graph, target: Target) -> Graph:
     """Rewrite every `quantise` in epilogues and loops, as far as one of the forms fits."""
-    rewriter = Rewriter(graph)
-    for node in graph.nodes:
-        attrs = node.attrs
-        if not isinstance(attrs, Computation):
-            rewriter.keep(node)
-            continue
-        work = _Work(rewriter, rewriter.keep(node), target)
-        rewriter.nodes.pop()
+
+    def change(rewriter: Rewriter, node: Node) -> Node | None:
+        attrs = Computation.of(node)
+        work = _Work(rewriter, replace(node, inputs=tuple(map(rewriter.resolve, node.inputs))), target)
         expr = attrs.expr.rewrite(_bounds).rewrite(work.rewritten).rewrite(_without_ones)
-        if (
-            expr.op == "load"
-            and isinstance(attrs, Loop)
-            and _is_copy(expr, node, graph)
-            and node.outputs[0] not in graph.outputs
-        ):
-            rewriter.rename(node.outputs[0], rewriter.resolve(node.inputs[expr.value]))
-            continue
-        inputs, expr = _pruned(work.inputs, expr, len(SPECIFICATIONS[node.op].own(node)))
-        rewriter.keep(replace(node, inputs=inputs, attrs=replace(attrs, expr=expr)))
-    return rewriter.finish()
+        is_copy = isinstance(attrs, Loop) and expr.op == "load" and _is_copy(expr, node, graph)
+        if is_copy and node.outputs[0] not in graph.outputs:
+            rewriter.rename(node.outputs[0], work.inputs[expr.value])
+            return None
+        return with_expression(node, expr, work.inputs)
+
+    return rewritten(graph, change, Computation)
 
 
 def _is_copy(expr: Expr, node: Node, graph: Graph) -> bool:
@@ -187,13 +188,6 @@ def _is_copy(expr: Expr, node: Node, graph: Graph) -> bool:
     source, out = graph.types[node.inputs[expr.value]], graph.types[node.outputs[0]]
     plain = all(index.op == "axis" and index.value == dim for dim, index in enumerate(expr.args))
     return plain and source == out
-
-
-def _pruned(inputs: list[str], expr: Expr, fixed: int) -> tuple[tuple[str, ...], Expr]:
-    """Drop inputs that the expression no longer reads; the first `fixed` are the kernel's own."""
-    used = expr.operands() | set(range(min(fixed, len(inputs))))
-    kept = [number for number in range(len(inputs)) if number in used]
-    return tuple(inputs[n] for n in kept), expr.with_operands({old: new for new, old in enumerate(kept)})
 
 
 def _bounds(part: Expr) -> Expr:
@@ -362,3 +356,96 @@ def _tabulate(part: Expr, numbers: dict[Expr, int], values: list[Array], shape: 
         return load(numbers[expr], expr.dtype, index) if expr in numbers else replace(expr, args=tuple(args))
 
     return evaluate(part.fold(replaced), values, shape)
+
+
+APART = 4  # accumulators at most by which a multiplier may miss a step
+
+
+def use_fixed_point(graph: Graph, target: Target) -> Graph:
+    """Rewrite `requantise` as `requantise_fixed` on targets without float32 hardware, or with vectors of integers."""
+    if target.has_float and not target.has_rvv:
+        return graph
+    return rewritten(graph, _fixed, WithEpilogue)  # a loop has no accumulator
+
+
+def _fixed(rewriter: Rewriter, node: Node) -> Node:
+    attrs, inputs = WithEpilogue.of(node), list(node.inputs)
+
+    def fixed(part: Expr) -> Expr:
+        if part.op != "requantise" or not attrs.acc_bound or part.args[0].dtype is not DType.INT32:
+            return part
+        total, factor = part.args
+        data = np.asarray(factor.value) if factor.op == "const" else rewriter.constants[inputs[factor.value]]
+        scales = data.astype(np.float32).reshape(-1)
+        shift = best_shift(float(scales.max()), attrs.acc_bound, 8 * part.dtype.size)
+        if shift is None:
+            return part
+        reach = _reach(node, rewriter.graph, total, len(scales), attrs.acc_bound)
+        found = _form(scales, part.value, part.dtype, shift, attrs.acc_bound, reach)
+        if found is None:
+            return part
+        value, multipliers = found
+        if factor.op == "const":
+            multiplier = const(int(multipliers[0]), DType.INT32)
+        else:
+            inputs.append(rewriter.constant(f"{node.name}/multiplier", multipliers.reshape(data.shape)))
+            multiplier = Expr("load", DType.INT32, factor.args, len(inputs) - 1)
+        return Expr("requantise_fixed", part.dtype, (total, multiplier), value)
+
+    expr = attrs.epilogue.rewrite(fixed)
+    return with_expression(node, expr, inputs)
+
+
+def best_shift(largest: float, bound: int, bits: int = 8) -> int | None:
+    """Return the largest shift that keeps the multiplier below 2^31, and scaled sums and results of `bits` below 2^30.
+
+    None: the scale is too large for this form.
+    """
+    shift = min(30 - math.floor(math.log2(largest)) - 32, 29 - max(math.ceil(math.log2(max(largest * bound, 1))), bits))
+    return shift if shift >= 1 and round(largest * 2.0 ** (32 + shift)) < 2**31 else None
+
+
+def _reach(node: Node, graph: Graph, total: Expr, count: int, bound: int) -> Reach:
+    """Return which sums of `count` channels can occur."""
+    values = node.inputs[:3]
+    if isinstance(node.attrs, WeightedSum) and total.op == "acc" and {*values[1:]} <= {*graph.constants}:
+        low, high = graph.types[values[0]].dtype.limits
+        weights, bias = graph.constants[values[1]], graph.constants[values[2]]
+        if count == len(weights) == bias.size and weights.dtype.kind != "f":
+            return Reach.of(weights, bias, low, high)
+    return Reach.within(bound, count)
+
+
+def _form(
+    scales: Array, how: Requantise, kind: DType, shift: int, bound: int, reach: Reach
+) -> tuple[FixedRequantise, Array] | None:
+    """Return how sums are scaled, and by which multipliers, int32 [N]; None: not exactly."""
+    nearest = np.rint(scales.astype(np.float64) * 2.0 ** (32 + shift)).astype(np.int64)
+    plain = FixedRequantise(how.zero_point, how.low, how.high, shift)
+    even = replace(plain, even=True)
+    ties = _ties_happen(nearest, shift, bound)
+    if kind.size > 1:
+        return even if ties else plain, nearest.astype(np.int32)
+    steps = Steps.of(scales, how, reach)
+    exact = steps.multipliers(shift)
+    exact = np.where(exact * float(bound) < 2.0 ** (62 - 1), exact, 0)
+    if exact.all():
+        return plain, exact.astype(np.int32)
+    if ties and steps.are_taken_by(lambda acc: _result(even, kind, acc, nearest[:, None])):
+        return even, nearest.astype(np.int32)
+    some = np.where(exact > 0, exact, -nearest)
+    whole = nearest == scales.astype(np.float64) * 2.0 ** (32 + shift)
+    if not (whole | (exact > 0)).all() or not steps.are_missed_beside_halves(nearest, shift, exact == 0, APART):
+        return None
+    return replace(plain, near=True), some.astype(np.int32)
+
+
+def _result(how: FixedRequantise, kind: DType, acc: Array, multiplier: Array) -> Array:
+    expr = Expr("requantise_fixed", kind, value=how)
+    return np.asarray(FUNCTIONS["requantise_fixed"].meaning(expr, acc, multiplier), np.int64) - how.zero_point
+
+
+def _ties_happen(multipliers: Array, shift: int, bound: int) -> bool:
+    """Whether acc * multiplier can be an odd number of halves: that takes enough factors of two."""
+    zeros = max((int(m) & -int(m)).bit_length() - 1 for m in multipliers.tolist())
+    return bound >= 2.0 ** (31 + shift - zeros)

@@ -13,8 +13,8 @@ import numpy as np
 
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.editor import Editor
-from mtool.compiler.ir.expr import axis, const, identity
-from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.expr import axis, const, identity, load
+from mtool.compiler.ir.graph import Rewriter, rewritten
 from mtool.compiler.ir.node import Transpose, View
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.dense.node import Dense
@@ -332,23 +332,19 @@ def store_transposed(graph: Editor, node: Node) -> Change | None:
 def absorb_transposes(graph: Graph) -> Graph:
     """Make loops and products read through the transpositions before them."""
     producers = graph.producers()
-    rewriter = Rewriter(graph)
-    for node in graph.nodes:
+
+    def absorbed(_: Rewriter, node: Node) -> Node:
         if isinstance(node.attrs, Matmul):
-            rewriter.keep(_read_through(node, graph, producers))
-            continue
-        if not isinstance(node.attrs, Loop):
-            rewriter.keep(node)
-            continue
-        inputs, expr = list(node.inputs), node.attrs.expr
+            return _read_through(node, graph, producers)
+        inputs, expr = list(node.inputs), Loop.of(node).expr
         for number, value in enumerate(node.inputs):
             maker = producers.get(value)
-            if maker is None or not isinstance(maker.attrs, Transpose):
-                continue
-            inputs[number] = maker.inputs[0]
-            expr = _through(expr, number, inverse(Transpose.of(maker).perm))
-        rewriter.keep(replace(node, inputs=tuple(inputs), attrs=replace(node.attrs, expr=expr)))
-    return rewriter.finish()
+            if maker is not None and isinstance(maker.attrs, Transpose):
+                inputs[number] = maker.inputs[0]
+                expr = _through(expr, number, inverse(maker.attrs.perm))
+        return replace(node, inputs=tuple(inputs), attrs=replace(Loop.of(node), expr=expr))
+
+    return rewritten(graph, absorbed, Loop | Matmul)
 
 
 def _through(expr: Expr, number: int, turned: Shape) -> Expr:
@@ -398,3 +394,15 @@ def simplify_layout(graph: Graph) -> Graph:
         editor.change(*found)
         worklist.note_change()
     return absorb_transposes(editor.finish())
+
+
+def transposes_to_loops(graph: Graph) -> Graph:
+    """Write each transposition as a loop over its output."""
+
+    def looped(rewriter: Rewriter, node: Node) -> None:
+        source, perm = rewriter.resolve(node.inputs[0]), Transpose.of(node).perm
+        index = tuple(map(axis, inverse(perm)))
+        attrs = Loop(expr=load(0, rewriter.types[source].dtype, index), label="transpose")
+        rewriter.node("loop", [source], node.outputs, attrs, like=node)
+
+    return rewritten(graph, looped, Transpose)

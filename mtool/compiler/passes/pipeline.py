@@ -9,26 +9,18 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.operators.verification import verify_own
 from mtool.compiler.passes.clamp_indices import clamp_indices
 from mtool.compiler.passes.control_flow import map_bodies, prune, prune_own
-from mtool.compiler.passes.copy_constant_inputs import copy_constant_inputs
-from mtool.compiler.passes.copy_outputs import copy_outputs
+from mtool.compiler.passes.copies import copy_constant_inputs, copy_outputs
 from mtool.compiler.passes.dead_channels import remove_dead_channels
-from mtool.compiler.passes.fixed_point import use_fixed_point
-from mtool.compiler.passes.fold_batch_norm import fold_batch_norm
-from mtool.compiler.passes.fold_bias import fold_bias
-from mtool.compiler.passes.fold_constants import fold_constants
+from mtool.compiler.passes.fold_constants import fold_batch_norm, fold_bias, fold_constants
 from mtool.compiler.passes.fold_pads import fold_pads
-from mtool.compiler.passes.fuse import fuse
-from mtool.compiler.passes.hoist_broadcasts import hoist_broadcasts
-from mtool.compiler.passes.integer_math import use_integer_math
-from mtool.compiler.passes.layout import simplify_layout
-from mtool.compiler.passes.loop_invariants import hoist_loop_invariants
+from mtool.compiler.passes.fuse import fuse, quantise_before_moves
+from mtool.compiler.passes.hoist import hoist_broadcasts, hoist_loop_invariants
+from mtool.compiler.passes.integer_math import use_fixed_point, use_integer_math
+from mtool.compiler.passes.layout import simplify_layout, transposes_to_loops
 from mtool.compiler.passes.lower import lower
 from mtool.compiler.passes.name_nodes import name_nodes
-from mtool.compiler.passes.quantize_early import quantise_before_moves
-from mtool.compiler.passes.quantized_borders import let_integers_cross
-from mtool.compiler.passes.signed_integers import use_signed_integers
+from mtool.compiler.passes.quantization import propagate_quantization, use_signed_integers
 from mtool.compiler.passes.state_layout import put_time_outermost
-from mtool.compiler.passes.transpose_loops import transposes_to_loops
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +64,7 @@ def run(graph: Graph, target: Target) -> Graph:
     Raises:
         ModelError: an operator can't be lowered.
     """
-    graph = _run(let_integers_cross(prune(graph), target), target, sequence(target))
+    graph = _run(propagate_quantization(prune(graph), target), target, sequence(target))
     if log.isEnabledFor(logging.DEBUG):
         log.debug("%s", graph.dump())
     return graph

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Graph, Node, Quant, State
-from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.graph import Rewriter, rounded
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, AlongAxis, Dequantised, Lowering
 from mtool.compiler.operators.movement import Permutation, Slice
@@ -57,9 +57,9 @@ def _integers(state: State, dtype: DType, found: Dequantised, graph: Graph, valu
         along[found.axis] = -1
     scale, zero_point = found.scale.reshape(along), found.zero_point.reshape(along)
     real = np.zeros(shape, np.float32) if state.initial is None else state.initial
-    steps = np.clip(np.rint(real / scale) + zero_point, *dtype.limits)
-    exact = np.array_equal(((steps - zero_point) * scale).astype(np.float32), real)
-    return steps.astype(dtype.numpy) if exact else None
+    integers = rounded(real, scale, zero_point, dtype)
+    exact = np.array_equal(((integers.astype(np.int64) - zero_point) * scale).astype(np.float32), real)
+    return integers if exact else None
 
 
 def put_time_outermost(graph: Graph) -> Graph:

@@ -3,7 +3,6 @@
 The tensors of a graph lie in the arena only while its node runs; two branches have the same bytes.
 """
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -47,7 +46,7 @@ class ControlSchedule(BaseSchedule):
         roots = [lies.get(value, (value, 0))[0] for value in node.inputs]
         attrs = node.attrs
         if isinstance(attrs, Rounds):
-            pairs = _last_over_first(attrs)
+            pairs = [pair for pair in attrs.places if min(pair) >= 0]
         else:  # the first output, as inner operators write over inputs
             pairs = [
                 (place, 0) for place in range(1, len(roots)) if all(_is_read_first(p, place - 1) for p in self.plans)
@@ -75,13 +74,6 @@ def without_estimate(plan: Plan) -> tuple[str, ...]:
     """Return the backends that estimate neither instructions nor cycles of one of their regions."""
     regions = (step.node.attrs for one in plans_in(plan) for step in one.steps)
     return tuple(sorted({one.backend for one in regions if isinstance(one, External) and not one.cost + one.cycles}))
-
-
-def _last_over_first(attrs: Rounds) -> list[tuple[int, int]]:
-    """Return the pairs of an input and an output that are the first and the last of a carried value."""
-    places, outputs = itertools.count(attrs.first_carried), itertools.count()
-    numbered = [(next(places) if one.is_given else -1, next(outputs) if one.is_output else -1) for one in attrs.carried]
-    return [pair for pair in numbered if min(pair) >= 0]
 
 
 def _is_read_first(plan: Plan, number: int) -> bool:

@@ -295,10 +295,7 @@ def _span(first: int, last: int) -> int:
 
 def aliases(graph: Graph) -> dict[str, tuple[str, int]]:
     """Return the values that lie in another value or in a line buffer: which, and from which byte on."""
-    if "aliases" not in graph.memo:
-        graph.memo["aliases"] = _aliases(graph)
-    found: dict[str, tuple[str, int]] = graph.memo["aliases"]
-    return found
+    return graph.once("aliases", lambda: _aliases(graph))
 
 
 def _aliases(graph: Graph) -> dict[str, tuple[str, int]]:

@@ -6,7 +6,7 @@ from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import WithEpilogue, expression_of
 from mtool.compiler.ir.scalar import FixedRequantise
 from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.passes.fixed_point import best_shift, use_fixed_point
+from mtool.compiler.passes.integer_math import best_shift, use_fixed_point
 
 
 def parts(graph: Graph) -> list[str]:

@@ -5,7 +5,7 @@ from graphs import model
 from onnx import helper
 from single_pass import assert_same, ops, pairs
 
-from mtool.compiler.passes.fold_batch_norm import fold_batch_norm
+from mtool.compiler.passes.fold_constants import fold_batch_norm
 
 F32 = np.float32
 

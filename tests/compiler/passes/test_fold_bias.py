@@ -7,7 +7,7 @@ from single_pass import assert_same, pairs
 
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.passes.fold_bias import fold_bias
+from mtool.compiler.passes.fold_constants import fold_bias
 from mtool.compiler.passes.fuse import fuse
 from mtool.compiler.passes.layout import simplify_layout
 from mtool.compiler.passes.lower import lower

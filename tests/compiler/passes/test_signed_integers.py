@@ -5,7 +5,7 @@ from onnx import helper
 from single_pass import DSP, HOST, MVE, assert_same, pairs
 
 from mtool.compiler.ir import DType, Graph
-from mtool.compiler.passes.signed_integers import use_signed_integers
+from mtool.compiler.passes.quantization import use_signed_integers
 
 
 def unsigned(graph: Graph) -> list[str]:

@@ -5,8 +5,8 @@ from graphs import model
 from onnx import helper
 from single_pass import assert_same, ops, pairs
 
+from mtool.compiler.passes.layout import transposes_to_loops
 from mtool.compiler.passes.lower import lower
-from mtool.compiler.passes.transpose_loops import transposes_to_loops
 
 
 def test_random_networks_stay_the_same() -> None:

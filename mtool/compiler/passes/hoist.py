@@ -1,4 +1,9 @@
-"""Loop-invariant work: what is the same in each round of a loop is computed once, before the first one.
+"""Compute once what is the same many times: above broadcasts, and before the rounds of a loop.
+
+Fusion writes what a loop reads into the loop, and a model may broadcast before it computes: either way an expensive
+function may be computed again for each element along an axis on which its operands do not depend. Such a part of an
+expression becomes another loop over the axes on which it does depend, where that saves enough for the arena
+that its result takes.
 
 A node of a body that reads nothing that changes from round to round moves out of it, and so does a part of an
 expression of which that is true, as a loop of its own. There may be no round at all, and a branch in the body may not
@@ -12,16 +17,72 @@ from math import prod
 
 from mtool.compiler.ir import Expr, Graph, Node
 from mtool.compiler.ir.control import Branches, Control, Rounds, has_bodies
-from mtool.compiler.ir.graph import Rewriter
+from mtool.compiler.ir.expr import axis, const, load
+from mtool.compiler.ir.graph import Rewriter, rewritten
 from mtool.compiler.ir.node import Computation, View
+from mtool.compiler.ir.types import DType
 from mtool.compiler.kernels.expression_cost import LOADED, ROUND, STORED, Facts, cost_of, part_that_pays, sizes_of
 from mtool.compiler.kernels.external import External
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.kernels.registry import KERNELS
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.control_flow import prune
-from mtool.compiler.passes.copy_outputs import copy_outputs
-from mtool.compiler.passes.hoist_broadcasts import LEAST_SAVED, LEAST_SAVED_PER_BYTE, with_part_before
+from mtool.compiler.passes.copies import copy_outputs
+from mtool.compiler.passes.operands import with_expression
+
+LEAST_SAVED = 200  # instructions: another loop takes flash and a call,
+LEAST_SAVED_PER_BYTE = 16  # and its result takes arena
+
+
+def hoist_broadcasts(graph: Graph) -> Graph:
+    """Compute parts of loops and epilogues before them, once, where that costs less."""
+
+    def hoisted(rewriter: Rewriter, node: Node) -> None:
+        waiting = [node]
+        while waiting:  # what is moved out may have parts of which the same is true
+            current = waiting.pop()
+            attrs, shape = Computation.of(current), rewriter.types[current.outputs[0]].shape
+            shapes = [rewriter.types[value].shape for value in current.inputs]
+            found = part_that_pays(attrs.expr, sizes_of(attrs.expr, shape), prod(shape), shapes, is_enough)
+            if found is None:
+                rewriter.keep(current)
+            else:
+                waiting += reversed(with_part_before(rewriter, current, *found))
+
+    return rewritten(graph, hoisted, Computation)
+
+
+def is_enough(part: Expr, facts: Facts, saved: float, once: int) -> bool:
+    """Whether a part saves what a loop of its own takes."""
+    return saved >= max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * once * part.dtype.size)
+
+
+def with_part_before(rewriter: Rewriter, node: Node, part: Expr, axes: Collection[int]) -> tuple[Node, Node]:
+    """Return a loop that computes a part of a node's expression for each element of its axes, and the node after it."""
+    attrs, shape = Computation.of(node), rewriter.types[node.outputs[0]].shape
+    rank, sizes = len(shape), sizes_of(attrs.expr, shape)
+    extra = sorted(number for number in axes if number >= rank)
+    kept = [size if number in axes else 1 for number, size in enumerate(shape)]
+    value = rewriter.value(f"{node.outputs[0]}.part", part.dtype, [*kept, *(sizes[number] for number in extra)])
+    body = part.with_axes({number: axis(rank + behind) for behind, number in enumerate(extra)})
+    operands = sorted(body.operands())
+    made = Node(
+        "loop", rewriter.unique(node.name), tuple(node.inputs[number] for number in operands), (value,),
+        Loop(expr=body.with_operands({old: new for new, old in enumerate(operands)}), label=_label(attrs, part)),
+        node.origins,
+    )  # fmt: skip
+    first = [axis(number) if number in axes else const(0, DType.INT32) for number in range(rank)]
+    element = load(len(node.inputs), part.dtype, (*first, *(axis(number) for number in extra)))
+    rest = attrs.expr.rewrite(lambda other: element if other == part else other)
+    return made, with_expression(node, rest, (*node.inputs, value))
+
+
+def _label(attrs: Computation, part: Expr) -> str:
+    """Return the ONNX operators that a part stands for: those of the node's that have its functions' names."""
+    functions = {inner.op for inner in part.walk(indices=False)}
+    words = [word for word in attrs.label.split("+") if word in functions]
+    return "+".join(words) or attrs.label
+
 
 LEAST_SAVED_PER_BYTE_AND_ROUND = 1  # instructions: what is nearly as quick to compute as to load stays
 TAKEN = 0.5  # how often a branch is taken, as far as is known

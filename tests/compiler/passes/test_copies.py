@@ -5,7 +5,7 @@ from onnx import helper
 from single_pass import assert_same, pairs
 
 from mtool.compiler.ir import Graph
-from mtool.compiler.passes.copy_outputs import copy_outputs
+from mtool.compiler.passes.copies import copy_outputs
 from mtool.compiler.passes.lower import lower
 
 

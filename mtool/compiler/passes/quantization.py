@@ -1,8 +1,11 @@
-"""Integers cross the borders of bodies, which read, carry on and give quantised numbers where both sides have them.
+"""Where integers stand in a graph: they cross the borders of bodies, and unsigned activations become signed ones.
 
-A model in QDQ form dequantises in front of an If or a Loop and quantises anew inside. Here the dequantisation of what a
-body reads moves into it, that of what it gives moves out of it, and a quantisation of what it gives moves in, where all
-that is on the other side has the same scale and zero point. No number changes.
+A model in QDQ form dequantizes in front of an If or a Loop and quantizes again inside. Here the dequantization of what
+a body reads moves into it, that of what it gives moves out of it, and a quantization of what it gives moves in, where
+all that is on the other side has the same scale and zero point. No number changes.
+
+Activations in uint8 become int8 with the same scale, uint16 int16: SIMD schedules compute with signed numbers. A
+quantization rounds before it adds the zero point, so q - 128 with a zero point 128 less is the same number.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,12 +15,99 @@ import numpy as np
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.control import Branches, Carried, Control, Rounds, has_bodies
-from mtool.compiler.ir.graph import Move, Rewriter
+from mtool.compiler.ir.graph import Move, Rewriter, rounded
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.operators.quantize import WHOLE_MOVES, Quantisation
 from mtool.compiler.passes.control_flow import prune
-from mtool.compiler.passes.signed_integers import SIGNED, wants_signed
+
+SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  # what becomes of it, and how much less
+
+
+def wants_signed(target: Target) -> bool:
+    """Whether a target's schedules want signed integers."""
+    return target.has_dsp or target.has_mve or target.has_rvv
+
+
+def use_signed_integers(graph: Graph, target: Target) -> Graph:
+    """Move the unsigned values between QuantizeLinear and DequantizeLinear to signed ones.
+
+    Inputs and outputs of the model stay unsigned: they are requantised, which later passes find to be a shift.
+    """
+    if not wants_signed(target):
+        return graph
+    consumers, producers = graph.consumers(), graph.producers()
+    moved = {value for value in graph.types if _is_moved(graph, value, producers.get(value), consumers.get(value, []))}
+    rewriter = Rewriter(graph)
+    kinds = {value: graph.types[value] for value in sorted(moved)}
+    inner = {
+        value: rewriter.value(f"{value}.signed", SIGNED[kind.dtype][0], kind.shape) for value, kind in kinds.items()
+    }
+    for value, signed in inner.items():
+        if value in rewriter.sources:
+            offset = SIGNED[graph.types[value].dtype][1]
+            rewriter.sources[signed] = rewriter.sources[value].then(("signed", (offset,)))
+    for value in graph.inputs:
+        if value in moved:
+            _requantise(rewriter, consumers[value][0], value, inner[value], inwards=True)
+    for node in graph.nodes:
+        if node.op == "DequantizeLinear" and node.inputs[0] in moved:
+            _append(rewriter, node, inner[node.inputs[0]], node.outputs[0])
+        elif node.op == "QuantizeLinear" and node.outputs[0] in moved:
+            _append(rewriter, node, node.inputs[0], inner[node.outputs[0]])
+            if node.outputs[0] in graph.outputs:
+                _requantise(rewriter, node, inner[node.outputs[0]], node.outputs[0], inwards=False)
+        else:
+            rewriter.keep(node)
+    return rewriter.finish()
+
+
+def _is_moved(graph: Graph, value: str, producer: Node | None, readers: list[Node]) -> bool:
+    """Whether a value is uint8 or uint16, an input or quantised, and read by nothing but dequantisations."""
+    if graph.types[value].dtype not in SIGNED or value in graph.constants:
+        return False
+    made = producer is not None and _has_parameters(graph, producer, "QuantizeLinear")
+    is_input = value in graph.inputs and bool(readers)
+    return (made or is_input) and all(_has_parameters(graph, node, "DequantizeLinear") for node in readers)
+
+
+def _has_parameters(graph: Graph, node: Node, op: str) -> bool:
+    """Whether a node is this operator with one constant scale and zero point."""
+    return node.op == op and all(
+        value in graph.constants and graph.constants[value].size == 1 for value in node.inputs[1:] if value
+    )
+
+
+def _append(rewriter: Rewriter, node: Node, source: str, output: str) -> None:
+    """Append a quantisation or dequantisation with its zero point as much less as its numbers."""
+    point = _signed_point(rewriter, node)
+    rewriter.nodes.append(replace(node, inputs=(rewriter.resolve(source), node.inputs[1], point), outputs=(output,)))
+
+
+def _signed_point(rewriter: Rewriter, node: Node) -> str:
+    point = rewriter.constants[_point(rewriter, node)]
+    kind, offset = SIGNED[DType.of(point.dtype)]
+    return rewriter.constant(f"{node.name}/zero_point", (point.astype(np.int32) - offset).astype(kind.numpy))
+
+
+def _point(rewriter: Rewriter, node: Node) -> str:
+    if len(node.inputs) > 2 and node.inputs[2]:
+        return node.inputs[2]
+    value = node.inputs[0] if node.op == "DequantizeLinear" else node.outputs[0]
+    zeros = np.zeros(rewriter.types[node.inputs[1]].shape, rewriter.types[value].dtype.numpy)
+    return rewriter.constant(f"{node.name}/zero_point", zeros)
+
+
+def _requantise(rewriter: Rewriter, like: Node, source: str, output: str, *, inwards: bool) -> None:
+    """Append the dequantisation of unsigned and the quantisation to signed numbers, or the other way round."""
+    scale = like.inputs[1]
+    points = (_point(rewriter, like), _signed_point(rewriter, like))
+    old, new = points if inwards else points[::-1]
+    real = rewriter.value(f"{source}.real", DType.FLOAT32, rewriter.types[source].shape)
+    attrs = Quantisation(axis=Quantisation.of(like).axis)
+    rewriter.node("DequantizeLinear", [source, scale, old], [real], attrs, like=like)
+    rewriter.node("QuantizeLinear", [real, scale, new], [output], attrs, like=like)
+
 
 SMALLEST, LARGEST = 1e-30, 1e30
 """Scales between which the float of any integer of 16 bits is quantised to that again."""
@@ -39,23 +129,13 @@ class Grid:
     @property
     def move(self) -> Move:
         """What makes the integers of floats that stand on it, as the source of a value says it."""
-        limits = np.iinfo(self.integer.numpy)
-        bits = int(np.asarray(self.scale, np.float32).view(np.uint32))
-        return "quantised", (bits, self.zero_point, int(limits.min), int(limits.max))
+        return "quantised", (int(self.parameters[0].view(np.uint32)), self.zero_point, *self.integer.limits)
 
     def quantised(self, data: Array) -> Array | None:
         """Return constant floats as integers; None: some of them do not stand on the grid."""
-        integers = self.rounded(data)
+        integers = rounded(data, self.parameters[0], self.zero_point, self.integer)
         back = (integers.astype(np.int32) - self.zero_point).astype(np.float32) * self.parameters[0]
         return integers if np.array_equal(back, data) and not np.signbit(data[data == 0]).any() else None
-
-    def rounded(self, data: Array) -> Array:
-        """Return constant floats as the nearest integers."""
-        limits = np.iinfo(self.integer.numpy)
-        with np.errstate(all="ignore"):
-            steps = np.rint(data / self.parameters[0]) + self.zero_point
-        found: Array = np.nan_to_num(np.clip(steps, limits.min, limits.max), nan=limits.min)
-        return found.astype(self.integer.numpy)
 
 
 class Side(Rewriter):
@@ -164,10 +244,10 @@ MOST_SWEEPS = 40
 """Times that a graph is gone through: what is known of a border may tell more of those before it, and inside it."""
 
 
-def let_integers_cross(graph: Graph, target: Target) -> Graph:
+def propagate_quantization(graph: Graph, target: Target) -> Graph:
     """Let quantised values cross the borders of bodies as integers, at every depth.
 
-    Unsigned ones cross as signed ones where the passes make those of them (mtool.compiler.passes.signed_integers).
+    Unsigned ones cross as signed ones where the passes make those of them (mtool.compiler.passes.quantization).
     """
     for _ in range(MOST_SWEEPS):
         after = _crossed(graph, wants_signed(target))
@@ -218,17 +298,8 @@ class _Border:
                 self._give(index, index)
         elif isinstance(attrs, Rounds):
             attrs = self._cross_rounds(attrs)
-        changed = [
-            body.between(ins, outs) for body, ins, outs in zip(self.bodies, self.ins, self.outs, strict=True)
-        ]  # fmt: skip
-        self.side.keep(
-            replace(
-                self.node,
-                inputs=tuple(self.inputs),
-                outputs=tuple(self.outputs),
-                attrs=attrs.with_bodies(changed),
-            )
-        )
+        attrs = attrs.with_bodies(map(Side.between, self.bodies, self.ins, self.outs))
+        self.side.keep(replace(self.node, inputs=tuple(self.inputs), outputs=tuple(self.outputs), attrs=attrs))
         for value, grid, output in self.left:
             self.side.dequantise(value, grid, output, self.node)
 
@@ -242,9 +313,10 @@ class _Border:
         wanted = sum(one.is_output for one in attrs.carried)
         for number in range(len(attrs.reversed)):
             self._give(wanted + number, attrs.goes_on + number, attrs)
-        carried = []
-        for number, (one, grid) in enumerate(zip(attrs.carried, ends, strict=True)):
-            carried.append(one if grid is None else self._carried(attrs, number, one, grid))
+        carried = (
+            one if grid is None else self._carried(attrs, number, one, grid)
+            for number, (one, grid) in enumerate(zip(attrs.carried, ends, strict=True))
+        )
         return replace(attrs, carried=tuple(carried))
 
     def _read(self, index: int, inside: int, *, whole: bool = True) -> None:
@@ -299,14 +371,14 @@ class _Border:
         (body,), one, name = self.bodies, attrs.carried[number], self.ins[0][inside]
         last = self.outs[0][len(self.outs[0]) - len(attrs.carried) + number]
         read, made = body.read_on(name), body.made_on(last)
-        initial = self.side.made_on(self.inputs[self._first_input(attrs, number)]) if one.is_given else None
+        initial = self.side.made_on(self.inputs[attrs.places[number][0]]) if one.is_given else None
         for grid in dict.fromkeys([made, read, initial]):
             if grid is None:
                 continue
             stays = self._starts_on(attrs, number, grid) and body.is_on(last, grid, {name})  # from the beginning on
             leaves = not one.is_output or stays or (attrs.is_counted and body.is_on(last, grid))
             if not leaves:
-                leaves = self.side.read_on(self._output_of(attrs, number)) == grid
+                leaves = self.side.read_on(self.node.outputs[attrs.places[number][1]]) == grid
             if leaves and (stays or grid == read):
                 kind = body.types[name]
                 self.ins[0][inside] = body.value(f"{name}.quantised", grid.integer, kind.shape)
@@ -319,7 +391,7 @@ class _Border:
         """Whether what a carried value is in the first round stands on a grid."""
         one = attrs.carried[number]
         if one.is_given:
-            return self.side.is_on(self.inputs[self._first_input(attrs, number)], grid)
+            return self.side.is_on(self.inputs[attrs.places[number][0]], grid)
         return one.initial is None or grid.quantised(one.initial) is not None
 
     def _carried(self, attrs: Rounds, number: int, one: Carried, grid: Grid) -> Carried:
@@ -327,17 +399,11 @@ class _Border:
         index = len(self.outs[0]) - len(attrs.carried) + number
         self.outs[0][index] = self.bodies[0].quantised(self.outs[0][index], grid, self.node)
         if one.is_output:
-            self._leave(self.outputs.index(self._output_of(attrs, number)), grid)
+            self._leave(attrs.places[number][1], grid)
         if one.is_given:
-            first = self._first_input(attrs, number)
+            first = attrs.places[number][0]
             self.inputs[first] = self.side.quantised(self.inputs[first], grid, self.node)
             return one
         kind = self.bodies[0].types[self.outs[0][index]]
         data = np.zeros(kind.shape, np.float32) if one.initial is None else one.initial
-        return replace(one, initial=grid.rounded(data))
-
-    def _first_input(self, attrs: Rounds, number: int) -> int:
-        return attrs.first_carried + sum(other.is_given for other in attrs.carried[:number])
-
-    def _output_of(self, attrs: Rounds, number: int) -> str:
-        return self.node.outputs[sum(other.is_output for other in attrs.carried[:number])]
+        return replace(one, initial=rounded(data, grid.parameters[0], grid.zero_point, grid.integer))

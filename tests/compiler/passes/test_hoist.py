@@ -18,7 +18,7 @@ from mtool.compiler.ir.node import expression_of
 from mtool.compiler.kernels.expressions import LIBM
 from mtool.compiler.kernels.loop.node import Loop
 from mtool.compiler.operators.verification import verify
-from mtool.compiler.passes.hoist_broadcasts import hoist_broadcasts
+from mtool.compiler.passes.hoist import hoist_broadcasts
 
 F32 = np.float32
 N = helper.make_node

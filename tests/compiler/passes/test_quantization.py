@@ -8,7 +8,7 @@ from mtool.compiler.ir import DType, Graph
 from mtool.compiler.ir.control import Control, with_own_bodies
 from mtool.compiler.kernels.dense.node import Dense
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.passes.quantized_borders import let_integers_cross
+from mtool.compiler.passes.quantization import propagate_quantization
 from tests.compiler.passes.test_control_flow import imported
 
 CORTEX_M4 = Target("cortex-m4", frozenset({"fpu", "dsp"}))
@@ -160,4 +160,4 @@ def test_through_a_branch_in_a_loop() -> None:
 
 def test_a_graph_without_bodies_stays_as_it_is() -> None:
     graph = graph_of("y = Neg (h)")
-    assert let_integers_cross(graph, HOST) is graph
+    assert propagate_quantization(graph, HOST) is graph
