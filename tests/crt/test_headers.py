@@ -3,7 +3,7 @@
 import re
 
 from mtool.device.rpc import protocol
-from mtool.device.rpc.protocol import MEANINGS, FaultKind, Machine, Message, Status
+from mtool.device.rpc.protocol import FaultKind, Machine, Message, Status
 from tests.crt.firmware import CRT
 
 ROW = re.compile(r'X\((\w+),\s*(\w+),\s*"([^"]+)"\)')
@@ -15,7 +15,7 @@ def rows(header: str) -> list[tuple[str, int, str]]:
 
 
 def test_statuses() -> None:
-    assert rows("mt_status.h") == [(code.name, code.value, MEANINGS[code]) for code in Status]
+    assert rows("mt_status.h") == [(code.name, code.value, code.meaning) for code in Status]
     assert protocol.describe(13) == "MT_MODEL: the model failed"
     assert "77" in protocol.describe(77)
 

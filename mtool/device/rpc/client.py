@@ -67,6 +67,26 @@ HELLO_TIMEOUT_S = 10.0
 _BYE_S = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The model that a client's requests are for.
+
+    Attributes:
+        index: its number in the firmware.
+        on_fault: returns the error to raise when the device reports a fault, or that an operator failed.
+        on_stopped: puts the model in order, which was stopped at a fault, with the client of its requests.
+        region_of: returns how people call the region that is the operator of a number; "": it is none. Its failure is
+            one of a device.
+        stream: the number of the input that the model takes by rows; None: all are whole.
+    """
+
+    index: int = 0
+    on_fault: Callable[[Fault], MtoolError] = device_error
+    on_stopped: "Callable[[Client], None]" = lambda client: None
+    region_of: Callable[[int], str] = lambda number: ""
+    stream: int | None = None
+
+
 @dataclass(slots=True)
 class _Shared:
     """What the clients of one session know together: the model that the device was told to use, and how it ends."""
@@ -82,14 +102,10 @@ class Client:
         transport: the channel to it.
         expected: the firmware that should answer; None: any.
         timeout_s: how long it may take to start and to answer.
-        on_fault: returns the error to raise when the device reports a fault, or that an operator failed.
+        model: what the requests are for; default: the first model, of which nothing more is known.
         take_over: open it even if another host, on another computer, has a session open with the device.
-        on_stopped: puts the model in order, which was stopped at a fault, with the client of its requests.
-        region_of: returns how people call the region that is the operator of a number; "": it is none. Its
-            failure is one of a device.
         device_s: how much of the device's time passes in one of our seconds, at least; less than 1 in an emulator.
-        stream: the number of the input that the model takes by rows; None: all are whole.
-        stream_s: how long it may compute with some of them.
+        stream_s: how long a model may compute with some rows of an input.
         owner: who may use it; default: this process.
 
     Raises:
@@ -102,25 +118,18 @@ class Client:
         *,
         expected: Expected | None = None,
         timeout_s: float = HELLO_TIMEOUT_S,
-        on_fault: Callable[[Fault], MtoolError] = device_error,
-        on_stopped: "Callable[[Client], None]" = lambda client: None,
-        region_of: Callable[[int], str] = lambda number: "",
+        model: Served = Served(),
         take_over: bool = False,
         device_s: float = 1.0,
-        stream: int | None = None,
         stream_s: float = 0.0,
         owner: Owner | None = None,
     ) -> None:
         self.owner = owner or Owner()
-        self._stream, self._stream_s = stream, stream_s
-        self._on_fault, self._on_stopped = on_fault, on_stopped
-        self._region_of = region_of
-        self._device_s = device_s
+        self._model, self._stream_s, self._device_s = model, stream_s, device_s
         self._name = transport.name
         session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s, take_over=take_over)
-        self.window = Window(transport, session, self.hello, on_fault=on_fault)
+        self.window = Window(transport, session, self.hello, on_fault=model.on_fault)
         self._shared = _Shared()
-        self._model = 0
 
     hello: Hello
     """The device's answer to the handshake."""
@@ -128,23 +137,10 @@ class Client:
     owner: Owner
     """Who may use the session: `owner.alone()` keeps other threads from it for more than one request."""
 
-    def of_model(
-        self,
-        index: int,
-        *,
-        on_fault: Callable[[Fault], MtoolError],
-        region_of: Callable[[int], str],
-        on_stopped: "Callable[[Client], None]" = lambda client: None,
-        stream: int | None = None,
-    ) -> "Client":
-        """Return a client of the same session, whose requests are for the `index`-th model of the firmware.
-
-        What a fault or a failed operator is called is that model's, and so is the input that it takes by rows; all else
-        is as in the session's own client.
-        """
+    def of_model(self, model: Served) -> "Client":
+        """Return a client of the same session, whose requests are for a model of the firmware."""
         other = copy.copy(self)
-        other._model, other._on_fault, other._region_of, other._stream = index, on_fault, region_of, stream
-        other._on_stopped = on_stopped
+        other._model = model
         return other
 
     @property
@@ -228,7 +224,7 @@ class Client:
         Raises:
             DeviceError: the model failed, or the timer ran over its range.
         """
-        return protocol.read_time(self._one(protocol.time(number, work_s, operator=operator)))
+        return self._number(protocol.time(number, work_s, operator=operator))
 
     def start_timer(self) -> None:
         """Start the device's timer.
@@ -244,7 +240,7 @@ class Client:
         Raises:
             DeviceError: it was not running, or ran over its range.
         """
-        return protocol.read_timer(self._one(protocol.timer(begin=False)))
+        return self._number(protocol.timer(begin=False))
 
     def stack_bytes(self) -> int | None:
         """Return how much stack the last `run` used, or None if the firmware can't tell."""
@@ -253,7 +249,7 @@ class Client:
         if reply.status == Status.MT_NOT_SUPPORTED:
             return None
         self._check(reply)
-        return protocol.read_stack(reply.payload)
+        return protocol.read_number(Message.MT_STACK, reply.payload)
 
     def ping(self, timeout_s: float) -> None:
         """Let the device answer; that it is there is all that it says.
@@ -270,7 +266,7 @@ class Client:
         Raises:
             DeviceError: the firmware has no functions, or none of that name.
         """
-        return protocol.read_lookup(self._one(protocol.lookup(name)))
+        return self._number(protocol.lookup(name))
 
     def invoke(self, index: int, arguments: Sequence[int | float | Placed], *, work_s: float) -> int | float | None:
         """Call a function by its number and return what it returned besides its status, if anything.
@@ -322,8 +318,8 @@ class Client:
             self._shared.is_open = False
 
     def _writes(self, inputs: Sequence[bytes]) -> Iterator[Request]:
-        for index, data in sorted(enumerate(inputs), key=lambda pair: pair[0] == self._stream):
-            kind, work_s = (protocol.ROWS, self._stream_s) if index == self._stream else (protocol.INPUTS, 0.0)
+        for index, data in sorted(enumerate(inputs), key=lambda pair: pair[0] == self._model.stream):
+            kind, work_s = (protocol.ROWS, self._stream_s) if index == self._model.stream else (protocol.INPUTS, 0.0)
             for offset, length in data_frames(self.window, len(data)):
                 yield protocol.write(kind, index, offset, data[offset : offset + length], work_s)
 
@@ -335,12 +331,15 @@ class Client:
     def _one(self, request: Request) -> bytes:
         return self._all([request])[0].payload
 
+    def _number(self, request: Request) -> int:
+        return protocol.read_number(request.type, self._one(request))
+
     def _all(self, requests: Iterable[Request]) -> list[Reply]:
         with self.owner.alone():
-            self.window.on_fault = self._on_fault
-            if self._shared.selected != self._model:
-                self._check(self.window.exchange([protocol.select(self._model)])[0])
-                self._shared.selected = self._model
+            self.window.on_fault = self._model.on_fault
+            if self._shared.selected != self._model.index:
+                self._check(self.window.exchange([protocol.select(self._model.index)])[0])
+                self._shared.selected = self._model.index
             replies = self.window.exchange(requests)
             for reply in replies:
                 self._check(reply)
@@ -352,14 +351,14 @@ class Client:
         if reply.status == Status.MT_STOPPED:
             fault = self.window.survived or Fault(FaultKind.MT_FAULT_EXCEPTION, None, 0, ())
             self.window.survived = None
-            self._on_stopped(self)
-            raise self._on_fault(fault)
+            self._model.on_stopped(self)
+            raise self._model.on_fault(fault)
         request = reply.request.type.name.removeprefix("MT_")
         if reply.status == Status.MT_MODEL and reply.request.type == Message.MT_INVOKE and len(reply.payload) >= 4:
             code = struct.unpack_from("<i", reply.payload)[0]
             if code == Status.MT_DEVICE and len(reply.payload) >= 13:
                 own, number = struct.unpack_from("<ii", reply.payload, 5)
-                raise _failure_of(self._region_of(number) or f"operator {number}", own)
+                raise _failure_of(self._model.region_of(number) or f"operator {number}", own)
             raise DeviceError(f"the function failed on the device with {describe(code)}")
         is_call = reply.request.type == Message.MT_CALL
         has_failed = reply.status in (Status.MT_MODEL, Status.MT_STACK_OVERFLOW)
@@ -368,8 +367,8 @@ class Client:
             number = struct.unpack_from("<H", reply.payload if is_call else reply.request.payload, 4)[0]
             operator = None if number == protocol.NO_OPERATOR else number
             if reply.status == Status.MT_STACK_OVERFLOW:
-                raise self._on_fault(Fault(FaultKind.MT_FAULT_STACK, operator, 0, ()))
-            if operator is not None and (region := self._region_of(operator)):
+                raise self._model.on_fault(Fault(FaultKind.MT_FAULT_STACK, operator, 0, ()))
+            if operator is not None and (region := self._model.region_of(operator)):
                 raise _failure_of(region, code)
             at = "" if operator is None else f" in operator {operator}"
             raise DeviceError(f"the model failed on the device{at} with code {code}", operator=operator)

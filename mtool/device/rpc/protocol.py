@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from mtool.base.errors import CommunicationError, DeviceError, NoAnswerError
+from mtool.base.errors import CommunicationError, DeviceError
 
 VERSION = 1
 REPLY = 0x80
@@ -21,12 +21,8 @@ _READ = struct.Struct("<BBIH")
 _HELLO = struct.Struct("<BIBI")
 _HELLO_REPLY = struct.Struct("<BBIHIB16s16s")
 _INFO_REPLY = struct.Struct("<IBB")
-_TIME_REPLY = struct.Struct("<iQ")
-_STACK_REPLY = struct.Struct("<I")
-_TIMER_REPLY = struct.Struct("<Q")
 _LEAST_PACKET_BYTES = 64
 _MOST_LIMIT_MS = (1 << 32) - 1
-_LOOKUP_REPLY = struct.Struct("<H")
 _INVOKE = struct.Struct("<HB")
 _INVOKE_REPLY = struct.Struct("<iB8s")
 _TENSOR = struct.Struct("<BBBIBBB")
@@ -194,33 +190,6 @@ def read_info(payload: bytes) -> Info:
     return Info(granularity, inputs, outputs, struct.unpack(f"<{len(rest) // 4}I", rest[: len(rest) // 4 * 4]))
 
 
-def read_time(payload: bytes) -> int:
-    """Read the reply to TIME: the nanoseconds of all runs.
-
-    Raises:
-        CommunicationError: it is too short.
-    """
-    return int(unpack(_TIME_REPLY, payload, Message.MT_TIME)[1])
-
-
-def read_timer(payload: bytes) -> int:
-    """Read the reply to TIMER: nanoseconds since it was started.
-
-    Raises:
-        CommunicationError: it is too short.
-    """
-    return int(unpack(_TIMER_REPLY, payload, Message.MT_TIMER)[0])
-
-
-def read_stack(payload: bytes) -> int:
-    """Read the reply to STACK: bytes.
-
-    Raises:
-        CommunicationError: it is too short.
-    """
-    return int(unpack(_STACK_REPLY, payload, Message.MT_STACK)[0])
-
-
 def write(kind: int, index: int, offset: int, data: bytes, work_s: float = 0.0) -> Request:
     """Write `data` into a tensor: the `index`-th of INPUTS or OUTPUTS, from the byte `offset` on.
 
@@ -263,16 +232,7 @@ def select(index: int) -> Request:
 
 def lookup(name: str) -> Request:
     """Find a function by its name."""
-    return Request(Message.MT_LOOKUP, name.encode(), reply_bytes=1 + _LOOKUP_REPLY.size)
-
-
-def read_lookup(payload: bytes) -> int:
-    """Read the reply to LOOKUP: the function's number.
-
-    Raises:
-        CommunicationError: it is too short.
-    """
-    return int(unpack(_LOOKUP_REPLY, payload, Message.MT_LOOKUP)[0])
+    return Request(Message.MT_LOOKUP, name.encode(), reply_bytes=3)
 
 
 def invoke(index: int, arguments: Sequence[int | float | Placed], work_s: float) -> Request:
@@ -301,6 +261,23 @@ def read_invoke(payload: bytes) -> int | float | None:
     return int(struct.unpack("<q", value)[0]) if code == ARG_INT else None
 
 
+_NUMBERS = {
+    Message.MT_TIME: struct.Struct("<4xQ"),
+    Message.MT_TIMER: struct.Struct("<Q"),
+    Message.MT_STACK: struct.Struct("<I"),
+    Message.MT_LOOKUP: struct.Struct("<H"),
+}
+
+
+def read_number(message: Message, payload: bytes) -> int:
+    """Read a reply that is a number: nanoseconds of TIME and TIMER, bytes of STACK, a function's number of LOOKUP.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    return int(unpack(_NUMBERS[message], payload, message)[0])
+
+
 def unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any, ...]:
     """Return the fields at the start of a reply's payload.
 
@@ -316,138 +293,56 @@ def unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any
     return layout.unpack_from(payload)
 
 
-# Status codes of the runtime, as in crt/include/mt_status.h; a test holds the two together.
-
-
 class Status(IntEnum):
-    """The status of a function of the runtime, or of a reply."""
+    """The status of a function of the runtime, or of a reply; `meaning` says it in words."""
 
-    MT_OK = 0
-    MT_BAD_FRAME = 1
-    MT_BAD_MESSAGE = 2
-    MT_UNKNOWN_MESSAGE = 3
-    MT_BAD_INDEX = 4
-    MT_BAD_RANGE = 5
-    MT_NO_SESSION = 6
-    MT_TOO_LARGE = 7
-    MT_TIMER_NOT_STARTED = 8
-    MT_TIMER_RUNNING = 9
-    MT_TIMER_OVERFLOW = 10
-    MT_NOT_SUPPORTED = 11
-    MT_IO = 12
-    MT_MODEL = 13
-    MT_STACK_OVERFLOW = 14
-    MT_BUSY = 15
-    MT_UNKNOWN_FUNCTION = 16
-    MT_BAD_COUNT = 17
-    MT_BAD_TYPE = 18
-    MT_BAD_SHAPE = 19
-    MT_BAD_GRAPH = 20
-    MT_BAD_SIZE = 21
-    MT_DEVICE = 22
-    MT_BAD_ORDER = 23
-    MT_BAD_MODULE = 24
-    MT_BAD_SIGNATURE = 25
-    MT_OLD_MODULE = 26
-    MT_WRONG_MACHINE = 27
-    MT_NO_MEMORY = 28
-    MT_MISSING_IMPORT = 29
-    MT_BAD_DELTA = 30
-    MT_STOPPED = 31
+    meaning: str
 
+    def __new__(cls, code: int, meaning: str) -> "Status":
+        """Return the number, which has a meaning too."""
+        status = int.__new__(cls, code)
+        status._value_ = code
+        status.meaning = meaning
+        return status
 
-MEANINGS = {
-    Status.MT_OK: "success",
-    Status.MT_BAD_FRAME: "a frame is malformed or its checksum is wrong",
-    Status.MT_BAD_MESSAGE: "a message is too short or its fields make no sense",
-    Status.MT_UNKNOWN_MESSAGE: "the message type is unknown to this firmware",
-    Status.MT_BAD_INDEX: "there is no tensor, operator or model with that index",
-    Status.MT_BAD_RANGE: "the range lies outside the tensor",
-    Status.MT_NO_SESSION: "no session is open",
-    Status.MT_TOO_LARGE: "the frame is larger than the receive buffer",
-    Status.MT_TIMER_NOT_STARTED: "the timer was stopped before it was started",
-    Status.MT_TIMER_RUNNING: "the timer was started while it was running",
-    Status.MT_TIMER_OVERFLOW: "the timer ran over its range",
-    Status.MT_NOT_SUPPORTED: "the platform has no such function",
-    Status.MT_IO: "the platform could not read or write",
-    Status.MT_MODEL: "the model failed",
-    Status.MT_STACK_OVERFLOW: "the stack went over its end",
-    Status.MT_BUSY: "another host has a session open",
-    Status.MT_UNKNOWN_FUNCTION: "there is no function of that name",
-    Status.MT_BAD_COUNT: "a function takes another number of arguments",
-    Status.MT_BAD_TYPE: "an argument is of another type",
-    Status.MT_BAD_SHAPE: "a tensor has another shape",
-    Status.MT_BAD_GRAPH: "the graph's JSON is malformed, or of another model",
-    Status.MT_BAD_SIZE: "a size is smaller or larger than the model takes",
-    Status.MT_DEVICE: "a device that computes a part of the model failed",
-    Status.MT_BAD_ORDER: "an inference has not begun, or rows of it are missing",
-    Status.MT_BAD_MODULE: "a module is malformed, or not whole",
-    Status.MT_BAD_SIGNATURE: "a module is not signed by a key that the firmware knows",
-    Status.MT_OLD_MODULE: "a module is older than the least that the device takes",
-    Status.MT_WRONG_MACHINE: "a module is for another machine, or of a kind that the firmware does not run",
-    Status.MT_NO_MEMORY: "there is not enough memory, or it is not aligned",
-    Status.MT_MISSING_IMPORT: "a module calls a function that the firmware does not have",
-    Status.MT_BAD_DELTA: "a delta is malformed, of other bytes than are there, or too large",
-    Status.MT_STOPPED: "the model was stopped at a fault, and the firmware goes on",
-}
+    MT_OK = 0, "success"
+    MT_BAD_FRAME = 1, "a frame is malformed or its checksum is wrong"
+    MT_BAD_MESSAGE = 2, "a message is too short or its fields make no sense"
+    MT_UNKNOWN_MESSAGE = 3, "the message type is unknown to this firmware"
+    MT_BAD_INDEX = 4, "there is no tensor, operator or model with that index"
+    MT_BAD_RANGE = 5, "the range lies outside the tensor"
+    MT_NO_SESSION = 6, "no session is open"
+    MT_TOO_LARGE = 7, "the frame is larger than the receive buffer"
+    MT_TIMER_NOT_STARTED = 8, "the timer was stopped before it was started"
+    MT_TIMER_RUNNING = 9, "the timer was started while it was running"
+    MT_TIMER_OVERFLOW = 10, "the timer ran over its range"
+    MT_NOT_SUPPORTED = 11, "the platform has no such function"
+    MT_IO = 12, "the platform could not read or write"
+    MT_MODEL = 13, "the model failed"
+    MT_STACK_OVERFLOW = 14, "the stack went over its end"
+    MT_BUSY = 15, "another host has a session open"
+    MT_UNKNOWN_FUNCTION = 16, "there is no function of that name"
+    MT_BAD_COUNT = 17, "a function takes another number of arguments"
+    MT_BAD_TYPE = 18, "an argument is of another type"
+    MT_BAD_SHAPE = 19, "a tensor has another shape"
+    MT_BAD_GRAPH = 20, "the graph's JSON is malformed, or of another model"
+    MT_BAD_SIZE = 21, "a size is smaller or larger than the model takes"
+    MT_DEVICE = 22, "a device that computes a part of the model failed"
+    MT_BAD_ORDER = 23, "an inference has not begun, or rows of it are missing"
+    MT_BAD_MODULE = 24, "a module is malformed, or not whole"
+    MT_BAD_SIGNATURE = 25, "a module is not signed by a key that the firmware knows"
+    MT_OLD_MODULE = 26, "a module is older than the least that the device takes"
+    MT_WRONG_MACHINE = 27, "a module is for another machine, or of a kind that the firmware does not run"
+    MT_NO_MEMORY = 28, "there is not enough memory, or it is not aligned"
+    MT_MISSING_IMPORT = 29, "a module calls a function that the firmware does not have"
+    MT_BAD_DELTA = 30, "a delta is malformed, of other bytes than are there, or too large"
+    MT_STOPPED = 31, "the model was stopped at a fault, and the firmware goes on"
 
 
 def describe(code: int) -> str:
     """Return a status code's name and meaning; a code of newer firmware is told by its number."""
-    try:
-        status = Status(code)
-    except ValueError:
-        return f"status {code}, which this mtool does not know"
-    return f"{status.name}: {MEANINGS[status]}"
-
-
-# Messages for a session that ends by itself.
-
-
-def broke_off(name: str) -> CommunicationError:
-    """Return the error of a session in which an earlier request has no reply."""
-    return CommunicationError(f"the session with {name} broke off", hint="open the device again, or reconnect")
-
-
-def no_session(name: str, *, is_open: bool) -> CommunicationError:
-    """Return the error of a device that does not know the session: another one is open, or none."""
-    if is_open:
-        return CommunicationError(
-            f"another host has opened a session with {name}", hint="end that one, then open the device again"
-        )
-    return CommunicationError(
-        f"{name} was reset in the middle of the session",
-        details=["its firmware runs, and knows of no session"],
-        hint="open the device again, or reconnect",
-    )
-
-
-def no_progress(name: str, oldest: Request, *, is_running: bool, patience_s: float, resent: int) -> NoAnswerError:
-    """Return the error of a device that has not answered in time.
-
-    Args:
-        name: of the transport.
-        oldest: the first request without a reply.
-        is_running: the device has said that it began to work on it.
-        patience_s: how long the host has waited.
-        resent: frames that were sent again.
-    """
-    details = [
-        f"expected a reply to {oldest.type.name} within {patience_s:.3g} s",
-        f"{resent} frames were sent again since the session was opened",
-    ]
-    if is_running:
-        longer = f"need longer than {oldest.work_s:.3g} s? --timeout SECONDS, in Python timeout_s"
-        return NoAnswerError(
-            f"{name} began to run the model and has not come to an end",
-            details=details,
-            hint="does the model hang on this device, or does it "
-            + (longer if oldest.work_s else "take longer than that?"),
-        )
-    return NoAnswerError(f"{name} has stopped answering", details=details)
-
-
-# FAULT: what a device says when its processor stopped. crt/PROTOCOL.md has the bytes.
+    status = next((one for one in Status if one == code), None)
+    return f"status {code}, which this mtool does not know" if status is None else f"{status.name}: {status.meaning}"
 
 
 _SURVIVED = 0x80  # MT_FAULT_SURVIVED

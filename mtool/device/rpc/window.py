@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from mtool.base.errors import CommunicationError, MtoolError
-from mtool.device.rpc import protocol
+from mtool.base.errors import CommunicationError, MtoolError, NoAnswerError
 from mtool.device.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
 from mtool.device.rpc.protocol import REPLY, WRITE_BYTES, Fault, Hello, Message, Reply, Request, Status, read_fault
 from mtool.device.transport import Transport
@@ -140,7 +139,9 @@ class Window:
                 and the work of what is on its way can take.
         """
         if self._sent:
-            raise protocol.broke_off(self.transport.name)
+            raise CommunicationError(
+                f"the session with {self.transport.name} broke off", hint="open the device again, or reconnect"
+            )
         if time.monotonic() - self._heard_at > IDLE_S:
             self.ping(ALIVE_S)
         waiting = iter(requests)
@@ -287,7 +288,7 @@ class Window:
             self.survived = fault
         elif frame.type == Message.MT_RESEND:
             if frame.payload[:1] == bytes([Status.MT_NO_SESSION]):
-                raise protocol.no_session(self.transport.name, is_open=frame.payload[1:2] == b"\1")
+                raise self._no_session(is_open=frame.payload[1:2] == b"\1")
             self.shrink_frames()
             self._resend(list(self._sent.values()))
         elif frame.type == Message.MT_RUNNING and sent is not None and not sent.is_running:
@@ -329,14 +330,34 @@ class Window:
         self.resent += len(lost)
         self._write([sent.encoded for sent in lost])
 
-    def _no_progress(self) -> CommunicationError:
+    def _no_session(self, *, is_open: bool) -> CommunicationError:
+        """Return the error of a device that does not know the session: another one is open, or none."""
+        if is_open:
+            return CommunicationError(
+                f"another host has opened a session with {self.transport.name}",
+                hint="end that one, then open the device again",
+            )
+        return CommunicationError(
+            f"{self.transport.name} was reset in the middle of the session",
+            details=["its firmware runs, and knows of no session"],
+            hint="open the device again, or reconnect",
+        )
+
+    def _no_progress(self) -> NoAnswerError:
+        """Return the error of a device that has not answered the first request without a reply in time."""
         oldest = next(iter(self._sent.values()))
-        return protocol.no_progress(
-            self.transport.name,
-            oldest.request,
-            is_running=oldest.is_running,
-            patience_s=self._patience_s(),
-            resent=self.resent,
+        name, work_s = self.transport.name, oldest.request.work_s
+        details = [
+            f"expected a reply to {oldest.request.type.name} within {self._patience_s():.3g} s",
+            f"{self.resent} frames were sent again since the session was opened",
+        ]
+        if not oldest.is_running:
+            return NoAnswerError(f"{name} has stopped answering", details=details)
+        longer = f"need longer than {work_s:.3g} s? --timeout SECONDS, in Python timeout_s"
+        return NoAnswerError(
+            f"{name} began to run the model and has not come to an end",
+            details=details,
+            hint=f"does the model hang on this device, or does it {longer if work_s else 'take longer than that?'}",
         )
 
 

@@ -6,12 +6,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from mtool.base import checked
 from mtool.base.errors import BoardError, CommunicationError, DeviceError, MtoolError, UsageError
 from mtool.base.proc import Closing
-from mtool.device.rpc import Client, Expected, loading, protocol
+from mtool.device.rpc import Client, Expected, Served, loading, protocol
 from mtool.device.rpc.client import Owner
 from mtool.device.rpc.loading import Place
 from mtool.device.rpc.protocol import Status
@@ -22,8 +22,6 @@ from mtool.manifest import Manifest, Operator, Project, named
 from mtool.manifest.modules import format
 from mtool.manifest.modules.format import Interface
 from mtool.version import __version__
-
-# The states that a model keeps on a device from one inference to the next.
 
 
 def reset(client: Client, manifest: Manifest) -> None:
@@ -37,16 +35,9 @@ def reset(client: Client, manifest: Manifest) -> None:
         client.write_at(protocol.ARENA, state.pool, state.arena_offset, data)
 
 
-# The models that came to a device as modules: their manifests, from what the modules say of themselves.
-
-
-_OPTION: Final = "modules"
-_NONE: Final = "none"
-
-
 def takes_modules(project: Project) -> bool:
     """Whether the firmware of a project was built with `--modules`."""
-    return project.options.get(_OPTION, _NONE) != _NONE
+    return project.options.get("modules", "none") != "none"
 
 
 def require_modules(project: Project) -> None:
@@ -78,15 +69,8 @@ def interfaces(client: Client) -> Mapping[int, Interface]:
     Raises:
         CommunicationError: what the device says of one is malformed.
     """
-    found = {}
-    for one in loading.models(client):
-        if one.place != Place.FIRMWARE:
-
-            def fetch(offset: int, count: int, index: int = one.index) -> bytes:
-                return loading.fetch(client, index, offset, count)
-
-            found[one.index] = format.read(fetch)
-    return found
+    numbers = [one.index for one in loading.models(client) if one.place != Place.FIRMWARE]
+    return {number: format.read(functools.partial(loading.fetch, client, number)) for number in numbers}
 
 
 def manifest_of(module: Interface, project: Project) -> Manifest:
@@ -172,6 +156,7 @@ class Connection(Closing):
         owner: the process that opened it, whose threads take turns.
         identity: which device of all, by the board's name and its serial number.
         transport: the channel to the firmware.
+        session: the session's own client, whose requests are for no model, or for the firmware's first.
         models: the manifests of the models that the device has: the firmware's own, and those of modules, which hide
             one of the same name. Whoever wants them asks here each time, by name, and keeps neither list nor number: a
             device may come to have others.
@@ -207,21 +192,18 @@ class Connection(Closing):
         start = time.monotonic()
         first = self._own[0]  # whose name and hash the firmware answers with
         try:
-            self._session = Client(
+            self.session = Client(
                 self.transport,
                 expected=Expected(first.model, first.model_hash, self._project.build_hash),
                 timeout_s=self._timeout_s,
-                on_fault=functools.partial(faults.explain, manifest=first, firmware=self._firmware),
-                on_stopped=functools.partial(reset, manifest=first),
-                region_of=functools.partial(faults.region_of, manifest=first),
+                model=self._served(0, first),
                 device_s=_EMULATED_S if self.unit == "instructions" else 1.0,
                 take_over=take_over,
-                stream=first.stream_input,
                 stream_s=stream_s,
                 owner=self.owner,
             )
             self.find_models()
-            self.granularity_ns = self._session.info().granularity_ns
+            self.granularity_ns = self.session.info().granularity_ns
             for one in self.models:
                 reset(self.client_of(one.model), one)
         except BaseException:
@@ -238,7 +220,7 @@ class Connection(Closing):
         """
         numbered = dict(enumerate(self._own))
         if takes_modules(self._project):
-            found = interfaces(self._session)
+            found = interfaces(self.session)
             numbered |= {number: manifest_of(one, self._project) for number, one in found.items()}
         named = {one.model: (number, one) for number, one in numbered.items()}
         self.models = tuple(one for _, one in named.values())
@@ -266,25 +248,23 @@ class Connection(Closing):
             UsageError: the device has no such model.
         """
         if not model and len(self.models) > 1:
-            return self._session
+            return self.session
         described = self.manifest_of(model)
         number = self._numbers[described.model]
         if number == 0:
-            return self._session
+            return self.session
         if described.model not in self._clients:
-            self._clients[described.model] = self._session.of_model(
-                number,
-                on_fault=functools.partial(faults.explain, manifest=described, firmware=self._firmware),
-                on_stopped=functools.partial(reset, manifest=described),
-                region_of=functools.partial(faults.region_of, manifest=described),
-                stream=described.stream_input,
-            )
+            self._clients[described.model] = self.session.of_model(self._served(number, described))
         return self._clients[described.model]
 
-    @property
-    def session(self) -> Client:
-        """The session's own client, whose requests are for no model, or for the firmware's first."""
-        return self._session
+    def _served(self, number: int, model: Manifest) -> Served:
+        return Served(
+            number,
+            on_fault=functools.partial(faults.explain, manifest=model, firmware=self._firmware),
+            on_stopped=functools.partial(reset, manifest=model),
+            region_of=functools.partial(faults.region_of, manifest=model),
+            stream=model.stream_input,
+        )
 
     def load(
         self, module: bytes, place: loading.Place, progress: Callable[[int, int], None], since: bytes = b""
@@ -298,11 +278,11 @@ class Connection(Closing):
         """
         require_modules(self._project)
         try:
-            return delta_update.send(self._session, module, place, since=since, progress=progress)
+            return delta_update.send(self.session, module, place, since=since, progress=progress)
         except DeviceError as refused:
             raise of_flash(refused, self.transport.flash) from None
         finally:
-            if self._session.is_intact:
+            if self.session.is_intact:
                 self.find_models()
 
     def is_alive(self, *, timeout_s: float) -> bool:
@@ -313,14 +293,14 @@ class Connection(Closing):
         """
         with self.owner.alone():
             try:
-                self._session.ping(timeout_s)
+                self.session.ping(timeout_s)
             except MtoolError:
                 return False
             return True
 
     def reset(self) -> None:
         """Reset the device, which ends the session; a process or an emulator ends."""
-        self._session.reset()
+        self.session.reset()
         self.close()
 
     def reconnect(self, *, stream_s: float) -> None:
@@ -350,7 +330,7 @@ class Connection(Closing):
     def close(self) -> None:
         """End the session and let go of the channel. May be called again; a fork leaves both as they are."""
         if self.owner.is_here:
-            self._session.close()
+            self.session.close()
             self.transport.close()
 
     @property

@@ -1,22 +1,57 @@
-"""A device on which models run."""
+"""A device on which models run: their inputs, their inferences, what these take, their states."""
 
-from collections.abc import Callable
+import copy
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from numpy.typing import ArrayLike
+
+from mtool import manifest as manifests
 from mtool.base import checked
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.proc import Closing
 from mtool.device.rpc import Client, protocol
 from mtool.device.rpc.loading import Place
-from mtool.device.session import timing
+from mtool.device.session import connection, graph, timing
 from mtool.device.session.connection import Connection, alone
-from mtool.device.session.model import ModelOnDevice, generous_s
-from mtool.device.session.timing import Calibration
+from mtool.device.session.graph import GraphExecutor
+from mtool.device.session.profile import Profile, operator_times
+from mtool.device.session.stepping import Stepping
+from mtool.device.session.tensors import (
+    Array,
+    array_of,
+    as_array,
+    bytes_at,
+    bytes_of,
+    check_named,
+    from_bytes,
+    named,
+    sizes_in,
+    to_bytes,
+    zeros,
+)
+from mtool.device.session.timing import MOST_RUNS, Calibration, Readings, Timing
 from mtool.device.transport import Transport
-from mtool.manifest import Manifest, named
+from mtool.manifest import Manifest
+from mtool.manifest.modules.format import unpack
 
-# A device's description of itself.
+_ALIVE_S = 3.0
+_MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
+# How long an inference may take, generously: the slowest soft-float core needs some 200 cycles a multiply-accumulate,
+# and what an operator computes for each element may take more than its products; an emulator runs some 20 M
+# instructions a second.
+_CYCLES_PER_MAC = 200
+_CYCLES_PER_INSTRUCTION = 2  # that was estimated
+_SLOWEST_HZ = 16e6
+_LEAST_WORK_S = 10.0
+
+
+def generous_s(models: Sequence[Manifest]) -> float:
+    """Return the seconds that an inference of any of the models may take, generously."""
+    cycles = max(max(one.macs * _CYCLES_PER_MAC, one.instructions * _CYCLES_PER_INSTRUCTION) for one in models)
+    return max(_LEAST_WORK_S, cycles / _SLOWEST_HZ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +76,8 @@ class DeviceInfo:
     window_bytes: int
     timer_granularity_ns: int
 
-    @classmethod
-    def of(cls, hello: protocol.Hello, timer_granularity_ns: int) -> "DeviceInfo":
-        """Return it, from what the device answered at the beginning of the session."""
-        return cls(
-            model=hello.model,
-            model_hash=hello.model_hash,
-            build_hash=hello.build_hash,
-            protocol_version=hello.version,
-            packet_bytes=hello.packet_bytes,
-            window_bytes=hello.window_bytes,
-            timer_granularity_ns=timer_granularity_ns,
-        )
 
-
-_ALIVE_S = 3.0
-
-
-class Device(ModelOnDevice, Closing):
+class Device(Closing):
     """A session with a device that runs a model; use it in a `with` statement. `mtool.device.session.open` makes one.
 
     Threads may share it: each of its methods lets other threads wait until it is done. A process that was forked
@@ -97,20 +116,23 @@ class Device(ModelOnDevice, Closing):
         work_s: float | None = None,
     ) -> None:
         self._given_s = work_s
-        work_s = work_s or generous_s(manifest.models)
-        connection = Connection(
+        self.work_s = work_s or generous_s(manifest.models)
+        self.is_limited = work_s is not None
+        """The caller chose `work_s`, so that the device's watchdog ends every inference that takes longer."""
+        self.connection = Connection(
             manifest,
             transport,
             timeout_s=timeout_s,
-            stream_s=work_s,
+            stream_s=self.work_s,
             serial_number=serial_number,
             reopen=reopen,
             take_over=take_over,
             firmware=firmware,
         )
-        super().__init__(connection, work_s=work_s)
-        self.is_limited = self._given_s is not None
-        self.identity = connection.identity
+        self.identity = self.connection.identity
+        self._model = ""
+        self._last_inputs: list[bytes] | None = None
+        self._set: dict[str, ArrayLike] = {}
 
     @checked.method
     def __getitem__(self, model: str) -> "Device":
@@ -119,11 +141,11 @@ class Device(ModelOnDevice, Closing):
         Raises:
             UsageError: the firmware has no such model; the message lists those that it has.
         """
-        described = named(self.connection.models, model)
+        described = manifests.named(self.connection.models, model)
         if len(self.models) == 1:
             return self
-        found = self._other(model)
-        found.is_limited = self.is_limited
+        found = copy.copy(self)
+        found._model, found._last_inputs, found._set = model, None, {}
         found.work_s = self._given_s or max(self.work_s, generous_s([described]))
         return found
 
@@ -189,7 +211,16 @@ class Device(ModelOnDevice, Closing):
 
     def info(self) -> DeviceInfo:
         """Return what the device says of itself."""
-        return DeviceInfo.of(self.client.hello, self.connection.granularity_ns)
+        hello = self.client.hello
+        return DeviceInfo(
+            hello.model,
+            hello.model_hash,
+            hello.build_hash,
+            hello.version,
+            hello.packet_bytes,
+            hello.window_bytes,
+            self.connection.granularity_ns,
+        )
 
     @checked.method
     def is_alive(self, *, timeout_s: checked.NotNegative = _ALIVE_S) -> bool:
@@ -234,11 +265,258 @@ class Device(ModelOnDevice, Closing):
         """The unit of the device's timer: "ns", or "instructions"."""
         return self.connection.unit
 
+    @property
+    def manifest(self) -> Manifest:
+        """The model's manifest.
+
+        Raises:
+            UsageError: the firmware has several models, and none was named.
+        """
+        return self.connection.manifest_of(self._model)
+
+    @property
+    def client(self) -> Client:
+        """The session's messages, one by one."""
+        return self.connection.client_of(self._model)
+
+    @checked.method
+    def set_input(self, name: str, array: ArrayLike) -> None:
+        """Set one input, for each `run` that is not given it.
+
+        Raises:
+            UsageError: the model has no such input, or it has another shape or type.
+        """
+        described = named(self.manifest.inputs, name)
+        if described.dims is None and described.range is None:
+            bytes_of(name, described, as_array(name, array))
+        self._set[name] = array
+
+    @alone
+    def get_input(self, name: str) -> Array:
+        """Return what lies in the memory of an input now: what was written last, unless it was computed over since.
+
+        Raises:
+            UsageError: the model has no such input, or it is given by rows.
+        """
+        described = named(self.manifest.inputs, name)
+        if described.stream is not None:
+            raise UsageError(f"the device keeps no rows of {name}, which it is given as they arrive")
+        index = self.manifest.inputs.index(described)
+        return array_of(described, self.client.read_at(protocol.INPUTS, index, 0, described.bytes))
+
+    @alone
+    def run(
+        self,
+        inputs: Mapping[str, ArrayLike] | None = None,
+        *,
+        timeout_s: checked.Timeout | None = None,
+        in_steps: bool = True,
+    ) -> dict[str, Array]:
+        """Run the model once; its states, if it has any, go on from those of the last run.
+
+        Args:
+            inputs: an array for each input, of the model's own shape and type; those that were set need not be given.
+            timeout_s: how long the inference may take, 1 ms at least: the device's watchdog ends it, by its own clock
+                (to 20 ms on a bare-metal Cortex-M), and where there is none the host gives up 5 s later. Default:
+                generously by its estimated instructions.
+            in_steps: let the device run operator by operator, so that a fault names its operator; else through the
+                model's entry point, as a standalone firmware does, and the watchdog looks at it only if `timeout_s` is
+                given. The outputs are the same.
+
+        Returns:
+            An array for each output.
+
+        Raises:
+            UsageError: an input is missing or unknown, or has another shape or type.
+            DeviceError: the model failed on the device.
+            CommunicationError: the device stopped answering.
+        """
+        if inputs is not None:
+            check_named(self.manifest.inputs, inputs)
+        data = to_bytes(self.manifest.inputs, {**self._set, **(inputs or {})})
+        self._last_inputs = data
+        sizes = sizes_in(self.manifest.inputs, data)
+        lengths = [bytes_at(tensor, sizes) for tensor in self.manifest.outputs]
+        work_s = timeout_s or self.work_s
+        is_limited = self.is_limited or timeout_s is not None
+        found = self.client.run(data, lengths, work_s=work_s, in_steps=in_steps, is_limited=is_limited)
+        return from_bytes(self.manifest.outputs, found, sizes)
+
+    @alone
+    def run_timed(
+        self, inputs: Mapping[str, ArrayLike], *, timeout_s: checked.Timeout | None = None
+    ) -> tuple[dict[str, Array], Timing]:
+        """Run the model once through its entry point, as `run`, under the device's timer; `stack_bytes` tells of it.
+
+        The watchdog does not end it: after `timeout_s` and some seconds more, the host gives up.
+
+        Returns:
+            An array for each output, and the time of this inference: what fills caches counts too.
+
+        Raises:
+            UsageError: an input is missing or unknown, or has another shape or type.
+            DeviceError: the timer ran over its range, or the model failed.
+            CommunicationError: the device stopped answering.
+        """
+        self._last_inputs = to_bytes(self.manifest.inputs, inputs)
+        sizes = sizes_in(self.manifest.inputs, self._last_inputs)
+        elapsed_ns = self._elapsed_ns(1, timeout_s or self.work_s)
+        found = self.client.read(protocol.OUTPUTS, [bytes_at(tensor, sizes) for tensor in self.manifest.outputs])
+        return from_bytes(self.manifest.outputs, found, sizes), self._timing([elapsed_ns], 1)
+
+    @alone
+    def time(
+        self,
+        number: int = 1,
+        repeat: int = 3,
+        *,
+        min_repeat_ms: float = 0.0,
+        zero_time_limit: int = 100,
+        cooldown_ms: float = 0.0,
+        repeats_to_cooldown: int = 1,
+        warm_up: int | None = None,
+        function: str = "",
+        inputs: Mapping[str, ArrayLike] | None = None,
+        timeout_s: checked.Timeout | None = None,
+    ) -> Timing:
+        """Time the model, or one operator of it, with the device's timer.
+
+        Each repeat starts with the inputs; where they share the arena with what is computed, the 2nd and later of its
+        `number` inferences work on what the first has left there.
+
+        Args:
+            number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown, warm_up: how often the
+                timer is read, and what happens in between: see `Readings`.
+            function: the operator, by its number, its name or that of its C function; default: the model.
+            inputs: what to run on; default: those of the last `run` or `time`, zeros if there was none.
+            timeout_s: how long an inference may take, by the device's own clock: where it is given, one more inference
+                runs first, which the device's watchdog ends. Default: generously by its estimated instructions.
+
+        Raises:
+            UsageError: a value is out of its range, an input is wrong, or there is no such function.
+            DeviceError: the timer ran over its range, or the model failed.
+            CommunicationError: the device stopped answering.
+        """
+        Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown, warm_up)  # checks
+        operator = graph.operator_of(self.manifest, function) if function else None
+        data = None if inputs is None else to_bytes(self.manifest.inputs, inputs)
+        self._last_inputs = data or self._last_inputs or zeros(self.manifest.inputs)
+        work_s = timeout_s or self.work_s
+        if self.is_limited or timeout_s is not None:  # nothing interrupts what is timed
+            self.client.run(self._last_inputs, [0] * len(self.manifest.outputs), work_s=work_s, is_limited=True)
+
+        if warm_up is None:
+            warm_up = 0 if self.unit == "instructions" else 1
+
+        def elapsed_ns() -> int:
+            return self._elapsed_ns(number, work_s, operator)
+
+        if warm_up:
+            self._elapsed_ns(warm_up, work_s, operator)
+        first_ns = elapsed_ns()
+        while first_ns < min_repeat_ms * 1e6 and number < MOST_RUNS:
+            if first_ns == 0:
+                zero_time_limit -= 1
+                if zero_time_limit < 0:
+                    break
+            enough = 1.1 * number * min_repeat_ms * 1e6 / max(first_ns, self.connection.granularity_ns)
+            number = min(max(number + 1, min(int(enough) + 1, _MOST_GROWTH * number)), MOST_RUNS)
+            first_ns = elapsed_ns()
+        found = [first_ns]
+        for done in range(1, repeat):
+            if cooldown_ms and done % repeats_to_cooldown == 0:
+                time.sleep(cooldown_ms / 1000)
+            found.append(elapsed_ns())
+        return self._timing(found, number)
+
+    def _elapsed_ns(self, number: int, work_s: float, operator: int | None = None) -> int:
+        """Return the timer's nanoseconds of `number` inferences, or calls of an operator after those before it."""
+        assert self._last_inputs is not None
+        client = self.client
+        if operator is None:
+            client.write(self._last_inputs)
+            return client.time(number, work_s=number * work_s)
+        stepping = Stepping(client, self.manifest, self._last_inputs)
+        stepping.begin()
+        for before in self.manifest.operators[:operator]:
+            stepping.run(before, work_s=work_s)
+        stepping.prepare(self.manifest.operators[operator])
+        idle = client.time(0, work_s=work_s, operator=operator)
+        return max(client.time(number, work_s=number * work_s, operator=operator) - idle, 0)
+
+    def _timing(self, elapsed_ns: Sequence[int], number: int) -> Timing:
+        known = timing.stored(self.identity) if self.unit == "ns" else None
+        ratio = 1.0 if known is None else known.ratio  # that the timer's nanoseconds are multiplied by
+        runs = tuple(run * ratio / number for run in elapsed_ns)
+        return Timing(runs, number, self.unit, self.connection.granularity_ns, ratio)
+
+    @alone
+    def profile(self, inputs: Mapping[str, ArrayLike], *, repeat: int = 3) -> Profile:
+        """Time each operator of an inference, with the firmware as it is.
+
+        Args:
+            inputs: what to run on.
+            repeat: inferences, over which each operator's median is taken.
+
+        Raises:
+            UsageError: `repeat` is no positive number, or an input is wrong.
+            DeviceError: an operator failed, or the timer ran over its range.
+        """
+        whole = self.time(1, repeat, inputs=inputs).median
+        rows = operator_times(self.client, self.manifest, inputs, repeat=repeat, work_s=self.work_s)
+        return Profile(rows, self.connection.unit, whole, repeat)
+
+    @checked.method
+    def graph_executor(self, folder: Path) -> GraphExecutor:
+        """Return the graph executor on this side, of the graph in the project's folder; its `run` is like this one's.
+
+        Raises:
+            UsageError: the project was built without a graph.
+        """
+        return GraphExecutor.read(self.client, self.manifest, folder, work_s=self.work_s)
+
+    def functions(self) -> tuple[str, ...]:
+        """Return the names that `call` takes: each operator in order, then the model; empty if it has none."""
+        return self.manifest.functions
+
+    @alone
+    def call(
+        self, name: str, *arguments: ArrayLike, timeout_s: checked.Timeout | None = None
+    ) -> Array | tuple[Array, ...]:
+        """Call a function of the device by its name: the whole model, or one operator of it.
+
+        It takes what it reads and returns what it writes, in the model's order or, of an operator, that of `reads` and
+        `writes` in the manifest. They lie where the model keeps them in its arena: calling an operator overwrites
+        what stood there.
+
+        Args:
+            name: one of `functions`.
+            arguments: an array for each input, of its shape and type.
+            timeout_s: how long it may take; default: generously, as for `run`.
+
+        Returns:
+            The output, or a tuple of them if there are several.
+
+        Raises:
+            UsageError: there is no such function, or an argument is missing or has another shape or type.
+            DeviceError: the function failed on the device.
+            CommunicationError: the device stopped answering.
+        """
+        found = graph.find(self.manifest, name)
+        return graph.call(self.client, found, arguments, work_s=timeout_s or self.work_s)
+
+    @alone
+    def reset_state(self) -> None:
+        """Put the initial values into the model's states, to begin another sequence; a session begins with that."""
+        connection.reset(self.client, self.manifest)
+
+    def stack_bytes(self) -> int | None:
+        """Return how deep the last `run` went on the stack, in bytes, or None where that is not measured."""
+        return self.client.stack_bytes()
+
 
 def _module(file: str | Path | bytes) -> tuple[bytes, str]:
     """Return the bytes of a module's file, and its model's name."""
-    from mtool.manifest.modules.format import unpack
-
     what = "the module" if isinstance(file, bytes) else str(file)
     try:
         data = file if isinstance(file, bytes) else Path(file).read_bytes()

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from mtool.device.session.model import generous_s
+from mtool.device.session.device import generous_s
 from mtool.plugins.onnx_backend.batch import to_c
 from tests.graphs import HOST, NO_FPU, model
 

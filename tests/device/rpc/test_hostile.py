@@ -1,5 +1,6 @@
 """Whatever a device sends, the host ends with its answer or with one of two errors, and with little memory."""
 
+import functools
 import struct
 
 import amount
@@ -14,7 +15,14 @@ from mtool.device.rpc.protocol import REPLY, Message, Status, device_error, read
 from tests.device.rpc.channels import Scripted
 from tests.device.rpc.test_handshake import reply_to
 
-READERS = [protocol.read_hello, protocol.read_info, protocol.read_time, protocol.read_timer, protocol.read_stack]
+READERS = {
+    "hello": protocol.read_hello,
+    "info": protocol.read_info,
+    "invoke": protocol.read_invoke,
+    "time": functools.partial(protocol.read_number, Message.MT_TIME),
+    "timer": functools.partial(protocol.read_number, Message.MT_TIMER),
+    "stack": functools.partial(protocol.read_number, Message.MT_STACK),
+}
 EXPECTED_ERRORS = (CommunicationError, DeviceError)
 
 statuses = st.sampled_from([*Status, 99, 255])
@@ -28,7 +36,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "RESEND_LOSSLESS_S", 0.005)
 
 
-@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @given(payload=st.binary(max_size=120))
 def test_any_payload_is_read_or_refused(read: object, payload: bytes) -> None:
     assert callable(read)

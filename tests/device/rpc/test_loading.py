@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mtool.base.errors import CommunicationError, DeviceError
-from mtool.device.rpc import Client, loading, protocol
+from mtool.device.rpc import Client, Served, loading, protocol
 from mtool.device.rpc.framing import Frame
 from mtool.device.rpc.loading import Place
 from mtool.device.rpc.protocol import Message, Request, Status
@@ -74,7 +74,7 @@ def client() -> Iterator[Client]:
 
 def added(client: Client, index: int) -> int:
     """Return what the model of a number adds to its inputs."""
-    model = client.of_model(index, on_fault=lambda fault: DeviceError("fault"), region_of=lambda number: "")
+    model = client.of_model(Served(index, on_fault=lambda fault: DeviceError("fault")))
     (found,) = model.run([b"\1\2\3\4"], [4], work_s=5, in_steps=False)
     assert [byte - found[0] for byte in found] == [0, 1, 2, 3]
     return found[0] - 1

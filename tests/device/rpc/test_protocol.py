@@ -1,5 +1,6 @@
 """The bytes of each message, as crt/PROTOCOL.md has them; and what is made of replies."""
 
+import functools
 import struct
 
 import pytest
@@ -76,10 +77,10 @@ def test_replies() -> None:
     info = protocol.read_info(struct.pack("<IBB3I", 7, 2, 1, 10, 20, 30))
     assert (info.granularity_ns, info.inputs, info.outputs, info.tensor_bytes) == (7, 2, 1, (10, 20, 30))
     assert protocol.read_info(struct.pack("<IBBI", 7, 2, 1, 10) + b"cut").tensor_bytes == (10,)
-    assert protocol.read_time(struct.pack("<iQ", 5, 2**40)) == 2**40
-    assert protocol.read_timer(struct.pack("<Q", 2**40)) == 2**40
-    assert protocol.read_stack(struct.pack("<I", 2**31)) == 2**31
-    assert protocol.read_lookup(struct.pack("<H", 65535)) == 65535
+    assert protocol.read_number(Message.MT_TIME, struct.pack("<iQ", 5, 2**40)) == 2**40
+    assert protocol.read_number(Message.MT_TIMER, struct.pack("<Q", 2**40)) == 2**40
+    assert protocol.read_number(Message.MT_STACK, struct.pack("<I", 2**31)) == 2**31
+    assert protocol.read_number(Message.MT_LOOKUP, struct.pack("<H", 65535)) == 65535
     assert protocol.read_invoke(struct.pack("<iBq", 0, 0, -(2**40))) == -(2**40)
     assert protocol.read_invoke(struct.pack("<iBd", 0, 2, 0.25)) == 0.25
     assert protocol.read_invoke(struct.pack("<iBq", 0, 4, 9)) is None
@@ -88,10 +89,15 @@ def test_replies() -> None:
 @pytest.mark.parametrize(
     ("read", "size"),
     [
-        (protocol.read_hello, 45), (protocol.read_info, 6), (protocol.read_time, 12), (protocol.read_timer, 8),
-        (protocol.read_stack, 4), (protocol.read_lookup, 2), (protocol.read_invoke, 13),
+        (protocol.read_hello, 45),
+        (protocol.read_info, 6),
+        (protocol.read_invoke, 13),
+        (functools.partial(protocol.read_number, Message.MT_TIME), 12),
+        (functools.partial(protocol.read_number, Message.MT_TIMER), 8),
+        (functools.partial(protocol.read_number, Message.MT_STACK), 4),
+        (functools.partial(protocol.read_number, Message.MT_LOOKUP), 2),
     ],
-)  # fmt: skip
+)
 def test_a_reply_that_is_cut_is_told(read: object, size: int) -> None:
     assert callable(read)
     with pytest.raises(CommunicationError, match="another layout") as caught:

@@ -221,7 +221,7 @@ def test_time_wants_positive_numbers(device: Device, number: int, repeat: int) -
 
 def test_pauses_come_after_so_many_repeats(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("mtool.device.session.model.time.sleep", pauses.append)
+    monkeypatch.setattr("mtool.device.session.device.time.sleep", pauses.append)
     device.time(number=1, repeat=7, cooldown_ms=20, repeats_to_cooldown=3)
     assert pauses == [0.02, 0.02]
     device.time(number=1, repeat=3)

@@ -20,6 +20,7 @@ from mtool.base.errors import DeviceError, ModelError, UsageError
 from mtool.cli import app
 from mtool.commands import write_project
 from mtool.compiler.codegen import conventions
+from mtool.device.rpc import Served
 from mtool.device.rpc.protocol import Status
 from mtool.device.session import Device
 
@@ -101,7 +102,7 @@ def test_a_device_of_several_wants_a_name(device: Device) -> None:
     assert device["digits_int8"]["left"].manifest.model == "left"
     device["digits_int8"].run(image)
     with pytest.raises(DeviceError) as refused:
-        device.client.of_model(3, on_fault=lambda fault: DeviceError("a fault"), region_of=lambda _: "").info()
+        device.client.of_model(Served(3)).info()
     assert Status.MT_BAD_INDEX.name in str(refused.value)
     device["digits_int8"].run(image)
     if device.identity == "host":
