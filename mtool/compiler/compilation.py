@@ -407,15 +407,18 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
         emitted.append(
             model.emit(Place.of(number, names, f"{firmware}_arena" if shares else "", section, unit), stored)
         )
-    files = dict(firmware_files(firmware, emitted, pauses).files)
+    shared = firmware_files(firmware, emitted, pauses)
+    files, outline = dict(shared.files), dict(shared.outline)
     for one, model in zip(emitted, models, strict=True):
-        for name, data in one.files(model.request.weights).files.items():
+        own = one.files(model.request.weights)
+        outline |= own.outline
+        for name, data in own.files.items():
             if files.setdefault(name, data) != data:
                 raise UsageError(f"two of the models have a file {name}", hint="give one another name: --name")
     described = zip(emitted, pauses, strict=True)
     manifests = tuple(one.manifest.model_copy(update={"pauses": chosen}) for one, chosen in described)
     together = tuple(one.model_copy(update={"firmware": manifests}) for one in manifests)
-    return Compilation(FileTree(files), together, apart_bytes, tuple(emitted))
+    return Compilation(FileTree(files, outline), together, apart_bytes, tuple(emitted))
 
 
 def _compile_alone(path: Path, request: Request, board: Board) -> Compilation:

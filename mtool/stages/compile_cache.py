@@ -119,7 +119,7 @@ def compiled(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Aren
         kept.drop(key)
     with _noted() as told:
         done = compile_models(sources, board, arenas)
-    noted = {"told": told, "apart_bytes": done.apart_bytes}
+    noted = {"told": told, "apart_bytes": done.apart_bytes, "outline": done.files.outline}
     kept.put(
         key,
         {
@@ -137,7 +137,7 @@ def _read(entry: dict[str, File]) -> Compilation | None:
         noted = json.loads(entry.pop(_TOLD).data)
         told = [(str(name), int(level), str(message)) for name, level, message in noted["told"]]
         described = Firmware.model_validate_json(entry.pop(_RESULT).data).manifests()
-        files = FileTree({name: one.data for name, one in entry.items()})
+        files = FileTree({name: one.data for name, one in entry.items()}, dict(noted["outline"]))
         found = Compilation(files, described, int(noted["apart_bytes"]), is_cached=True)
     except (KeyError, TypeError, ValueError, RecursionError, MtoolError) as malformed:
         log.debug("an entry of the cache is malformed: %s", malformed)

@@ -133,7 +133,8 @@ class CompiledModel:
         """Return what another build needs: the model's files, what they use of the runtime, and `mtool.json`."""
         from mtool import project
 
-        files = FileTree({name: self.files[name] for name in self.files if not name.endswith("_rpc.c")})
+        own = {name: self.files[name] for name in self.files if not name.endswith("_rpc.c")}
+        files = FileTree(own, self.files.outline)
         headers, runtime = _runtime()
         needed = {name: runtime[name] for name in project.runtime_sources(files, runtime)}
         if self.options.single_file:

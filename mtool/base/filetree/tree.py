@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 RECORD = ".mtool"  # the folder that says what of a folder mtool wrote; no part of any tree
 
@@ -18,6 +19,8 @@ class FileTree:
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
+    outline: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What files consist of, as the stage that made them describes it for a later one; JSON can hold it."""
 
     def __post_init__(self) -> None:
         for path in self.files:

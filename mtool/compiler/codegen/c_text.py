@@ -1,19 +1,135 @@
-"""Take out of a function's C what its templates leave for sizes of one: `* 1`, `+ 0`, loops made once, bare blocks.
+"""C files as lists of parts, each a declaration, a definition or plain lines; and how their text is laid out."""
 
-Templates write for any sizes; this writes for those at hand, where a person would. It works on the text, line by line,
-as the templates lay it out: a loop's head is a line, what is in it is indented by four more.
-"""
-
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Self
 
+from mtool.base.filetree import FileTree
 from mtool.compiler.kernels.target import Target
 
-# C linkage for what a header declares, where C++ includes it.
+Kind = Literal["text", "banner", "map", "guard", "linkage", "far", "declaration", "function", "object", "table"]
 
 
-BEGIN = ("#ifdef __cplusplus", 'extern "C" {', "#endif", "")
-END = ("#ifdef __cplusplus", "}", "#endif", "")
+class Part(str):
+    """Lines of a C file that are more than text to a later stage, for instance a function's definition.
+
+    Attributes:
+        kind: a "table" is an object whose rows are laid out already; "linkage" is that of C in C++, "far" the
+            definition of MT_FLASH_FAR.
+        name: what is declared or defined.
+        note: the characters of the comment above it.
+    """
+
+    kind: Kind
+    name: str
+    note: int
+
+    def __new__(cls, text: str, kind: Kind, name: str = "", note: int = 0) -> Self:
+        """Return a part of its text."""
+        part = super().__new__(cls, text)
+        part.kind, part.name, part.note = kind, name, note
+        return part
+
+    @property
+    def is_static(self) -> bool:
+        """Whether other files do not see what it declares or defines."""
+        return self.startswith("static ", self.note)
+
+    @property
+    def static(self) -> "Part":
+        """The same, static."""
+        head, brace, rest = self[self.note :].removeprefix("extern ").partition("\n{\n")
+        if self.kind in ("declaration", "function"):
+            head = head.replace("\n ", "\n" + " " * len(" static "))
+        return Part(f"{self[: self.note]}static {head}{brace}{rest}", self.kind, self.name, self.note)
+
+
+def declaration(head: str, note: str = "") -> Part:
+    """Return the declaration of a function or an object, with a comment above it."""
+    above = f"{note}\n" if note else ""
+    return Part(f"{above}{head};", "declaration", _name(head), len(above))
+
+
+def function(prototype: str, *body: str) -> Part:
+    """Return a function's definition, with an empty line behind it."""
+    return Part("\n".join([prototype, "{", *body, "}", ""]), "function", _name(prototype))
+
+
+def variable(head: str, rest: str = "") -> Part:
+    """Return an object's definition; `rest` is what follows its name and size."""
+    return Part(f"{head}{rest};", "object", _name(head))
+
+
+def structure(name: str, members: Sequence[str]) -> Part:
+    """Return the definition of a static structure that nothing else is of the type of."""
+    return Part("\n".join(["static struct {", *(f"    {line}" for line in members), f"}} {name};"]), "object", name)
+
+
+def _name(head: str) -> str:
+    return head.partition("(")[0].partition("[")[0].split()[-1].lstrip("*")
+
+
+def include(*names: str) -> list[str]:
+    """Return the lines that include headers of the runtime and of models."""
+    return [f'#include "{name}"' for name in names]
+
+
+def header(banner: str, name: str, before: Sequence[str], body: Sequence[str]) -> list[str]:
+    """Return a header's parts; what `body` declares has C linkage in C++."""
+    guard = f"{name.upper()}_H"
+    begin, end = (Part(f"#ifdef __cplusplus\n{bracket}\n#endif\n", "linkage") for bracket in ('extern "C" {', "}"))
+    return [
+        Part(banner, "banner"),
+        Part(f"#ifndef {guard}\n#define {guard}", "guard"),
+        "",
+        *before,
+        *([begin, *body, end] if body else []),
+        Part("#endif", "guard"),
+        "",
+    ]
+
+
+def written(files: Mapping[str, Sequence[str]], target: Target) -> FileTree:
+    """Return files of their parts for a target; the tree's outline is what they consist of."""
+    made, outline = {}, {}
+    for path, lines in files.items():
+        found: list[Part] = []
+        for is_text, group in itertools.groupby(lines, lambda line: not isinstance(line, Part)):
+            own = [*group]
+            found += [_laid_out(part, target) for part in (["\n".join(own)] if is_text else own)]
+        made[path] = "\n".join(found).encode()
+        outline[path] = [(part.kind, part.name, part.note, len(part)) for part in found]
+    return FileTree(made, outline)
+
+
+def parts_of(files: FileTree, path: str) -> list[Part]:
+    """Return the parts of a file."""
+    text, found, first = files.text(path), [], 0
+    for kind, name, note, length in files.outline[path]:
+        found.append(Part(text[first : first + length], kind, name, note))
+        first += length + 1
+    return found
+
+
+_TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|\w+|[.>]\s*\w+', re.DOTALL)
+_APART = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
+
+
+def words(texts: Iterable[str]) -> set[str]:
+    """Return the words of C."""
+    return {word for text in texts for word in text.translate(_APART).split()}
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return C with other names of variables and functions; members of structures keep theirs."""
+    return _TOKEN.sub(lambda token: names.get(token[0], token[0]), text) if names else text
+
+
+def _laid_out(lines: str, target: Target) -> Part:
+    part = lines if isinstance(lines, Part) else Part(lines, "text")
+    note, text = (qualified(text, target) for text in (part[: part.note], part[part.note :]))
+    return Part(note + (text if part.kind == "table" else wrapped(text)), part.kind, part.name, len(note))
 
 
 # Qualifiers of constants: an AVR has them in a memory of their own, elsewhere they say nothing.
@@ -74,6 +190,12 @@ def _break(line: str, first: int, depth: int) -> tuple[int, int]:
         if mark and cut <= WIDTH and (not found[0] or rank < best):
             best, found = rank, (cut, depth)
     return found if found[0] else call
+
+
+# Take out of a function's C what its templates leave for sizes of one: `* 1`, `+ 0`, loops made once, bare blocks.
+#
+# Templates write for any sizes; this writes for those at hand, where a person would. It works on the text, line by
+# line, as the templates lay it out: a loop's head is a line, what is in it is indented by four more.
 
 
 _LOOP = re.compile(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mtool.base.escaping import c_string, comment, short_name
+from mtool.compiler.codegen.c_text import declaration, function, structure
 from mtool.compiler.ir import Node
 from mtool.compiler.ir.control import Control
 from mtool.compiler.kernels.external import HOOKS, External
@@ -67,8 +68,8 @@ def devices_of(plan: Plan) -> Devices:
                 handed |= {function for _, function in attrs.hooks if attrs.resource}
                 if attrs.can_fail or attrs.hooks:
                     regions.append((key, number, one.node))
-                for when, function in attrs.hooks:
-                    hooks[when].setdefault(function, key)
+                for when, hook in attrs.hooks:
+                    hooks[when].setdefault(hook, key)
     return Devices(tuple(regions), bases, hooks, frozenset(handed), any(map(takes_resource, plan.steps)))
 
 
@@ -180,8 +181,10 @@ def inner_declarations(plan: Plan) -> list[str]:
         return []
     lines = [
         "",
-        comment("Notes in the model's failure which operator's device failed; returns MT_DEVICE."),
-        f"int32_t {model}_failed(uint16_t key, int32_t status);",
+        declaration(
+            f"int32_t {model}_failed(uint16_t key, int32_t status)",
+            comment("Notes in the model's failure which operator's device failed; returns MT_DEVICE."),
+        ),
     ]
     if devices.bases:
         keys = ", ".join(f"{model}_{name} = {key}" for name, key in devices.bases.items())
@@ -191,14 +194,12 @@ def inner_declarations(plan: Plan) -> list[str]:
             f"enum {{ {keys} }};",
         ]
     if devices.have_hooks:
-        lines += [
-            "",
-            comment(
-                "Call the devices' functions at the beginning of an inference, unless `is_new` is 0 and one is under",
-                "way, and at its end; the end returns `status`, if that is not 0.",
-            ),
-            *(f"{prototype};" for prototype in _prototypes(plan)),
-        ]
+        begin, end = _prototypes(plan)
+        note = comment(
+            "Call the devices' functions at the beginning of an inference, unless `is_new` is 0 and one is under",
+            "way, and at its end; the end returns `status`, if that is not 0.",
+        )
+        lines += ["", declaration(begin, note), declaration(end)]
     return lines
 
 
@@ -229,19 +230,18 @@ def _failed(plan: Plan, devices: Devices) -> list[str]:
     return [
         f"struct mt_device_failure {model}_failure;",
         "",
-        f"int32_t {model}_failed(uint16_t key, int32_t status)",
-        "{",
-        "    static const struct mt_device_failure regions[] = {",
-        *(f"    {row}" for row in rows),
-        "    };",
-        "    for (size_t i = 0; i < sizeof regions / sizeof *regions; ++i) {",
-        "        if (regions[i].key == key)",
-        f"            {model}_failure = regions[i];",
-        "    }",
-        f"    {model}_failure.status = status;",
-        "    return MT_DEVICE;",
-        "}",
-        "",
+        function(
+            f"int32_t {model}_failed(uint16_t key, int32_t status)",
+            "    static const struct mt_device_failure regions[] = {",
+            *(f"    {row}" for row in rows),
+            "    };",
+            "    for (size_t i = 0; i < sizeof regions / sizeof *regions; ++i) {",
+            "        if (regions[i].key == key)",
+            f"            {model}_failure = regions[i];",
+            "    }",
+            f"    {model}_failure.status = status;",
+            "    return MT_DEVICE;",
+        ),
     ]
 
 
@@ -267,40 +267,29 @@ def _hooks(plan: Plan, devices: Devices, takes_resource: bool) -> list[str]:
         begin += [f"    status = {_hook(devices, name)};", *_stops(plan, number)]
     return [
         "/* Of the functions that open devices, how many have succeeded; one more when nothing is left to do. */",
-        "static struct {",
-        "    uint16_t opened;",
-        "    uint8_t is_running; /* an inference is under way */",
-        f"}} {model}_devices;",
+        structure(f"{model}_devices", ["uint16_t opened;", "uint8_t is_running; /* an inference is under way */"]),
         "",
-        ends,
-        "{",
-        *own,
-        f"    if (!{model}_devices.is_running)",
-        "        return status;",
-        f"    {model}_devices.is_running = 0;",
-        *_all_called(plan, devices, "after"),
-        "    return status;",
-        "}",
-        "",
-        begins,
-        "{",
-        *own,
-        *begin,
-        "    return status;",
-        "}",
-        "",
-        close_prototype(plan, takes_resource=takes_resource),
-        "{",
-        *given,
-        f"    int32_t status = {end_call(plan, '0')};",
-        f"    if ({model}_devices.opened == 0)",
-        "        return status;",
-        f"    {model}_devices.opened = 0;",
-        *_all_called(plan, devices, "close"),
-        *_all_called(plan, devices, "deactivate"),
-        "    return status;",
-        "}",
-        "",
+        function(
+            ends,
+            *own,
+            f"    if (!{model}_devices.is_running)",
+            "        return status;",
+            f"    {model}_devices.is_running = 0;",
+            *_all_called(plan, devices, "after"),
+            "    return status;",
+        ),
+        function(begins, *own, *begin, "    return status;"),
+        function(
+            close_prototype(plan, takes_resource=takes_resource),
+            *given,
+            f"    int32_t status = {end_call(plan, '0')};",
+            f"    if ({model}_devices.opened == 0)",
+            "        return status;",
+            f"    {model}_devices.opened = 0;",
+            *_all_called(plan, devices, "close"),
+            *_all_called(plan, devices, "deactivate"),
+            "    return status;",
+        ),
     ]
 
 

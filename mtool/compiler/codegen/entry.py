@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from mtool.compiler.codegen import c_text
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, Spot
-from mtool.compiler.codegen.c_text import qualified, wrapped
+from mtool.compiler.codegen.c_text import Part, declaration, function, include, structure
 from mtool.compiler.codegen.calls import Calls
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import (
@@ -31,7 +31,7 @@ from mtool.compiler.plan import Plan
 _NOTE = """\
 /* The operators of one inference, in order; with a pointer to a number, only that one. Of NULL the compiler makes plain
  * calls. Volatile, as it would follow a number through all comparisons: with a thousand of them, for a minute. */"""
-_UNDEFINED = ["", "#undef OPERATOR", ""]
+_UNDEFINED = ["#undef OPERATOR", ""]
 
 
 def operator_prototype(plan: Plan, calls: Calls) -> str:
@@ -62,12 +62,13 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
     start = [f"    {call}" for call in load_call(plan)]
     start += [line for call in starts for line in ("    if (number == 0)", f"        {call}")]
     if conventions.interface == "step":
-        head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))"]
-        if devices_of(plan).have_hooks:
-            one = [_inner(operator_prototype(plan, calls), plan), "{", *start, *body, "    return 0;", "}", *_UNDEFINED]
-            call = f"one_operator({', '.join(['number', *calls.passed])})"
-            return [*head, "", *one, operator_prototype(plan, calls), "{", *_around(plan, call), "}", ""]
-        return [*head, "", operator_prototype(plan, calls), "{", *start, *body, "    return 0;", "}", *_UNDEFINED]
+        head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))", ""]
+        prototype, one = operator_prototype(plan, calls), [*start, *body, "    return 0;"]
+        if not devices_of(plan).have_hooks:
+            return [*head, function(prototype, *one), *_UNDEFINED]
+        inner = "static " + prototype.replace(f"{plan.graph.name}_operator(", "one_operator(", 1)
+        call = f"one_operator({', '.join(['number', *calls.passed])})"
+        return [*head, function(inner, *one), *_UNDEFINED, function(prototype, *_around(plan, call))]
     call = f"{plan.graph.name}_calls({', '.join(['&only', *calls.passed])})"
     one = [f"    return {call};"] if calls.can_fail else [f"    {call};", "    return 0;"]
     if devices_of(plan).have_hooks:
@@ -78,22 +79,21 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
         _NOTE,
         "#define OPERATOR(number) if (only == NULL || *only == (number))",
         "",
-        f"MT_INLINE {result} {plan.graph.name}_calls({parameters})",
-        "{",
-        *([] if calls.operators else ["    (void)only;"]),
-        *(f"    (void){name};" for name in (*calls.context, *calls.resource)),
-        *body,
-        *(["    return 0;"] if calls.can_fail else []),
-        "}",
+        function(
+            f"MT_INLINE {result} {plan.graph.name}_calls({parameters})",
+            *([] if calls.operators else ["    (void)only;"]),
+            *(f"    (void){name};" for name in (*calls.context, *calls.resource)),
+            *body,
+            *(["    return 0;"] if calls.can_fail else []),
+        ),
         *_UNDEFINED,
-        operator_prototype(plan, calls),
-        "{",
-        *_head(plan),
-        "    const volatile int32_t only = number;",
-        *start,
-        *one,
-        "}",
-        "",
+        function(
+            operator_prototype(plan, calls),
+            *_head(plan),
+            "    const volatile int32_t only = number;",
+            *start,
+            *one,
+        ),
     ]
 
 
@@ -108,10 +108,6 @@ def _head(plan: Plan) -> list[str]:
         "        return 0;",
         "    }",
     ]
-
-
-def _inner(prototype: str, plan: Plan) -> str:
-    return "static " + prototype.replace(f"{plan.graph.name}_operator(", "one_operator(", 1)
 
 
 def _around(plan: Plan, call: str) -> list[str]:
@@ -134,19 +130,18 @@ def all_operators(plan: Plan, calls: Calls) -> list[str]:
 
 def entry_point(
     plan: Plan, calls: Calls, interface: Interface, arena: Arena, conventions: Conventions, head: Head | None
-) -> str:
+) -> list[str]:
     """Return the C of the entry point that calls the operators; `head` are those that are called as rows arrive."""
+    one = operator_functions(plan, calls, conventions)
     if conventions.interface == "step":
-        return "\n".join([*operator_functions(plan, calls, conventions), _in_steps(plan, calls, interface, arena)])
+        return [*one, *_in_steps(plan, calls, interface, arena)]
     if head is not None:
         starts = (f"    {call}" for call in (*load_call(plan), *start_call(plan)))
         begin = [*starts, *_copies_in(plan, interface, arena)]
         end = _copies_out(plan, interface, arena)
         work = all_operators(plan, calls)
-        called = entry_points(plan, head, interface, begin, work, end)
-        return "\n".join([*operator_functions(plan, calls, conventions), *called])
-    one = operator_functions(plan, calls, conventions)
-    return "\n".join([*one, whole(plan, interface, arena, conventions, all_operators(plan, calls), calls.structures)])
+        return [*one, *entry_points(plan, head, interface, begin, work, end)]
+    return [*one, *whole(plan, interface, arena, conventions, all_operators(plan, calls), calls.structures)]
 
 
 def whole(
@@ -156,7 +151,7 @@ def whole(
     conventions: Conventions,
     work: Sequence[str],
     memories: Collection[str],
-) -> str:
+) -> list[str]:
     """Return an entry point that does it all: copies the inputs in, does `work`, copies the outputs out.
 
     `memories` are the structures that `work` reads: "inputs", "outputs".
@@ -171,65 +166,59 @@ def whole(
         name = "static int32_t inference"
     structures = f"const struct {model}_inputs *inputs, const struct {model}_outputs *outputs"
     passed = [f", {one}" for one in resource_declared(plan) if is_inner or has_hooks]
-    lines = [f"{name}({'void *context, ' * conventions.context}{structures}{''.join(passed)})", "{"]
-    lines += [] if has_hooks else own
-    lines += ["    (void)resource;"] * bool(passed)
-    lines += [f"    {arena.parameter_type} *const {PARAMETER} = context;"] * conventions.context
+    prototype = f"{name}({'void *context, ' * conventions.context}{structures}{''.join(passed)})"
+    body = [] if has_hooks else own
+    body += ["    (void)resource;"] * bool(passed)
+    body += [f"    {arena.parameter_type} *const {PARAMETER} = context;"] * conventions.context
     starts = [] if conventions.context else [*load_call(plan), *start_call(plan)]
     start = [*range_test(plan, interface), *(f"    {call}" for call in starts)]
     before, after = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)
-    lines += [*start, *before, *work, *after]
     copied = {"inputs": before, "outputs": after}
-    unused = [kind for kind, copies in copied.items() if not copies and kind not in memories]
-    lines[2:2] = [f"    (void){kind};" for kind in unused]
-    lines += ["    return 0;", "}", ""]
+    unused = [f"    (void){kind};" for kind, copies in copied.items() if not copies and kind not in memories]
+    lines: list[str] = [function(prototype, *unused, *body, *start, *before, *work, *after, "    return 0;")]
     if has_hooks:
-        lines += [
-            f"{outer}({structures}{''.join(handed)})",
-            "{",
-            *own,
-            f"    int32_t status = {begin_call(plan, is_new=True)};",
-            "    if (status == 0)",
-            f"        status = inference({', '.join(['inputs, outputs', *resource_passed(plan)])});",
-            f"    return {end_call(plan, 'status')};",
-            "}",
-            "",
-        ]
+        lines.append(
+            function(
+                f"{outer}({structures}{''.join(handed)})",
+                *own,
+                f"    int32_t status = {begin_call(plan, is_new=True)};",
+                "    if (status == 0)",
+                f"        status = inference({', '.join(['inputs, outputs', *resource_passed(plan)])});",
+                f"    return {end_call(plan, 'status')};",
+            )
+        )
     if conventions.interface == "packed":
-        lines += packed_entry_point(plan, interface, conventions)
+        lines.append(packed_entry_point(plan, interface, conventions))
     if conventions.interface == "pointers":
-        lines += _of_pointers(plan, interface)
-    return "\n".join(lines).replace("\n    \n", "\n\n")
+        lines.append(_of_pointers(plan, interface))
+    return lines
 
 
-def _of_pointers(plan: Plan, interface: Interface) -> list[str]:
+def _of_pointers(plan: Plan, interface: Interface) -> Part:
     """Return the entry point that takes arrays of pointers and a resource."""
-    model = plan.graph.name
-    lines = [f"int32_t {model}_run(void **inputs, void **outputs, void *resource)", "{"]
+    model, lines = plan.graph.name, list[str]()
     for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
         pointers = ", ".join(f"{kind}[{number}]" for number in range(len(tensors)))
         lines.append(f"    const struct {model}_{kind} own_{kind} = {{{pointers or 0}}};")
         lines += [f"    (void){kind};"] * (not tensors)
     lines += [] if resource_passed(plan) else ["    (void)resource;"]
-    return [*lines, f"    return run({', '.join(['&own_inputs, &own_outputs', *resource_passed(plan)])});", "}", ""]
+    lines.append(f"    return run({', '.join(['&own_inputs, &own_outputs', *resource_passed(plan)])});")
+    return function(f"int32_t {model}_run(void **inputs, void **outputs, void *resource)", *lines)
 
 
-def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> str:
+def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> list[str]:
     """Return begin, step and done, and what they keep from one call to the next."""
     model, steps = plan.graph.name, f"{plan.graph.name.upper()}_STEPS"
     number = f"(uint16_t)({steps} - inference.left)"
     call = operator_call(plan, calls, number, "inference.inputs", "inference.outputs")
     copies = _copies_out(plan, interface, arena)
-    lines = [
-        "/* The inference that is under way. */",
-        "static struct {",
-        f"    const struct {model}_inputs *inputs;",
-        f"    const struct {model}_outputs *outputs;",
-        "    uint16_t left; /* operators that have not run */",
-        "} inference;",
-        "",
+    members = [
+        f"const struct {model}_inputs *inputs;",
+        f"const struct {model}_outputs *outputs;",
+        "uint16_t left; /* operators that have not run */",
+    ]
+    begin = function(
         f"int32_t {model}_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
-        "{",
         *range_test(plan, interface),
         *(f"    {call}" for call in (*load_call(plan), *start_call(plan))),
         *_copies_in(plan, interface, arena),
@@ -237,10 +226,8 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> s
         "    inference.outputs = outputs;",
         f"    inference.left = {steps};",
         "    return 0;",
-        "}",
-        "",
-        f"int32_t {model}_step(void)",
-        "{",
+    )
+    lines = [
         "    if (inference.left == 0)",
         "        return -1;",
         *([f"    const int32_t status = {call};"] if calls.can_fail else [f"    {call};"]),
@@ -253,8 +240,14 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> s
             lines += [f"        const struct {model}_inputs *const inputs = &{model}_arena_inputs;"]
         lines += [f"        const struct {model}_outputs *const outputs = inference.outputs;"]
         lines += [*(f"    {line}" for line in copies), "    }"]
-    lines += ["    return 0;", "}", "", f"int32_t {model}_done(void)", "{"]
-    return "\n".join([*lines, "    return inference.left == 0;", "}", ""])
+    return [
+        "/* The inference that is under way. */",
+        structure("inference", members),
+        "",
+        begin,
+        function(f"int32_t {model}_step(void)", *lines, "    return 0;"),
+        function(f"int32_t {model}_done(void)", "    return inference.left == 0;"),
+    ]
 
 
 def _copies_in(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
@@ -294,18 +287,15 @@ def _copied(arena: Arena, pointer: str, size: str, spot: Spot | None, *, into_ar
 
 def operators_header(
     plan: Plan, banner: str, functions: Functions, calls: Calls, arena: Arena, conventions: Conventions
-) -> str:
+) -> list[str]:
     """Return the offsets in the arena, and the prototypes of the functions that `<model>.c` defines."""
     model = plan.graph.name
-    guard = f"{model.upper()}_OPERATORS_H"
-    lines = [banner, f"#ifndef {guard}", f"#define {guard}", "", f'#include "{model}_weights.h"', ""]
-    lines += [*arena.defines(), *c_text.BEGIN]
-    lines += [f"{function.prototype};" for function in functions.functions]
+    lines: list[str] = [declaration(one.prototype) for one in functions.functions]
     lines += inner_declarations(plan)
     if conventions.executor != "graph":
-        lines += [
-            "",
-            "/* One operator on its tensors, by its number: all of them, from 0 in order, are an inference. */",
-        ]
-        lines += [*(f"struct {model}_{name};" for name in calls.structures), f"{operator_prototype(plan, calls)};"]
-    return wrapped(qualified("\n".join([*lines, "", *c_text.END, "#endif", ""]), plan.target))
+        note = "/* One operator on its tensors, by its number: all of them, from 0 in order, are an inference. */"
+        structures = [f"struct {model}_{name};" for name in calls.structures]
+        lines += ["", *([note, *structures] if structures else [])]
+        lines.append(declaration(operator_prototype(plan, calls), "" if structures else note))
+    before = [*include(f"{model}_weights.h"), "", *arena.defines()]
+    return c_text.header(banner, f"{model}_operators", before, [*lines, ""])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mtool.base.escaping import comment
 from mtool.base.filetree import FileTree
 from mtool.compiler.codegen import c_text
-from mtool.compiler.codegen.c_text import wrapped
+from mtool.compiler.codegen.c_text import Part, function, include, variable
 from mtool.compiler.codegen.generation import Emitted
 from mtool.compiler.codegen.protect import arena_definition, shared_arena_definition
 from mtool.compiler.plan import Plan
@@ -25,19 +25,18 @@ def firmware_files(name: str, models: Sequence[Emitted], pauses: Sequence[Sequen
     upper = name.upper()
     sharing = [one for one in models if one.place.arena]
     arena_bytes = max((one.plan.arena_bytes for one in sharing), default=0)
-    lines = [banner, f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stdint.h>", ""]
     in_steps = all(one.conventions.interface == "step" for one in models)
-    lines += ['#include "mt_schedule.h"'] * in_steps
-    lines += [f'#include "{one.plan.graph.name}.h"' for one in models]
+    before = ["#include <stdint.h>", "", *include("mt_schedule.h") * in_steps]
+    before += [*include(*(f"{one.plan.graph.name}.h" for one in models)), ""]
     body: list[str] = []
     source = [
-        banner,
+        Part(banner, "banner"),
         *(sharing[0].place.section_lines() if sharing else ()),
-        f'#include "{name}.h"',
+        *include(f"{name}.h"),
         "",
-        '#include "mt_math.h"',
+        *include("mt_math.h"),
+        *include("mt_schedule.h") * in_steps,
     ]
-    source += ['#include "mt_schedule.h"'] * in_steps
     if arena_bytes:
         body += [_note(sharing, any(pauses)), f"#define {upper}_ARENA_BYTES {arena_bytes}"]
         body += [f"extern uint8_t {name}_arena[];", ""]
@@ -50,12 +49,10 @@ def firmware_files(name: str, models: Sequence[Emitted], pauses: Sequence[Sequen
             "",
         ]
         source += _tasks(name, [one.plan for one in models], pauses)
+    files = {f"{name}.h": c_text.header(banner, name, before, body)}
     if body:
-        lines += ["", *c_text.BEGIN, *body, *c_text.END]
-    files = {f"{name}.h": wrapped("\n".join([*lines, *([""] * (not body)), "#endif", ""])).encode()}
-    if body:
-        files[f"{name}.c"] = wrapped("\n".join([*source, ""])).encode()
-    return FileTree(files)
+        files[f"{name}.c"] = [*source, ""]
+    return c_text.written(files, models[0].plan.target)
 
 
 def _arena(name: str, macro: str, arena_bytes: int, models: Sequence[Emitted]) -> list[str]:
@@ -78,13 +75,12 @@ def _tasks(name: str, plans: Sequence[Plan], pauses: Sequence[Sequence[int]]) ->
         listed = ", ".join(f"0x{byte:02X}u" for byte in bits)
         lines += [
             "",
-            f"static int32_t {model}_begin_task(const void *inputs, const void *outputs)",
-            "{",
-            f"    return {model}_begin(inputs, outputs);",
-            "}",
-            "",
+            function(
+                f"static int32_t {model}_begin_task(const void *inputs, const void *outputs)",
+                f"    return {model}_begin(inputs, outputs);",
+            ),
             comment("Before which operators a more urgent model may run: bits."),
-            f"static const uint8_t {model}_pauses[] = {{{listed}}};",
+            variable(f"static const uint8_t {model}_pauses[]", f" = {{{listed}}}"),
         ]
         members = {"begin": f"{model}_begin_task", "step": f"{model}_step", "done": f"{model}_done"}
         members |= {"pauses": f"{model}_pauses", "priority": str(priority)}

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from mtool.base.escaping import c_string
+from mtool.base.escaping import c_string, comment
 from mtool.compiler.codegen import c_text
 from mtool.compiler.codegen.arena import Arena, Interface, address_of
-from mtool.compiler.codegen.c_text import wrapped
+from mtool.compiler.codegen.c_text import Part, declaration, function, include, variable
 from mtool.compiler.codegen.calls import operands_of
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.entry import whole
@@ -111,53 +111,49 @@ def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def graph_header(plan: Plan, banner: str) -> str:
+def graph_header(plan: Plan, banner: str) -> list[str]:
     """Return the declarations of what runs one operator."""
     model = plan.graph.name
-    guard = f"{model.upper()}_GRAPH_H"
     structures = f"const struct {model}_inputs *inputs, const struct {model}_outputs *outputs"
-    lines = [banner, f"#ifndef {guard}", f"#define {guard}", "", f'#include "{model}.h"', "", *c_text.BEGIN]
-    lines += [
-        "/* Read the graph, the first time. Where the caller keeps inputs and outputs, they lie there from now on. */",
-        f"int32_t {model}_graph_begin({structures});",
+    lines = [
+        declaration(
+            f"int32_t {model}_graph_begin({structures})",
+            comment(
+                "Read the graph, the first time. Where the caller keeps inputs and outputs, they lie there from now on."
+            ),
+        ),
         "",
-        "/* Run one operator, from 0 in order. */",
-        f"int32_t {model}_graph_step(uint16_t number);",
+        declaration(f"int32_t {model}_graph_step(uint16_t number)", "/* Run one operator, from 0 in order. */"),
+        "",
     ]
-    return wrapped("\n".join([*lines, "", *c_text.END, "#endif", ""]))
+    return c_text.header(banner, f"{model}_graph", [*include(f"{model}.h"), ""], lines)
 
 
 def graph_source(
     plan: Plan, interface: Interface, arena: Arena, conventions: Conventions, banner: str, text: str
-) -> str:
+) -> list[str]:
     """Return the graph's JSON as C text, the executor's room for it, and the entry point."""
     model = plan.graph.name
+    json_lines = "".join(f"\n    {c_string(line.strip())}" for line in text.splitlines())
+    configured = "".join(f"\n    .{name} = {value}," for name, value in _config(plan, interface, arena).items())
     lines = [
-        banner,
-        f'#include "{model}_graph.h"',
+        Part(banner, "banner"),
+        *include(f"{model}_graph.h"),
         "",
         "#include <string.h>",
         "",
-        *(f'#include "{name}"' for name in ["mt_graph.h", "mt_status.h", f"{model}_operators.h", f"{model}_packed.h"]),
+        *include("mt_graph.h", "mt_status.h", f"{model}_operators.h", f"{model}_packed.h"),
         "",
-        "static const char graph_json[] =",
-        *(f"    {c_string(line.strip())}" for line in text.splitlines()),
-        "    ;",
+        variable("static const char graph_json[]", f" ={json_lines}\n    "),
         "",
         *_room(plan),
         *_tensors(plan, interface, arena),
-        "static const struct mt_graph_config config = {",
-        *(f"    .{name} = {value}," for name, value in _config(plan, interface, arena).items()),
-        "};",
+        variable("static const struct mt_graph_config config", f" = {{{configured}\n}}"),
         "",
-        "static struct mt_graph graph;",
+        variable("static struct mt_graph graph"),
         "",
-        *_begin(plan, interface),
-        f"int32_t {model}_graph_step(uint16_t number)",
-        "{",
-        "    return mt_graph_step(&graph, number);",
-        "}",
-        "",
+        _begin(plan, interface),
+        function(f"int32_t {model}_graph_step(uint16_t number)", "    return mt_graph_step(&graph, number);"),
     ]
     work = [
         f"    int32_t status = {model}_graph_begin(inputs, outputs);",
@@ -166,7 +162,7 @@ def graph_source(
         "    if (status != MT_OK)",
         "        return status;",
     ]
-    return wrapped("\n".join([*lines, whole(plan, interface, arena, conventions, work, ("inputs", "outputs"))]))
+    return [*lines, *whole(plan, interface, arena, conventions, work, ("inputs", "outputs"))]
 
 
 def _room(plan: Plan) -> list[str]:
@@ -180,7 +176,7 @@ def _room(plan: Plan) -> list[str]:
         "dims": "int64_t graph_dims[{dims}]",
     }
     room = {name: max(count, 1) for name, count in counts(plan).items()}
-    return [*(f"static {text.format(**room)};" for text in types.values()), ""]
+    return [*(variable(f"static {text.format(**room)}") for text in types.values()), ""]
 
 
 def _tensors(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
@@ -188,11 +184,12 @@ def _tensors(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     const = "" if plan.io == "external" else "const "
     both = (("input", interface.inputs, arena.inputs), ("output", interface.outputs, arena.outputs))
     for kind, tensors, spots in both:
-        lines.append(f"static {const}struct mt_tensor {kind}_tensors[] = {{")
-        for tensor, spot in zip(tensors, spots, strict=True):
-            place = arena.bytes_at(spot) if spot else "0"
-            lines.append(f"    {{{place}, {tensor.bytes}}},")
-        lines += ["    {0, 0},"] * (not tensors) + ["};"]
+        rows = [
+            f"\n    {{{arena.bytes_at(spot) if spot else '0'}, {tensor.bytes}}},"
+            for tensor, spot in zip(tensors, spots, strict=True)
+        ]
+        table = "".join(rows or ["\n    {0, 0},"])
+        lines.append(variable(f"static {const}struct mt_tensor {kind}_tensors[]", f" = {{{table}\n}}"))
     return [*lines, ""]
 
 
@@ -215,12 +212,11 @@ def _config(plan: Plan, interface: Interface, arena: Arena) -> dict[str, object]
     }
 
 
-def _begin(plan: Plan, interface: Interface) -> list[str]:
-    model = plan.graph.name
-    lines = [
-        f"int32_t {model}_graph_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
-        "{",
-    ]
+def _begin(plan: Plan, interface: Interface) -> Part:
+    model, lines = plan.graph.name, list[str]()
+    prototype = (
+        f"int32_t {model}_graph_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)"
+    )
     if plan.io == "external":
         for kind, tensors in (("input", interface.inputs), ("output", interface.outputs)):
             for index, tensor in enumerate(tensors):
@@ -228,4 +224,4 @@ def _begin(plan: Plan, interface: Interface) -> list[str]:
             lines += [f"    (void){kind}s;"] * (not tensors)
     else:
         lines += ["    (void)inputs;", "    (void)outputs;"]
-    return [*lines, "    return graph.nodes > 0 ? MT_OK : mt_graph_open(&graph, &config);", "}", ""]
+    return function(prototype, *lines, "    return graph.nodes > 0 ? MT_OK : mt_graph_open(&graph, &config);")

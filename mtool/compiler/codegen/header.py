@@ -3,7 +3,7 @@
 from mtool.base.escaping import comment
 from mtool.compiler.codegen import c_text, pools, streamed
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
-from mtool.compiler.codegen.c_text import wrapped
+from mtool.compiler.codegen.c_text import include
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import devices_of, public_declarations
 from mtool.compiler.codegen.state_reset import declared
@@ -16,25 +16,23 @@ from mtool.manifest import Tensor
 
 def header(
     plan: Plan, interface: Interface, arena: Arena, conventions: Conventions, banner: str, bytes_in_ram: int = 0
-) -> str:
+) -> list[str]:
     """Return the header: sizes, shapes and scales as macros, the structs, the entry point.
 
     `bytes_in_ram` are those of constants that lie in RAM.
     """
     model = plan.graph.name
     upper = model.upper()
-    lines = [banner, f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stdint.h>", ""]
-    lines += ['#include "mt_convention.h"']
-    lines += ['#include "mt_device.h"'] * devices_of(plan).can_fail
-    lines += [f'#include "{model}_packed.h"'] if conventions.interface == "packed" else []
-    lines += [
+    before = ["#include <stdint.h>", "", *include("mt_convention.h")]
+    before += include("mt_device.h") * devices_of(plan).can_fail
+    before += include(f"{model}_packed.h") * (conventions.interface == "packed")
+    before += [
         "",
         "/* Objects of other conventions do not link with what includes this. */",
         f"MT_CONVENTION({conventions.name}{'_pools' if arena.is_callers and plan.pools else ''});",
         "",
     ]
-    lines += c_text.BEGIN
-    lines += [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
+    lines = [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
     if plan.pools:
         lines += pools.declarations(plan, arena)
     elif arena.is_callers:
@@ -65,8 +63,7 @@ def header(
     lines += [*_prototypes(plan, interface, conventions), ""]
     lines += public_declarations(plan, takes_resource=conventions.takes_resource)
     lines += declared(plan, interface, arena)
-    lines += [*c_text.END, "#endif", ""]
-    return wrapped("\n".join(lines))
+    return c_text.header(banner, model, before, lines)
 
 
 def arena_note(arena: Arena) -> str:

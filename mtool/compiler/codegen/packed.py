@@ -4,7 +4,7 @@ from mtool.base.escaping import c_string, comment
 from mtool.base.option_values import Executor
 from mtool.compiler.codegen import c_text, tensors
 from mtool.compiler.codegen.arena import Arena, Interface
-from mtool.compiler.codegen.c_text import wrapped
+from mtool.compiler.codegen.c_text import Part, declaration, function, include
 from mtool.compiler.codegen.calls import operands_of
 from mtool.compiler.codegen.conventions import Conventions, Form
 from mtool.compiler.codegen.device import (
@@ -46,17 +46,14 @@ def entry_name(plan: Plan, conventions: Conventions) -> str:
     return f"{plan.graph.name}_run" + ("" if conventions.interface == "packed" else "_packed")
 
 
-def packed_header(plan: Plan, conventions: Conventions, banner: str) -> str:
+def packed_header(plan: Plan, conventions: Conventions, banner: str) -> list[str]:
     """Return the declarations of all wrappers and, for those with tensors, of their types and the list of them."""
     model = plan.graph.name
-    guard = f"{model.upper()}_PACKED_H"
-    includes = ["mt_packed.h", *(["mt_functions.h"] if conventions.has_functions else [])]
-    lines = [banner, f"#ifndef {guard}", f"#define {guard}", "", *(f'#include "{name}"' for name in sorted(includes))]
-    lines += ["", *c_text.BEGIN]
+    before = [*include("mt_functions.h") * conventions.has_functions, *include("mt_packed.h"), ""]
+    lines: list[str] = []
     if conventions.has_functions:
         lines += [*tensors.declarations(model, _kinds(plan)), ""]
     for form in conventions.forms:
-        lines += [comment(_NOTES[form])]
         lines += [_declaration(plan, number, form) for number in range(len(plan.steps))] + [""]
     if conventions.has_functions:
         if conventions.interface != "packed":
@@ -65,33 +62,32 @@ def packed_header(plan: Plan, conventions: Conventions, banner: str) -> str:
         lines += [
             "/* What can be called by name: the operators, in order, and the model. */",
             f"#define {model.upper()}_FUNCTIONS {len(plan.steps) + 1}",
-            f"extern const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS];",
+            declaration(f"extern const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS]"),
             "",
         ]
-    lines += [*c_text.END, "#endif", ""]
-    return wrapped("\n".join(lines))
+    return c_text.header(banner, f"{model}_packed", before, lines)
 
 
 def packed_source(
     plan: Plan, functions: Functions, interface: Interface, arena: Arena, conventions: Conventions, banner: str
-) -> str:
+) -> list[str]:
     """Return the wrappers: they check what they are given, and add the operator's constants and scratch."""
     model = plan.graph.name
-    lines = [banner, f'#include "{model}_packed.h"', "", '#include "mt_status.h"']
-    lines += [f'#include "{model}{part}.h"' for part in ("", "_operators", "_weights")] + [""]
+    lines = [Part(banner, "banner"), *include(f"{model}_packed.h"), "", *include("mt_status.h")]
+    lines += [*include(*(f"{model}{part}.h" for part in ("", "_operators", "_weights"))), ""]
     if conventions.has_functions:
         lines += tensors.definitions(model, _kinds(plan))
     for form in conventions.forms:
         for number in range(len(plan.steps)):
-            lines += _wrapper(plan, functions, arena, number, form, conventions.executor)
+            lines.append(_wrapper(plan, functions, arena, number, form, conventions.executor))
     if conventions.has_functions:
         if conventions.interface != "packed":
-            lines += packed_entry_point(plan, interface, conventions)
+            lines.append(packed_entry_point(plan, interface, conventions))
         lines += [f"const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS] = {{"]
         callees = [f"{model}_{step.node.name}_packed" for step in plan.steps] + [entry_name(plan, conventions)]
         names = zip(function_names(plan, conventions), callees, strict=True)
         lines += [*(f"    {{{c_string(name)}, {callee}}}," for name, callee in names), "};", ""]
-    return wrapped("\n".join(lines))
+    return lines
 
 
 def function_names(plan: Plan, conventions: Conventions) -> tuple[str, ...]:
@@ -101,7 +97,7 @@ def function_names(plan: Plan, conventions: Conventions) -> tuple[str, ...]:
     return names if conventions.has_functions else ()
 
 
-def packed_entry_point(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:
+def packed_entry_point(plan: Plan, interface: Interface, conventions: Conventions) -> Part:
     """Return the model as a packed function, on top of its C interface (or of `run`, its body)."""
     model = plan.graph.name
     tensors = (*interface.inputs, *interface.outputs)
@@ -128,9 +124,8 @@ def packed_entry_point(plan: Plan, interface: Interface, conventions: Convention
         run = [f"    return {'run' if is_packed else f'{model}_run'}({passed});"]
     names = ", ".join(f"&{type_name(model, tensor_type(tensor))}" for tensor in tensors)
     check = f"mt_packed_check(arguments, type_codes, count, types, {len(tensors)})"
-    return [
+    return function(
         f"int32_t {entry_name(plan, conventions)}({PARAMETERS})",
-        "{",
         f"    static const struct mt_tensor_type *const types[] = {{{names}}};",
         f"    {'' if conventions.interface == 'step' else 'const '}int32_t status = {check};",
         *(f"    {line}" for line in UNUSED),
@@ -138,9 +133,7 @@ def packed_entry_point(plan: Plan, interface: Interface, conventions: Convention
         "        return status;",
         *structures,
         *run,
-        "}",
-        "",
-    ]
+    )
 
 
 def packed_call(plan: Plan, interface: Interface, function: str, inputs: str, outputs: str) -> list[str]:
@@ -165,11 +158,11 @@ def _kinds(plan: Plan) -> list[TensorType]:
     return list(dict.fromkeys(graph.types[value] for value in values))
 
 
-def _declaration(plan: Plan, number: int, form: Form) -> str:
-    prototype = _prototype(plan, number, form)
-    return (
-        f"mt_packed {plan.graph.name}_{plan.steps[number].node.name}_{form};" if form != "pointers" else f"{prototype};"
-    )
+def _declaration(plan: Plan, number: int, form: Form) -> Part:
+    is_packed = form != "pointers"
+    name = f"mt_packed {plan.graph.name}_{plan.steps[number].node.name}_{form}"
+    note = "" if number else comment(_NOTES[form])
+    return declaration(name if is_packed else _prototype(plan, number, form), note)
 
 
 def _prototype(plan: Plan, number: int, form: Form) -> str:
@@ -205,7 +198,7 @@ def _work(plan: Plan, number: int, called: str, executor: Executor) -> tuple[lis
     return lines, end_call(plan, "status") if is_last else "status"
 
 
-def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: Form, executor: Executor) -> list[str]:
+def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: Form, executor: Executor) -> Part:
     model, node = plan.graph.name, plan.steps[number].node
     reads, writes = operands_of(plan, node)
     values = (*reads, *writes)
@@ -223,13 +216,13 @@ def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: 
 
     arguments = arguments_of(plan, number, call, pointers.__getitem__, scratch, arena.constant)
     called = f"{call.function.name}({', '.join(arguments)});"
-    head = [_prototype(plan, number, form), "{"]
+    head = _prototype(plan, number, form)
     if form == "pointers":
         unused = [] if "arguments[" in called else ["    (void)arguments;"]
         if is_failing(plan, number):
             failed = f"    return status == 0 ? 0 : {told_failure(plan, number, str(number), 'status')};"
-            return [*head, *unused, f"    const int32_t status = {called}", failed, "}", ""]
-        return [*head, *unused, f"    {called}", "}", ""]
+            return function(head, *unused, f"    const int32_t status = {called}", failed)
+        return function(head, *unused, f"    {called}")
     if form == "values":
         unused = ["(void)arguments;"] * ("arguments[" not in called)
         check = [f"const int32_t status = mt_packed_check_pointers(type_codes, count, {len(values)});"]
@@ -244,4 +237,4 @@ def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: 
     if work:
         check[-1] = check[-1].removeprefix("const ")
     body = [*check, *unused, *UNUSED, *(work or ["if (status == MT_OK)", f"    {called}"]), f"return {result};"]
-    return [*head, *(f"    {line}" for line in body), "}", ""]
+    return function(head, *(f"    {line}" for line in body))

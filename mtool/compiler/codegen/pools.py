@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mtool.base.escaping import c_string, comment
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, PARAMETER, Arena, pool_symbol
+from mtool.compiler.codegen.c_text import function
 from mtool.compiler.codegen.functions import Functions
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
@@ -91,15 +92,14 @@ def load_function(plan: Plan, arena: Arena) -> list[str]:
     )
     return [
         comment("Constants that are read sooner in a pool than where they are; they are copied before the first run."),
-        f"static void {plan.graph.name}_load(void)",
-        "{",
-        "    static uint8_t is_loaded;",
-        "    if (is_loaded)",
-        "        return;",
-        "    is_loaded = 1;",
-        *copies,
-        "}",
-        "",
+        function(
+            f"static void {plan.graph.name}_load(void)",
+            "    static uint8_t is_loaded;",
+            "    if (is_loaded)",
+            "        return;",
+            "    is_loaded = 1;",
+            *copies,
+        ),
     ]
 
 

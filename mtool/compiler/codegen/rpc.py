@@ -5,7 +5,7 @@ from dataclasses import replace
 from mtool.base.escaping import c_string
 from mtool.compiler.codegen import pools
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, own_arena
-from mtool.compiler.codegen.c_text import wrapped
+from mtool.compiler.codegen.c_text import Part, function, include
 from mtool.compiler.codegen.calls import Calls, operands_of
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import begin_call, devices_of, end_call
@@ -18,8 +18,6 @@ from mtool.compiler.ir import DType
 from mtool.compiler.plan import Plan
 from mtool.manifest import Protection, Tensor
 
-_STEP = "static int32_t step(const struct mt_model *model, uint16_t number)"
-
 
 def descriptor(
     plan: Plan,
@@ -31,7 +29,7 @@ def descriptor(
     model_hash: str,
     among: Place = ALONE,
     protection: Protection | None = None,
-) -> str:
+) -> list[str]:
     """Return the definition of `mt_model`, or of another model of a firmware.
 
     With `--io external` it also has buffers for the tensors; with `protection` a table of what the model may have while
@@ -43,14 +41,14 @@ def descriptor(
     context = f"&{PARAMETER}" if plan.pools else own.symbol if plan.arena_bytes else "0"
     parts = ["", *(["_graph"] if is_graph else []), "_operators", *(["_packed"] if conventions.forms else [])]
     lines = [
-        banner,
-        *(['#include "mt_functions.h"'] if conventions.has_functions else []),
-        *(['#include "mt_device.h"'] if arena.is_callers and pools.needs_header(plan) else []),
-        *(['#include "mt_math.h"'] if arena.is_callers else []),
-        '#include "mt_model.h"',
-        *(['#include "mt_protect.h"'] if protection is not None else []),
-        *(['#include "mt_status.h"'] if is_graph else []),
-        *(f'#include "{model}{part}.h"' for part in [*parts, "_weights"]),
+        Part(banner, "banner"),
+        *include("mt_functions.h") * conventions.has_functions,
+        *include("mt_device.h") * (arena.is_callers and pools.needs_header(plan)),
+        *include("mt_math.h") * arena.is_callers,
+        *include("mt_model.h"),
+        *include("mt_protect.h") * (protection is not None),
+        *include("mt_status.h") * is_graph,
+        *include(*(f"{model}{part}.h" for part in [*parts, "_weights"])),
         "",
     ]
     if arena.is_callers and plan.pools:
@@ -75,13 +73,16 @@ def descriptor(
     if plan.graph.stream is not None:
         lines += _stream(plan, interface, "MT_PROTECT_INPUTS " if protection is not None else "")
     lines += [
-        "static int32_t run(const struct mt_model *model)",
-        "{",
-        "    (void)model;",
-        *_run(plan, interface, conventions, context),
-        "}",
-        "",
-        *(_graph_step(plan) if is_graph else _step(plan, calls, context)),
+        function(
+            "static int32_t run(const struct mt_model *model)",
+            "    (void)model;",
+            *_run(plan, interface, conventions, context),
+        ),
+        function(
+            "static int32_t step(const struct mt_model *model, uint16_t number)",
+            "    (void)model;",
+            *(_graph_step(plan) if is_graph else _step(plan, calls, context)),
+        ),
     ]
     tables = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in tables:
@@ -130,7 +131,7 @@ def descriptor(
         "};",
         "",
     ]
-    return wrapped("\n".join(lines))
+    return lines
 
 
 def _run(plan: Plan, interface: Interface, conventions: Conventions, arena: str) -> list[str]:
@@ -183,16 +184,8 @@ def _stream(plan: Plan, interface: Interface, only_read: str) -> list[str]:
     return [
         f"static {only_read}{kind.dtype.c} row[{kind.count // stream.rows}];",
         "",
-        "static int32_t begin(void)",
-        "{",
-        f"    return {model}_begin({arguments});",
-        "}",
-        "",
-        "static int32_t feed(void)",
-        "{",
-        f"    return {model}_feed(row, 1);",
-        "}",
-        "",
+        function("static int32_t begin(void)", f"    return {model}_begin({arguments});"),
+        function("static int32_t feed(void)", f"    return {model}_feed(row, 1);"),
         "static const struct mt_stream stream = {",
         f"    .input = {plan.graph.caller_inputs.index(stream.value)},",
         f"    .rows = {stream.rows},",
@@ -206,31 +199,22 @@ def _stream(plan: Plan, interface: Interface, only_read: str) -> list[str]:
 
 
 def _graph_step(plan: Plan) -> list[str]:
+    """Return the lines that let the graph executor run one operator."""
     model = plan.graph.name
     if devices_of(plan).have_hooks:
         calls = [begin_call(plan, is_new=is_new, resource="0") for is_new in (True, False)]
         begin, end = f"number == 0 ? {calls[0]} : {calls[1]}", end_call(plan, "status", "0")
         return [
-            _STEP,
-            "{",
-            "    (void)model;",
             f"    int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
             "    if (status == MT_OK)",
             f"        status = {begin};",
             "    if (status == MT_OK)",
             f"        status = {model}_graph_step(number);",
             f"    return status != MT_OK || number == {len(plan.steps) - 1} ? {end} : status;",
-            "}",
-            "",
         ]
     return [
-        _STEP,
-        "{",
-        "    (void)model;",
         f"    const int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
         f"    return status == MT_OK ? {model}_graph_step(number) : status;",
-        "}",
-        "",
     ]
 
 
@@ -260,13 +244,13 @@ def _functions(plan: Plan, interface: Interface) -> list[str]:
 
 
 def _step(plan: Plan, calls: Calls, arena: str) -> list[str]:
-    """Return the function that runs one operator."""
+    """Return the line that runs one operator."""
     model = plan.graph.name
     if plan.graph.stream is not None:
         call = f"{model}_operator(number, row)"
     else:
         call = operator_call(plan, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs", arena)
-    return [_STEP, "{", "    (void)model;", f"    return {call};", "}", ""]
+    return [f"    return {call};"]
 
 
 def _buffer(plan: Plan, kind: str, tensor: Tensor) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from mtool.base.escaping import comment, short_name
 from mtool.compiler.codegen import pools
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, Spot, moves_rows
-from mtool.compiler.codegen.c_text import qualified, tidied, wrapped
+from mtool.compiler.codegen.c_text import Part, function, include, qualified, tidied
 from mtool.compiler.codegen.calls import Calls
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import definitions
@@ -37,21 +37,21 @@ def source(
     conventions: Conventions,
     banner: str,
     place: Place = ALONE,
-) -> str:
+) -> list[str]:
     """Return the C of the model; with the graph executor, all but the entry point."""
     model = plan.graph.name
     own = [one for one in functions.own if not one.kernel.level]
     lines = [
-        banner,
-        _arena_map(plan, arena, functions),
+        Part(banner, "banner"),
+        Part(_arena_map(plan, arena, functions), "map"),
         *([] if arena.is_shared or arena.is_callers else place.section_lines()),
-        f'#include "{model}.h"',
+        *include(f"{model}.h"),
         "",
         *_includes(plan, own),
-        *(['#include "mt_device.h"'] if pools.needs_header(plan) and not arena.is_callers else []),
-        f'#include "{model}_operators.h"',
-        *([f'#include "{model}_packed.h"'] if conventions.forms and conventions.executor != "graph" else []),
-        f'#include "{model}_weights.h"',
+        *(include("mt_device.h") if pools.needs_header(plan) and not arena.is_callers else []),
+        *include(f"{model}_operators.h"),
+        *(include(f"{model}_packed.h") if conventions.forms and conventions.executor != "graph" else []),
+        *include(f"{model}_weights.h"),
         "",
     ]
     if plan.pools:
@@ -63,7 +63,7 @@ def source(
         *lent_memories(plan),
         *_shared(own),
         *definitions(plan, takes_resource=conventions.takes_resource),
-        *map(_function, own),
+        *(line for one in own for line in _function(one)),
         *_arena_pointers(plan, interface, arena),
         *pools.load_function(plan, arena),
         *reset_function(plan, interface, arena),
@@ -72,39 +72,37 @@ def source(
     if head is not None:
         lines += head_function(plan, head, functions, arena)
     if conventions.executor != "graph":
-        lines.append(entry_point(plan, calls, interface, arena, conventions, head))
-    return wrapped(qualified("\n".join(lines), plan.target))
+        lines += entry_point(plan, calls, interface, arena, conventions, head)
+    return lines
 
 
-def level_sources(plan: Plan, functions: Functions, banner: str) -> dict[str, str]:
+def level_sources(plan: Plan, functions: Functions, banner: str) -> dict[str, list[str]]:
     """Return the files of the operators that are compiled at a level of their own, by name: <model>_O3.c.
 
     A build that knows options of single files (CMake) gives each its level; GCC takes it from the pragma elsewhere.
     """
     model, found = plan.graph.name, {}
-    for level in sorted({function.kernel.level for function in functions.own} - {""}):
+    for level in sorted({one.kernel.level for one in functions.own} - {""}):
         own = [one for one in functions.own if one.kernel.level == level]
-        lines = [
-            banner,
+        found[f"{model}_{level}.c"] = [
+            Part(banner, "banner"),
             comment(f"These operators are compiled with -{level}."),
             "#if defined(__GNUC__) && !defined(__clang__)",
             f'#pragma GCC optimize ("{level}")',
             "#endif",
             *_includes(plan, own),
-            f'#include "{model}_operators.h"',
-            f'#include "{model}_weights.h"',
+            *include(f"{model}_operators.h", f"{model}_weights.h"),
             "",
             *_shared(own),
-            *map(_function, own),
+            *(line for one in own for line in _function(one)),
         ]
-        found[f"{model}_{level}.c"] = wrapped(qualified("\n".join(lines), plan.target))
     return found
 
 
 def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
     """Return the lines that include what functions need of the C library and the runtime."""
-    headers = {name for function in functions for name in function.kernel.headers}
-    uses = [use for function in functions for use in function.uses]
+    headers = {name for one in functions for name in one.kernel.headers}
+    uses = [use for one in functions for use in one.uses]
     if any(has_small_floats(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_float8.h")
     if any(has_halves(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
@@ -113,13 +111,13 @@ def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
         headers.add("mt_fixed16.h")
     if plan.graph.sizes or plan.graph.stream:
         headers.add("mt_status.h")
-    return ["#include <string.h>", "", *(f'#include "{name}"' for name in ["mt_math.h", *sorted(headers)])]
+    return ["#include <string.h>", "", *include("mt_math.h", *sorted(headers))]
 
 
 def _shared(functions: Sequence[Function]) -> list[str]:
     """Return what defines functions of the runtime that headers do not write out, once for all models of a unit."""
     lines: list[str] = []
-    for line in sorted({line for function in functions for line in function.kernel.shared}):
+    for line in sorted({line for one in functions for line in one.kernel.shared}):
         guard = line.partition("(")[2].partition(",")[0].upper()
         lines += [f"#ifndef {guard}", f"#define {guard}", line, "#endif"]
     return [*lines, ""] if lines else []
@@ -271,15 +269,14 @@ def _whole(plan: Plan, value: str) -> TensorType:
     return replace(kind, shape=(kind.shape[0], rows, *kind.shape[2:]))
 
 
-def _function(function: Function) -> str:
-    first, *others = function.uses
-    lines = _comment(function)
+def _function(emitted: Function) -> list[str]:
+    first, *others = emitted.uses
+    lines = _comment(emitted)
     also = [title for title in dict.fromkeys(use.title for use in others) if title != first.title]
     lines += ["also " + ", ".join(also)] * bool(also)
-    body = tidied(function.kernel.body.rstrip())
-    signature = _wrapped(qualified(f"MT_ALONE {function.prototype}", first.plan.target))
-    inner = f"{qualified(function.kernel.inner, first.plan.target)}\n" if function.kernel.inner else ""
-    return f"{inner}{comment(*lines)}\n{signature}\n{{\n{body}\n}}\n"
+    signature = _wrapped(qualified(f"MT_ALONE {emitted.prototype}", first.plan.target))
+    inner = [emitted.kernel.inner] if emitted.kernel.inner else []
+    return [*inner, comment(*lines), function(signature, tidied(emitted.kernel.body.rstrip()))]
 
 
 def _wrapped(signature: str) -> str:
@@ -318,8 +315,7 @@ def _arena_pointers(plan: Plan, interface: Interface, arena: Arena) -> list[str]
 
 def _places(model: str, kind: str, tensors: Sequence[Tensor], spots: Sequence[Spot | None], arena: Arena) -> list[str]:
     """Return the function that tells where inputs or outputs lie in an arena of the caller's."""
-    lines = [f"struct {model}_{kind} {model}_arena_{kind}(void *context)", "{"]
-    lines += [
+    lines = [
         f"    {arena.parameter_type} *const {PARAMETER} = context;",
         f"    struct {model}_{kind} found;",
         f"    (void){PARAMETER};",
@@ -327,4 +323,4 @@ def _places(model: str, kind: str, tensors: Sequence[Tensor], spots: Sequence[Sp
     for tensor, spot in zip(tensors, spots, strict=True):
         lines.append(f"    found.{tensor.c_name} = {arena.pointer(DType.of(tensor.dtype).c, spot) if spot else '0'};")
     lines += ["    found.none = 0;"] * (not tensors)
-    return [*lines, "    return found;", "}", ""]
+    return [function(f"struct {model}_{kind} {model}_arena_{kind}(void *context)", *lines, "    return found;")]

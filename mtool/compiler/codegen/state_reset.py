@@ -10,7 +10,7 @@ import numpy as np
 from mtool.base.errors import UsageError
 from mtool.base.escaping import comment, short_name
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface
-from mtool.compiler.codegen.c_text import WIDTH
+from mtool.compiler.codegen.c_text import WIDTH, function, variable
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.ir import DType, State
 from mtool.compiler.ir.types import Array
@@ -100,8 +100,8 @@ def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
         return []
     model = plan.graph.name
     is_alone = starts_as_zeros(plan) or arena.is_callers
-    lines = [] if is_alone else ["static uint8_t is_started; /* the states have their first values */", ""]
-    lines += [f"void {model}_reset({'void *context' if arena.is_callers else 'void'})", "{"]
+    prototype = f"void {model}_reset({'void *context' if arena.is_callers else 'void'})"
+    lines = []
     if arena.is_callers:
         lines += [f"    {arena.parameter_type} *const {PARAMETER} = context;", f"    (void){PARAMETER};"]
     for number, (state, tensor) in enumerate(zip(plan.graph.states, interface.states, strict=True)):
@@ -115,9 +115,13 @@ def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
             count = DType.of(tensor.dtype).c_bytes(math.prod(tensor.shape)).removeprefix("1 * ")
             lines.append(f"    memset({place}, {fill}, {count});")
     if is_alone:
-        return [*lines, "}", ""]
-    start = [f"static void {model}_start(void)", "{", "    if (!is_started)", f"        {model}_reset();", "}", ""]
-    return [*lines, "    is_started = 1;", "}", "", *start]
+        return [function(prototype, *lines)]
+    return [
+        f"{variable('static uint8_t is_started')} /* the states have their first values */",
+        "",
+        function(prototype, *lines, "    is_started = 1;"),
+        function(f"static void {model}_start(void)", "    if (!is_started)", f"        {model}_reset();"),
+    ]
 
 
 def start_call(plan: Plan) -> list[str]:

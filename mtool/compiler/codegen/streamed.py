@@ -8,7 +8,7 @@ import numpy as np
 
 from mtool.base.escaping import comment
 from mtool.compiler.codegen.arena import Arena, Interface, address_of
-from mtool.compiler.codegen.c_text import WIDTH
+from mtool.compiler.codegen.c_text import WIDTH, function, structure
 from mtool.compiler.codegen.functions import Call, Functions
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
@@ -194,12 +194,8 @@ def head_function(plan: Plan, head: Head, functions: Functions, arena: Arena) ->
     called = [_called(plan, functions, arena, site) for site in head.sites]
     wide, bits = f"uint{8 * head.table.itemsize}_t", SITE_BITS[head.table.itemsize]
     width = head.table.shape[1]
+    note = "One call of the part that is computed as rows arrive; returns how many rows on the next one waits for."
     lines = [
-        comment(
-            "One call of the part that is computed as rows arrive; returns how many rows on the next one waits for."
-        ),
-        f"static int32_t {plan.graph.name}_head_call(uint16_t number, {rows_declared(plan)})",
-        "{",
         "    uint32_t line = number;",
         *_line_of(head, is_moved=any(moved for _, moved in called)),
         f"    {wide} call[{width}];",
@@ -210,7 +206,9 @@ def head_function(plan: Plan, head: Head, functions: Functions, arena: Arena) ->
         title = plan.steps[head.sites[number].step].node.title
         label = f"case {number}:" if number < len(called) - 1 else "default:"
         lines += [f"    {label} {comment(title)}", f"        {text}", "        break;"]
-    return [*lines, "    }", f"    return (int32_t)(call[0] >> {bits});", "}", ""]
+    lines += ["    }", f"    return (int32_t)(call[0] >> {bits});"]
+    head_call = f"static int32_t {plan.graph.name}_head_call(uint16_t number, {rows_declared(plan)})"
+    return [comment(note), function(head_call, *lines)]
 
 
 def _line_of(head: Head, *, is_moved: bool) -> list[str]:
@@ -311,54 +309,54 @@ def entry_points(
     outputs = [] if end else ["    (void)outputs;"]
     return [
         "/* The inference that is under way. */",
-        "static struct {",
-        "    uint16_t next; /* call of the head */",
-        "    uint16_t rows; /* that have come */",
-        "    uint16_t wait; /* rows that nobody reads, before the next call */",
-        "    uint8_t has_begun;",
-        f"}} {now};",
+        structure(
+            now,
+            [
+                "uint16_t next; /* call of the head */",
+                "uint16_t rows; /* that have come */",
+                "uint16_t wait; /* rows that nobody reads, before the next call */",
+                "uint8_t has_begun;",
+            ],
+        ),
         "",
-        begins,
-        "{",
-        *inputs,
-        *begin,
-        f"    {now}.next = 0;",
-        f"    {now}.rows = 0;",
-        f"    {now}.wait = {head.skipped};",
-        f"    {now}.has_begun = 1;",
-        "    return MT_OK;",
-        "}",
-        "",
-        feeds,
-        "{",
-        f"    if (!{now}.has_begun)",
-        "        return MT_BAD_ORDER;",
-        f"    if (count < 0 || count > {rows}S - {now}.rows)",
-        "        return MT_BAD_RANGE;",
-        f"    for (; count > 0; --count, ++{now}.rows, rows += {rows}_COUNT) {{",
-        f"        if ({now}.wait > 0) {{",
-        f"            --{now}.wait;",
-        "            continue;",
-        "        }",
-        "        int32_t wait = 0;",
-        f"        while (wait == 0 && {now}.next < {head_steps(plan)})",
-        f"            wait = {model}_head_call({now}.next++, rows);",
-        f"        {now}.wait = (uint16_t)(wait > 0 ? wait - 1 : 0);",
-        "    }",
-        "    return MT_OK;",
-        "}",
-        "",
-        finishes,
-        "{",
-        f"    if (!{now}.has_begun || {now}.rows != {rows}S)",
-        "        return MT_BAD_ORDER;",
-        f"    {now}.has_begun = 0;",
-        *outputs,
-        *work,
-        *end,
-        "    return MT_OK;",
-        "}",
-        "",
+        function(
+            begins,
+            *inputs,
+            *begin,
+            f"    {now}.next = 0;",
+            f"    {now}.rows = 0;",
+            f"    {now}.wait = {head.skipped};",
+            f"    {now}.has_begun = 1;",
+            "    return MT_OK;",
+        ),
+        function(
+            feeds,
+            f"    if (!{now}.has_begun)",
+            "        return MT_BAD_ORDER;",
+            f"    if (count < 0 || count > {rows}S - {now}.rows)",
+            "        return MT_BAD_RANGE;",
+            f"    for (; count > 0; --count, ++{now}.rows, rows += {rows}_COUNT) {{",
+            f"        if ({now}.wait > 0) {{",
+            f"            --{now}.wait;",
+            "            continue;",
+            "        }",
+            "        int32_t wait = 0;",
+            f"        while (wait == 0 && {now}.next < {head_steps(plan)})",
+            f"            wait = {model}_head_call({now}.next++, rows);",
+            f"        {now}.wait = (uint16_t)(wait > 0 ? wait - 1 : 0);",
+            "    }",
+            "    return MT_OK;",
+        ),
+        function(
+            finishes,
+            f"    if (!{now}.has_begun || {now}.rows != {rows}S)",
+            "        return MT_BAD_ORDER;",
+            f"    {now}.has_begun = 0;",
+            *outputs,
+            *work,
+            *end,
+            "    return MT_OK;",
+        ),
     ]
 
 

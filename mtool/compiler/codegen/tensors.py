@@ -6,6 +6,7 @@ from mtool.base.errors import ModelError
 from mtool.base.escaping import argument
 from mtool.base.formulas import Formula, fitted
 from mtool.compiler.codegen.arena import Interface
+from mtool.compiler.codegen.c_text import Part, declaration, variable
 from mtool.compiler.ir import DType, Graph, TensorType
 from mtool.compiler.plan import Plan
 from mtool.manifest import Tensor
@@ -32,9 +33,9 @@ def type_name(model: str, kind: TensorType) -> str:
     return f"{model}_{kind.dtype.label}_{'x'.join(map(str, kind.shape)) or 'scalar'}"
 
 
-def declarations(model: str, kinds: Iterable[TensorType]) -> list[str]:
+def declarations(model: str, kinds: Iterable[TensorType]) -> list[Part]:
     """Return the declarations of a header, without a blank line between them."""
-    return [f"extern const struct mt_tensor_type {type_name(model, kind)};" for kind in kinds]
+    return [declaration(f"extern const struct mt_tensor_type {type_name(model, kind)}") for kind in kinds]
 
 
 def definitions(model: str, kinds: Iterable[TensorType]) -> list[str]:
@@ -44,13 +45,14 @@ def definitions(model: str, kinds: Iterable[TensorType]) -> list[str]:
     for kind in kinds:
         name = f"shape_{'x'.join(map(str, kind.shape)) or 'scalar'}"
         shapes[kind.shape] = name
-    lines = [
-        f"static const int64_t {name}[] = {{{', '.join(map(str, shape)) or 1}}};" for shape, name in shapes.items()
+    lines: list[str] = [
+        variable(f"static const int64_t {name}[]", f" = {{{', '.join(map(str, shape)) or 1}}}")
+        for shape, name in shapes.items()
     ]
     lines.append("")
     for kind in kinds:
         values = f"{shapes[kind.shape]}, {len(kind.shape)}, {dlpack_code(kind.dtype)}, {kind.dtype.size * 8}"
-        lines.append(f"const struct mt_tensor_type {type_name(model, kind)} = {{{values}}};")
+        lines.append(variable(f"const struct mt_tensor_type {type_name(model, kind)}", f" = {{{values}}}"))
     return [*lines, ""]
 
 

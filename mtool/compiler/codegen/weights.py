@@ -11,6 +11,7 @@ import numpy as np
 
 from mtool.base.escaping import c_string, comment
 from mtool.compiler.codegen import c_text
+from mtool.compiler.codegen.c_text import Part, include
 from mtool.compiler.codegen.functions import Functions
 from mtool.compiler.codegen.pools import alignment_of, placing
 from mtool.compiler.frontend.parameters import parameter_count
@@ -154,7 +155,7 @@ def weights_source(
     layouts: Mapping[str, str] | None = None,
     in_ram: Collection[str] = (),
     in_pools: Mapping[str, Pool] | None = None,
-) -> str:
+) -> list[str]:
     """Return `<model>_weights.c`; what lies in the file of large constants is taken from there.
 
     `layouts` say what stands where in a constant, by its symbol; `in_ram` are those that lie in RAM, `in_pools` has the
@@ -163,36 +164,34 @@ def weights_source(
     texts = [data for symbol, data in constants.items() if symbol not in binary.offsets]
     floats = [data for data in texts if data.dtype.kind == "f" and data.dtype.itemsize > 2]
     infinite = not all(np.isfinite(data).all() for data in floats)  # NAN and INFINITY are macros
-    parts = [banner, "#include <math.h>\n" * infinite + f'#include "{model}_weights.h"\n']
     where = in_pools or {}
-    if where:
-        parts[-1] = f'#include "mt_device.h"\n{parts[-1]}'
+    parts = [Part(banner, "banner"), *(include("mt_device.h") if where else []), *["#include <math.h>"] * infinite]
+    parts += [*include(f"{model}_weights.h"), ""]
     if binary.offsets:
         parts.append(binary.macro())
     for symbol, data in constants.items():
         layout = (layouts or {}).get(symbol, "")
-        if symbol in binary.offsets:
-            definition = binary.definition(symbol, data)
-        else:
+        name, definition = "", binary.definition(symbol, data) if symbol in binary.offsets else ""
+        if not definition:
+            name = symbol
             own = f"{placing(symbol, where[symbol])} " if symbol in where else ""
             declared = f"{own}{_alignment(layout)}{declaration(symbol, data, in_ram)}"
             definition = f"{declared} = {{\n{number_rows(data, is_packed=_is_packed(layout))}\n}};"
-        parts.append(f"{comment(*_described(data, layout, is_in_ram=symbol in in_ram))}\n{definition}\n")
-    return "\n".join(parts)
+        note = f"{comment(*_described(data, layout, is_in_ram=symbol in in_ram))}\n"
+        parts.append(Part(f"{note}{definition}\n", "table", name, len(note)))
+    return parts
 
 
 def weights_header(
     banner: str, model: str, constants: Mapping[str, Array], in_ram: Collection[str] = (), *, flash_is_apart: bool
-) -> str:
+) -> list[str]:
     """Return `<model>_weights.h`; with what an AVR needs to read flash, if that is the target."""
-    guard = f"{model.upper()}_WEIGHTS_H"
-    lines = [f"extern {declaration(symbol, data, in_ram)};" for symbol, data in constants.items()]
-    body = "\n".join([*c_text.BEGIN, *lines, "", *c_text.END, ""]) if lines else ""
-    far = "#define MT_FLASH_FAR /* an AVR reaches no more than 64 KB otherwise */\n" * (
-        total_bytes(constants) > AVR_NEAR
-    )
-    includes = "#include <stdint.h>" + (f'\n\n{far}#include "mt_flash.h"' if flash_is_apart else "")
-    return f"{banner}\n#ifndef {guard}\n#define {guard}\n\n{includes}\n\n{body}#endif\n"
+    lines = [c_text.declaration(f"extern {declaration(symbol, data, in_ram)}") for symbol, data in constants.items()]
+    far = Part("#define MT_FLASH_FAR /* an AVR reaches no more than 64 KB otherwise */", "far")
+    before = ["#include <stdint.h>", ""]
+    if flash_is_apart:
+        before += [*[far] * (total_bytes(constants) > AVR_NEAR), *include("mt_flash.h"), ""]
+    return c_text.header(banner, f"{model}_weights", before, [*lines, ""] if lines else [])
 
 
 def _alignment(layout: str) -> str:

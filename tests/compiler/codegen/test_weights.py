@@ -23,7 +23,7 @@ def test_floats_are_written_as_literals_are(dtype: type, also: list[float]) -> N
     bits = np.random.default_rng(0).integers(0, 2**16, 2000, dtype=np.uint16)
     drawn = bits.view(np.float16).astype(dtype)  # of every magnitude
     data = np.concatenate([drawn[np.isfinite(drawn)], np.array(ODD + also, dtype)])
-    text = weights_source("", "m", {"w": data})
+    text = "\n".join(weights_source("", "m", {"w": data}))
     written = re.sub(r"\s", "", text.partition("{")[2].partition("}")[0]).strip(",").split(",")
     assert written == [literal(number, DType.of(data.dtype)).c for number in data.tolist()]
 
