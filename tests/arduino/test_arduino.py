@@ -112,8 +112,10 @@ def test_constants_may_lie_beyond_64_kilobytes_too(tmp_path: Path) -> None:
 def test_a_model_with_more_constants_takes_the_long_way_by_itself(tmp_path: Path) -> None:
     simavr.need_the_core()
     constants = {f"m_weights{number}": np.full(20_000, number, np.int8) for number in range(4)}
-    (tmp_path / "m_weights.h").write_text(weights.weights_header("/* m */", "m", constants, flash_is_apart=True))
-    (tmp_path / "m_weights.c").write_text(weights.weights_source("/* m */", "m", constants))
+    (tmp_path / "m_weights.h").write_text(
+        "\n".join(weights.weights_header("/* m */", "m", constants, flash_is_apart=True))
+    )
+    (tmp_path / "m_weights.c").write_text("\n".join(weights.weights_source("/* m */", "m", constants)))
     headers = f"-I{resources.path('crt') / 'include'}"
     argv = ["avr-gcc", "-mmcu=atmega2560", "-std=gnu99", headers, "-c", "m_weights.c"]
     subprocess.run(argv, cwd=tmp_path, check=True)

@@ -10,7 +10,7 @@ import numpy as np
 from mtool.base.errors import UsageError
 from mtool.base.escaping import comment, short_name
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface
-from mtool.compiler.codegen.c_text import WIDTH, function, variable
+from mtool.compiler.codegen.c_text import WIDTH, Part, function
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.ir import DType, State
 from mtool.compiler.ir.types import Array
@@ -117,7 +117,7 @@ def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     if is_alone:
         return [function(prototype, *lines)]
     return [
-        f"{variable('static uint8_t is_started')} /* the states have their first values */",
+        Part("static uint8_t is_started; /* the states have their first values */", "object", "is_started"),
         "",
         function(prototype, *lines, "    is_started = 1;"),
         function(f"static void {model}_start(void)", "    if (!is_started)", f"        {model}_reset();"),

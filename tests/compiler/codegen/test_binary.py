@@ -74,9 +74,10 @@ def test_the_compiler_takes_the_file_in(compiler: str, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / made.name).write_bytes(made.data)
     (folder / "m_weights.h").write_text(
-        weights_header("/* m */", "m", constants, flash_is_apart=False).replace("MT_FLASH ", "")
+        "\n".join(weights_header("/* m */", "m", constants, flash_is_apart=False)).replace("MT_FLASH ", "")
     )
-    (folder / "m_weights.c").write_text(weights_source("/* m */", "m", constants, made).replace("MT_FLASH ", ""))
+    source = "\n".join(weights_source("/* m */", "m", constants, made))
+    (folder / "m_weights.c").write_text(source.replace("MT_FLASH ", ""))
     strict = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", "-fdata-sections"]
     argv = [*compiler.split(), *strict, "-I", str(folder), "-c", str(folder / "m_weights.c"), "-o", "w.o"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -17,6 +17,7 @@ OTHER_TEXTS = {  # what they read was not generated
     "compiler/run_time_sizes/points.py": "where an error is, in a model's file",
     "project/package.py": "what a user says of a package",
     "project/runtime.py": "the includes of crt/, and of a backend's C",
+    "project/single_file.py": "the includes of crt/, and of what includes it",
     "project/sandbox.py": "templates, which are a user's own",
     "project/template.py": "templates, which are a user's own",
 }
@@ -24,7 +25,6 @@ GENERATED = {  # what they read was generated: this list may only become shorter
     "compiler/codegen/c_text.py": "the bodies of functions, as templates lay them out",
     "compiler/codegen/functions.py": "whether a loop's lines name its number",
     "compiler/codegen/pools.py": "the alignment in a table's layout",
-    "project/single_file.py": "declarations, includes and banners of a model's files",
     "stages/sizes/c_source.py": "the length of functions, and what they call",
     "stages/sizes/estimate.py": "the arrays of weights",
 }
