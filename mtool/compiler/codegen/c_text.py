@@ -112,7 +112,7 @@ def parts_of(files: FileTree, path: str) -> list[Part]:
     return found
 
 
-_TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|\w+|[.>]\s*\w+', re.DOTALL)
+_TOKEN = re.compile(r'/\*.*?\*[/]|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|\w+|[.>]\s*\w+', re.DOTALL)
 _APART = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
 
 
