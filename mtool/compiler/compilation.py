@@ -89,7 +89,7 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
         check_no_backends(request, open_sizes)
     asked = _partition_inputs(frontend.load(path, request), path, board, request)
     found = divide(*asked, cost_in_c=_cost_in_c(board))
-    claims = found.claims(region.name for _, region in found.regions)
+    claims = found.claims()
     _refuse_idle(asked[2], claims, request)
     return found, tuple(map(_claim_of, claims))
 

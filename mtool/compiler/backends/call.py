@@ -1,5 +1,6 @@
 """A region's call: its C, constants, files and memory, from the backend's product to the node that stands for it."""
 
+import graphlib
 import heapq
 import re
 from collections.abc import Iterable, Sequence
@@ -168,19 +169,16 @@ def _ordered(nodes: Iterable[Node], graph: Graph) -> list[Node]:
     first = {value: number for number, node in enumerate(graph.nodes) for value in node.outputs}
     listed = sorted(nodes, key=lambda node: max(first[value] for value in node.outputs if value))
     made = {value: number for number, node in enumerate(listed) for value in node.outputs}
-    waits = [{made[value] for value in node.inputs if value in made} for node in listed]
-    readers: list[list[int]] = [[] for _ in listed]
-    for number, before in enumerate(waits):
-        for one in before:
-            readers[one].append(number)
-    ready = [number for number, before in enumerate(waits) if not before]
+    sorter = graphlib.TopologicalSorter(
+        {number: {made[value] for value in node.inputs if value in made} for number, node in enumerate(listed)}
+    )
+    sorter.prepare()  # no two regions wait for one another
+    ready: list[int] = []
     found = []
-    while ready:
+    while sorter.is_active():
+        for number in sorter.get_ready():
+            heapq.heappush(ready, number)
         number = heapq.heappop(ready)
         found.append(listed[number])
-        for reader in readers[number]:
-            waits[reader].discard(number)
-            if not waits[reader]:
-                heapq.heappush(ready, reader)
-    assert len(found) == len(listed), "two regions wait for one another"
+        sorter.done(number)
     return found
