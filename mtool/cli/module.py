@@ -75,9 +75,7 @@ def module(
     if before is not None:
         options, counter = modules.options_since(before, options, counter)
     if bytecode:
-        from mtool.commands.modules import make_bytecode
-
-        made = make_bytecode(model, options=options, key=key, counter=counter or 0, since=before)
+        made = modules.make_bytecode(model, options=options, key=key, counter=counter or 0, since=before)
     else:
         made = modules.make_module(model, board=board, options=options, key=key, counter=counter or 0, since=before)
     target = output or Path(f"{made.module.name}.mtm")

@@ -12,10 +12,11 @@ from mtool.base import files
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.escaping import encodable
 from mtool.base.filetree import FileTree
+from mtool.base.option_table import OPTIONS
 from mtool.boards import Board
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.frontend.reading import file_hash
-from mtool.manifest import Manifest, Tensor
+from mtool.manifest import Manifest
 from mtool.manifest.delta import MOST_BYTES, delta_by_parts
 from mtool.manifest.modules.format import (
     HEAD_BYTES,
@@ -128,13 +129,12 @@ def check_interface(old: Description, new: Description) -> None:
         UsageError: an input or output is missing, or has another name, type or shape.
     """
     for what, before, after in (("inputs", old.inputs, new.inputs), ("outputs", old.outputs, new.outputs)):
-        if [_called(one) for one in before] != [_called(one) for one in after]:
+        expected, found = ([(one.name, one.dtype, tuple(one.shape)) for one in some] for some in (before, after))
+        if expected != found:
+            named = [", ".join(f"{one.name}: {tensor(one)}" for one in some) or "none" for some in (before, after)]
             raise UsageError(
                 f"the {what} are others than those of the module which this one is to renew",
-                details=[
-                    f"expected  {', '.join(map(_named, before)) or 'none'}",
-                    f"found     {', '.join(map(_named, after)) or 'none'}",
-                ],
+                details=[f"expected  {named[0]}", f"found     {named[1]}"],
                 hint="without --since it is a model of its own, and can be loaded all the same",
             )
         for one, other in zip(before, after, strict=True):
@@ -156,18 +156,9 @@ def update_between(old: tuple[Module, bytes], new: tuple[Module, bytes]) -> Modu
     return ModuleUpdate(len(made), (names, code, constants), has_same_code)
 
 
-def _called(one: Tensor) -> tuple[str, str, tuple[int, ...]]:
-    return one.name, one.dtype, tuple(one.shape)
-
-
-def _named(one: Tensor) -> str:
-    return f"{one.name}: {tensor(one)}"
-
-
 _MOST_COUNTER = (1 << 32) - 1
-_LEAST_ALIGNMENT = 16
+_ALIGNMENT = 16  # of an image, and of an arena at least
 _NAME_BYTES = 31
-_OPT = "opt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +168,12 @@ class ModuleFile:
     Attributes:
         module: its parts.
         data: its file's bytes.
-        imports: names of the firmware's functions that it calls.
         linked: functions of the compiler's library in it.
     """
 
     module: Module
     data: bytes
-    imports: tuple[str, ...]
-    linked: tuple[str, ...]
+    linked: tuple[str, ...] = ()
 
 
 def make_module(
@@ -212,25 +201,36 @@ def make_module(
         ModelError: the model can't be compiled.
         BuildError: the compiler is missing or fails, or the code can't be a module.
     """
+    from mtool import project
+    from mtool.base import filetree, resources
     from mtool.device.build import module_image
     from mtool.manifest.modules import entry
     from mtool.manifest.modules.exports import EXPORTS
+    from mtool.project.levels import levels_of
 
-    check_counter(counter)
     target = boards.get(board) if isinstance(board, str) else board
     module_image.check_board(target)
-    signer = signer_of(key)
-    start = time.monotonic()
+    signer, start = signer_of(key, counter), time.monotonic()
     chosen = _for_a_module(options or Options())
     model = compile(path, board=target, options=chosen)
+    _check_name(model.manifest.model)
     if since is not None:
         check_kind(since, Kind.NATIVE)
         check_interface(since.description, description_of(model.manifest))
         model = with_schedules_of(since, model, lambda turned: compile(path, board=target, options=turned))
     described = model.manifest
-    check_name(described.model)
-    sources = model.sources().merged(_own_sources(entry.source(described)))
-    image = module_image.link(sources, model.board, _levels(model), _level(model))
+    call = FileTree({entry.FILE_NAME: entry.source(described).encode()})
+    headers = filetree.from_folder(resources.path("crt") / "include")
+    own = FileTree({**call.files, **{name: headers[name] for name in project.runtime_headers([call], headers)}})
+    level = "-O2"
+    if chosen.template or target.templates:  # as the board's project has it
+        level = str(project.choose(target, chosen.template, chosen.template_options)[1].get("opt", level))
+    levels = levels_of(model.files, described.model)
+    image = module_image.link(model.sources().merged(own), target, levels, level)
+    header = model.files.text(f"{described.model}.h")
+    arena_alignment = next(
+        line.split()[-1] for line in header.splitlines() if "_ARENA_ALIGNMENT" in line and "#define" in line
+    )
     module = Module(
         kind=Kind.NATIVE,
         machine=image.machine,
@@ -244,12 +244,18 @@ def make_module(
         model_hash=bytes.fromhex(described.model_hash),
         description=description_of(described),
         arena_bytes=described.arena_bytes,
-        arena_alignment=_arena_alignment(model),
+        arena_alignment=max(_ALIGNMENT, int(arena_alignment)),
         stack_bytes=image.stack_bytes,
     )
-    log.info("  %-9s %4.1f s   %s B", "module", time.monotonic() - start, f"{len(image.data):,}")
+    return _module_file(module, signer, "module", start, image.linked)
+
+
+def _module_file(
+    module: Module, signer: "PrivateKey | None", what: str, start: float, linked: tuple[str, ...] = ()
+) -> ModuleFile:
+    log.info("  %-9s %4.1f s   %s B", what, time.monotonic() - start, f"{len(module.image):,}")
     data = sealed(module, signer)
-    return ModuleFile(unpack(data), data, image.imports, image.linked)
+    return ModuleFile(unpack(data), data, linked)
 
 
 def sealed(module: Module, signer: "PrivateKey | None") -> bytes:
@@ -305,7 +311,7 @@ def description_of(manifest: Manifest) -> Description:
     )
 
 
-def check_name(name: str) -> None:
+def _check_name(name: str) -> None:
     """Refuse a model's name that has no place in a module.
 
     Raises:
@@ -319,22 +325,14 @@ def check_name(name: str) -> None:
         )
 
 
-def check_counter(counter: int) -> None:
-    """Refuse a counter that has no place in a module.
-
-    Raises:
-        UsageError: it is negative or too large.
-    """
-    if not 0 <= counter <= _MOST_COUNTER:
-        raise UsageError(f"--counter {counter} is out of range", details=[f"expected 0 to {_MOST_COUNTER}"])
-
-
-def signer_of(key: Path | None) -> "PrivateKey | None":
+def signer_of(key: Path | None, counter: int = 0) -> "PrivateKey | None":
     """Return the private key of a file, or None of none.
 
     Raises:
-        UsageError: it is no such key.
+        UsageError: it is no such key; or the module's counter is negative or too large.
     """
+    if not 0 <= counter <= _MOST_COUNTER:
+        raise UsageError(f"--counter {counter} is out of range", details=[f"expected 0 to {_MOST_COUNTER}"])
     if key is None:
         return None
     from mtool.manifest.modules.keys import read_private
@@ -358,45 +356,6 @@ def _for_a_module(options: Options) -> Options:
     if options.backends:
         raise UsageError("no part of a module's model is computed by a backend", hint="leave --backend out")
     return replace(options, conventions=Conventions(context=True), weights="text", arenas="caller")
-
-
-def _own_sources(call: str) -> FileTree:
-    from mtool.base import filetree, resources
-    from mtool.manifest.modules import entry
-    from mtool.project import runtime_headers
-
-    own = FileTree({entry.FILE_NAME: call.encode()})
-    headers = filetree.from_folder(resources.path("crt") / "include")
-    return FileTree({**own.files, **{name: headers[name] for name in runtime_headers([own], headers)}})
-
-
-def _level(model: CompiledModel) -> str:
-    """Return the optimisation level of the board's project."""
-    from mtool import project
-
-    if not (model.options.template or model.board.templates):
-        return "-O2"
-    _, values = project.choose(model.board, model.options.template, model.options.template_options)
-    return str(values.get(_OPT, "-O2"))
-
-
-def _levels(model: CompiledModel) -> dict[str, str]:
-    from mtool.project.levels import levels_of
-
-    return levels_of(model.files, model.manifest.model)
-
-
-def _arena_alignment(model: CompiledModel) -> int:
-    """Return the alignment that the model's header asks of its arena."""
-    header = model.files.text(f"{model.manifest.model}.h")
-    found = next(line.split()[-1] for line in header.splitlines() if "_ARENA_ALIGNMENT" in line and "#define" in line)
-    return max(_LEAST_ALIGNMENT, int(found))
-
-
-# Make a bytecode module of a model.
-
-
-_IMAGE_ALIGNMENT = 16
 
 
 def make_bytecode(
@@ -423,18 +382,20 @@ def make_bytecode(
     """
     from mtool.compiler.bytecode.model import compile_bytecode
 
-    check_counter(counter)
-    signer, chosen = signer_of(key), options or Options()
-    _check_options(chosen)
+    signer, chosen = signer_of(key, counter), options or Options()
+    for name in ("schedule", "tuned", "partial", "optimize", "backend", "pool"):
+        field = OPTIONS[name].python_name
+        if getattr(chosen, field) != getattr(Options(), field):
+            raise UsageError(f"--{name} is of code, and a bytecode module has none", hint=f"leave --{name} out")
     start, source = time.monotonic(), Path(path)
     model = compile_bytecode(source, chosen)
-    check_name(model.name)
+    _check_name(model.name)
     image = model.image
     module = Module(
         kind=Kind.BYTECODE,
         machine=Architecture.ANY,
         counter=counter,
-        alignment=_IMAGE_ALIGNMENT,
+        alignment=_ALIGNMENT,
         image=image.data,
         code_bytes=image.code_bytes,
         entry=0,
@@ -449,34 +410,10 @@ def make_bytecode(
             operators=tuple(OperatorNote(name=name, label=label, macs=macs) for name, label, macs in model.operators()),
         ),
         arena_bytes=image.arena_bytes,
-        arena_alignment=_IMAGE_ALIGNMENT,
+        arena_alignment=_ALIGNMENT,
         stack_bytes=0,
     )
     if since is not None:
         check_kind(since, Kind.BYTECODE)
         check_interface(since.description, module.description)
-    log.info("  %-9s %4.1f s   %s B", "bytecode", time.monotonic() - start, f"{len(image.data):,}")
-    data = sealed(module, signer)
-    return ModuleFile(unpack(data), data, (), ())
-
-
-def _check_options(options: Options) -> None:
-    """Refuse options of what is compiled to C alone.
-
-    Raises:
-        UsageError: there is one.
-    """
-    usual = Options()
-    given = [
-        f"--{name}" for name, value, default in (
-            ("schedule", options.schedules, usual.schedules),
-            ("tuned", options.tuned, usual.tuned),
-            ("partial", options.partial, usual.partial),
-            ("optimize", options.optimize, usual.optimize),
-            ("backend", options.backends, usual.backends),
-            ("pool", options.pools, usual.pools),
-        )
-        if value != default
-    ]  # fmt: skip
-    if given:
-        raise UsageError(f"{given[0]} is of code, and a bytecode module has none", hint=f"leave {given[0]} out")
+    return _module_file(module, signer, "bytecode", start)
