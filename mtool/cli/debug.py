@@ -62,33 +62,15 @@ def debug(
     from mtool.commands.execution import built_with_inputs
     from mtool.stages.job import Job
 
-    job = Job.of(model, board, options, deployment, fill=fill, seed=seed)
-    if dry_run and debugging.is_cabled(model, board, options):
-        asked, lines = debugging.planned(
-            model,
-            board,
-            options,
-            deployment,
-            operator=operator,
-            gdb=gdb,
-            server=server,
-            commands=ex or (),
-            batch=batch or out.as_json,
-        )
-        _tell(out, asked)
-        out.text(*lines, *_commands(asked))
+    job = Job(model, board, options, deployment, fill=fill, seed=seed)
+    asked = debugging.DebugOptions(operator, gdb, server, ex or (), batch or out.as_json)
+    if dry_run and debugging.is_cabled(job):
+        chosen, lines = debugging.planned(job, asked)
+        _tell(out, chosen)
+        out.text(*lines, *_commands(chosen))
         return
     prepared, (sample, *_), _ = built_with_inputs(job, input)
-    chosen = debugging.plan(
-        prepared,
-        sample,
-        operator=operator,
-        gdb=gdb,
-        server=server,
-        commands=ex or (),
-        batch=batch or out.as_json,
-        deployment=deployment,
-    )
+    chosen = debugging.plan(prepared, sample, asked, deployment)
     if chosen.stop.fault is not None:
         for line in chosen.stop.fault.lines():
             out.note(line)

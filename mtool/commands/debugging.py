@@ -15,7 +15,6 @@ from pathlib import Path
 from mtool import boards, manifest, project
 from mtool.base import proc, spelling
 from mtool.base.errors import BuildError, DeviceError, MtoolError, UsageError
-from mtool.boards import Board
 from mtool.commands.execution import project_of
 from mtool.device import session
 from mtool.device.build.symbolizer import Symboliser
@@ -23,11 +22,11 @@ from mtool.device.flash import flashing, gdb_servers, ports
 from mtool.device.session import Device
 from mtool.device.transport import ProcessTransport, Recorder
 from mtool.device.transport.emulator import Channel, command, free_port
-from mtool.manifest import Manifest, Operator
+from mtool.manifest import Manifest, Operator, Project
 from mtool.stages.building import HOST_DRIVEN, BuiltProject, rendered_plan
 from mtool.stages.compiling import compile
 from mtool.stages.deployment import DEFAULT, Deployment
-from mtool.stages.options import Options
+from mtool.stages.job import Job
 from mtool.stages.samples import Sample
 
 _FAULT_HANDLER = "platform_fault"  # of a firmware without an operating system
@@ -67,6 +66,25 @@ class DebugPlan:
     sent: bytes = b""
     drives: bool = False
     """The host has to drive a board, as nothing else gives the firmware its inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class DebugOptions:
+    """The options of a debugging session.
+
+    Attributes:
+        operator: its number, name or node; empty: the one that faults, or the first.
+        gdb: the program; empty: the one for the board's toolchain.
+        server: the address of a gdb server that runs already, or the runner whose tool serves gdb; empty: the board's.
+        commands: further commands for gdb, once it has stopped.
+        batch: gdb ends after them.
+    """
+
+    operator: str = ""
+    gdb: str = ""
+    server: str = ""
+    commands: Sequence[str] = ()
+    batch: bool = False
 
 
 def gdb_of(toolchain: str, name: str = "", *, needed: bool = True) -> str:
@@ -137,28 +155,8 @@ def firmware_of(folder: Path) -> Path:
     return manifest.firmware_of(folder, described.project, HOST_DRIVEN).absolute()
 
 
-def plan(
-    prepared: BuiltProject,
-    sample: Sample,
-    *,
-    operator: str = "",
-    gdb: str = "",
-    server: str = "",
-    commands: Sequence[str] = (),
-    batch: bool = False,
-    deployment: Deployment = DEFAULT,
-) -> DebugPlan:
-    """Run an inference, and return what stops the next one at an operator.
-
-    Args:
-        prepared: the project, built.
-        sample: the inputs.
-        operator: its number, name or node; empty: the one that faults, or the first.
-        gdb: the program; empty: the one for the board's toolchain.
-        server: the address of a gdb server that runs already, or the runner whose tool serves gdb; empty: the board's.
-        commands: further commands for gdb, once it has stopped.
-        batch: gdb ends after them.
-        deployment: the device.
+def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment: Deployment = DEFAULT) -> DebugPlan:
+    """Run an inference on a built project, and return what stops the next one at an operator.
 
     Raises:
         UsageError: there is no such operator, or nothing serves gdb for the board.
@@ -169,27 +167,26 @@ def plan(
     project = described.project
     assert project is not None
     board, firmware = prepared.board, firmware_of(prepared.folder)
-    wanted = find(described, operator) if operator else None
-    program = gdb_of(board.toolchain, gdb)
+    wanted = find(described, asked.operator) if asked.operator else None
+    program = gdb_of(board.toolchain, asked.gdb)
     if project.options.get("channel") == "rtt" and not deployment.port:
         raise UsageError(
             "RTT and gdb would both take the emulator's gdb stub",
             hint="build it without --option channel=rtt to debug it",
         )
-    on_board = bool(deployment.port or deployment.probe or server) or (
+    on_board = bool(deployment.port or deployment.probe or asked.server) or (
         project.transport == "serial" and board.emulator is None
     )
     serving: tuple[str, ...] = ()
-    address = server if ":" in server else f"{_LOCALHOST}:{free_port()}"
-    if on_board and ":" not in server:
-        runner = gdb_servers.choose(board, server, template=project.template)
+    address = asked.server
+    if on_board and ":" not in address:
+        runner = gdb_servers.choose(board, asked.server, template=project.template)
         device = ports.require(board, ports.wanted(deployment.port, deployment.probe))
-        job = flashing.job_of(
-            prepared.folder.absolute(), project, flashing.RUNNERS[runner], kind=HOST_DRIVEN, probe=device.probe
-        )
-        serving = tuple(gdb_servers.argv(runner, job, int(address.rpartition(":")[2])))
+        address, serving = _serving(prepared.folder, project, runner, device.probe)
         proc.find(serving[0], hint=flashing.RUNNERS[runner].install)
-    elif not on_board and board.emulator is not None:
+    elif ":" not in address:
+        address = f"{_LOCALHOST}:{free_port()}"
+    if not on_board and board.emulator is not None:
         if not board.emulator.program.startswith(_QEMU):
             raise UsageError(
                 f"the emulator of {board.name} is none of QEMU's, whose gdb stub this needs",
@@ -200,8 +197,14 @@ def plan(
     sent, fault = record(prepared.folder, sample, deployment)
     stop = stop_at(described, wanted, fault)
     remote = "" if project.transport == "process" and not on_board else address
-    argv = gdb_argv(program, firmware, stop, remote, commands, batch=batch)
-    return DebugPlan(stop, tuple(argv), serving, sent, drives=on_board)
+    return DebugPlan(stop, gdb_argv(program, firmware, stop, remote, asked), serving, sent, drives=on_board)
+
+
+def _serving(folder: Path, project: Project, runner: str, probe: str) -> tuple[str, tuple[str, ...]]:
+    """Return the address of the gdb server that a runner's tool is, and the command that starts it."""
+    port = free_port()
+    job = flashing.job_of(folder.absolute(), project, flashing.RUNNERS[runner], kind=HOST_DRIVEN, probe=probe)
+    return f"{_LOCALHOST}:{port}", tuple(gdb_servers.argv(runner, job, port))
 
 
 def debug(
@@ -249,9 +252,7 @@ def stop_at(described: Manifest, wanted: Operator | None, fault: DeviceError | N
     return Stop(at, before, fault)
 
 
-def gdb_argv(
-    program: str, firmware: Path, stop: Stop, remote: str, commands: Sequence[str], *, batch: bool
-) -> list[str]:
+def gdb_argv(program: str, firmware: Path, stop: Stop, remote: str, asked: DebugOptions) -> tuple[str, ...]:
     """Return the arguments of a gdb that stops there; a fault handler is looked for in a firmware that is built."""
     said = ["set pagination off", "set confirm off", *([f"target remote {remote}"] if remote else [])]
     said.append(f"break {stop.operator.function}")
@@ -261,14 +262,14 @@ def gdb_argv(
         with Symboliser(firmware) as symbols:
             if symbols.address(_FAULT_HANDLER) is not None:
                 said.append(f"break {_FAULT_HANDLER}")
-    said += ["continue" if remote else "run < {sent} > /dev/null", *commands]
-    argv = [program, "-q", *(["-batch"] if batch else []), str(firmware)]
-    return [*argv, *(word for line in said for word in ("-ex", line))]
+    said += ["continue" if remote else "run < {sent} > /dev/null", *asked.commands]
+    batch = ("-batch",) if asked.batch else ()
+    return (program, "-q", *batch, str(firmware), *(word for line in said for word in ("-ex", line)))
 
 
 def _beside(work: Callable[[], None]) -> None:
     def act() -> None:
-        with contextlib.suppress(MtoolError, ValueError):  # gdb, or its user, has ended it, and its files are closed
+        with contextlib.suppress(MtoolError):  # gdb, or its user, has ended it
             work()
 
     threading.Thread(target=act, daemon=True).start()
@@ -288,61 +289,46 @@ def _drive(folder: Path, sample: Sample, deployment: Deployment) -> None:
 # The commands that `mtool debug` would run for a board on a cable, which need not be there.
 
 
-def is_cabled(path: Path, board: str | Board, options: Options) -> bool:
+def is_cabled(job: Job) -> bool:
     """Tell whether what is debugged runs on a board that has to be attached: it is not this computer, nor emulated."""
-    if path.is_dir():
-        described = manifest.load(path).project
+    if job.path.is_dir():
+        described = manifest.load(job.path).project
         return described is not None and described.transport == "serial" and described.board.emulator is None
-    target = boards.get(board or "host") if isinstance(board, str) else board
+    target, options = boards.get(job.board or "host") if isinstance(job.board, str) else job.board, job.options
     if target.emulator is not None or not (options.template or target.templates):
         return False
     template, _ = project.choose(target, options.template, options.template_options)
     return template.transport == "serial"
 
 
-def planned(
-    path: Path,
-    board: str | Board,
-    options: Options,
-    deployment: Deployment,
-    *,
-    operator: str = "",
-    gdb: str = "",
-    server: str = "",
-    commands: Sequence[str] = (),
-    batch: bool = False,
-) -> tuple[DebugPlan, list[str]]:
+def planned(job: Job, asked: DebugOptions) -> tuple[DebugPlan, list[str]]:
     """Return what would be run on a board, and the commands before it; nothing is written, run or asked of a board.
 
-    The arguments are those of `debugging.plan`. Whether an inference faults is not known, so that gdb stops at the
-    operator that is named, or at the first.
+    Whether an inference faults is not known, so that gdb stops at the operator that is named, or at the first.
 
     Raises:
         UsageError: there is no such operator, or nothing serves gdb for the board.
         MtoolError: the model can't be compiled.
     """
+    path, deployment = job.path, job.deployment
     if path.is_dir():
-        project_of(path, board, options, deployment)
+        project_of(path, job.board, job.options, deployment)
         folder, described, before = path, manifest.load(path), list[str]()
     else:
-        model = compile(path, board=board or "host", options=options, folder=deployment.folder)
+        model = compile(path, board=job.board or "host", options=job.options, folder=deployment.folder)
         tree, described = model.render_project()
         folder = deployment.folder or model.default_folder()
         before = rendered_plan(model, tree, described, deployment.folder, kinds=(HOST_DRIVEN,))
     on = described.project
     if on is None:
         raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
-    wanted = find(described, operator) if operator else None
-    address, serving = server, list[str]()
-    if ":" not in server:
-        runner, port = gdb_servers.choose(on.board, server, template=on.template), free_port()
+    wanted = find(described, asked.operator) if asked.operator else None
+    address, serving = asked.server, tuple[str, ...]()
+    if ":" not in address:
+        runner = gdb_servers.choose(on.board, asked.server, template=on.template)
         device = ports.resolve(on.board, ports.wanted(deployment.port, deployment.probe))
-        tool = flashing.RUNNERS[runner]
-        probe = device.probe if device else deployment.probe
-        job = flashing.job_of(folder.absolute(), on, tool, kind=HOST_DRIVEN, probe=probe)
-        address, serving = f"127.0.0.1:{port}", [*gdb_servers.argv(runner, job, port)]
+        address, serving = _serving(folder, on, runner, device.probe if device else deployment.probe)
     firmware = manifest.firmware_of(folder, on, HOST_DRIVEN).absolute()
     stop = stop_at(described, wanted, None)
-    program = gdb_of(on.board.toolchain, gdb, needed=False)
-    argv = gdb_argv(program, firmware, stop, address, commands, batch=batch)
-    return DebugPlan(stop, tuple(argv), tuple(serving), drives=True), before
+    program = gdb_of(on.board.toolchain, asked.gdb, needed=False)
+    return DebugPlan(stop, gdb_argv(program, firmware, stop, address, asked), serving, drives=True), before

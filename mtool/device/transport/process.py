@@ -97,7 +97,10 @@ class ProcessTransport(Transport):
             ended = f"was killed by signal {-status}"
         else:
             ended = f"ended with exit code {status}"
-        words = last_lines(self._errors, _STDERR_LINES)
+        try:
+            words = last_lines(self._errors, _STDERR_LINES)
+        except ValueError:  # another thread has closed it meanwhile
+            return CommunicationError(f"{self.name} was closed")
         return CommunicationError(f"{self.name} {ended}", details=[_command(self._argv), *words])
 
 

@@ -72,6 +72,12 @@ def test_the_end_of_a_program_is_told_with_its_last_words() -> None:
     assert caught.value.details[1:] == tuple(f"line {i}" for i in range(20, 30))
 
 
+def test_another_thread_closes_it_while_its_end_is_told() -> None:
+    transport = ProcessTransport(["true"], name="the program", on_exit=lambda status: transport.close())
+    with pytest.raises(CommunicationError, match="the program was closed"):
+        transport.read(timeout_s=5)
+
+
 def test_a_killed_program_is_told() -> None:
     with ProcessTransport(["cat"], name="cat") as transport:
         os.kill(transport.pid, signal.SIGKILL)
