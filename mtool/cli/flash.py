@@ -1,8 +1,7 @@
 """`mtool flash`: a model on the board on the desk."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from mtool import commands
 from mtool.cli import parameters
 from mtool.cli.output import Output
 from mtool.cli.parameters import option
@@ -32,26 +31,33 @@ def flash(
     the board does not answer, 9 if its outputs differ from onnxruntime's. --dry-run needs no board: a port that it
     does not know reads PORT.
     """
-    model, chosen = models[0], options[0]
-    if chosen.program is not None and not dry_run:
-        from mtool.commands import flashing
+    from mtool.commands import flashing
+    from mtool.stages.job import Job
 
-        flashed = flashing.flash_program(model, board=board, runner=runner, options=chosen, deployment=deployment)
+    chosen = options[0]
+    if len(models) > 1:
+        deployment = deployment.with_models(models, board=board, options=options)
+    job = Job(models[0], board, chosen, deployment)
+    if chosen.program is not None and not dry_run:
+        flashed = flashing.flash_program(job, runner)
         out.result({"board": board, "folder": str(flashed.prepared.folder), "port": flashed.port or None})
         out.text("flashed: the program runs by itself" + (f", its console is {flashed.port}" if flashed.port else ""))
         return
-    if len(models) > 1:
-        deployment = deployment.with_models(models, board=board, options=options)
     if dry_run:
-        kind = "host_driven" if chosen.program is None else "standalone"
-        lines = commands.flash_plan(model, board=board, runner=runner, options=chosen, deployment=deployment, kind=kind)
+        lines = flashing.flash_plan(job, runner, kind="host_driven" if chosen.program is None else "standalone")
         out.result({"commands": lines})
-        for line in lines:
-            out.text(line)
+        out.text(*lines)
         return
-    ready = commands.flash_model(model, board=board, runner=runner, options=chosen, deployment=deployment)
+    ready = flashing.flash_model(job.path, board=board, runner=runner, options=chosen, deployment=deployment)
     described = ready.prepared.manifest
     assert described.project is not None
+    smokes = [
+        {
+            "name": one.model,
+            "smoke": {"time": one.time, "unit": one.unit, "compared_with": one.compared_with or None},
+        }
+        for one in ready.smokes
+    ]
     out.result(
         {
             "board": ready.prepared.board.name,
@@ -62,12 +68,8 @@ def flash(
             "verified": ready.verified,
             "build_hash": described.project.build_hash,
             "model_hash": described.model_hash,
-            "smoke": _smoke(ready.smoke),
-            "models": [{"name": one.model, "smoke": _smoke(one)} for one in ready.smokes],
+            "smoke": smokes[0]["smoke"],
+            "models": smokes,
         }
     )
     out.text(f"ready: mtool run, verify, bench --board {ready.prepared.board.name}")
-
-
-def _smoke(found: "commands.SmokeRun") -> dict[str, Any]:
-    return {"time": found.time, "unit": found.unit, "compared_with": found.compared_with or None}

@@ -71,9 +71,8 @@ def mlperf(
         arrays.stored(data)  # before all the work
     files.check_writable(log, makes_folder=True)
     name = board or found.board
-    options, deployment = found.options_for(name), found.deployment_for(name, port=port, probe=probe)
-    found.check_model()
-    if options.program is None:
+    job = found.job_for(name, port=port, probe=probe)
+    if job.options.program is None:
         raise UsageError(f"{name} can't run the project's program", details=["its template takes another language"])
     target = boards.get(name)
     lines: list[str] = []
@@ -82,7 +81,7 @@ def mlperf(
         lines.append(line)
         out.note(line)
 
-    with flashing.open_program(found.model, board=name, options=options, deployment=deployment) as opened:
+    with flashing.open_program(job) as opened:
         device = DeviceUnderTest(opened.transport, lambda who, text: lines.append(f"[{who}]: {text}"))
         manifest = opened.prepared.manifest
         tensor = manifest.inputs[0]

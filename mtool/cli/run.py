@@ -49,7 +49,19 @@ def run(
     if input is not None and fill != "random":
         raise UsageError("--input and --fill are two inputs", hint="leave one of them out")
     if options.program is not None and not options.program.port and input is None and output is None and dump is None:
-        _run_program(out, model, board, options, deployment)
+        from mtool.commands.flashing import run_program
+        from mtool.stages.job import Job
+
+        said = bytearray()
+
+        def tell(data: bytes) -> None:
+            said.extend(data)
+            if not out.as_json:
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+
+        run_program(Job(model, board, options, deployment), tell)
+        out.result({"output": said.decode(errors="replace")})
         return
     if output is not None:
         _check_output(output, model, input)
@@ -113,24 +125,6 @@ def _there(tensor: "Tensor", sample: "Sample") -> str:
     if tensor.count is None or tensor.count_axis is None:
         return ""
     return f"   {sample[tensor.count]} of at most {tensor.shape[tensor.count_axis]}"
-
-
-def _run_program(
-    out: Output, model: Path, board: str, options: "commands.Options", deployment: "commands.Deployment"
-) -> None:
-    """Run the user's own program; what it says is the result."""
-    from mtool.commands.flashing import run_program
-
-    said = bytearray()
-
-    def tell(data: bytes) -> None:
-        said.extend(data)
-        if not out.as_json:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-
-    run_program(model, board=board, options=options, deployment=deployment, tell=tell)
-    out.result({"output": said.decode(errors="replace")})
 
 
 def _check_output(path: Path, *read: Path | None) -> None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mtool.commands.execution import run as run
     from mtool.commands.flashing import SmokeRun as SmokeRun
     from mtool.commands.flashing import flash_model as flash_model
-    from mtool.commands.flashing import flash_plan as flash_plan
     from mtool.commands.modules import make_module as make_module
     from mtool.commands.modules import read_module as read_module
     from mtool.commands.partitioning import partition as partition

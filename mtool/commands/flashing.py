@@ -12,32 +12,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from mtool import boards, project
+from mtool import project
 from mtool.base import configuration, locks
 from mtool.base.errors import BoardError, CommunicationError, MtoolError, NoAnswerError
 from mtool.boards import Board
 from mtool.device import build as building
 from mtool.device import flash, session
-from mtool.device.flash import Job, Runner, halted, ports
+from mtool.device.flash import Runner, halted, ports
 from mtool.device.flash.by_command import by_command
 from mtool.device.flash.ports import Attached
 from mtool.device.session import Device, opening
+from mtool.device.session.verify import Tolerance
 from mtool.device.transport.base import Transport
 from mtool.device.transport.emulator import Channel
 from mtool.manifest import Manifest
 from mtool.project import template
 from mtool.stages import checkup, formatting
 from mtool.stages import samples as sampling
-from mtool.stages.building import STANDALONE, BuiltProject, build_model, rendered_plan
-from mtool.stages.compiling import CompiledModel, compile
+from mtool.stages.building import HOST_DRIVEN, STANDALONE, BuiltProject, build_model, rendered_plan
+from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import DEFAULT, Deployment, Reconnection
+from mtool.stages.job import Job
 from mtool.stages.options import Options
 from mtool.verification import reference
-from mtool.verification.layers import compare_layers
+from mtool.verification.layers import LayerReport, compare_layers
 from mtool.verification.verification import judge
 
 log = logging.getLogger(__name__)
-KIND = "host_driven"
 _START_S = 10.0  # a board may take so long from its reset to its first answer
 _HASH_DIGITS = 8
 
@@ -104,57 +105,49 @@ def flash_model(
         MismatchError: its outputs are not those of onnxruntime.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    target = boards.get(board) if isinstance(board, str) else board
+    job = Job.of(path, board, options, deployment)
+    target = job.target
     deployment.refuse_port(target)
-    if _is_program(target, runner):
-        return _run_program(path, target, options, deployment)
-    chosen = runner_of(target, runner, template=template_of(target, options), deployment=deployment)
-    emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
-    device = None if emulated else find_device(target, deployment)
-    if not emulated:
-        chosen.probe_version()  # before all the work
-    model = _compiled(path, target, options, deployment)
-    prepared = build_model(model, deployment.folder, kinds=(KIND,))
-    with locks.locked(*((device.probe, device.port) if device else ())):
-        if emulated:
-            return _flash_emulator(model, prepared, chosen, deployment)
-        revival = Reconnection.of(
-            target, deployment.power, device.port if device else "", device.probe if device else ""
-        )
+    is_program = _is_program(target, runner)
+    if not is_program:
+        chosen = runner_of(target, runner, template=template_of(target, job.options), deployment=deployment)
+        is_emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
+        device = None if is_emulated else find_device(target, deployment)
+        if not is_emulated:
+            chosen.probe_version()  # before all the work
+    model = job.compile(checks_device=False)
+    prepared = build_model(model, deployment.folder, kinds=(HOST_DRIVEN,))
+    if is_program:
+        log.info("  %-9s          %s is a program of this computer: nothing to flash", "flash", target.name)
+        with session.open(prepared.folder, timeout_s=_START_S) as opened:
+            return FlashResult(prepared, None, "", 0.0, False, _smoke(opened, model, deployment))
+    port, probe = (device.port, device.probe) if device else ("", "")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locks.locked(*((probe, port) if device else ())))
+        if is_emulated:  # it is flashed as it stands still; the session is with that very emulator
+            assert target.emulator is not None
+            firmware, channel = prepared.built.firmware[HOST_DRIVEN].absolute(), _channel(prepared.manifest)
+            transport, port = halted.open_halted(target.emulator, firmware, channel=channel)
+            stack.callback(transport.close)
+            flashed = _flash(prepared, chosen, Attached(port, "", "", ""))
+            opened = Device(prepared.manifest, transport, timeout_s=_START_S, firmware=firmware)
+        else:
 
-        def attempt() -> tuple[flash.Flashed, Device]:
-            done = _flash(prepared, chosen, device)
-            port = _port_of(target, device, chosen)
-            return done, session.open(prepared.folder, port=port, timeout_s=_START_S)
+            def attempt() -> tuple[flash.Flashed, Device]:
+                done = _flash(prepared, chosen, device)
+                return done, session.open(prepared.folder, port=_port_of(target, device), timeout_s=_START_S)
 
-        flashed, opened = revival.until_back(attempt) if revival.power is not None else attempt()
-        with opened:
-            smokes = _smoke(opened, model, deployment, baud=target.usb.uart if target.usb else None)
+            revival = Reconnection.of(target, deployment.power, port, probe)
+            flashed, opened = revival.until_back(attempt) if revival.power is not None else attempt()
+        stack.enter_context(opened)
+        baud = target.usb.uart if target.usb and not is_emulated else None
+        smokes = _smoke(opened, model, deployment, baud=baud)
     return FlashResult(prepared, device, chosen.name, flashed.seconds, flashed.verified, smokes)
-
-
-def _compiled(path: str | Path, board: Board, options: Options | None, deployment: Deployment) -> CompiledModel:
-    """Compile a model, or take the first of the firmware's models, which are compiled."""
-    return (
-        deployment.models[0]
-        if deployment.models
-        else compile(path, board=board, options=options, folder=deployment.folder)
-    )
 
 
 def _is_program(board: Board, runner: str) -> bool:
     """Return whether the board's firmware is a program of this computer, which nothing flashes."""
     return board.emulator is not None and board.emulator.is_the_firmware and not runner
-
-
-def _run_program(path: str | Path, board: Board, options: Options | None, deployment: Deployment) -> FlashResult:
-    """Build the firmware of a board that is this computer, and run one inference in it."""
-    model = _compiled(path, board, options, deployment)
-    prepared = build_model(model, deployment.folder, kinds=(KIND,))
-    log.info("  %-9s          %s is a program of this computer: nothing to flash", "flash", board.name)
-    with session.open(prepared.folder, timeout_s=_START_S) as opened:
-        smokes = _smoke(opened, model, deployment, baud=None)
-    return FlashResult(prepared, None, "", 0.0, verified=False, smokes=smokes)
 
 
 def runner_of(
@@ -186,64 +179,45 @@ def open_flashed(
     """
     device = find_device(prepared.board, deployment)
     _flash(prepared, runner, device)
-    port = _port_of(prepared.board, device, runner)
-    return session.open(prepared.folder, port=port, timeout_s=_START_S, record=record)
+    return session.open(prepared.folder, port=_port_of(prepared.board, device), timeout_s=_START_S, record=record)
 
 
-def flash_plan(
-    path: str | Path,
-    *,
-    board: str | Board,
-    runner: str = "",
-    options: Options | None = None,
-    deployment: Deployment = DEFAULT,
-    kind: str = KIND,
-) -> list[str]:
+def flash_plan(job: Job, runner: str = "", *, kind: str = HOST_DRIVEN) -> list[str]:
     """Return the commands that flashing a firmware would run, as a shell would take them; nothing is written or run.
 
     Lines that start with # tell what mtool itself does. A port that is not known yet reads PORT.
     """
-    target = boards.get(board) if isinstance(board, str) else board
+    target, deployment = job.target, job.deployment
     deployment.refuse_port(target)
-    if _is_program(target, runner):
-        model = _compiled(path, target, options, deployment)
-        tree, described = model.render_project()
-        assert described.project is not None
-        return [
-            *rendered_plan(model, tree, described, deployment.folder, kinds=(KIND,)),
-            f"./{described.project.firmware[KIND]}",
-            f"# smoke: one inference, compared with {reference.name_of(model.path)}",
-        ]
-    chosen = runner_of(target, runner, template=template_of(target, options), deployment=deployment)
-    device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(deployment.port, deployment.probe))
-    model = _compiled(path, target, options, deployment)
+    is_program = _is_program(target, runner)
+    if not is_program:
+        chosen = runner_of(target, runner, template=template_of(target, job.options), deployment=deployment)
+        want = ports.wanted(deployment.port, deployment.probe)
+        device = None if chosen.name == "gdb" else ports.resolve(target, want)
+    model = job.compile(checks_device=False)
     tree, described = model.render_project()
-    folder = deployment.folder or model.default_folder()
-    job = flash_job(folder, described, chosen, device, kind=kind)
-    before = []
+    assert described.project is not None
+    tools = () if is_program else checkup.flash_tool(chosen.name, target)
+    kind = HOST_DRIVEN if is_program else kind
+    lines = rendered_plan(model, tree, described, deployment.folder, kinds=(kind,), tools=tools)
+    smoke = f"# smoke: one inference, compared with {reference.name_of(model.path)}"
+    if is_program:
+        return [*lines, f"./{described.project.firmware[kind]}", smoke]
+    flashed = flash_job(deployment.folder or model.default_folder(), described, chosen, device, kind=kind)
     if chosen.name == "gdb" and target.emulator is not None:
-        job = dataclasses.replace(job, port="127.0.0.1:PORT")
-        before = [shlex.join(halted.argv(target.emulator, job.firmware, job.port, channel=_channel(described))) + " &"]
+        flashed = dataclasses.replace(flashed, port="127.0.0.1:PORT")
+        argv = halted.argv(target.emulator, flashed.firmware, flashed.port, channel=_channel(described))
+        lines.append(f"{shlex.join(argv)} &")
+    lines += flash.plan(chosen, flashed)
+    if kind != HOST_DRIVEN:
+        return lines  # it runs by itself
     baud = f" at {target.usb.uart} baud" if target.usb else ""
-    commands = [
-        *rendered_plan(
-            model, tree, described, deployment.folder, kinds=(kind,), tools=checkup.flash_tool(chosen.name, target)
-        ),
-        *before,
-        *flash.plan(chosen, job),
-    ]
-    if kind != KIND:
-        return commands  # it runs by itself
-    return [
-        *commands,
-        f"# hello{baud}: expect {_hashes(described)}",
-        f"# smoke: one inference, compared with {reference.name_of(model.path)}",
-    ]
+    return [*lines, f"# hello{baud}: expect {_hashes(described)}", smoke]
 
 
-def template_of(board: Board, options: Options | None) -> str:
+def template_of(board: Board, options: Options) -> str:
     """Return the name of the template that a project on a board has."""
-    named = options.template if options and options.template else next(iter(board.templates), "")
+    named = options.template or next(iter(board.templates), "")
     return template.load(named).name if named else ""
 
 
@@ -259,7 +233,7 @@ def find_device(board: Board, deployment: Deployment) -> Attached | None:
     return device
 
 
-def _port_of(board: Board, device: Attached | None, runner: Runner) -> str:
+def _port_of(board: Board, device: Attached | None) -> str:
     """Return the port to talk to; after a flash the board may come back at another one."""
     if device is not None and device.port:
         deadline = time.monotonic() + _START_S
@@ -274,46 +248,22 @@ def _port_of(board: Board, device: Attached | None, runner: Runner) -> str:
     return ports.require(board, ports.Wanted()).port
 
 
-def flash_job(folder: Path, described: Manifest, runner: Runner, device: Attached | None, *, kind: str = KIND) -> Job:
+def flash_job(
+    folder: Path, described: Manifest, runner: Runner, device: Attached | None, *, kind: str = HOST_DRIVEN
+) -> flash.Job:
     """Return what a runner has to do: write a firmware kind of a built project into a device."""
     assert described.project is not None
-    return flash.job_of(
-        folder.absolute(),
-        described.project,
-        runner,
-        kind=kind,
-        port=device.port if device else "",
-        probe=device.probe if device else "",
-    )
+    port, probe = (device.port, device.probe) if device else ("", "")
+    return flash.job_of(folder.absolute(), described.project, runner, kind=kind, port=port, probe=probe)
 
 
 def _flash(prepared: BuiltProject, runner: Runner, device: Attached | None) -> flash.Flashed:
     flashed = flash.flash(runner, flash_job(prepared.folder, prepared.manifest, runner, device))
-    _told_flashed(flashed, prepared)
-    return flashed
-
-
-def _told_flashed(flashed: flash.Flashed, prepared: BuiltProject) -> None:
-    size = building.measure(prepared.built.firmware[KIND], prepared.manifest)
+    size = building.measure(prepared.built.firmware[HOST_DRIVEN], prepared.manifest)
     total = formatting.kilobytes(size.flash_code_bytes + size.flash_const_bytes)
     note = f"{flashed.runner}, {total} written" + (", verified" if flashed.verified else "")
     log.info("  %-9s %4.1f s   %s", "flash", flashed.seconds, note)
-
-
-def _flash_emulator(
-    model: CompiledModel, prepared: BuiltProject, runner: Runner, deployment: Deployment
-) -> FlashResult:
-    """Flash a halted emulator, which then runs the firmware; the session is with that very emulator."""
-    emulator = prepared.board.emulator
-    assert emulator is not None
-    firmware = prepared.built.firmware[KIND].absolute()
-    transport, port = halted.open_halted(emulator, firmware, channel=_channel(prepared.manifest))
-    with contextlib.ExitStack() as stack:
-        stack.callback(transport.close)
-        flashed = _flash(prepared, runner, Attached(port, "", "", ""))
-        device = stack.enter_context(Device(prepared.manifest, transport, timeout_s=_START_S, firmware=firmware))
-        smokes = _smoke(device, model, deployment, baud=None)
-    return FlashResult(prepared, None, runner.name, flashed.seconds, flashed.verified, smokes)
+    return flashed
 
 
 def _channel(described: Manifest) -> Channel:
@@ -321,53 +271,34 @@ def _channel(described: Manifest) -> Channel:
     return "uart" if described.project.transport == "serial" else "semihosting"
 
 
-def _smoke(device: Device, model: CompiledModel, deployment: Deployment, *, baud: int | None) -> tuple[SmokeRun, ...]:
+def _smoke(
+    device: Device, model: CompiledModel, deployment: Deployment, *, baud: int | None = None
+) -> tuple[SmokeRun, ...]:
     """Tell the hashes of the firmware that answered, and run one inference of each model."""
-    log.info(
-        "  %-9s          %s%s",
-        "hello",
-        _hashes(device[model.manifest.model].manifest),
-        f" at {baud} baud" if baud else "",
-    )
+    at = f" at {baud} baud" if baud else ""
+    log.info("  %-9s          %s%s", "hello", _hashes(device[model.manifest.model].manifest), at)
     return tuple(_smoke_of(device[one.manifest.model], one) for one in deployment.models or (model,))
 
 
 def _smoke_of(device: Device, model: CompiledModel) -> SmokeRun:
-    described = device.manifest
-    samples = sampling.seeded(described.inputs, count=1, seed=0)
+    samples = sampling.seeded(device.manifest.inputs, count=1, seed=0)
     outputs = [device.run(sample) for sample in samples]
-    compared_with = _compare(device, model, samples, outputs)
-    timing = device.time(1, 1)
-    note = f"1 inference, {_time(timing.median, timing.unit)}, "
-    note += (
-        f"equal to {compared_with}"
-        if compared_with
-        else f"not compared: {reference.name_of(model.path)} can't run it here"
-    )
-    log.info("  %-9s          %s", "smoke", note)
-    return SmokeRun(described.model, timing.median, timing.unit, compared_with)
-
-
-def _compare(
-    device: Device, model: CompiledModel, samples: Sequence[sampling.Sample], outputs: Sequence[sampling.Sample]
-) -> str:
-    """Compare outputs with the reference's; return its name, or "" if it is not installed or can't run the model."""
+    name, compared_with = reference.name_of(model.path), ""
     try:
         expected = reference.outputs(model.path, samples, options=model.options)
-    except MtoolError:
-        return ""
-    judge(
-        model,
-        samples,
-        expected,
-        outputs,
-        layers=lambda allowed, some: compare_layers(device, model, some, allowed),
-    ).check()
-    return reference.name_of(model.path)
+    except MtoolError:  # it is not installed, or can't run the model
+        compared = f"not compared: {name} can't run it here"
+    else:
 
+        def layers(allowed: Tolerance, some: Sequence[sampling.Sample]) -> LayerReport:
+            return compare_layers(device, model, some, allowed)
 
-def _time(median: float, unit: str) -> str:
-    return f"{median:,.0f} instructions" if unit == "instructions" else f"{median / 1e6:.3g} ms"
+        judge(model, samples, expected, outputs, layers=layers).check()
+        compared, compared_with = f"equal to {name}", name
+    found = device.time(1, 1)
+    time = f"{found.median:,.0f} instructions" if found.unit == "instructions" else f"{found.median / 1e6:.3g} ms"
+    log.info("  %-9s          %s", "smoke", f"1 inference, {time}, {compared}")
+    return SmokeRun(device.manifest.model, found.median, found.unit, compared_with)
 
 
 def _hashes(described: Manifest) -> str:
@@ -400,55 +331,34 @@ class RunningProgram:
 
 
 @contextmanager
-def open_program(
-    path: str | Path, *, board: str | Board, options: Options, deployment: Deployment = DEFAULT
-) -> Iterator[RunningProgram]:
+def open_program(job: Job) -> Iterator[RunningProgram]:
     """Build a user's program that speaks through mt_port.h, start it (or flash it), and open the channel to it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    target = boards.get(board) if isinstance(board, str) else board
-    transport_of = project.choose(target, options.template, {})[0].transport
-    port, probe = deployment.port, deployment.probe
+    target = job.target
+    transport_of = project.choose(target, job.options.template, {})[0].transport
+    port, probe = job.deployment.port, job.deployment.probe
     if port or probe or (transport_of == "serial" and target.emulator is None):
-        flashed = flash_program(path, board=target, options=options, deployment=deployment)
+        flashed = flash_program(job)
         prepared, port = flashed.prepared, port or flashed.port
     else:
-        prepared = prepare_program(path, board=target, options=options, deployment=deployment)
+        prepared = _prepare_program(job)
     with opening.open_transport(prepared.folder, port=port, probe=probe, kind=STANDALONE) as transport:
         yield RunningProgram(prepared, transport)
 
 
-def prepare_program(
-    path: str | Path, *, board: str | Board, options: Options, deployment: Deployment = DEFAULT
-) -> BuiltProject:
-    """Compile the model and build the program around it.
-
-    Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
-    """
-    model = deployment.compile(path, board=board, options=options)
-    return build_model(model, deployment.folder, kinds=(STANDALONE,))
+def _prepare_program(job: Job) -> BuiltProject:
+    return build_model(job.compile(), job.deployment.folder, kinds=(STANDALONE,))
 
 
 @locks.keep_locks()
-def run_program(
-    path: str | Path,
-    *,
-    board: str | Board,
-    options: Options,
-    deployment: Deployment = DEFAULT,
-    tell: Callable[[bytes], None],
-    limit_s: float | None = None,
-) -> None:
+def run_program(job: Job, tell: Callable[[bytes], None], *, limit_s: float | None = None) -> None:
     """Build a user's program and run it, on this computer or in the board's emulator, until it ends.
 
     Args:
-        path: the model.
-        board: a board or its name.
-        options: with the program.
-        deployment: the project folder.
+        job: the model, the program in its options, and the project folder.
         tell: is given what the program says, as it comes.
         limit_s: how long it may take; None: as long as it likes.
 
@@ -459,8 +369,7 @@ def run_program(
         NoAnswerError: it has not come to its end.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    target = boards.get(board) if isinstance(board, str) else board
-    prepared = prepare_program(path, board=target, options=options, deployment=deployment)
+    target, prepared = job.target, _prepare_program(job)
     project = prepared.manifest.project
     assert project is not None
     if project.transport == "serial" and target.emulator is None:
@@ -487,9 +396,7 @@ def _listen(transport: Transport, tell: Callable[[bytes], None], limit_s: float 
 
 
 @locks.keep_locks()
-def flash_program(
-    path: str | Path, *, board: str | Board, runner: str = "", options: Options, deployment: Deployment = DEFAULT
-) -> FlashedProgram:
+def flash_program(job: Job, runner: str = "") -> FlashedProgram:
     """Build a user's program and flash it; it runs by itself.
 
     Raises:
@@ -497,11 +404,11 @@ def flash_program(
         FlashError: the flash tool is missing, or it failed.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    target = boards.get(board) if isinstance(board, str) else board
-    chosen = runner_of(target, runner, template=template_of(target, options), deployment=deployment)
+    target, deployment = job.target, job.deployment
+    chosen = runner_of(target, runner, template=template_of(target, job.options), deployment=deployment)
     device = find_device(target, deployment)
     chosen.probe_version()
-    prepared = prepare_program(path, board=target, options=options, deployment=deployment)
+    prepared = _prepare_program(job)
     with locks.locked(*((device.probe, device.port) if device else ())):
         done = flash.flash(chosen, flash_job(prepared.folder, prepared.manifest, chosen, device, kind=STANDALONE))
     log.info("  %-9s %4.1f s   %s", "flash", done.seconds, done.runner)

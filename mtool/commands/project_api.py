@@ -100,15 +100,10 @@ class ProjectApi:
         described = self._check(folder)
         chosen = flash.choose(described.board, runner, template=described.template)
         device = ports.resolve(described.board, ports.wanted(port, probe))
-        job = flash.job_of(
-            folder.absolute(),
-            described,
-            chosen,
-            kind=kind,
-            port=device.port if device else "",
-            probe=device.probe if device else "",
+        port, probe = (device.port, device.probe) if device else ("", "")
+        return flash.flash(
+            chosen, flash.job_of(folder.absolute(), described, chosen, kind=kind, port=port, probe=probe)
         )
-        return flash.flash(chosen, job)
 
     def open_transport(self, folder: Path, *, port: str = "", probe: str = "") -> Transport:
         """Return the byte channel to the firmware of a built project; use it in a `with` statement.

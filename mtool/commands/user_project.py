@@ -21,6 +21,7 @@ from mtool.base.option_table import OF_DEPLOYMENT, OPTIONS
 from mtool.base.option_values import ProjectType
 from mtool.commands import parse_options
 from mtool.stages.deployment import Deployment
+from mtool.stages.job import Job
 from mtool.stages.options import Options
 
 GENERATED = "generated"
@@ -103,6 +104,15 @@ class UserProject:
     def deployment_for(self, board: str, *, port: str = "", probe: str = "") -> Deployment:
         """Return the project folder of a board and the device that is meant."""
         return Deployment(self.folder_for(board), port, probe)
+
+    def job_for(self, board: str, *, port: str = "", probe: str = "") -> Job:
+        """Return the model, how it is built for a board, and where it runs.
+
+        Raises:
+            UsageError: an option can't have its value, or the model is not where the project says.
+        """
+        self.check_model()
+        return Job(self.model, board, self.options_for(board), Deployment(self.folder_for(board), port, probe))
 
     def check_model(self) -> None:
         """Say that the model is not where the project says.

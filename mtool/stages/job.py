@@ -72,14 +72,16 @@ class Job:
         """
         return boards.get(self.board) if isinstance(self.board, str) else self.board
 
-    def compile(self) -> CompiledModel:
-        """Compile the model.
+    def compile(self, *, checks_device: bool = True) -> CompiledModel:
+        """Compile the model; what is wrong with the folder or the device is told before the work.
 
         Raises:
             MtoolError: as `Deployment.compile`; or the project has no firmware that takes modules.
         """
         if self.on is None:
-            return self.deployment.compile(self.path, board=self.board, options=self.options)
+            return self.deployment.compile(
+                self.path, board=self.board, options=self.options, checks_device=checks_device
+            )
         project = project_in(self.on)
         require_modules(project)
         return compile(self.path, board=project.board, options=self.options)

@@ -35,10 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def device(project: Path) -> Iterator[DeviceUnderTest]:
-    found = user_project.require(project)
-    with flashing.open_program(
-        found.model, board="host", options=found.options_for("host"), deployment=found.deployment_for("host")
-    ) as opened:
+    with flashing.open_program(user_project.require(project).job_for("host")) as opened:
         device = DeviceUnderTest(opened.transport, lambda who, text: None)
         device.begin()
         yield device
