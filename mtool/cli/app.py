@@ -353,12 +353,10 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             paths = given.get(key) or []
             paths = paths if isinstance(paths, list) else [paths]
             for name, one in groups.items():
-                from mtool.commands import parse_options
+                from mtool.stages import options as readers
 
                 raw = {each: given.pop(each) for each in of_group(one.name)}
-                given[name] = (
-                    several.options(raw, paths) if one.of_models else getattr(parse_options, one.reader)(**raw)
-                )
+                given[name] = several.options(raw, paths) if one.of_models else getattr(readers, one.reader)(**raw)
             if project is not None:
                 folder = folder or project.folder_for(given["board"])
                 given["options"] = tuple(project.with_program(one, given["board"], folder) for one in given["options"])

@@ -204,13 +204,13 @@ class OptionGroup:
 
     Attributes:
         name: which options of the table they are.
-        reader: the function of mtool.commands.parse_options that makes the argument of their values.
+        reader: the function of mtool.stages.options that makes the argument of their values.
         of_models: there is one argument for each model that the command is given.
         help: of options that mean something else in these commands.
     """
 
     name: str
-    reader: str = "options"
+    reader: str = "parse"
     of_models: bool = False
     help: Mapping[str, str] = field(default_factory=dict)
 
@@ -223,15 +223,15 @@ class OptionGroup:
         }
 
 
-ProjectDeployment = Annotated["Deployment", OptionGroup("run", "deployment")]
+ProjectDeployment = Annotated["Deployment", OptionGroup("run", "parse_deployment")]
 """The project folder, and the device that runs it."""
-FlashDeployment = Annotated["Deployment", OptionGroup("flash", "deployment")]
+FlashDeployment = Annotated["Deployment", OptionGroup("flash", "parse_deployment")]
 """And the commands that flash it and cycle its power."""
 TrialsDeployment = Annotated[
     "Deployment",
     OptionGroup(
         "trials",
-        "deployment",
+        "parse_deployment",
         help={"output_dir": "The folder for the trials' projects; default: build/tune-<model>-<board>."},
     ),
 ]
@@ -246,7 +246,7 @@ FitOptions = Annotated["Sequence[Options]", OptionGroup("check", of_models=True)
 """How each model becomes C and a firmware, on any board; nothing is written, and no compiler asked for its version."""
 TuningOptions = Annotated["Options", OptionGroup("tune")]
 """What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
-GivenOptions = Annotated["Mapping[str, Any]", OptionGroup("new", "given")]
+GivenOptions = Annotated["Mapping[str, Any]", OptionGroup("new", "parse_given")]
 """Options of a project that are stored, not used: those that differ from their defaults, by their names."""
 ModuleOptions = Annotated["Options", OptionGroup("module")]
 """How a model becomes the C of a module."""

@@ -31,13 +31,13 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
         paths: the models; none: a command that was given none has one all the same.
 
     Raises:
-        UsageError: a model is not there, or there are names for some of them only; or as `reading.options`.
+        UsageError: a model is not there, or there are names for some of them only; or as `parse`.
     """
-    from mtool.commands import parse_options
+    from mtool.stages.options import parse
 
     names = list(values.get("name") or ())
     if len(paths) < 2:
-        return (parse_options.options(**_with_one_value(values, "one model")),)
+        return (parse(**_with_one_value(values, "one model")),)
     for path in paths:
         if not path.is_file():
             raise UsageError(
@@ -52,10 +52,7 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
     for key, option in _BY_NAMES.items():
         _check_models(option, values.get(key) or (), names)
     own = [{key: _own(value, name, names) for key, value in values.items()} for name in names]
-    return tuple(
-        parse_options.options(**{**_with_one_value(one, name), "name": [name]})
-        for one, name in zip(own, names, strict=True)
-    )
+    return tuple(parse(**{**_with_one_value(one, name), "name": [name]}) for one, name in zip(own, names, strict=True))
 
 
 def _check_models(option: str, values: Sequence[str], names: Sequence[str]) -> None:

@@ -19,7 +19,6 @@ from mtool.base.escaping import plain
 from mtool.base.filetree import Edits, FileTree
 from mtool.base.option_values import ProjectType
 from mtool.boards import Board
-from mtool.commands import parse_options
 from mtool.commands.user_project import GENERATED, PROGRAM, UserProject, require
 from mtool.compiler.frontend import is_tflite
 from mtool.device.build import toolchains
@@ -28,6 +27,7 @@ from mtool.manifest import Manifest
 from mtool.project.user_files import own_files
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.fitting import fit_of
+from mtool.stages.options import parse
 from mtool.version import __version__
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def new_project(
             details=["its template.yaml says no program: c or sketch"],
             hint="--type host-driven, or another template",
         )
-    compiled = compile(model, board=target, options=parse_options.options(**given))
+    compiled = compile(model, board=target, options=parse(**given))
     _check_kind(kind, compiled.manifest)
     values = _values(folder, kind, compiled, tested, chosen, given)
     own = own_files(kind, compiled.manifest, target, chosen, values)

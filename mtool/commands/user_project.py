@@ -19,10 +19,9 @@ from mtool.base.errors import UsageError
 from mtool.base.identifiers import model_name
 from mtool.base.option_table import OF_DEPLOYMENT, OPTIONS
 from mtool.base.option_values import ProjectType
-from mtool.commands import parse_options
 from mtool.stages.deployment import Deployment
 from mtool.stages.job import Job
-from mtool.stages.options import Options
+from mtool.stages.options import Options, parse
 
 GENERATED = "generated"
 """The folder of a project that is mtool's."""
@@ -98,7 +97,7 @@ class UserProject:
         Raises:
             UsageError: an option can't have its value.
         """
-        options = parse_options.options(**self.values_for(board), keep=keep, force=force)
+        options = parse(**self.values_for(board), keep=keep, force=force)
         return self.with_program(options, board, self.folder_for(board))
 
     def deployment_for(self, board: str, *, port: str = "", probe: str = "") -> Deployment:

@@ -1,10 +1,12 @@
 """The options of a model, what they mean for a board, and what is wrong with them whatever the model."""
 
+import functools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
@@ -12,75 +14,67 @@ from mtool.base import checked, filetree
 from mtool.base.errors import UsageError
 from mtool.base.filetree import Edits
 from mtool.base.identifiers import model_name
-from mtool.base.option_table import DEFAULTS
-from mtool.base.option_values import Arenas, InterfaceApi, Weights
+from mtool.base.option_table import DEFAULTS, OF_DEPLOYMENT, OPTIONS
+from mtool.base.option_values import Arenas, InterfaceApi, PoolUse, Weights
 from mtool.boards import Board
-from mtool.compiler.backends.spec import BackendSpec, parse
+from mtool.compiler.backends.spec import parse as parse_backend
 from mtool.compiler.codegen import conventions
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Choice
-from mtool.compiler.plan.pool import section_fault
+from mtool.compiler.plan.pool import LEAST_ALIGNMENT, Pool, section_fault
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.known import Known
 from mtool.stages.arrays import read
-from mtool.stages.pool_options import pools
 from mtool.stages.tuned import known_for
 
 if TYPE_CHECKING:
     from mtool.project import Program
+    from mtool.stages.deployment import Deployment
 
 _DIGITS = 18  # of a size; more are no int64
 
 
-def template_options(texts: Sequence[str] | None) -> dict[str, str]:
-    """Return options of a template, from NAME=VALUE.
+def _pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
+    """Return values by name, from NAME=VALUE.
 
     Raises:
         UsageError: one is not written so, or a name stands twice.
     """
-    return _pairs(texts, "--option", "opt=-O3")
+    values: dict[str, str] = {}
+    for text in texts or ():
+        name, value = _pair(text, option, example)
+        if name in values:
+            raise UsageError(f"{option} {name} is given twice", details=[f"as {values[name]!r} and as {value!r}"])
+        values[name] = value
+    return values
 
 
-def backends(texts: Sequence[str] | None) -> tuple[BackendSpec, ...]:
-    """Return the backends that texts ask for.
-
-    Raises:
-        UsageError: one is malformed.
-    """
-    return tuple(map(parse, texts or ()))
+def _pair(text: str, option: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"{option} {text}: that is not NAME=VALUE", hint=f"for instance: {option} {example}")
+    return name, value
 
 
-def conventions_of(texts: Sequence[str]) -> Conventions:
-    """Return the conventions of an interface, by its name.
-
-    Raises:
-        UsageError: there is no such interface.
-    """
-    return conventions(checked.value_of("conventions", texts[0] if len(texts) == 1 else texts, InterfaceApi))
-
-
-def logs(paths: Sequence[str] | None) -> tuple[Path, ...]:
-    """Return the paths of tuning logs.
-
-    Raises:
-        UsageError: one is empty.
-    """
-    if paths and not all(paths):
-        raise UsageError("--tuned is empty", hint="give a tuning log, or a folder of them: --tuned tuning.jsonl")
-    return tuple(map(Path, paths or ()))
+def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, int]:
+    """Return numbers of at least 1 by name, from NAME=N."""
+    values = {}
+    for name, value in _pairs(texts, option, example).items():
+        values[name] = int(value) if value.isdecimal() and len(value) <= _DIGITS else 0
+        if values[name] < 1:
+            raise UsageError(
+                f"{option} {name}={value}: {value!r} is not a number of at least 1",
+                hint=f"for instance: {option} {example}",
+            )
+    return values
 
 
-def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
-    """Return the values of inputs that become constants, from NAME=VALUE.
-
-    Raises:
-        UsageError: a value is neither a number, a JSON list of numbers, nor a .npy file.
-    """
-    return {
-        name: _numbers(f"{name}={value}", value, "--const", "axes=[1]")
-        for name, value in _pairs(constants, "--const", "axes=[1]").items()
-    }
+def _constants(texts: Sequence[str] | None) -> dict[str, Array]:
+    """Return the values of inputs that become constants, from NAME=VALUE."""
+    option, example = "--const", "axes=[1]"
+    pairs = _pairs(texts, option, example).items()
+    return {name: _numbers(f"{name}={value}", value, option, example) for name, value in pairs}
 
 
 def _numbers(text: str, value: str, option: str, example: str) -> Array:
@@ -104,16 +98,13 @@ def _numbers(text: str, value: str, option: str, example: str) -> Array:
     return array
 
 
-def state_pairs(states: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+def _states(texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
     """Return pairs of an output and an input, from OUT:IN or OUT:IN=VALUE.
 
     Where names have colons too, the middle one counts.
-
-    Raises:
-        UsageError: one is not OUT:IN.
     """
     pairs = []
-    for text in states or ():
+    for text in texts or ():
         parts = text.partition("=")[0].split(":")
         half = len(parts) // 2
         output, value = ":".join(parts[:half]), ":".join(parts[half:])
@@ -126,14 +117,10 @@ def state_pairs(states: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def first_values(states: Sequence[str] | None) -> dict[str, Array]:
-    """Return the values that states begin with, from those that are OUT:IN=VALUE; by the input.
-
-    Raises:
-        UsageError: a value is neither a number, a JSON list of numbers, nor a .npy file.
-    """
+def _first_values(texts: Sequence[str] | None) -> dict[str, Array]:
+    """Return the values that states begin with, from those that are OUT:IN=VALUE; by the input."""
     values = {}
-    for text, (_, name) in zip(states or (), state_pairs(states), strict=True):
+    for text, (_, name) in zip(texts or (), _states(texts), strict=True):
         _, equals, value = text.partition("=")
         if equals:
             values[name] = _numbers(text, value, "--state", "hn:h0=[0.5,0.25]")
@@ -165,82 +152,69 @@ def schedule_choices(schedules: Sequence[str] | None) -> dict[str, Choice]:
     return choices
 
 
-def dimensions(dims: Sequence[str] | None) -> dict[str, int]:
-    """Return the values of symbolic dimensions, from NAME=N.
+def _pool(text: str) -> Pool:
+    """Return a pool from NAME, NAME=BYTES or NAME=BYTES,KEY=VALUE,..."""
 
-    Raises:
-        UsageError: one is not NAME=N with N at least 1.
-    """
-    return _sizes(dims, "--dim", "batch=1")
+    def wrong(why: str) -> UsageError:
+        return UsageError(f"--pool {text}: {why}", hint="for instance: --pool dtcm=64KiB,for=tensors")
 
-
-def largest_sizes(maxima: Sequence[str] | None) -> dict[str, int]:
-    """Return the largest sizes of what has a size that depends on data, from NAME=N.
-
-    Raises:
-        UsageError: one is not NAME=N with N at least 1.
-    """
-    return _sizes(maxima, "--max", "selected=100")
-
-
-def limits(texts: Sequence[str] | None) -> dict[str, int]:
-    """Return limits of what compiling may take, from NAME=N.
-
-    Raises:
-        UsageError: one is not NAME=N with N at least 1.
-    """
-    return _sizes(texts, "--limit", "nodes=50000")
-
-
-def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, int]:
-    values = {}
-    for name, value in _pairs(texts, option, example).items():
-        number = int(value) if value.isdecimal() and len(value) <= _DIGITS else 0
-        if number < 1:
-            raise UsageError(
-                f"{option} {name}={value}: {value!r} is not a number of at least 1",
-                hint=f"for instance: {option} {example}",
-            )
-        values[name] = number
-    return values
-
-
-def _pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
-    """Return values by name, from NAME=VALUE.
-
-    Raises:
-        UsageError: one is not written so, or a name stands twice.
-    """
+    first, *settings = text.split(",")
+    name, equals, size = first.partition("=")
+    if not name:
+        raise wrong("that has no name")
+    match = re.fullmatch(r"(\d{1,10}) ?(?:([KM])(?:B|iB)?|B?)", size)
+    count = int(match[1]) * {None: 1, "K": 1 << 10, "M": 1 << 20}[match[2]] if match else 0
+    if equals and not 0 < count < 1 << 32:
+        raise wrong(f"{size!r} is no size, such as 65536 or 64KiB")
     values: dict[str, str] = {}
-    for text in texts or ():
-        name, value = _pair(text, option, example)
-        if name in values:
-            raise UsageError(f"{option} {name} is given twice", details=[f"as {values[name]!r} and as {value!r}"])
-        values[name] = value
-    return values
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        if key not in ("for", "waits", "align", "section") or not value:
+            raise wrong(f"{setting!r} is none of for=, waits=, align=, section=")
+        if key in values:
+            raise wrong(f"{key}= stands twice")
+        values[key] = value
+    use, waits, section = values.get("for", "all"), values.get("waits"), values.get("section", "")
+    if use not in get_args(PoolUse):
+        raise wrong(f"for={use} is none of {', '.join(get_args(PoolUse))}")
+    if waits is not None and not re.fullmatch(r"\d{1,3}(\.\d{1,3})?", waits):
+        raise wrong(f"waits={waits} is no number of cycles")
+    align = values.get("align", str(LEAST_ALIGNMENT))
+    alignment = int(align) if align.isascii() and align.isdecimal() and len(align) < 6 else 0
+    if alignment < 1 or alignment & (alignment - 1) or alignment > 1 << 14:
+        raise wrong(f"align={align} is no power of two up to 16384")
+    if fault := section_fault(section):
+        raise wrong(f"section={section!r} is {fault}")
+    return Pool(name, count, cast(PoolUse, use), None if waits is None else float(waits), alignment, section)
 
 
-def _pair(text: str, option: str, example: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise UsageError(f"{option} {text}: that is not NAME=VALUE", hint=f"for instance: {option} {example}")
-    return name, value
+def _conventions(texts: Sequence[str]) -> Conventions:
+    """Return the conventions of an interface, by its name."""
+    return conventions(checked.value_of("conventions", texts[0] if len(texts) == 1 else texts, InterfaceApi))
+
+
+def _logs(paths: Sequence[str] | None) -> tuple[Path, ...]:
+    """Return the paths of tuning logs."""
+    if paths and not all(paths):
+        raise UsageError("--tuned is empty", hint="give a tuning log, or a folder of them: --tuned tuning.jsonl")
+    return tuple(map(Path, paths or ()))
 
 
 READERS: Mapping[str, checked.Reader] = {
-    "dims": dimensions,
-    "constants": constant_values,
-    "maxima": largest_sizes,
-    "limits": limits,
-    "states": state_pairs,
-    "state_values": constant_values,
+    "dims": functools.partial(_sizes, option="--dim", example="batch=1"),
+    "constants": _constants,
+    "maxima": functools.partial(_sizes, option="--max", example="selected=100"),
+    "limits": functools.partial(_sizes, option="--limit", example="nodes=50000"),
+    "states": _states,
+    "state_values": _constants,
     "schedules": schedule_choices,
-    "pools": pools,
-    "backends": backends,
-    "conventions": conventions_of,
-    "template_options": template_options,
-    "tuned": logs,
+    "pools": lambda texts: tuple(map(_pool, texts or ())),
+    "backends": lambda texts: tuple(map(parse_backend, texts or ())),
+    "conventions": _conventions,
+    "template_options": functools.partial(_pairs, option="--option", example="opt=-O3"),
+    "tuned": _logs,
 }
+"""What reads the texts of a field of `Options`, as the command line has them; each raises a UsageError."""
 _MOST_STEPS = 255
 
 
@@ -284,7 +258,7 @@ class Options(Request):
         states = checked.texts_of(self.states)
         checked.fields(self, READERS)
         if states:
-            own = first_values(states)
+            own = _first_values(states)
             object.__setattr__(self, "state_values", {**own, **self.state_values})
         if self.program is not None:
             from mtool.project import Program
@@ -348,3 +322,91 @@ def weights_of(board: Board, options: Options) -> Weights:
 
     template = options.template or next(iter(board.templates), "")
     return "text" if template and project.load(template).builder == "arduino" else options.weights
+
+
+# The values of the command line's options, by their names in the table, and what becomes of them.
+
+
+def parse(**values: Any) -> Options:
+    """Return how to compile, from the values of options by their names in the table, as the command line has them.
+
+    What is left out has its default.
+
+    Raises:
+        UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, a schedule is not written as
+            it should be, or the conventions do not go together.
+    """
+    given = {**{name: value for name, value in DEFAULTS.items() if name not in OF_DEPLOYMENT}, **values}
+    names, arena, key = given.pop("name"), given["arena"], given.pop("module_key")
+    force, keep = given.pop("force"), given.pop("keep")
+    if force and keep:
+        raise UsageError("--force and --keep do not go together")
+    if names and len(names) > 1:
+        raise UsageError(f"--name stands {len(names)} times", hint="once for each model")
+    if names and model_name(names[0]) != names[0]:
+        raise UsageError(f"--name {names[0]}: no name in C", hint=f"for instance: --name {model_name(names[0])}")
+    section, stream = given["arena_section"], given["stream"]
+    if fault := section_fault(section):
+        raise UsageError(f"--arena-section {section!r}: {fault}", hint="for instance: --arena-section .bss.dtcm")
+    if section and arena == "caller":
+        raise UsageError("--arena-section is for an arena of the model's, and --arena caller leaves it to the caller")
+    interface: InterfaceApi | None = given.pop("interface_api")
+    operators, executor = given.pop("operators_api"), given.pop("executor")
+    if stream and interface not in (None, "feed"):
+        raise UsageError(
+            f"--stream {stream} gives the model rows by <model>_feed, --interface-api {interface} has none",
+            hint="leave --interface-api out",
+        )
+    first = _first_values(given["state"])
+    modules = module_options(given.pop("modules"), key, unsigned=given.pop("unsigned_modules"))
+    fields = {OPTIONS[name].python_name: value for name, value in given.items()}
+    fields |= {name: READERS[name](value) for name, value in fields.items() if name in READERS}
+    fields["template_options"] |= modules
+    return Options(
+        **fields,
+        name=names[0] if names else "",
+        state_values=first,
+        conventions=conventions(
+            interface or ("feed" if stream else "c"), operators, executor, context=arena == "caller"
+        ),
+        edits="force" if force else "keep" if keep else "stop",
+    )
+
+
+def module_options(modules: bool, key: Path | None, *, unsigned: bool = False) -> dict[str, str]:
+    """Return the options of a template for firmware that takes modules.
+
+    Raises:
+        UsageError: the key can't be read, or it or its absence does not go with the rest.
+    """
+    if not modules:
+        if key is not None or unsigned:
+            raise UsageError(
+                f"{'--module-key' if key is not None else '--unsigned-modules'} is for firmware that takes modules",
+                hint="give --modules too",
+            )
+        return {}
+    from mtool.manifest.modules.keys import read_public
+    from mtool.project import loaded_modules
+
+    taken = {loaded_modules.MODULES: loaded_modules.UNSIGNED if unsigned else loaded_modules.SIGNED}
+    if key is not None:
+        taken[loaded_modules.KEY] = read_public(key).raw.hex()
+    return taken
+
+
+def parse_given(**values: Any) -> dict[str, Any]:
+    """Return the values that differ from their defaults; they are read, to tell what is wrong.
+
+    Raises:
+        UsageError: as `parse`.
+    """
+    parse(**values)
+    return {name: value for name, value in values.items() if value and value != DEFAULTS[name]}
+
+
+def parse_deployment(**values: Any) -> "Deployment":
+    """Return the project folder and the device, from the values of options by their names in the table."""
+    from mtool.stages.deployment import Deployment  # the device half, which a compile does not load
+
+    return Deployment(**{OPTIONS[name].python_name: value for name, value in values.items()})

@@ -20,14 +20,13 @@ from mtool.base.errors import BoardError, DeviceError, FitError, UsageError
 from mtool.commands import loading, modules
 from mtool.commands.execution import run
 from mtool.commands.modules import make_bytecode
-from mtool.commands.parse_options import module_options
 from mtool.device import session
 from mtool.device.rpc.loading import Place, Room
 from mtool.manifest.modules import exports, keys
 from mtool.manifest.modules.format import Architecture, Kind, Needs, unpack
 from mtool.project import loaded_modules
 from mtool.stages.deployment import DEFAULT
-from mtool.stages.options import Options
+from mtool.stages.options import Options, module_options
 from tests.crt import firmware
 from tests.device.rpc.bridge import Bridge
 from tests.device.rpc.test_loading import FLASH_BYTES

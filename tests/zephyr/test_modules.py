@@ -8,9 +8,9 @@ import pytest
 
 import mtool
 from mtool.commands import modules
-from mtool.commands.parse_options import module_options
 from mtool.device import session
 from mtool.manifest.modules import keys
+from mtool.stages.options import module_options
 from tests.zephyr.test_zephyr import need, pytestmark  # noqa: F401
 
 BOARD = "mps2_an386"

@@ -18,13 +18,13 @@ from mtool.base import resources
 from mtool.base.errors import BoardError, BuildError, DeviceError
 from mtool.boards import zephyr
 from mtool.commands import Options, loading, modules
-from mtool.commands.parse_options import module_options
 from mtool.device import build, session
 from mtool.device.build import toolchains, west
 from mtool.device.transport import open_emulator
 from mtool.device.transport.emulator import command
 from mtool.manifest import Project
 from mtool.manifest.modules import keys
+from mtool.stages.options import module_options
 from tests.device.session import faulty
 
 KWS = "kws/kws_int8_qdq"

@@ -9,10 +9,10 @@ from typing import Any
 from mtool import boards, commands
 from mtool.base.errors import FitError, MismatchError, ModelError, MtoolError
 from mtool.base.option_values import Rounding
-from mtool.commands import parse_options
 from mtool.commands.cost import Cost, cost_at
 from mtool.device.session.bench import run_measured
 from mtool.device.session.verify import Report, Tolerance
+from mtool.stages import options
 from mtool.stages.building import BuiltProject
 from mtool.stages.compiling import CompiledModel
 from mtool.stages.deployment import executor_of
@@ -42,9 +42,7 @@ def options_of(words: str, rounding: Rounding) -> Options:
     for name in ("--dim", "--const", "--state", "--max"):
         parser.add_argument(name, action="append")
     given = parser.parse_args(shlex.split(words))
-    return parse_options.options(
-        rounding=rounding, dim=given.dim, const=given.const, state=given.state, maxima=given.max
-    )
+    return options.parse(rounding=rounding, dim=given.dim, const=given.const, state=given.state, maxima=given.max)
 
 
 def suggested(error: ModelError) -> str:

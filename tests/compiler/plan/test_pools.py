@@ -23,8 +23,9 @@ from mtool.compiler.plan import Plan, make_plan
 from mtool.compiler.plan.pool import Pool
 from mtool.compiler.plan.pools.arena import Short, in_pools, waits_of
 from mtool.compiler.plan.pools.board import asked_pools, lent_pools
-from mtool.stages.pool_options import pools
+from mtool.stages.options import READERS
 
+pools = READERS["pools"]
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
 M7 = boards.get("nucleo_h743zi")
 

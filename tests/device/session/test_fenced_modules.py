@@ -12,11 +12,10 @@ import pytest
 import mtool
 from mtool.base.errors import DeviceError
 from mtool.commands import modules
-from mtool.commands.parse_options import module_options
 from mtool.device import session
 from mtool.manifest.modules import format as file_format
 from mtool.manifest.modules import keys
-from mtool.stages.options import Options
+from mtool.stages.options import Options, module_options
 from tests.device.session import faulty, fenced
 
 BOARD = "mps2_an386"
