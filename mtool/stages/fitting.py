@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ class Fit:
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""
-        energy = self.time and self.time.energy
+        time, energy = self.time, self.time and self.time.energy
         return {
             "board": self.board,
             "fits": self.fits,
@@ -105,9 +105,7 @@ class Fit:
                     "name": need.memory,
                     "bytes": need.bytes,
                     "limit_bytes": need.limit_bytes,
-                    "parts": [
-                        {"what": part.what, "bytes": part.bytes, "estimated": part.estimated} for part in need.parts
-                    ],
+                    "parts": [asdict(part) for part in need.parts],
                 }
                 for need in self.needs
             ],
@@ -124,13 +122,13 @@ class Fit:
                 }
                 for one in self.longest
             ],
-            "milliseconds": self.time and self.time.milliseconds,
-            "milliseconds_error": self.time and self.time.error,
-            "milliseconds_of_backends": self.time and self.time.device_milliseconds,
+            "milliseconds": time and time.milliseconds,
+            "milliseconds_error": time and time.error,
+            "milliseconds_of_backends": time and time.device_milliseconds,
             "without_estimate": list(self.without_estimate),
-            "clock_hz": self.time and self.time.hz,
-            "milliseconds_have_flash": self.time and self.time.flash_is_known,
-            "milliseconds_flash_is_sure": self.time and self.time.flash_is_sure,
+            "clock_hz": time and time.hz,
+            "milliseconds_have_flash": time and time.flash_is_known,
+            "milliseconds_flash_is_sure": time and time.flash_is_sure,
             "microjoules": energy and energy.microjoules,
             "microjoules_error": energy and energy.error,
             "constant_bytes": self.constant_bytes,
@@ -180,12 +178,15 @@ def check(
     manifests, fits = [], []
     load = functools.cache(project.load)  # of the many boards that have the same
     for board, emitted in compile_for(source, asked, chosen):
-        manifests.append(emitted.manifest)
-        fit = _fit_of_emitted(source, board, chosen, emitted, folder, load)
-        time, floats = estimate_latency(emitted, board, hz), software_float(emitted.manifest, board)
-        longest = (longest_operator(emitted, board, hz),)
-        fit = replace(fit, constant_bytes=emitted.manifest.constant_bytes, arena_bytes=emitted.manifest.arena_bytes)
-        fits.append(replace(fit, time=time, software_float=floats, longest=longest))
+        manifest = emitted.manifest
+        manifests.append(manifest)
+        if is_project(folder or default_folder(manifest.model, board)):
+            files = emitted.files(weights_of(board, chosen))
+            fit = fit_of(CompiledModel(source, board, chosen, files, manifest), folder=folder)
+        else:  # whose files are made only as far as they are looked at
+            fit = _estimated(board, chosen, manifest, functools.partial(getattr, emitted, "code"), load)
+        fit = replace(fit, constant_bytes=manifest.constant_bytes, arena_bytes=manifest.arena_bytes)
+        fits.append(_timed(fit, board, [emitted], [manifest], hz))
     if len(asked) < len(known.load_all()):  # else the first board's constants say little of the others'
         warn_of_weight_overhead(manifests[0])
     if folder is not None and not any(fit.is_built for fit in fits):
@@ -217,40 +218,30 @@ def check_models(
         compiled = compile_models(pairs, options[0].core_of(board), options[0].arenas)
         manifests.append(compiled.manifests[0])
         model = CompiledModel(sources[0], board, options[0], compiled.files, compiled.manifests[0])
-        longest = tuple(
-            longest_operator(one, board, hz, described.pauses)
-            for one, described in zip(compiled.emitted, compiled.manifests, strict=True)
-        )
-        times = [estimate_latency(one, board, hz) for one in compiled.emitted]
-        known = [time for time in times if time is not None]
-        whole = None
-        if known and len(known) == len(times):
-            most = max(time.error for time in known)
-            milliseconds = sum(time.milliseconds for time in known)
-            by_devices = sum(time.device_milliseconds for time in known)
-            whole = LatencyEstimate(
-                milliseconds, most, known[0].flash_is_known, hz=known[0].hz, device_milliseconds=by_devices
-            )
-        floats = next(filter(None, (software_float(one, board) for one in compiled.manifests)), None)
-        fits.append(replace(fit_of(model, folder=folder), time=whole, longest=longest, software_float=floats))
+        fits.append(_timed(fit_of(model, folder=folder), board, compiled.emitted, compiled.manifests, hz))
     return FitReport(manifests[0], tuple(fits))
 
 
-def _fit_of_emitted(
-    path: Path,
-    board: Board,
-    options: Options,
-    emitted: Emitted,
-    folder: Path | None,
-    load: Callable[[str], Template],
-) -> Fit:
-    """Return the fit of a model whose files are made only as far as they are looked at."""
-    manifest = emitted.manifest
-    if is_project(folder or default_folder(manifest.model, board)):
-        return fit_of(
-            CompiledModel(path, board, options, emitted.files(weights_of(board, options)), manifest), folder=folder
+def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequence[Manifest], hz: int) -> Fit:
+    """Return a fit with the times that are estimated for its models, and their sum."""
+    times = [time for one in models if (time := estimate_latency(one, board, hz)) is not None]
+    whole = None
+    if times and len(times) == len(models):
+        whole = (
+            times[0]
+            if len(times) == 1
+            else LatencyEstimate(
+                sum(time.milliseconds for time in times),
+                max(time.error for time in times),
+                times[0].flash_is_known,
+                hz=times[0].hz,
+                device_milliseconds=sum(time.device_milliseconds for time in times),
+            )
         )
-    return _estimated(board, options, manifest, lambda: emitted.code, load)
+    pairs = zip(models, manifests, strict=True)
+    longest = tuple(longest_operator(one, board, hz, described.pauses) for one, described in pairs)
+    floats = next(filter(None, (software_float(one, board) for one in manifests)), None)
+    return replace(fit, time=whole, longest=longest, software_float=floats)
 
 
 def fit_of(model: CompiledModel, *, folder: Path | None = None) -> Fit:
@@ -295,12 +286,7 @@ def _estimated(
 ) -> Fit:
     """Return the fit by estimates.
 
-    Args:
-        board: the board.
-        options: which template is used, and how.
-        manifest: the model's.
-        code: returns the model's C, its constants apart; not called where the board's memories are not known.
-        load: reads a template.
+    `code` returns the model's C, its constants apart; it is not called where the board's memories are not known.
     """
     template = _template_of(board, options, load)
     if template is None:

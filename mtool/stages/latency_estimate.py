@@ -272,8 +272,10 @@ def _waits(emitted: Emitted, reads: Reads | None, hz: int) -> tuple[float, float
 def _each(emitted: Emitted, number: int, usual: float) -> float:
     """Return the cycles that a byte of an operator's constants waits: where they lie, else as usual."""
     functions = emitted.functions
-    sizes = {symbol: functions.read[symbol].nbytes for symbol in functions.calls[number].constants.values()}
-    if not functions.in_pools or not sum(sizes.values()):
+    if not functions.in_pools:
         return usual
+    symbols = set(functions.calls[number].constants.values()) & functions.read.keys()  # else another model's
+    sizes = {symbol: functions.read[symbol].nbytes for symbol in symbols}
     waits = {symbol: pool.speed / WORD for symbol, pool in functions.in_pools.items()}
-    return sum(size * waits.get(symbol, usual) for symbol, size in sizes.items()) / sum(sizes.values())
+    total = sum(sizes.values())
+    return sum(size * waits.get(symbol, usual) for symbol, size in sizes.items()) / total if total else usual

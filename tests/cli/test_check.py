@@ -123,6 +123,16 @@ def test_a_build_is_compared_with_the_files_that_it_was_made_of(
         assert any(path.endswith(".bin") for path in written) == (name == "mps2_an386")
 
 
+def test_models_that_share_constants_in_ram_have_them_once() -> None:
+    board = boards.get("nucleo_l4r5zi")  # whose flash waits, so that weights lie in RAM
+    each = [commands.Options(name=name) for name in ("a", "b")]
+    first, second = (one.manifest for one in commands.compile_models([DIGITS] * 2, board=board, options=each))
+    assert first.constant_bytes_in_ram > 0
+    assert second.constant_bytes_in_ram == 0 and second.shared_constant_bytes == first.constant_bytes
+    (fit,) = commands.check_models([DIGITS] * 2, [board], each).fits
+    assert fit.time is not None and fit.fits
+
+
 def test_weights_in_ram_count_as_ram(capsys: Captured) -> None:
     """A NUCLEO-L4R5ZI waits for its flash, and mtool's overlay sets the clock that times hold at."""
     assert app.invoke(["check", str(DIGITS), "--board", "nucleo_l4r5zi"]) == 0

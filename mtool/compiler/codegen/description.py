@@ -130,7 +130,9 @@ def manifest_of(
         constant_bytes=weights.total_bytes(functions.read),
         constants=tuple(functions.read),
         shared_constant_bytes=weights.total_bytes(functions.borrowed),
-        constant_bytes_in_ram=weights.total_bytes({name: functions.constants[name] for name in functions.in_ram}),
+        constant_bytes_in_ram=weights.total_bytes(
+            {name: one for name, one in functions.constants.items() if name in functions.in_ram}
+        ),
         symbols={
             "run": f"{graph.name}_{'run' if graph.stream is None else 'finish'}",
             "arena": f"{graph.name}_arena" if not plan.pools else _arena_pool(plan),
