@@ -353,10 +353,8 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             paths = given.get(key) or []
             paths = paths if isinstance(paths, list) else [paths]
             for name, one in groups.items():
-                from mtool.stages import options as readers
-
                 raw = {each: given.pop(each) for each in of_group(one.name)}
-                given[name] = several.options(raw, paths) if one.of_models else getattr(readers, one.reader)(**raw)
+                given[name] = several.options(raw, paths) if one.of_models else one.read(raw)
             if project is not None:
                 folder = folder or project.folder_for(given["board"])
                 given["options"] = tuple(project.with_program(one, given["board"], folder) for one in given["options"])

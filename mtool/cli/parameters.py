@@ -4,6 +4,7 @@ Nothing here loads the compiler: `--help` and a shell's completion read it.
 """
 
 import functools
+import importlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -204,15 +205,20 @@ class OptionGroup:
 
     Attributes:
         name: which options of the table they are.
-        reader: the function of mtool.stages.options that makes the argument of their values.
+        reader: the function of mtool.stages that makes the argument of their values.
         of_models: there is one argument for each model that the command is given.
         help: of options that mean something else in these commands.
     """
 
     name: str
-    reader: str = "parse"
+    reader: str = "options.parse"
     of_models: bool = False
     help: Mapping[str, str] = field(default_factory=dict)
+
+    def read(self, values: Mapping[str, Any]) -> Any:
+        """Return the argument that the values of the options make."""
+        module, _, function = self.reader.partition(".")
+        return getattr(importlib.import_module(f"mtool.stages.{module}"), function)(**values)
 
     @property
     def parameters(self) -> dict[str, tuple[Any, Any]]:
@@ -223,15 +229,15 @@ class OptionGroup:
         }
 
 
-ProjectDeployment = Annotated["Deployment", OptionGroup("run", "parse_deployment")]
+ProjectDeployment = Annotated["Deployment", OptionGroup("run", "deployment.parse")]
 """The project folder, and the device that runs it."""
-FlashDeployment = Annotated["Deployment", OptionGroup("flash", "parse_deployment")]
+FlashDeployment = Annotated["Deployment", OptionGroup("flash", "deployment.parse")]
 """And the commands that flash it and cycle its power."""
 TrialsDeployment = Annotated[
     "Deployment",
     OptionGroup(
         "trials",
-        "parse_deployment",
+        "deployment.parse",
         help={"output_dir": "The folder for the trials' projects; default: build/tune-<model>-<board>."},
     ),
 ]
@@ -246,7 +252,7 @@ FitOptions = Annotated["Sequence[Options]", OptionGroup("check", of_models=True)
 """How each model becomes C and a firmware, on any board; nothing is written, and no compiler asked for its version."""
 TuningOptions = Annotated["Options", OptionGroup("tune")]
 """What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
-GivenOptions = Annotated["Mapping[str, Any]", OptionGroup("new", "parse_given")]
+GivenOptions = Annotated["Mapping[str, Any]", OptionGroup("new", "options.parse_given")]
 """Options of a project that are stored, not used: those that differ from their defaults, by their names."""
 ModuleOptions = Annotated["Options", OptionGroup("module")]
 """How a model becomes the C of a module."""

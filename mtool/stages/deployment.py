@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mtool import boards
 from mtool.base import checked, files
 from mtool.base.errors import BoardError, CommunicationError, FlashError, UsageError
+from mtool.base.option_table import OPTIONS
 from mtool.boards import Board
 from mtool.device import session
 from mtool.device.flash import ports, power
@@ -171,6 +172,11 @@ class Deployment:
 
 
 DEFAULT = Deployment()
+
+
+def parse(**values: Any) -> Deployment:
+    """Return the project folder and the device, from the values of options by their names in the table."""
+    return Deployment(**{OPTIONS[name].python_name: value for name, value in values.items()})
 
 
 # Inferences on the device of a project that is built; of many samples, on several devices where they are processes.

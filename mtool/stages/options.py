@@ -30,7 +30,6 @@ from mtool.stages.tuned import known_for
 
 if TYPE_CHECKING:
     from mtool.project import Program
-    from mtool.stages.deployment import Deployment
 
 _DIGITS = 18  # of a size; more are no int64
 
@@ -403,10 +402,3 @@ def parse_given(**values: Any) -> dict[str, Any]:
     """
     parse(**values)
     return {name: value for name, value in values.items() if value and value != DEFAULTS[name]}
-
-
-def parse_deployment(**values: Any) -> "Deployment":
-    """Return the project folder and the device, from the values of options by their names in the table."""
-    from mtool.stages.deployment import Deployment  # the device half, which a compile does not load
-
-    return Deployment(**{OPTIONS[name].python_name: value for name, value in values.items()})
