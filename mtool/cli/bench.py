@@ -32,8 +32,7 @@ def bench(
         int, option("--zero-time-limit", "How often --number may grow while the timer reads zero.", min=0)
     ] = 100,
     function: Annotated[
-        str,
-        option("--function NAME", "Time this operator alone, by its number in --layers or its name."),
+        str, option("--function NAME", "Time this operator alone, by its number in --layers or its name.")
     ] = "",
     layers: Annotated[bool, option("--layers", "Measure each operator by itself.")] = False,
     *,

@@ -135,15 +135,11 @@ RAM = frozenset({"arena", "data", "stack"})
 
 def boards(
     out: Output,
-    name: Annotated[
-        str,
-        argument("[BOARD]", "Show this one in full.", autocompletion=parameters.complete_boards),
-    ] = "",
+    name: Annotated[str, argument("[BOARD]", "Show this one in full.", autocompletion=parameters.complete_boards)] = "",
     attached: Annotated[bool, option("--attached", "List what is plugged in instead.")] = False,
     watch: Annotated[bool, option("--watch", "Keep reporting what is plugged in and out.")] = False,
     new: Annotated[
-        str,
-        option("--new NAME", "Write an entry for a board of your own, by questions or by --from and --set."),
+        str, option("--new NAME", "Write an entry for a board of your own, by questions or by --from and --set.")
     ] = "",
     origin: Annotated[
         str,
@@ -162,8 +158,7 @@ def boards(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        parameters.output_file("FILE", "With --new: the file to write; default: boards/NAME.yaml."),
+        Path | None, parameters.output_file("FILE", "With --new: the file to write; default: boards/NAME.yaml.")
     ] = None,
 ) -> None:
     """List the boards, or show one in full; or write an entry for one of your own."""

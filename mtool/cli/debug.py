@@ -4,15 +4,12 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from mtool.base.errors import BuildError
 from mtool.cli import parameters
 from mtool.cli.output import Output
 from mtool.cli.parameters import option
-
-if TYPE_CHECKING:
-    from mtool.commands.debugging import DebugPlan
 
 
 def debug(
@@ -26,10 +23,7 @@ def debug(
             "Where to stop: an operator, or a node of the model; default: the one that faults, or the first.",
         ),
     ] = "",
-    input: Annotated[
-        Path | None,
-        option("--input -i X.npz|X.npy", "The sample; default: --fill."),
-    ] = None,
+    input: Annotated[Path | None, option("--input -i X.npz|X.npy", "The sample; default: --fill.")] = None,
     fill: parameters.Fill = "random",
     seed: parameters.Seed = 0,
     server: Annotated[
@@ -39,13 +33,9 @@ def debug(
             "Of a board: the tool that serves gdb, or a gdb server that runs already; default: the board's first.",
         ),
     ] = "",
-    gdb: Annotated[
-        str,
-        option("--gdb PROGRAM", "The gdb; default: that of the toolchain."),
-    ] = "",
+    gdb: Annotated[str, option("--gdb PROGRAM", "The gdb; default: that of the toolchain.")] = "",
     ex: Annotated[
-        list[str] | None,
-        option("--ex COMMAND", "A command for gdb, once it has stopped; may be repeated."),
+        list[str] | None, option("--ex COMMAND", "A command for gdb, once it has stopped; may be repeated.")
     ] = None,
     batch: Annotated[bool, option("--batch", "End gdb after the commands of --ex.")] = False,
     *,
@@ -64,38 +54,27 @@ def debug(
 
     job = Job(model, board, options, deployment, fill=fill, seed=seed)
     asked = debugging.DebugOptions(operator, gdb, server, ex or (), batch or out.as_json)
+    lines: list[str] = []
     if dry_run and debugging.is_cabled(job):
         chosen, lines = debugging.planned(job, asked)
-        _tell(out, chosen)
-        out.text(*lines, *_commands(chosen))
-        return
-    prepared, (sample, *_), _ = built_with_inputs(job, input)
-    chosen = debugging.plan(prepared, sample, asked, deployment)
-    if chosen.stop.fault is not None:
-        for line in chosen.stop.fault.lines():
-            out.note(line)
-    _tell(out, chosen)
+    else:
+        prepared, (sample, *_), _ = built_with_inputs(job, input)
+        chosen = debugging.plan(prepared, sample, asked, deployment)
+    stop, fault = chosen.stop.operator, chosen.stop.fault
+    out.note(*(fault.lines() if fault is not None else ()), f"stop at {chosen.stop.describe()}")
+    commands = [shlex.join(argv) for argv in (chosen.server, chosen.gdb) if argv]
+    out.result(
+        {
+            "operator": {"index": stop.index, "name": stop.name, "function": stop.function},
+            "fault": None if fault is None else fault.what,
+            "commands": commands,
+        }
+    )
     if dry_run:
-        out.text(*_commands(chosen))
+        out.text(*lines, *commands)
         return
     with tempfile.TemporaryDirectory(prefix="mtool-debug-") as folder:
         output = sys.stderr.fileno() if out.as_json else None
         code = debugging.debug(chosen, prepared, sample, Path(folder), deployment, output=output)
     if code:
         raise BuildError(f"{Path(chosen.gdb[0]).name} ended with exit code {code}")
-
-
-def _commands(chosen: "DebugPlan") -> list[str]:
-    return [shlex.join(argv) for argv in (chosen.server, chosen.gdb) if argv]
-
-
-def _tell(out: Output, chosen: "DebugPlan") -> None:
-    out.note(f"stop at {chosen.stop.describe()}")
-    stop = chosen.stop.operator
-    out.result(
-        {
-            "operator": {"index": stop.index, "name": stop.name, "function": stop.function},
-            "fault": None if chosen.stop.fault is None else chosen.stop.fault.what,
-            "commands": _commands(chosen),
-        }
-    )

@@ -1,6 +1,5 @@
 """`mtool demo`: handwritten digits, read on this computer and on an emulated Cortex-M4."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,6 @@ from mtool.cli.parameters import option
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mtool.commands import Cost
 
 LEAST_ACCURACY = 0.95
 HOST = "host"
@@ -26,14 +24,6 @@ _ACROSS = 4
 _GAP = "    "
 _LEVELS = " ░▒▓█"
 _INK = 16  # the darkest pixel
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """The digits that a board read, one for each image."""
-
-    cost: "Cost"
-    digits: "NDArray[Any]"
 
 
 def demo(
@@ -58,21 +48,27 @@ def demo(
     with np.load(example / "test_data.npz", allow_pickle=False) as data:
         images, labels = data["x"], data["y"]
     names = list(board) if board else available_boards(out)
-    read = {name: _read(example, name, output_dir) for name in names}
-    accuracy = {name: float(np.mean(result.digits == labels)) for name, result in read.items()}
+    costs, digits = {}, {}
+    for name in names:
+        ran = commands.run(
+            example / "digits_int8.onnx",
+            board=name,
+            inputs=example / "test_data.npz",
+            deployment=commands.Deployment(output_dir / f"digits-{name}"),
+            kinds=commands.ALL_KINDS,
+        )
+        scores = np.stack([next(iter(output.values())).reshape(-1) for output in ran.outputs])
+        costs[name], digits[name] = ran.cost, scores.argmax(axis=1)
+    accuracy = {name: float(np.mean(digits[name] == labels)) for name in names}
     out.result(
         {
             "images": len(images),
-            "boards": {name: {"accuracy": accuracy[name], **result.cost.as_json()} for name, result in read.items()},
+            "boards": {name: {"accuracy": accuracy[name], **costs[name].as_json()} for name in names},
         }
     )
-    first = read[names[0]]
-    out.text()
-    for line in pictures(images, labels, first.digits):
-        out.text(f"  {line}")
-    columns = [[name, f"{accuracy[name]:.1%} of {len(images)} images"] for name in names]
-    rows = [["read correctly", *(text for _, text in columns)], *comparison([r.cost for r in read.values()])]
-    out.text(table((first.cost.model, *names), rows))
+    out.text("", *(f"  {line}" for line in pictures(images, labels, digits[names[0]])))
+    read = ["read correctly", *(f"{accuracy[name]:.1%} of {len(images)} images" for name in names)]
+    out.text(table((costs[names[0]].model, *names), [read, *comparison([*costs.values()])]))
     wrong = [f"{name}: {share:.1%}" for name, share in accuracy.items() if share < LEAST_ACCURACY]
     if wrong:
         raise MismatchError(f"less than {LEAST_ACCURACY:.0%} of the images were read correctly", details=wrong)
@@ -89,23 +85,8 @@ def available_boards(out: Output) -> list[str]:
         if not lacking:
             return [HOST, name]
         told.append(f"{name} is left out: {', '.join(lacking)} is missing (mtool doctor)")
-    for line in told:
-        out.note(line)
+    out.note(*told)
     return [HOST]
-
-
-def _read(example: Path, board: str, below: Path) -> Read:
-    import numpy as np
-
-    ran = commands.run(
-        example / "digits_int8.onnx",
-        board=board,
-        inputs=example / "test_data.npz",
-        deployment=commands.Deployment(below / f"digits-{board}"),
-        kinds=commands.ALL_KINDS,
-    )
-    scores = np.stack([next(iter(output.values())).reshape(-1) for output in ran.outputs])
-    return Read(ran.cost, scores.argmax(axis=1))
 
 
 def pictures(images: "NDArray[Any]", labels: "NDArray[Any]", digits: "NDArray[Any]") -> list[str]:
@@ -115,17 +96,15 @@ def pictures(images: "NDArray[Any]", labels: "NDArray[Any]", digits: "NDArray[An
     wrong = np.flatnonzero(digits != labels)
     shown = [*range(_PICTURES - 1), int(wrong[0]) if len(wrong) else _PICTURES - 1]
     lines = []
+
+    def shade(pixel: int) -> str:
+        return 2 * _LEVELS[min(len(_LEVELS) - 1, pixel * len(_LEVELS) // (_INK + 1))]
+
     for start in range(0, _PICTURES, _ACROSS):
         row = shown[start : start + _ACROSS]
         drawn = [images[index].reshape(8, 8) for index in row]
-        lines += [_GAP.join("".join(map(_shade, image[y])) for image in drawn) for y in range(8)]
-        lines += [_GAP.join(f"{_caption(digits[index], labels[index]):^16}" for index in row), ""]
+        lines += [_GAP.join("".join(map(shade, image[y])) for image in drawn) for y in range(8)]
+        read = ((digits[index], labels[index]) for index in row)
+        captions = (str(digit) if digit == label else f"{digit}, but it is {label}" for digit, label in read)
+        lines += [_GAP.join(f"{caption:^16}" for caption in captions), ""]
     return lines
-
-
-def _caption(digit: int, label: int) -> str:
-    return str(digit) if digit == label else f"{digit}, but it is {label}"
-
-
-def _shade(pixel: int) -> str:
-    return 2 * _LEVELS[min(len(_LEVELS) - 1, pixel * len(_LEVELS) // (_INK + 1))]

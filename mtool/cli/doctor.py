@@ -15,10 +15,7 @@ _SHOWN = {"ok": "ok", "missing": "MISSING", "absent": "-"}
 
 def doctor(
     out: Output,
-    board: Annotated[
-        list[str] | None,
-        parameters.boards("Only what this board needs; may be repeated."),
-    ] = None,
+    board: Annotated[list[str] | None, parameters.boards("Only what this board needs; may be repeated.")] = None,
     template: Annotated[
         str,
         option(

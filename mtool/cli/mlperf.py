@@ -28,17 +28,10 @@ def mlperf(
         Literal["performance", "accuracy"], option("--mode", "Five windows of time, or the accuracy.")
     ] = "performance",
     board: Annotated[str, parameters.boards("The board; default: the project's.")] = "",
-    count: Annotated[
-        int | None,
-        option("--count", "Inferences of a window; default: the benchmark's.", min=1),
-    ] = None,
-    warmups: Annotated[
-        int | None,
-        option("--warmups", "Before each window; default: the benchmark's.", min=0),
-    ] = None,
+    count: Annotated[int | None, option("--count", "Inferences of a window; default: the benchmark's.", min=1)] = None,
+    warmups: Annotated[int | None, option("--warmups", "Before each window; default: the benchmark's.", min=0)] = None,
     samples: Annotated[
-        int | None,
-        option("--samples", "How many to run for the accuracy; default: all.", min=1),
+        int | None, option("--samples", "How many to run for the accuracy; default: all.", min=1)
     ] = None,
     log: Annotated[Path, option("--log FILE", "The log, as a submission has it.")] = Path("build/mlperf/log.txt"),
     port: parameters.Port = "",

@@ -21,10 +21,7 @@ _NATIVE = "native: code and constants that run wherever they lie"
 
 def module(
     out: Output,
-    model: Annotated[
-        Path,
-        argument("MODEL", "The model, .onnx or .tflite; with --show a module."),
-    ],
+    model: Annotated[Path, argument("MODEL", "The model, .onnx or .tflite; with --show a module.")],
     board: parameters.BoardName = parameters.HOST,
     output: Annotated[
         Path | None, parameters.output_file("OUT.mtm", "The file to write; default: <model>.mtm here.")
@@ -262,10 +259,7 @@ def _bar(out: Output) -> Iterator["Progress"]:
 
 def key(
     out: Output,
-    file: Annotated[
-        Path,
-        argument("FILE", "The private key, a new file; the public one is FILE.pub beside it."),
-    ],
+    file: Annotated[Path, argument("FILE", "The private key, a new file; the public one is FILE.pub beside it.")],
 ) -> None:
     """Make a pair of keys (Ed25519) for modules: one signs them, firmware is built with the other.
 

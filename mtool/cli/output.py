@@ -86,10 +86,11 @@ class Output:
         """Return what takes the result of a part of the command, for `result` of the whole."""
         return Part(self.command, as_json=self.as_json, verbosity=self.verbosity)
 
-    def note(self, line: str) -> None:
-        """Write a line of progress."""
+    def note(self, *lines: str) -> None:
+        """Write lines of progress."""
         if self.verbosity >= 0:
-            self._say(one_line(line))
+            for line in lines:
+                self._say(one_line(line))
 
     def error(self, error: MtoolError) -> None:
         """Write an error: what, details, hint and exit code."""

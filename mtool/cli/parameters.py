@@ -114,17 +114,12 @@ def repeat(meaning: str) -> Any:
 
 _board_option = functools.partial(option, rich_help_panel="The board")
 
-ModelFile = Annotated[
-    Path,
-    argument("MODEL", "The model, .onnx or .tflite.", parser=_model),
-]
+ModelFile = Annotated[Path, argument("MODEL", "The model, .onnx or .tflite.", parser=_model)]
 ModelFiles = Annotated[
-    list[Path],
-    argument("MODEL...", "The model, .onnx or .tflite; several share one firmware.", parser=_model),
+    list[Path], argument("MODEL...", "The model, .onnx or .tflite; several share one firmware.", parser=_model)
 ]
 ModelOrProject = Annotated[
-    Path,
-    argument("MODEL|PROJECT", "The model, .onnx or .tflite, or a project's folder.", parser=_model),
+    Path, argument("MODEL|PROJECT", "The model, .onnx or .tflite, or a project's folder.", parser=_model)
 ]
 ModelsOrProject = Annotated[
     list[Path],
@@ -138,8 +133,7 @@ SEVERAL = {ModelFile: ModelFiles, ModelOrProject: ModelsOrProject}
 """What stands for the model of a command that is done for each of several."""
 
 BoardName = Annotated[
-    str,
-    _board_option("--board -b BOARD", "The board; `mtool boards` lists them.", autocompletion=complete_boards),
+    str, _board_option("--board -b BOARD", "The board; `mtool boards` lists them.", autocompletion=complete_boards)
 ]
 BoardOrProjects = Annotated[str, boards("The board; `mtool boards` lists them; default: a project's own, else host.")]
 OnDevice = Annotated[
@@ -189,10 +183,7 @@ Scheduler = Annotated[
         "Measure on the boards of a farm: those of the workers of this Dask scheduler, HOST:PORT (docs/farm.md).",
     ),
 ]
-TlsCa = Annotated[
-    Path | None,
-    _farm_option("--tls-ca FILE", "The certificate of who signs those of a board farm."),
-]
+TlsCa = Annotated[Path | None, _farm_option("--tls-ca FILE", "The certificate of who signs those of a board farm.")]
 TlsCertificate = Annotated[
     Path | None, _farm_option("--tls-cert FILE", "This computer's certificate, for a board farm.")
 ]

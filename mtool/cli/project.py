@@ -28,8 +28,7 @@ def new(
     model: Annotated[Path, option("--model -m MODEL", "The model, .onnx or .tflite.")],
     board: Annotated[str, parameters.boards("The board that the program is for.")],
     type: Annotated[
-        ProjectType,
-        option("--type", "A program around the model, a model that a host drives, or EEMBC's benchmark."),
+        ProjectType, option("--type", "A program around the model, a model that a host drives, or EEMBC's benchmark.")
     ] = "standalone",
     test_board: Annotated[
         str,
@@ -286,8 +285,7 @@ def partition(
     model: parameters.ModelFile,
     board: parameters.BoardName = parameters.HOST,
     output_dir: Annotated[
-        Path | None,
-        parameters.output_dir("The folder to write to; default: build/<model>-<board>-regions.", "-o"),
+        Path | None, parameters.output_dir("The folder to write to; default: build/<model>-<board>-regions.", "-o")
     ] = None,
     *,
     options: parameters.PartitionOptions,

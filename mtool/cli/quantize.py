@@ -27,8 +27,7 @@ def quantize(
         ),
     ],
     output: Annotated[
-        Path | None,
-        parameters.output_file("OUT.onnx", "The file to write; default: <model>_int8.onnx here."),
+        Path | None, parameters.output_file("OUT.onnx", "The file to write; default: <model>_int8.onnx here.")
     ] = None,
     board: parameters.BoardName = parameters.HOST,
     method: Annotated[Method, option("--method", "How an activation's range is found.")] = "minmax",
@@ -37,18 +36,14 @@ def quantize(
     per_tensor: Annotated[
         bool, option("--per-tensor", "One weight scale a tensor, not one for each output channel.")
     ] = False,
-    exclude: Annotated[
-        list[str] | None,
-        option("--exclude NODE", "Leave it float; may be repeated."),
-    ] = None,
+    exclude: Annotated[list[str] | None, option("--exclude NODE", "Leave it float; may be repeated.")] = None,
     integer_io: Annotated[
         bool, option("--integer-io", "The inputs and outputs become integers too: a smaller arena.")
     ] = False,
     scale: Annotated[float, option("--scale", "How images are scaled: value = pixel * SCALE + OFFSET.")] = 1 / 255,
     offset: Annotated[float, option("--offset", "Of images.")] = 0.0,
     evaluate: Annotated[
-        Path | None,
-        option("--evaluate DIR|X.npz|X.npy", "Other data to compare the two models over; default: --data."),
+        Path | None, option("--evaluate DIR|X.npz|X.npy", "Other data to compare the two models over; default: --data.")
     ] = None,
     labels: Annotated[
         Path | None,

@@ -27,14 +27,12 @@ def run(
     model: parameters.ModelOrProject,
     board: parameters.BoardOrProjects = "",
     input: Annotated[
-        Path | None,
-        option("--input -i X.npz|X.npy", "One or more samples; default: a random one."),
+        Path | None, option("--input -i X.npz|X.npy", "One or more samples; default: a random one.")
     ] = None,
     output: Annotated[Path | None, option("--output Y.npz", "Write the outputs there.")] = None,
     fill: parameters.Fill = "random",
     dump: Annotated[
-        Path | None,
-        option("--dump DIR", "Write every tensor there, as .npy by its name in the model, and index.json."),
+        Path | None, option("--dump DIR", "Write every tensor there, as .npy by its name in the model, and index.json.")
     ] = None,
     seed: parameters.Seed = 0,
     *,

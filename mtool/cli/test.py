@@ -20,17 +20,13 @@ _PASSED, _FAILED, _INTERRUPTED, _USAGE, _NOTHING = 0, 1, 2, 4, 5  # pytest's exi
 
 def test(
     out: Output,
-    arguments: Annotated[
-        list[str] | None,
-        argument("[-- PYTEST..]", "Arguments of pytest."),
-    ] = None,
+    arguments: Annotated[list[str] | None, argument("[-- PYTEST..]", "Arguments of pytest.")] = None,
     board: Annotated[str, parameters.boards("Where the tests run; default: test_board of mtool.toml.")] = "",
     port: parameters.Port = "",
     probe: parameters.Probe = "",
     record: Annotated[bool, option("--record", "Write the figures to figures.json, if all tests pass.")] = False,
     log: Annotated[
-        Path | None,
-        option("--log FILE", "Write down what was done and what went over the channel."),
+        Path | None, option("--log FILE", "Write down what was done and what went over the channel.")
     ] = None,
 ) -> None:
     """Run the tests of the project that you are in, by pytest.

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 def tune(
     out: Output,
-    model: Annotated[
-        Path | None,
-        argument("[MODEL]", "The model, .onnx or .tflite."),
-    ] = None,
+    model: Annotated[Path | None, argument("[MODEL]", "The model, .onnx or .tflite.")] = None,
     board: parameters.BoardName = parameters.HOST,
     output: Annotated[Path, option("--output -o FILE", "The tuning log, to which is appended.")] = Path("tuning.jsonl"),
     objective: Annotated[

@@ -70,13 +70,9 @@ def worker(
             autocompletion=parameters.complete_boards,
         ),
     ] = None,
-    port: Annotated[
-        list[str] | None,
-        option("--port -p DEVICE", "The serial port of the board before it."),
-    ] = None,
+    port: Annotated[list[str] | None, option("--port -p DEVICE", "The serial port of the board before it.")] = None,
     probe: Annotated[
-        list[str] | None,
-        option("--probe SERIAL", "The USB serial number of the board before it, or of its probe."),
+        list[str] | None, option("--probe SERIAL", "The USB serial number of the board before it, or of its probe.")
     ] = None,
     builds: Annotated[
         int | None,
@@ -92,8 +88,7 @@ def worker(
         ),
     ] = "",
     insecure: Annotated[
-        bool,
-        option("--insecure", "Listen beyond loopback without TLS: all who can connect can run programs."),
+        bool, option("--insecure", "Listen beyond loopback without TLS: all who can connect can run programs.")
     ] = False,
     flash_command: parameters.FlashCommand = "",
     power: parameters.PowerCommand = "",
