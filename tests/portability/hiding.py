@@ -36,9 +36,7 @@ for name in ("open", "stat", "mkdir", "unlink", "rmdir", "replace"):
     setattr(os, name, functools.partial(without_folder, getattr(os, name)))
 
 from mtool.cli.app import invoke  # noqa: E402
-from mtool.device.transport import pipes  # noqa: E402
 
-pipes.of = pipes.ThreadedPipes  # type: ignore[assignment]
 for line in sys.stdin:
     code = invoke(json.loads(line))
     if code:

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from mtool.base import proc
 from mtool.boards import Emulator
 from mtool.device.transport import ProcessTransport
-from mtool.device.transport.emulator import Channel, command, free_port
+from mtool.device.transport.emulator import Channel, command, free_port, start
 
 _LOCALHOST = "127.0.0.1"
 
@@ -32,5 +31,4 @@ def open_halted(emulator: Emulator, elf: Path, *, channel: Channel = "semihostin
     """
     port = f"{_LOCALHOST}:{free_port()}"
     words = argv(emulator, elf, port, channel=channel)
-    proc.find(words[0], hint="see what installs it: mtool doctor")
-    return ProcessTransport(words, name=f"the emulator {Path(words[0]).name}"), port
+    return start(emulator, words), port

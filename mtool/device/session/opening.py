@@ -22,11 +22,11 @@ from mtool.device.transport import (
     WithFlash,
     control_block,
     open_emulator,
-    open_emulator_rtt,
     open_port,
     unicorn,
 )
 from mtool.device.transport.base import Recorder
+from mtool.device.transport.emulator import Channel
 from mtool.manifest import Manifest, Project
 
 _KIND = "host_driven"
@@ -243,8 +243,6 @@ def _emulate(project: Project, emulator: Emulator, firmware: Path) -> Transport:
     if emulator.program == unicorn.PROGRAM:
         return UnicornTransport(project.board, firmware, on_exit=on_exit)
     block = control_block(firmware) if project.options.get(CHANNEL) == RTT else None
-    if block is not None:
-        return open_emulator_rtt(emulator, firmware, block=block, on_exit=on_exit)
-    if project.transport == "serial":
-        return open_emulator(emulator, firmware, channel="uart")
-    return open_emulator(emulator, firmware, on_exit=on_exit)
+    by_uart = block is None and project.transport == "serial"
+    channel: Channel = "uart" if by_uart else "semihosting"
+    return open_emulator(emulator, firmware, channel=channel, on_exit=None if by_uart else on_exit, block=block)

@@ -1,7 +1,7 @@
 """Transports: bytes to and from a device, in order, perhaps lost or damaged."""
 
 from mtool.device.transport.base import Recorder, Transport
-from mtool.device.transport.emulator import open_emulator, open_emulator_rtt
+from mtool.device.transport.emulator import open_emulator
 from mtool.device.transport.opening import control_block, open_port
 from mtool.device.transport.process import ProcessTransport
 from mtool.device.transport.serial import SerialTransport
@@ -17,6 +17,5 @@ __all__ = [
     "WithFlash",
     "control_block",
     "open_emulator",
-    "open_emulator_rtt",
     "open_port",
 ]

@@ -59,39 +59,22 @@ class Transport(Closing):
         """Let go of the channel and of what was started for it. May be called again."""
 
 
-# Write down what goes over a transport.
+class Wrapper(Transport):
+    """A transport that passes everything on to another one, which is closed with it."""
 
-
-class Recorder(Transport):
-    """Pass everything on to another transport, and write a line for each piece: seconds, direction, bytes in hex.
-
-    Args:
-        inner: the transport to use; closed with this one.
-        lines: where to write; left open.
-    """
-
-    def __init__(self, inner: Transport, lines: IO[str]) -> None:
+    def __init__(self, inner: Transport) -> None:
         self._inner = inner
-        self._lines = lines
-        self._start = time.monotonic()
-        self.name = inner.name
-        self.bytes_per_second = inner.bytes_per_second
-        self.is_lossless = inner.is_lossless
-        self.is_exclusive = inner.is_exclusive
-        self.baud = inner.baud
+        self.name, self.bytes_per_second, self.baud = inner.name, inner.bytes_per_second, inner.baud
+        self.is_lossless, self.is_exclusive = inner.is_lossless, inner.is_exclusive
         self.flash = inner.flash
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
-        """Record and send."""
-        self._record(">", data)
+        """Send all of `data`."""
         self._inner.write(data, timeout_s=timeout_s)
 
     def read(self, *, timeout_s: float) -> bytes:
-        """Receive and record."""
-        data = self._inner.read(timeout_s=timeout_s)
-        if data:
-            self._record("<", data)
-        return data
+        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
+        return self._inner.read(timeout_s=timeout_s)
 
     def set_baud(self, baud: int) -> None:
         """Set the inner transport's rate."""
@@ -101,6 +84,32 @@ class Recorder(Transport):
     def close(self) -> None:
         """Close the inner transport."""
         self._inner.close()
+
+
+class Recorder(Wrapper):
+    """Write a line for each piece that goes over a transport: seconds, direction, bytes in hex.
+
+    Args:
+        inner: the transport to use; closed with this one.
+        lines: where to write; left open.
+    """
+
+    def __init__(self, inner: Transport, lines: IO[str]) -> None:
+        super().__init__(inner)
+        self._lines = lines
+        self._start = time.monotonic()
+
+    def write(self, data: bytes, *, timeout_s: float) -> None:
+        """Record and send."""
+        self._record(">", data)
+        super().write(data, timeout_s=timeout_s)
+
+    def read(self, *, timeout_s: float) -> bytes:
+        """Receive and record."""
+        data = super().read(timeout_s=timeout_s)
+        if data:
+            self._record("<", data)
+        return data
 
     def _record(self, direction: str, data: bytes) -> None:
         self._lines.write(f"{time.monotonic() - self._start:.6f} {direction} {data.hex()}\n")

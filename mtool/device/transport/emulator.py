@@ -2,8 +2,9 @@
 
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from mtool.base import proc
 from mtool.base.errors import CommunicationError
@@ -13,7 +14,7 @@ from mtool.device.transport.base import Transport
 from mtool.device.transport.gdb_remote import GdbMemory
 from mtool.device.transport.process import OnExit, ProcessTransport
 from mtool.device.transport.rtt import RttTransport
-from mtool.device.transport.serial import PtyTransport
+from mtool.device.transport.serial import through_terminal
 from mtool.device.transport.through import Through
 
 Channel = Literal["semihosting", "uart"]
@@ -43,8 +44,25 @@ def command(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") 
     return [part.replace("{elf}", str(elf)) for part in parts]
 
 
+def start(emulator: Emulator, argv: Sequence[str], **options: Any) -> ProcessTransport:
+    """Start an emulator by its argv, and return the channel to its standard input and output.
+
+    Raises:
+        BuildError: the emulator is not installed.
+        CommunicationError: it can't be started.
+    """
+    proc.find(argv[0], hint="see what installs it: mtool doctor")
+    name = emulator.program if emulator.source else Path(argv[0]).name
+    return ProcessTransport(argv, name=f"the emulator {name}", **options)
+
+
 def open_emulator(
-    emulator: Emulator, elf: Path, *, channel: Channel = "semihosting", on_exit: OnExit | None = None
+    emulator: Emulator,
+    elf: Path,
+    *,
+    channel: Channel = "semihosting",
+    on_exit: OnExit | None = None,
+    block: int | None = None,
 ) -> Transport:
     """Start an emulator with a firmware.
 
@@ -52,40 +70,24 @@ def open_emulator(
         emulator: the program and its arguments, from the board's entry.
         elf: the firmware.
         channel: the machine's device that is connected to standard input and output.
-        on_exit: through semihosting, returns the error that the firmware's exit status stands for, if it does.
-
-    Raises:
-        BuildError: the emulator is not installed.
-        CommunicationError: it can't be started.
-    """
-    argv = command(emulator, elf, channel=channel)
-    proc.find(argv[0], hint="see what installs it: mtool doctor")
-    name = f"the emulator {emulator.program if emulator.source else Path(argv[0]).name}"
-    if channel == "uart" and emulator.announces:
-        return PtyTransport(argv, name=name, announces=emulator.announces, baud=_PTY_BAUD)
-    if channel == "uart":
-        return ProcessTransport(argv, name=name, bytes_per_second=_UART_BYTES_PER_SECOND)
-    return ProcessTransport(argv, name=name, on_exit=on_exit)
-
-
-def open_emulator_rtt(emulator: Emulator, elf: Path, *, block: int, on_exit: OnExit | None = None) -> Transport:
-    """Start an emulator with a firmware whose bytes travel by RTT, through the emulator's gdb stub.
-
-    Args:
-        emulator: the program and its arguments, from the board's entry.
-        elf: the firmware.
-        block: the address of RTT's control block.
-        on_exit: returns the error that the firmware's exit status stands for, if it does.
+        on_exit: through semihosting or RTT, returns the error that the firmware's exit status stands for, if it does.
+        block: the address of RTT's control block: the bytes travel by RTT, through the emulator's gdb stub.
 
     Raises:
         BuildError: the emulator is not installed.
         CommunicationError: it can't be started, or no control block comes.
     """
-    port = free_port()
-    argv = [*command(emulator, elf), "-gdb", f"tcp:{_LOCALHOST}:{port}", "-S"]
-    proc.find(argv[0], hint="see what installs it: mtool doctor")
-    process = ProcessTransport(argv, name=f"the emulator {Path(argv[0]).name}", on_exit=on_exit)
-    return Through(process, lambda: RttTransport(_stub(process, port), block))
+    argv = command(emulator, elf, channel=channel)
+    if block is not None:
+        port = free_port()
+        process = start(emulator, [*argv, "-gdb", f"tcp:{_LOCALHOST}:{port}", "-S"], on_exit=on_exit)
+        return Through(process, lambda: RttTransport(_stub(process, port), block))
+    if channel == "semihosting":
+        return start(emulator, argv, on_exit=on_exit)
+    if not emulator.announces:
+        return start(emulator, argv, bytes_per_second=_UART_BYTES_PER_SECOND)
+    process = start(emulator, argv)
+    return through_terminal(process, announces=emulator.announces, baud=_PTY_BAUD)
 
 
 def free_port() -> int:

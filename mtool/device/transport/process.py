@@ -1,19 +1,87 @@
 """A program that is the device, over its standard input and output."""
 
+import queue
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import IO
 
 from mtool.base.errors import CommunicationError, MtoolError
 from mtool.base.proc import Child, last_lines
-from mtool.device.transport import pipes
 from mtool.device.transport.base import Transport
 
 OnExit = Callable[[int], MtoolError | None]
 
 _STDERR_LINES = 10
 _GRACE_S = 0.5
+_CHUNK = 1 << 16
+
+
+class Pipes:
+    """A program's standard input and output. A thread waits for each, so that full pipes never block both ends.
+
+    Windows can't wait for a pipe and a time at once. The threads end with the pipes: with the program, or when they are
+    closed, and never touch the handle of a file that is closed, which may be another file's by then.
+    """
+
+    def __init__(self, to_program: IO[bytes], from_program: IO[bytes]) -> None:
+        self._to_send: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._sent = threading.Condition()
+        self._unsent = 0
+        self._failed: OSError | None = None
+        self._at_end = False
+        for work, file in ((self._send, to_program), (self._receive, from_program)):
+            threading.Thread(target=work, args=(file,), daemon=True).start()
+
+    def write(self, data: bytes, *, timeout_s: float) -> bool:
+        """Send all of `data`; False: not within `timeout_s`.
+
+        Raises:
+            OSError: the program takes no more.
+        """
+        with self._sent:
+            self._unsent += 1
+            self._to_send.put(data)
+            done = self._sent.wait_for(lambda: self._unsent == 0 or self._failed is not None, timeout_s)
+            if self._failed is not None:
+                raise self._failed
+            return done
+
+    def read(self, *, timeout_s: float) -> bytes | None:
+        """Return what has arrived, once there is something; None after `timeout_s`; empty: there will be no more."""
+        if self._at_end:
+            return b""
+        try:
+            data = self._arrived.get(timeout=max(timeout_s, 0.0))
+        except queue.Empty:
+            return None
+        self._at_end = not data
+        return data
+
+    def _send(self, file: IO[bytes]) -> None:
+        while self._failed is None:
+            left = memoryview(self._to_send.get())
+            failed = None
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except (OSError, ValueError) as error:  # ValueError: it was closed here
+                failed = error if isinstance(error, OSError) else OSError(str(error))
+            with self._sent:
+                self._failed = failed
+                self._unsent -= 1
+                self._sent.notify_all()
+
+    def _receive(self, file: IO[bytes]) -> None:
+        data = b"-"
+        while data:
+            try:
+                data = file.read(_CHUNK)
+            except (OSError, ValueError):
+                data = b""
+            self._arrived.put(data)
 
 
 class ProcessTransport(Transport):
@@ -53,7 +121,7 @@ class ProcessTransport(Transport):
                 f"{name} can't be started", details=[_command(argv), failed.strerror or str(failed)]
             ) from None
         self._finalizer = weakref.finalize(self, _end, self._process, self._errors)
-        self._pipes = pipes.of(self._process.stdin, self._process.stdout)
+        self._pipes = Pipes(self._process.stdin, self._process.stdout)
 
     @property
     def pid(self) -> int:

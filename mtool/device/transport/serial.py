@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import serial
@@ -125,26 +124,19 @@ def _hint(failed: Exception, port: str) -> str:
     return "see the ports: mtool boards --attached" if sys.platform == "win32" or not Path(port).exists() else ""
 
 
-# An emulated UART that is a pseudo-terminal: the program says which, and it is opened as a serial port.
-
-
-class PtyTransport(Through):
-    """Start a program, wait for the line that names its pseudo-terminal, and speak to it through that.
+def through_terminal(process: ProcessTransport, *, announces: str, baud: int, timeout_s: float = 10.0) -> Through:
+    """Return the channel to a program by the pseudo-terminal that it names; it is opened as a serial port.
 
     Args:
-        argv: the program and its arguments.
-        name: what it is, for messages.
+        process: the program.
         announces: the text on its standard output after which the terminal's name stands, up to a blank.
         baud: bits per second.
         timeout_s: how long the program may take to name it.
 
     Raises:
-        CommunicationError: it can't be started, ends, or names none.
+        CommunicationError: it ends, or names none.
     """
-
-    def __init__(self, argv: Sequence[str], *, name: str, announces: str, baud: int, timeout_s: float = 10.0) -> None:
-        process = ProcessTransport(argv, name=name)
-        super().__init__(process, lambda: SerialTransport(_announced(process, announces, timeout_s), baud=baud))
+    return Through(process, lambda: SerialTransport(_announced(process, announces, timeout_s), baud=baud))
 
 
 def _announced(process: ProcessTransport, announces: str, timeout_s: float) -> str:

@@ -14,8 +14,9 @@ import pytest
 
 from mtool.base.errors import CommunicationError
 from mtool.boards import Emulator
-from mtool.device.transport import Recorder, SerialTransport, open_emulator
-from mtool.device.transport.serial import PtyTransport
+from mtool.device.transport import ProcessTransport, Recorder, SerialTransport, open_emulator
+from mtool.device.transport.serial import through_terminal
+from mtool.device.transport.through import Through
 
 # A device whose UART is a pseudo-terminal: sends back what it gets, ends at "q".
 DEVICE = """
@@ -144,7 +145,7 @@ def test_a_program_that_announces_its_terminal_is_driven_through_it(tmp_path: Pa
     program.write_text(DEVICE)
     machine = Emulator(program=sys.executable, arguments=("{elf}",), announces="connected to pseudotty: ")
     with open_emulator(machine, program, channel="uart") as transport:
-        assert isinstance(transport, PtyTransport)
+        assert isinstance(transport, Through)
         transport.write(b"hello\r\n\x03\x04", timeout_s=5)
         received = b""
         while len(received) < 9:
@@ -161,5 +162,6 @@ def test_a_program_that_announces_nothing_is_told(tmp_path: Path) -> None:
     program = tmp_path / "device.py"
     program.write_text("import time\nprint('booting', flush=True)\ntime.sleep(60)\n")
     with pytest.raises(CommunicationError, match=r"named no terminal within 0\.5 s") as caught:
-        PtyTransport([sys.executable, str(program)], name="it", announces="pty: ", baud=115200, timeout_s=0.5)
+        process = ProcessTransport([sys.executable, str(program)], name="it")
+        through_terminal(process, announces="pty: ", baud=115200, timeout_s=0.5)
     assert "booting" in caught.value.details

@@ -6,7 +6,7 @@ The registers are those of the template unicorn's `src/platform.h`.
 import os
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import unicorn
@@ -14,7 +14,6 @@ from elftools.elf.elffile import ELFFile
 
 from mtool.boards import Memory
 from mtool.device.transport.unicorn.cores import CORES, Refusal, enable_fpu
-from mtool.device.transport.unicorn.counting import Counter
 
 _PAGE = 0x1000
 _MOST_BYTES = 1 << 24  # that one command moves
@@ -44,6 +43,36 @@ _REFUSED = {
     unicorn.UC_ERR_INSN_INVALID: Refusal.INSTRUCTION,
     unicorn.UC_ERR_EXCEPTION: Refusal.INSTRUCTION,
 }
+
+
+class Counter:
+    """The instructions that a machine has run, and an event once there are so many.
+
+    A block counts when it begins. It runs to its end or ends in a fault, after which nothing is measured: unicorn
+    ends a block at each branch, and an instruction that its condition skips counts like any other.
+
+    Args:
+        machine: the emulated core.
+        count: returns how many instructions some bytes hold.
+        on_event: called before the block that would go over `event`; it sets another. True: the machine is to stop, and
+            that block counts when it goes on.
+    """
+
+    def __init__(self, machine: unicorn.Uc, count: Callable[[bytes], int], on_event: Callable[[], bool]) -> None:
+        self.total = 0
+        self.event = 0
+        known: dict[int, int] = {}  # a block's instructions, by its address and its size in one number
+
+        def on_block(engine: unicorn.Uc, address: int, size: int, _: object) -> None:
+            if self.total >= self.event and on_event():
+                engine.emu_stop()
+                return
+            key = address << 16 | size
+            if key not in known:
+                known[key] = count(bytes(engine.mem_read(address, size)))
+            self.total += known[key]
+
+        machine.hook_add(unicorn.UC_HOOK_BLOCK, on_block)
 
 
 class Machine:
