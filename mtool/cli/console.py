@@ -28,13 +28,7 @@ def console(stream: TextIO | None) -> Console:
         stream = io.StringIO()
     columns = os.environ.get("COLUMNS", "")  # which a shell does not hand on unless told
     wide = int(columns) if re.fullmatch(r"[1-9]\d{0,4}", columns) else WIDE
-    return _Console(
-        file=stream,
-        markup=False,
-        highlight=False,
-        emoji=False,
-        width=None if stream.isatty() else wide,
-    )
+    return _Console(file=stream, markup=False, highlight=False, emoji=False, width=None if stream.isatty() else wide)
 
 
 # A plain table that fits the terminal: text is cut, or folded, in narrower columns, numbers and names stay whole.

@@ -61,64 +61,30 @@ def module(
     and the interface. Without --key it is not signed, and only firmware for development takes it.
     """
     from mtool.commands import modules
-
-    if show:
-        found, data = modules.read_module(model)
-        trust = _trust(found, data, key)
-        _tell(out, found, data, trust, path=model)
-        return
-    old = None if since is None else modules.read_module(since)
-    before = None if old is None else old[0]
-    if before is not None:
-        options, counter = modules.options_since(before, options, counter)
-    if bytecode:
-        made = modules.make_bytecode(model, options=options, key=key, counter=counter or 0, since=before)
-    else:
-        made = modules.make_module(model, board=board, options=options, key=key, counter=counter or 0, since=before)
-    target = output or Path(f"{made.module.name}.mtm")
-    modules.write_module(made, target)
-    trust = "signed" if made.module.is_signed else "not signed"
-    renewal = None if old is None else modules.update_between(old, (made.module, made.data))
-    _tell(out, made.module, made.data, trust, path=target, linked=made.linked, renewal=renewal)
-    if key is None:
-        out.text("", "not signed: firmware takes it only if it was built to take such; sign it by --key FILE")
-
-
-def _trust(found: "Module", data: bytes, key: Path | None) -> str:
-    """Tell whether a module is signed, and by the key that is given.
-
-    Raises:
-        UsageError: it is not that key's.
-    """
-    from mtool.commands import modules
-    from mtool.manifest.modules.keys import read_public
-
-    if key is None:
-        return "signed; by whom is not checked without --key" if found.is_signed else "not signed"
-    public = read_public(key)
-    if not modules.is_signed_by(data, public):
-        raise UsageError(
-            "the module is not signed by this key",
-            details=[f"expected  key id {public.key_id.hex()}", f"found     {found.key_id.hex()}"],
-        )
-    return "signed by this key"
-
-
-def _tell(
-    out: Output,
-    found: "Module",
-    data: bytes,
-    trust: str,
-    *,
-    path: Path,
-    linked: tuple[str, ...] = (),
-    renewal: "ModuleUpdate | None" = None,
-) -> None:
     from mtool.compiler.bytecode.call import kernels_of
     from mtool.manifest.modules import format
     from mtool.manifest.modules.exports import BY_HASH
     from mtool.manifest.modules.format import HEAD_BYTES, Kind
 
+    path, linked = model, tuple[str, ...]()
+    renewal: ModuleUpdate | None = None
+    if show:
+        found, data = modules.read_module(model)
+        trust = _trust(found, data, key)
+    else:
+        old = None if since is None else modules.read_module(since)
+        before = None if old is None else old[0]
+        if before is not None:
+            options, counter = modules.options_since(before, options, counter)
+        if bytecode:
+            made = modules.make_bytecode(model, options=options, key=key, counter=counter or 0, since=before)
+        else:
+            made = modules.make_module(model, board=board, options=options, key=key, counter=counter or 0, since=before)
+        found, data, linked = made.module, made.data, made.linked
+        path = output or Path(f"{found.name}.mtm")
+        modules.write_module(made, path)
+        trust = "signed" if found.is_signed else "not signed"
+        renewal = None if old is None else modules.update_between(old, (found, data))
     kernels = kernels_of(found.image) if found.kind == Kind.BYTECODE else ()
     imports = [BY_HASH[one].name if one in BY_HASH else f"0x{one:08x}" for one in found.imports]
     constants = len(found.image) - found.code_bytes
@@ -147,15 +113,16 @@ def _tell(
             **({"since": dataclasses.asdict(renewal)} if renewal is not None else {}),
         }
     )
-    rows = [
-        ["code", f"{found.code_bytes:,}"],
-        ["constants", f"{constants:,}"],
-        ["head, interface, names", f"{HEAD_BYTES + about:,}"],
-        ["file", f"{len(data):,}"],
-        ["RAM: arena", f"{found.arena_bytes:,}"],
-        ["RAM: tables", f"{found.ram_bytes() - found.arena_bytes:,}"],
-        ["stack of its own code", f"{found.stack_bytes:,}" if found.stack_bytes else "not known"],
-    ]
+    sizes = {
+        "code": found.code_bytes,
+        "constants": constants,
+        "head, interface, names": HEAD_BYTES + about,
+        "file": len(data),
+        "RAM: arena": found.arena_bytes,
+        "RAM: tables": found.ram_bytes() - found.arena_bytes,
+        "stack of its own code": found.stack_bytes or "not known",
+    }
+    rows = [[what, size if isinstance(size, str) else f"{size:,}"] for what, size in sizes.items()]
     kind = _NATIVE if found.kind == Kind.NATIVE else "bytecode: calls of kernels that the firmware has"
     out.text(f"{path}: {found.name}, {kind}")
     out.text(f"for {format.describe(found.machine)}; counter {found.counter}; {trust}")
@@ -171,6 +138,28 @@ def _tell(
         out.text(f"of the compiler's library, in the module: {', '.join(linked)}")
     if renewal is not None:
         out.text(f"since the module before: {renewal.describe()}")
+    if not show and key is None:
+        out.text("", "not signed: firmware takes it only if it was built to take such; sign it by --key FILE")
+
+
+def _trust(found: "Module", data: bytes, key: Path | None) -> str:
+    """Tell whether a module is signed, and by the key that is given.
+
+    Raises:
+        UsageError: it is not that key's.
+    """
+    from mtool.commands import modules
+    from mtool.manifest.modules.keys import read_public
+
+    if key is None:
+        return "signed; by whom is not checked without --key" if found.is_signed else "not signed"
+    public = read_public(key)
+    if not modules.is_signed_by(data, public):
+        raise UsageError(
+            "the module is not signed by this key",
+            details=[f"expected  key id {public.key_id.hex()}", f"found     {found.key_id.hex()}"],
+        )
+    return "signed by this key"
 
 
 # `mtool load`: a module, into a device.

@@ -46,13 +46,7 @@ def new(
     from mtool.commands import new_project
 
     begun = new_project.new_project(
-        folder,
-        model,
-        board=board,
-        kind=type,
-        test_board=test_board,
-        options=given,
-        edits="keep" if keep else "stop",
+        folder, model, board=board, kind=type, test_board=test_board, options=given, edits="keep" if keep else "stop"
     )
     found = begun.project
     out.result(
@@ -271,13 +265,7 @@ def compile(
         }
     )
     out.text(f"{folder}/")
-    out.text(
-        table(
-            ("", ""),
-            [[f"  {path}", kilobytes(len(files[path]))] for path in files],
-            right=(1,),
-        )
-    )
+    out.text(table(("", ""), [[f"  {path}", kilobytes(len(files[path]))] for path in files], right=(1,)))
 
 
 def partition(

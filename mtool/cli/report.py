@@ -31,13 +31,7 @@ def report(
     page = output or _default(options.name if deployment.models else "")
     files.check_writable(page, [model], makes_folder=True)
     found = commands.report(
-        model,
-        board=board,
-        samples=samples,
-        seed=seed,
-        repeat=repeat,
-        options=options,
-        deployment=deployment,
+        model, board=board, samples=samples, seed=seed, repeat=repeat, options=options, deployment=deployment
     )
     files.write(page, found.as_html().encode(), follow=True)
     out.result({"page": str(page), **found.as_json()})

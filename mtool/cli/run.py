@@ -64,14 +64,7 @@ def run(
     if output is not None:
         _check_output(output, model, input)
     ran = commands.run(
-        model,
-        board=board,
-        inputs=input,
-        options=options,
-        deployment=deployment,
-        seed=seed,
-        fill=fill,
-        dump=dump,
+        model, board=board, inputs=input, options=options, deployment=deployment, seed=seed, fill=fill, dump=dump
     )
     if output is not None:
         _save(output, ran.stacked())

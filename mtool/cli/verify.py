@@ -59,21 +59,20 @@ def verify(
     The reference is a golden file, or onnxruntime, or LiteRT for a .tflite file. Ends with exit code 9 if they differ
     by more than is allowed.
     """
+    from mtool.stages.job import board_of
     from mtool.verification.layers import default_tolerance
 
     tolerance = default_tolerance(model, options.rounding, options.backend_steps)
     tolerance = dataclasses.replace(tolerance, atol=atol, rtol=rtol)
     if lsb is not None:
         tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)
-    compare: Callable[..., Report | LayerReport] = commands.verify_layers
     if on is not None:
-        from mtool.stages.job import board_of
-
         if layers:
             raise UsageError("--layers needs the model's C in the firmware, and --on is for one that was loaded")
         board = board_of(on, board)
-    if not layers:
-        compare = functools.partial(commands.verify, on=on)
+    compare: Callable[..., Report | LayerReport] = (
+        commands.verify_layers if layers else functools.partial(commands.verify, on=on)
+    )
     report = compare(
         model,
         board=board,
@@ -85,7 +84,11 @@ def verify(
         deployment=deployment,
     )
     if isinstance(report, commands.LayerReport):
-        _print_layers(out, report, board)
+        out.result({"board": board, **report.as_json()})
+        rows = list(_rows(report.layers))
+        out.text(table(("#", "operator", "shape", "schedule", "against the model"), rows, right=(0,)))
+        report.check()
+        out.text(report.summary())
         return
     out.result({"board": board, "ok": report.ok, **dataclasses.asdict(report)})
     for output in report.outputs:
@@ -94,19 +97,8 @@ def verify(
         _print(out, output)
     report.check()
     but = f", but for {count(report.ties, 'tie')}, halfway between two steps" if report.ties else ""
-    out.text(f"{model.name} on {board} matches {report.reference} over {_samples(report)}{but}")
-
-
-def _samples(report: "Report") -> str:
-    return samples_of(report.samples, sequence=report.sequence)
-
-
-def _print_layers(out: Output, report: "LayerReport", board: str) -> None:
-    out.result({"board": board, **report.as_json()})
-    rows = list(_rows(report.layers))
-    out.text(table(("#", "operator", "shape", "schedule", "against the model"), rows, right=(0,)))
-    report.check()
-    out.text(report.summary())
+    over = samples_of(report.samples, sequence=report.sequence)
+    out.text(f"{model.name} on {board} matches {report.reference} over {over}{but}")
 
 
 def _rows(layers: Sequence["LayerComparison"]) -> Iterator[list[str]]:
@@ -116,17 +108,16 @@ def _rows(layers: Sequence["LayerComparison"]) -> Iterator[list[str]]:
         head = [str(operator.index), operator.label, operator.shape, operator.by]
         for number, layer in enumerate(results):
             name = f"{short_name(layer.tensor)}: " if len(results) > 1 else ""
-            yield [*(["", "", "", ""] if number else head), name + _verdict(layer)]
-
-
-def _verdict(layer: "LayerComparison") -> str:
-    difference = layer.difference
-    if difference is None:
-        return "not in the model"
-    if difference.differing == 0:
-        return "equal" + (f" but for {count(layer.ties, 'tie')}" if layer.ties else "")
-    verdict = "within" if difference.within else "DIFFERS"
-    return f"{verdict}: {share(difference.differing, difference.elements)} of the elements, {_most(difference)}"
+            difference = layer.difference
+            if difference is None:
+                verdict = "not in the model"
+            elif difference.differing == 0:
+                verdict = "equal" + (f" but for {count(layer.ties, 'tie')}" if layer.ties else "")
+            else:
+                some = share(difference.differing, difference.elements)
+                kind = "within" if difference.within else "DIFFERS"
+                verdict = f"{kind}: {some} of the elements, {_most(difference)}"
+            yield [*(["", "", "", ""] if number else head), name + verdict]
 
 
 def _most(difference: "Difference") -> str:
