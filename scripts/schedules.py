@@ -102,7 +102,7 @@ def _described(schedule: Schedule) -> str:
     lines = [
         f"### `{schedule.name}` ({INSTRUCTION_SETS[instruction_set(schedule)]})",
         "",
-        f"Takes: {(inspect.getdoc(schedule.supports) or '').splitlines()[0]}",
+        f"Takes: {(inspect.getdoc(getattr(schedule, 'fits', schedule.supports)) or '').splitlines()[0]}",
         "",
         f"File: `{Path(inspect.getfile(type(schedule))).relative_to(RESULT.parents[1])}`",
         "",

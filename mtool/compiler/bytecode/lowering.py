@@ -14,7 +14,7 @@ from mtool.compiler.ir.node import WithEpilogue, expression_of
 from mtool.compiler.ir.scalar import Requantise, RescalePair
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.concat import Concat
-from mtool.compiler.kernels.conv2d.dsp.depthwise import Traversal
+from mtool.compiler.kernels.conv2d.dsp.depthwise import PhasedTraversal
 from mtool.compiler.kernels.conv2d.dsp.depthwise import pack as pack_depthwise
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.dense.dsp import pack as pack_dense
@@ -262,13 +262,13 @@ def _depthwise(node: Node, graph: Graph, conv: Conv, epilogue: Int8Epilogue) -> 
     taps = np.zeros((conv.out_channels, *reach), np.int8)  # those that a dilation leaves out are 0
     taps[:, :: conv.dilation[0], :: conv.dilation[1]] = weights
     conv = replace(conv, kernel=(reach[0], reach[1]), dilation=(1, 1))
-    way = Traversal.of(conv)
+    way = PhasedTraversal.of(conv)
     assert way is not None
     scaling, bias = _scaling(node, graph, epilogue, Together())
     rows = pack_depthwise(taps.swapaxes(1, 2) if way.transposed else taps, bias, scaling)
     stream = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 4)))
     pitch, row = _pitch(way, epilogue)
-    after = With.of(node, graph, epilogue.rest, DType.INT8, 2 * (pitch * way.rows + way.taps) + row)
+    after = With.of(node, graph, epilogue.rest, DType.INT8, 2 * (pitch * way.plane[0] + way.taps) + row)
     calls = [
         Call("depthwise_int8", (
             Value(node.inputs[0], image * conv.size[0] * conv.size[1] * conv.channels),
@@ -285,7 +285,7 @@ def _depthwise(node: Node, graph: Graph, conv: Conv, epilogue: Int8Epilogue) -> 
     return with_rest(node, graph, tuple(calls), after, over=(0,) if stays else ())
 
 
-def _pitch(way: Traversal, epilogue: Int8Epilogue) -> tuple[int, int]:
+def _pitch(way: PhasedTraversal, epilogue: Int8Epilogue) -> tuple[int, int]:
     """Return the elements from one row of a plane to the next, and the outputs of a row that are kept side by side."""
     pairs = round_up(way.out_size[1], 2)
     slides = way.kernel == (3, 3) and way.stride[1] <= 2 and (epilogue.how.low, epilogue.how.high) == (-128, 127)

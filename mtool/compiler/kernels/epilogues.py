@@ -1,7 +1,7 @@
 """The epilogues of float32 tiles: nothing, a ReLU in the tile, or an expression over the stored sums."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,16 +14,15 @@ from mtool.compiler.kernels.exact_scaling import ALONE, Together, exact_scaling
 from mtool.compiler.kernels.expressions import (
     element,
     is_identity,
-    needs_math,
-    operand_arguments,
-    operand_constants,
+    kernel_of,
     operand_names,
 )
 from mtool.compiler.kernels.f32 import UNIT, Stored
+from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import FixedScaling, FloatScaling, NearFloatScaling, OddFloatScaling, Scaling
-from mtool.compiler.kernels.schedule import Argument, Kernel
+from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.threshold_multipliers import Reach
-from mtool.compiler.kernels.weighted_sum import WeightedSum
+from mtool.compiler.kernels.weighted_sum import WeightedSum, stored_weights, weight_offset
 
 # The epilogue of portable kernels: the expression that fusion gave, written out around each result.
 
@@ -79,100 +78,152 @@ class EpilogueText:
         return np.asarray(np.lib.stride_tricks.sliding_window_view(ahead, together).any(axis=1), np.uint8)
 
     @property
+    def x(self) -> DType:
+        """The type of the input's elements."""
+        return self.graph.types[self.node.inputs[0]].dtype
+
+    @property
+    def acc(self) -> DType:
+        """The accumulator's type."""
+        return acc_type(self.node, self.graph)
+
+    @property
+    def offset(self) -> int:
+        """What the weights are stored without."""
+        return weight_offset(self.node, self.graph)
+
+    @property
+    def stored_weights(self) -> Array:
+        """The weights as they are stored."""
+        return stored_weights(self.node, self.graph)
+
+    @property
     def has_bias(self) -> bool:
         """Whether a weighted sum has a bias that is not zeros, which it has where the model has none."""
         return bool(self.graph.constants[self.node.inputs[2]].any())
 
     def bias(self, channel: str) -> str:
         """Return what the sum of a channel begins with."""
-        zero = "0.0f" if acc_type(self.node, self.graph).is_float else "0"
+        zero = "0.0f" if self.acc.is_float else "0"
         return f"bias[{channel}]" if self.has_bias else zero
 
     def kernel(
         self,
-        body: str,
+        name: str,
         weights: Array,
         scratch: str = "",
         layout: str = "",
         ties: Array | None = None,
         headers: tuple[str, ...] = (),
+        **values: Any,
     ) -> Kernel:
-        """Assemble the function: input, output, weights, bias if any, what the epilogue reads, scratch (its type).
+        """Render a template and assemble the function: input, output, weights, bias if any, what the epilogue reads.
 
-        `layout` says in what order the weights stand, if not in that of the operator; `ties` are of `beside_halves`,
-        `headers` a Kernel's.
+        Args:
+            name: of the template.
+            weights: as the template reads them.
+            scratch: the type of the scratch, if it has any.
+            layout: in what order the weights stand, if not in that of the operator.
+            ties: those of `beside_halves`.
+            headers: a Kernel's.
+            values: the template's variables beside `epilogue`, `x` and `w` (the types of input and weights), `offset`
+                and `ties`.
         """
         node, graph = self.node, self.graph
-        constants = {"weights": weights} | ({"ties": ties} if ties is not None else {})
+        own = {"weights": weights} | ({"ties": ties} if ties is not None else {})
         if self.has_bias:
-            constants["bias"] = graph.constants[node.inputs[2]]
-        constants |= operand_constants(node, graph, self.names)
-        arguments = [
-            Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
-            Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
-            Argument("weights", DType.of(weights.dtype).c, ("constant", "weights")),
-            *([Argument("bias", acc_type(node, graph).c, ("constant", "bias"))] if self.has_bias else []),
-            *operand_arguments(node, graph, self.names),
-            *([Argument("ties", "uint8_t", ("constant", "ties"))] if ties is not None else []),
-        ]
-        layouts = {
-            "weights": layout or _OWN_LAYOUTS.get(weights.ndim, ""),
-            "bias": "of each output channel",
-            "ties": TIES,
-        }
-        if scratch:
-            arguments.append(Argument("scratch", scratch, "scratch"))
-        return Kernel(tuple(arguments), body, constants, needs_math(self.expr), headers, layouts)
+            own["bias"] = graph.constants[node.inputs[2]]
+        weights_layout = layout or _OWN_LAYOUTS.get(weights.ndim, "")
+        layouts = {"weights": weights_layout, "bias": "of each output channel", "ties": TIES}
+        body = template(
+            name,
+            epilogue=self,
+            x=self.x.c,
+            w=DType.of(weights.dtype).c,
+            offset=self.offset,
+            ties=ties is not None,
+            **values,
+        )
+        behind = ("ties",) if ties is not None else ()
+        return kernel_of(node, graph, body, self.expr, own, scratch, behind, headers=headers, layouts=layouts)
 
 
 # Epilogues of the runtime's tiles, and what may follow them: an expression over the stored results.
 
 
-class TileEpilogue:
-    """An epilogue that tiles of the runtime know by heart, but for `rest`: an expression over their stored results.
+@dataclass(frozen=True, slots=True)
+class Products:
+    """A layer's packed weights, and the function of the runtime that multiplies with them.
 
-    What it loads lies at the element itself, in a table, or (of a dense layer) at the output's channel. None: nothing.
+    layout: in what order the weights are packed.
+    headers: those of the runtime; the first has the loops that the weights are packed for.
+    function: its name.
+    declared: what is declared for it, in C.
+    last: what it is called with last, in C, if it has one argument more.
+    shared: the lines that define it, as a Kernel has them.
     """
 
-    __slots__ = ()
-    rest: Expr | None
+    weights: Array
+    layout: str
+    headers: tuple[str, ...]
+    function: str = ""
+    declared: str = ""
+    last: str = ""
+    shared: tuple[str, ...] = ()
 
-    def rest_text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0", row: str = "0") -> str:
+
+@dataclass(frozen=True, slots=True)
+class TileEpilogue:
+    """A node's epilogue that tiles of the runtime know by heart, but for `rest`: an expression over their results.
+
+    What that loads lies at the element itself, in a table, or (of a dense layer) at the output's channel. None: nothing
+    follows. `kind` is the type of the results that it reads.
+    """
+
+    node: Node
+    graph: Graph
+    rest: Expr | None
+    kind: ClassVar[DType]
+
+    @property
+    def weights(self) -> Array:
+        """The node's weights, as the model has them."""
+        return self.graph.constants[self.node.inputs[1]]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing but the kernel's own numbers is read after its sums."""
+        return not WithEpilogue.of(self.node).epilogue.operands()
+
+    @property
+    def keeps_type(self) -> bool:
+        """Whether the output has the input's type."""
+        node, types = self.node, self.graph.types
+        return types[node.outputs[0]].dtype is types[node.inputs[0]].dtype
+
+    def rest_text(self, acc: str, offset: str, channel: str = "0", row: str = "0") -> str:
         """Return the C of `rest` for the element at `offset`, whose channel and row (of a dense layer) are given."""
         assert self.rest is not None
-        names = operand_names(node, graph, self.rest)
-        return element(self.rest, node, graph, names, lambda _: Text(channel), acc=acc, offset=offset)
+        names = operand_names(self.node, self.graph, self.rest)
+        return element(self.rest, self.node, self.graph, names, lambda _: Text(channel), acc=acc, offset=offset)
 
-    def kernel(
-        self,
-        node: Node,
-        graph: Graph,
-        body: str,
-        weights: Array,
-        layout: str,
-        header: str,
-        scratch: str,
-        shared: tuple[str, ...] = (),
-    ) -> Kernel:
-        """Assemble the function: input, output, packed weights, what `rest` reads, scratch (its type; empty: none).
+    def kernel(self, name: str, products: Products, scratch: str, **values: Any) -> Kernel:
+        """Render a template and assemble the function: input, output, packed weights, what `rest` reads, scratch.
 
-        `layout` says in what order the weights are packed for the runtime's `header`; `shared` is a Kernel's.
+        Args:
+            name: of the template.
+            products: packed weights, and what multiplies with them.
+            scratch: its type; "": there is none.
+            values: the template's variables beside `epilogue`, `rest`, and the function, what is declared for it, and
+                what it is called with last.
         """
-        names = operand_names(node, graph, self.rest) if self.rest else {}
-        arguments = [
-            Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
-            Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
-            Argument("weights", DType.of(weights.dtype).c, ("constant", "weights")),
-            *operand_arguments(node, graph, names),
-        ]
-        if scratch:
-            arguments.append(Argument("scratch", scratch, "scratch"))
-        constants = operand_constants(node, graph, names)
-        math = self.rest is not None and needs_math(self.rest)
-        layouts = {"weights": f"packed for {header}, {layout}"}
-        return Kernel(
-            tuple(arguments), body, {"weights": weights, **constants}, math, (header,), layouts, shared=shared
-        )
+        call = {"function": products.function, "declared": products.declared, "last": products.last}
+        body = template(name, epilogue=self, rest=self.rest_text, **call, **values)
+        layouts = {"weights": f"packed for {products.headers[0]}, {products.layout}"}
+        return kernel_of(
+            self.node, self.graph, body, self.rest, {"weights": products.weights}, scratch,
+            headers=products.headers, layouts=layouts, shared=products.shared,
+        )  # fmt: skip
 
 
 def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType, *, by_channel: bool = False) -> bool:
@@ -211,6 +262,12 @@ class Pair:
     numbers: tuple[int, ...]
     other: str
 
+    @property
+    def declared(self) -> str:
+        """Its numbers, in C."""
+        numbers = ", ".join(map(str, self.numbers))
+        return f"static const struct mt_mve_pair pair = {{{numbers}}}; /* with {self.other} */"
+
 
 @dataclass(frozen=True, slots=True)
 class Int8Epilogue(TileEpilogue):
@@ -224,7 +281,6 @@ class Int8Epilogue(TileEpilogue):
     how: Requantise | Rescale
     scaling: Scaling
     bias: Array
-    rest: Expr | None
     kind: ClassVar[DType] = DType.INT8
 
     @classmethod
@@ -241,50 +297,53 @@ class Int8Epilogue(TileEpilogue):
         narrow = Expr("acc", cls.kind)
         rest = expr.rewrite(lambda p: narrow if p == part else p)
         if rest == narrow:
-            return cls(part.value, *scaled, None)
-        return cls(part.value, *scaled, rest) if is_elementwise(rest, node, graph, cls.kind) else None
+            return cls(node, graph, None, part.value, *scaled)
+        return cls(node, graph, rest, part.value, *scaled) if is_elementwise(rest, node, graph, cls.kind) else None
 
     @property
     def scale(self) -> Array | None:
         """The float32 scales [N]; None: sums are not scaled by floats."""
         return self.scaling.scale if isinstance(self.scaling, FloatScaling) else None
 
-    def exact_scaling(self, weights: Array, together: Together = ALONE) -> tuple[Scaling, Array]:
+    def exact_scaling(self, together: Together = ALONE) -> tuple[Scaling, Array]:
         """Return what scales sums by multipliers that give what the float scales give, and the biases for it.
 
         Where there are none: its own.
 
         Args:
-            weights: integers [N, ...], as the model has them.
             together: channels that are scaled in one way.
         """
         if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantise):
             return self.scaling, self.bias
-        return exact_scaling(self.scaling, self.how, weights, self.bias, together)
+        return exact_scaling(self.scaling, self.how, self.weights, self.bias, together)
+
+    def declared(self, struct: str, macro: str) -> str:
+        """Return the declaration of the results' range, a struct of the runtime that a macro fills in."""
+        numbers = (self.how.zero_point, self.how.low, self.how.high)
+        return f"static const struct {struct} range = {macro}({', '.join(map(str, numbers))});"
 
     @property
     def is_plain(self) -> bool:
         """Whether the output's zero point is its lowest value and nothing is clamped: what a fused ReLU gives."""
         return (self.how.zero_point, self.how.low, self.how.high) == (-128, -128, 127)
 
-    def is_near(self, weights: Array) -> bool:
+    @property
+    def is_near(self) -> bool:
         """Whether floats give all of int8, and no result has more than 16 bits before it is clamped.
 
         Then a float that has whole steps alone can round: results plus an even zero point are its low half.
-
-        Args:
-            weights: integers [N, ...].
         """
         if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantise):
             return False
         if (self.how.low, self.how.high) != (-128, 127):
             return False
-        reach = Reach.of(weights, self.bias)
+        reach = Reach.of(self.weights, self.bias)
         furthest = np.maximum(-reach.least, reach.most).astype(np.float64) * np.abs(self.scaling.scale)
         return bool((furthest < NEAR).all())
 
-    def pair(self, node: Node, graph: Graph) -> Pair | None:
+    def pair(self) -> Pair | None:
         """Return `rest` as the sum of the result and another operand, if it is that: what Helium has a loop for."""
+        node, graph = self.node, self.graph
         if self.rest is None or self.rest.op != "rescale_pair" or self.rest.value.even:
             return None
         (load,) = (part for part in self.rest.args if part.op != "acc")
@@ -297,9 +356,9 @@ class Int8Epilogue(TileEpilogue):
         numbers = (left, right, how.offset, how.shift, how.low, how.high)
         return Pair(numbers, operand_names(node, graph, self.rest)[load.value])
 
-    def nearer(self, weights: Array) -> Self:
+    def nearer(self) -> Self:
         """Return this with what tells the runtime that results are near, if they are; see is_near."""
-        if not self.is_near(weights):
+        if not self.is_near:
             return self
         near = OddFloatScaling if self.how.zero_point % 2 else NearFloatScaling
         return replace(self, scaling=near(self.scaling.words))
@@ -315,7 +374,7 @@ class Int16Epilogue(Int8Epilogue):
 
     kind = DType.INT16
 
-    def exact_scaling(self, weights: Array, together: Together = ALONE) -> tuple[Scaling, Array]:
+    def exact_scaling(self, together: Together = ALONE) -> tuple[Scaling, Array]:
         """None are looked for."""
         return self.scaling, self.bias
 
@@ -364,6 +423,7 @@ class SumEpilogue(TileEpilogue):
 
     rest: Expr
     bias: Array
+    kind: ClassVar[DType] = DType.INT32
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
@@ -380,14 +440,14 @@ class SumEpilogue(TileEpilogue):
                 kind = graph.types[node.inputs[part.value]]
                 if any(index.op == "axis" for index in part.args) and not is_identity(part, shape, kind.shape):
                     return None
-        return cls(expr, bias)
+        return cls(node, graph, expr, bias)
 
-    def rest_text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0", row: str = "0") -> str:
+    def rest_text(self, acc: str, offset: str, channel: str = "0", row: str = "0") -> str:
         """Return the C of the epilogue for the sum `acc` of the element at `offset`."""
-        last = len(graph.types[node.outputs[0]].shape) - 1
+        last = len(self.graph.types[self.node.outputs[0]].shape) - 1
         where = {0: Text(row), last: Text(channel, ADD if " " in channel else 0)}
-        names = operand_names(node, graph, self.rest)
-        return element(self.rest, node, graph, names, where.__getitem__, acc=acc, offset=offset)
+        names = operand_names(self.node, self.graph, self.rest)
+        return element(self.rest, self.node, self.graph, names, where.__getitem__, acc=acc, offset=offset)
 
 
 def epilogue_of_int16(node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
@@ -400,7 +460,7 @@ class FloatEpilogue(TileEpilogue):
     """An epilogue as `rest(relu(acc))`; `relu` is done in the tile, `rest` on the stored sums (None: nothing)."""
 
     relu: bool
-    rest: Expr | None
+    kind: ClassVar[DType] = DType.FLOAT32
 
     @classmethod
     def of_stored(cls, node: Node, graph: Graph) -> Self | None:
@@ -411,7 +471,7 @@ class FloatEpilogue(TileEpilogue):
         total = acc(DType.FLOAT32)
         whole = call("mul", total, const(UNIT, DType.FLOAT32))
         expr = WithEpilogue.of(node).epilogue.rewrite(lambda part: whole if part == total else part)
-        return cls(False, expr) if is_elementwise(expr, node, graph, DType.FLOAT32, by_channel=True) else None
+        return cls(node, graph, expr, False) if is_elementwise(expr, node, graph, cls.kind, by_channel=True) else None
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
@@ -421,11 +481,11 @@ class FloatEpilogue(TileEpilogue):
             return None
         expr = WithEpilogue.of(node).epilogue
         if expr.op == "acc":
-            return cls(False, None)
+            return cls(node, graph, None, False)
         zero = len(expr.args) == 2 and expr.args[1].op == "const" and expr.args[1].value == 0.0
         if expr.op == "maximum" and zero and expr.args[0].op == "acc":
-            return cls(True, None)
-        return cls(False, expr) if is_elementwise(expr, node, graph, DType.FLOAT32) else None
+            return cls(node, graph, None, True)
+        return cls(node, graph, expr, False) if is_elementwise(expr, node, graph, cls.kind) else None
 
     def function(self, stem: str, product: str, stored: Stored = "") -> str:
         """Return the name of the runtime's function: mt_f32_columns_muladd_relu, mt_f32_columns_halves_fma."""

@@ -1,13 +1,14 @@
 """Expressions as C inside a kernel: element loads, index arithmetic, epilogues."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from mtool.compiler.ir import Expr, Graph, Node
+from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue, expression_of
 from mtool.compiler.ir.scalar import ADD, FIXED16, MUL, Text, loaded, render, stored
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.schedule import Argument
+from mtool.compiler.kernels.schedule import Argument, Kernel
 
 LIBM = {
     "exp", "log", "sqrt", "tanh", "erf", "sin", "cos", "floor", "ceil", "rint", "pow", "sigmoid", "round", "trunc",
@@ -70,6 +71,44 @@ def operand_constants(node: Node, graph: Graph, names: Mapping[int, str]) -> dic
     """Return the constants of those inputs that `names` has, by these names."""
     found = ((name, node.inputs[number]) for number, name in names.items())
     return {name: graph.constants[value] for name, value in found if value in graph.constants}
+
+
+def kernel_of(
+    node: Node,
+    graph: Graph,
+    body: str,
+    expr: Expr | None,
+    own: Mapping[str, Array] | None = None,
+    scratch: str = "",
+    behind: Collection[str] = (),
+    **more: Any,
+) -> Kernel:
+    """Assemble the function of a kernel with one input and one output.
+
+    Its parameters are the input, the output, the kernel's own constants, what `expr` reads, and scratch.
+
+    Args:
+        node: the node.
+        graph: its graph.
+        body: the C.
+        expr: the expression that follows the kernel's results; None: nothing does.
+        own: the kernel's own constants, by their names in C.
+        scratch: the type of its scratch; "": it has none.
+        behind: those of its own constants whose parameters stand behind what the expression reads.
+        more: the other fields of a Kernel.
+    """
+    names, own = operand_names(node, graph, expr) if expr else {}, own or {}
+    constants = {name: Argument(name, DType.of(data.dtype).c, ("constant", name)) for name, data in own.items()}
+    arguments = [
+        Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
+        Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
+        *(argument for name, argument in constants.items() if name not in behind),
+        *operand_arguments(node, graph, names),
+        *(constants[name] for name in behind),
+        *([Argument("scratch", scratch, "scratch")] if scratch else []),
+    ]
+    more.setdefault("needs_math", expr is not None and needs_math(expr))
+    return Kernel(tuple(arguments), body, {**own, **operand_constants(node, graph, names)}, **more)
 
 
 def layout_of(name: str, data: Array) -> str:

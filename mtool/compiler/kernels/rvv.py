@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -10,10 +10,9 @@ from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.ir.scalar import FixedRequantise, RescalePair
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.epilogues import TileEpilogue, is_elementwise, per_channel
+from mtool.compiler.kernels.epilogues import Products, TileEpilogue, is_elementwise, per_channel
 from mtool.compiler.kernels.expressions import is_identity, operand_names
 from mtool.compiler.kernels.scaling import FixedScaling
-from mtool.compiler.kernels.schedule import Kernel
 
 # How vectors of sums become int8 on RISC-V, by a multiplier a channel, and what follows. See crt/include/mt_rvv.h.
 
@@ -35,18 +34,17 @@ class VectorEpilogue(TileEpilogue):
     """An epilogue as `rest(narrow(acc))`: how sums become int8, and an expression over those; None: nothing.
 
     Attributes:
-        kind: the suffix of the runtime's functions.
+        suffix: of the runtime's functions.
         range: the runtime's `struct mt_rvv_range`: offset or zero point, shift, lowest and highest value.
         bias: int32 [N].
         numbers: int32 [N, 1 or 2], multipliers and, for TFLite's rounding, places.
-        rest: the expression.
     """
 
-    kind: str
+    suffix: str
     range: tuple[int, int, int, int]
     bias: Array
     numbers: Array
-    rest: Expr | None
+    kind: ClassVar[DType] = DType.INT8
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
@@ -70,15 +68,16 @@ class VectorEpilogue(TileEpilogue):
         if isinstance(how, FixedRequantise):
             assert numbers[0] is not None
             kind, offset = ("_even", how.zero_point) if how.even else ("_near" if how.near else "", how.offset)
-            return cls(kind, (offset, how.shift, how.low, how.high), bias, numbers[0][:, None], rest)
+            limits = (offset, how.shift, how.low, how.high)
+            return cls(node, graph, rest, kind, limits, bias, numbers[0][:, None])
         multiplier, shift = numbers
         assert multiplier is not None and shift is not None
         scaling = FixedScaling.of(multiplier, shift, twice=how.twice)
         bias, scaling = scaling.without_dead_channels(weights, bias)
         if not scaling.fits(weights, bias):
             return None
-        words = scaling.words.view(np.int32)
-        return cls(scaling.kind, (how.zero_point, 0, how.low, how.high), bias, words, rest)
+        limits = (how.zero_point, 0, how.low, how.high)
+        return cls(node, graph, rest, scaling.kind, limits, bias, scaling.words.view(np.int32))
 
     def packed(self, rows: Array) -> Array:
         """Return biases, multipliers, places and rows of weights, uint32 [words].
@@ -91,23 +90,23 @@ class VectorEpilogue(TileEpilogue):
         weights = np.pad(flat, (0, -flat.size % 4)).view("<u4")
         return np.concatenate([numbers.reshape(-1).view(np.uint32), weights.astype(np.uint32)])
 
-    def of_channels(self, channels: slice) -> "VectorEpilogue":
+    def of_channels(self, channels: slice) -> Self:
         """Return that of some channels."""
-        return VectorEpilogue(self.kind, self.range, self.bias[channels], self.numbers[channels], self.rest)
+        return replace(self, bias=self.bias[channels], numbers=self.numbers[channels])
 
-    def repeated(self, times: int) -> "VectorEpilogue":
+    def repeated(self, times: int) -> Self:
         """Return that of the same channels so many times."""
-        bias, numbers = np.tile(self.bias.reshape(-1), times), np.tile(self.numbers, (times, 1))
-        return VectorEpilogue(self.kind, self.range, bias, numbers, self.rest)
+        return replace(self, bias=np.tile(self.bias.reshape(-1), times), numbers=np.tile(self.numbers, (times, 1)))
 
     def layout_of(self, step: str) -> str:
         """Return in what order `packed` gives numbers and weights; `step`: what each row is for."""
         places = ", places" if self.numbers.shape[1] > 1 else ""
         return f"biases, multipliers{places} of all outputs, then a row of weights for each {step}, 4 bytes a word"
 
-    def pair(self, node: Node, graph: Graph) -> "Pair | None":
+    def pair(self) -> "Pair | None":
         """Return `rest` as the sum of the stored results and another tensor's elements; None: it is something else."""
-        rest, shape = self.rest, graph.types[node.outputs[0]].shape
+        node, graph, rest = self.node, self.graph, self.rest
+        shape = graph.types[node.outputs[0]].shape
         if rest is None or rest.op != "rescale_pair" or rest.dtype is not DType.INT8:
             return None
         names, texts = operand_names(node, graph, rest), []
@@ -124,16 +123,13 @@ class VectorEpilogue(TileEpilogue):
         limits = (how.left, how.right, how.offset, how.shift, how.zero_point, how.low, how.high, int(how.even))
         return Pair((texts[0], texts[1]), f"static const struct mt_rvv_pair pair = {{{', '.join(map(str, limits))}}};")
 
-    def whole_kernel(
-        self, node: Node, graph: Graph, body: str, weights: Array, layout: str, headers: tuple[str, ...]
-    ) -> Kernel:
-        """Assemble the function, as `kernel` does, with scratch; the first of its headers has the loops."""
-        return replace(self.kernel(node, graph, body, weights, layout, headers[0], "int8_t"), headers=headers)
-
-    @property
-    def declared(self) -> str:
-        """The range, in C."""
-        return f"static const struct mt_rvv_range range = {{{', '.join(map(str, self.range))}}};"
+    def products(self, weights: Array, layout: str, header: str, function: str, pair: "Pair | None" = None) -> Products:
+        """Return packed weights with the runtime's function, without its suffix, and what is declared for it."""
+        declared = f"static const struct mt_rvv_range range = {{{', '.join(map(str, self.range))}}};"
+        if pair is None:
+            return Products(weights, layout, (header,), function + self.suffix, declared)
+        headers = (header, "mt_rvv_pair_int8.h")
+        return Products(weights, layout, headers, function + self.suffix, f"{declared}\n    {pair.declared}")
 
 
 def instructions(kind: str) -> float:
@@ -141,6 +137,7 @@ def instructions(kind: str) -> float:
     return {"_near": 17.0, "_even": 15.0, "_twice": 13.0, "_once": 11.0}.get(kind, 10.0)
 
 
+HEADER = "mt_rvv_tile_int8.h"
 VLEN = 128  # bits of a register, for estimates: any length gives the same results
 TILE_MEANING = "input vectors of a tile by registers of a row of 16-bit weights; auto: as the estimate says"
 

@@ -7,9 +7,9 @@ exp(scale * (q - max)) has only 256 values, which stand in a table: input 1, a c
 from mtool.compiler.ir import Attributes, DType, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.kernels.epilogues import EpilogueText
-from mtool.compiler.kernels.expressions import needs_math, operand_arguments, operand_constants
+from mtool.compiler.kernels.expressions import kernel_of, needs_math
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp
+from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, KernelOp
 from mtool.compiler.kernels.specification import Operand, Specification
 from mtool.compiler.kernels.target import Target
 
@@ -94,10 +94,9 @@ class Softmax(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-        epilogue = EpilogueText(node, graph)
-        integer, log, names = x.dtype.is_integer, SoftmaxOfRows.of(node).log, epilogue.names
+        epilogue, log, integer = EpilogueText(node, graph), SoftmaxOfRows.of(node).log, x.dtype.is_integer
         # an operand may lie where the output does, and is read when that has powers already
-        residuals = [number for number in names if node.inputs[number] not in graph.constants]
+        residuals = any(node.inputs[number] not in graph.constants for number in epilogue.names)
         body = template(
             "kernels/c99/softmax.c.j2",
             rows=x.shape[0],
@@ -110,17 +109,9 @@ class Softmax(BaseSchedule):
             stores=not (integer or log or residuals) and y.dtype is DType.FLOAT32,
             epilogue=epilogue,
         )
-        arguments = [
-            Argument("input", x.dtype.c, ("input", 0)),
-            Argument("output", y.dtype.c, "output"),
-            *([Argument("exponential", "float", ("constant", "exponential"))] if integer else []),
-            *operand_arguments(node, graph, names),
-        ]
-        constants = {"exponential": graph.constants[node.inputs[1]]} if integer else {}
-        constants |= operand_constants(node, graph, names)
-        layouts = {"exponential": f"exp(scale * d) for {DISTANCES}"}
-        math = not integer or needs_math(epilogue.expr)
-        return Kernel(tuple(arguments), body, constants, math, layouts=layouts)
+        own = {"exponential": graph.constants[node.inputs[1]]} if integer else {}
+        layouts, math = {"exponential": f"exp(scale * d) for {DISTANCES}"}, not integer or needs_math(epilogue.expr)
+        return kernel_of(node, graph, body, epilogue.expr, own, layouts=layouts, needs_math=math)
 
 
 class SoftmaxFixed(Softmax):
@@ -134,25 +125,15 @@ class SoftmaxFixed(Softmax):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-        epilogue = EpilogueText(node, graph)
-        kind = x.dtype.kind[0] + str(x.dtype.size * 8)
-        rows, length = x.shape
-        bits = SoftmaxOfRows.of(node).bits
+        x, epilogue = graph.types[node.inputs[0]], EpilogueText(node, graph)
+        kind, bits, (rows, length) = x.dtype.kind[0] + str(x.dtype.size * 8), SoftmaxOfRows.of(node).bits, x.shape
         body = template(
             "kernels/c99/softmax_fixed.c.j2",
             rows=rows, length=length, x=x.dtype.c, kind=kind, bits=bits, epilogue=epilogue,
         )  # fmt: skip
-        arguments = (
-            Argument("input", x.dtype.c, ("input", 0)),
-            Argument("output", y.dtype.c, "output"),
-            Argument("exponential", "int32_t", ("constant", "exponential")),
-            *operand_arguments(node, graph, epilogue.names),
-        )
-        constants = {"exponential": graph.constants[node.inputs[1]]}
-        constants |= operand_constants(node, graph, epilogue.names)
         layouts = {"exponential": f"exp(scale * d) in steps of 2^-31 for {DISTANCES}"}
-        return Kernel(arguments, body, constants, needs_math(epilogue.expr), ("mt_fixed.h",), layouts)
+        own = {"exponential": graph.constants[node.inputs[1]]}
+        return kernel_of(node, graph, body, epilogue.expr, own, headers=("mt_fixed.h",), layouts=layouts)
 
 
 KERNEL = KernelOp(SPECIFICATION, _label, _macs, (Softmax(), SoftmaxFixed()))

@@ -69,6 +69,11 @@ class Target:
         return next((count for cores, count in REGISTERS if self.cpu.startswith(cores)), 0)
 
     @property
+    def has_wide_registers(self) -> bool:
+        """Whether it has some, and they have 32 bits."""
+        return self.registers > 0 and not self.is_8_bit
+
+    @property
     def issues_pairs(self) -> bool:
         """Whether the core issues two instructions a cycle, so that what it waits for counts more than their number."""
         return self.cpu.startswith("cortex-m7")

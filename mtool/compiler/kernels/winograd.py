@@ -8,9 +8,6 @@ Sources: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (arXi
 Brothers, Efficient Winograd Convolution via Integer Arithmetic (arXiv 1901.01965).
 """
 
-from dataclasses import dataclass
-from typing import Self
-
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
@@ -44,42 +41,20 @@ def by_columns(weights: Array) -> Array:
     return np.ascontiguousarray(ordered.swapaxes(1, 2))
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The numbers of a layer for sums that are four times as large.
-
-    Attributes:
-        epilogue: the layer's.
-        scaling: of such sums.
-        bias: int32 [N], not multiplied.
-        weights: as the model has them, [N, 3, 3, C].
-    """
-
-    epilogue: Int8Epilogue
-    scaling: Scaling
-    bias: Array
-    weights: Array
-
-    @classmethod
-    def of(cls, node: Node, graph: Graph) -> Self:
-        """Return those of a node whose `sums_fit`."""
-        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
-        assert epilogue is not None
-        scaling, bias = epilogue.exact_scaling(weights)
-        bias, scaling = scaling.without_dead_channels(weights, bias)
-        return cls(epilogue, scaling.fourfold(), bias, weights)
+def scaled(epilogue: Int8Epilogue) -> tuple[Scaling, Array]:
+    """Return the scaling of a layer's sums that are four times as large, if they fit, and biases, not multiplied."""
+    scaling, bias = epilogue.exact_scaling()
+    bias, scaling = scaling.without_dead_channels(epilogue.weights, bias)
+    return scaling.fourfold(), bias
 
 
-def sums_fit(node: Node, graph: Graph) -> bool:
-    """Whether a node has an int8 epilogue, and four times its sums stay within 32 bits."""
-    known: dict[tuple[str, ...], bool] = graph.memo.setdefault("fourfold sums", {})
-    epilogue, key = Int8Epilogue.of(node, graph), tuple(node.inputs[1:3])
-    if epilogue is None:
-        return False
+def sums_fit(epilogue: Int8Epilogue) -> bool:
+    """Whether four times the sums of a layer stay within 32 bits."""
+    known: dict[tuple[str, ...], bool] = epilogue.graph.memo.setdefault("fourfold sums", {})
+    key = tuple(epilogue.node.inputs[1:3])
     if key not in known:
-        weights = graph.constants[node.inputs[1]]
-        bias, _ = epilogue.scaling.without_dead_channels(weights, epilogue.bias)
-        known[key] = fits(weights, bias)
+        bias, _ = epilogue.scaling.without_dead_channels(epilogue.weights, epilogue.bias)
+        known[key] = fits(epilogue.weights, bias)
     return known[key]
 
 

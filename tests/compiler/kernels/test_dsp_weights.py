@@ -1,5 +1,7 @@
 """Which int8 weights SIMD32 takes in pairs and which apart, and that both streams hold the layer's own numbers."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ SCALE = np.full(4, 0.01, np.float32)
 def packed(weights: np.ndarray, bias: np.ndarray, scaling: Scaling | None = None) -> Packed:
     how = Requantise(zero_point=-128, low=-128, high=127, bounded=False)
     own = scaling or FloatScaling.of(SCALE)
-    epilogue = Int8Epilogue(how, own, bias, None)
+    epilogue = Int8Epilogue(Mock(), Mock(), None, how, own, bias)
     depth = weights.shape[1]
     columns = Columns(np.arange(depth), depth)
     return Packed.of(

@@ -5,6 +5,7 @@ vectors are such that a tile's last part is not whole.
 """
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -56,13 +57,13 @@ def scaling(rng: np.random.Generator, kind: str, outputs: int) -> tuple[VectorEp
         how = FixedRequantise(zero, low, 120, SHIFT, even=kind == "_even", near=kind == "_near")
         limits = (zero if how.even else how.offset, SHIFT, low, 120)
         numbers = [multiplier.astype(np.int32)]
-        epilogue = VectorEpilogue(kind, limits, bias, numbers[0][:, None], None)
+        epilogue = VectorEpilogue(Mock(), Mock(), None, kind, limits, bias, numbers[0][:, None])
         return epilogue, Expr("requantise_fixed", DType.INT8, value=how), numbers
     places = rng.integers(SHIFT - 1, SHIFT + 2, outputs).astype(np.int32)
     numbers = [multiplier.astype(np.int32), places]
     fixed = FixedScaling.of(numbers[0], places, twice=kind == "_twice")
     rescale = Rescale(zero, low, 120, wide=False, twice=kind == "_twice")
-    epilogue = VectorEpilogue(kind, (zero, 0, low, 120), bias, fixed.words.view(np.int32), None)
+    epilogue = VectorEpilogue(Mock(), Mock(), None, kind, (zero, 0, low, 120), bias, fixed.words.view(np.int32))
     return epilogue, Expr("rescale", DType.INT8, value=rescale), numbers
 
 

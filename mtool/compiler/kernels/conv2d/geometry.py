@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.kernels.conv2d.node import Conv2d
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.conv2d.node import Conv2d, Pair
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import residual_operands
 from mtool.compiler.kernels.weighted_sum import weight_offset
@@ -45,6 +46,27 @@ class Conv:
     def is_depthwise(self) -> bool:
         """Whether each output channel depends on one input channel."""
         return self.group == self.channels and self.group > 1
+
+    @property
+    def is_channelwise(self) -> bool:
+        """Whether it is depthwise, of one image, with one output channel for each of the input."""
+        return self.is_depthwise and self.batch == 1 and self.out_channels == self.channels
+
+    @property
+    def is_depthwise_3x3(self) -> bool:
+        """Whether it is channelwise, 3x3, with the stride 1 or 2 both ways."""
+        plain = self.kernel == (3, 3) and self.dilation == (1, 1) and self.stride in ((1, 1), (2, 2))
+        return self.is_channelwise and plain
+
+    @property
+    def keeps_shape(self) -> bool:
+        """Whether the output has the input's shape."""
+        return (self.size, self.channels) == (self.out_size, self.out_channels)
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether the output has no more elements than the input."""
+        return self.pixels * self.out_channels <= math.prod(self.size) * self.channels
 
     @property
     def pixels(self) -> int:
@@ -144,52 +166,65 @@ DIRECTION_MEANING = "inner loop along rows, or along columns of a turned plane; 
 class Traversal:
     """The plane of a channel as it is traversed: all pairs are (slow, fast); steps are elements of the tensors.
 
-    `block` outputs side by side on the fast axis share the inputs that they load. The last block of a row ends with it:
-    it computes some outputs again if the row is not whole blocks.
+    transposed: the slow axis is that of the columns.
     """
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    plane: tuple[int, int]
-    copied: tuple[int, int]
-    pad: tuple[int, int]
-    out_size: tuple[int, int]
-    in_step: tuple[int, int]
-    out_step: tuple[int, int]
-    transposed: bool
-    block: int
+    size: Pair
+    out_size: Pair
+    pad: Pair
+    kernel: Pair
+    stride: Pair
+    dilation: Pair
+    in_step: Pair
+    out_step: Pair
+    transposed: bool = field(kw_only=True)
 
     @classmethod
-    def all(cls, conv: Conv, direction: str, most: int) -> "list[Traversal]":
-        """Return the ways, of up to `most` outputs a block; direction: "straight", "turned" or "" for both."""
-        return [
-            cls._along(conv, turned, block)
-            for turned in (False, True)
-            if direction in ("", "turned" if turned else "straight")
-            for block in range(1, min(most, conv.out_size[not turned]) + 1)
-        ]
+    def ways(cls, conv: Conv, direction: str = "") -> list[Self]:
+        """Return the ways to traverse it: "straight", "turned" or "" for both."""
+        in_step = (conv.size[1] * conv.channels, conv.channels)
+        out_step = (conv.out_size[1] * conv.out_channels, conv.out_channels)
+        numbers = (conv.size, conv.out_size, conv.pad, conv.kernel, conv.stride, conv.dilation, in_step, out_step)
+        turned = ((fast, slow) for slow, fast in numbers)
+        found = {"straight": cls(*numbers, transposed=False), "turned": cls(*turned, transposed=True)}
+        return [way for name, way in found.items() if direction in ("", name)]
 
-    @classmethod
-    def _along(cls, conv: Conv, turned: bool, block: int) -> "Traversal":
-        def pair(of: tuple[int, int]) -> tuple[int, int]:
-            return of[::-1] if turned else of
-
-        return cls(
-            kernel=pair(conv.kernel),
-            stride=pair(conv.stride),
-            dilation=pair(conv.dilation),
-            plane=pair(conv.plane),
-            copied=pair(
-                (min(conv.size[0], conv.plane[0] - conv.pad[0]), min(conv.size[1], conv.plane[1] - conv.pad[1]))
-            ),
-            pad=pair(conv.pad),
-            out_size=pair(conv.out_size),
-            in_step=pair((conv.size[1] * conv.channels, conv.channels)),
-            out_step=pair((conv.out_size[1] * conv.channels, conv.channels)),
-            transposed=turned,
-            block=block,
+    @property
+    def plane(self) -> Pair:
+        """Rows and columns with as much padding as the outputs reach."""
+        slow, fast = (
+            (out - 1) * stride + (kernel - 1) * dilation + 1
+            for out, stride, kernel, dilation in zip(
+                self.out_size, self.stride, self.kernel, self.dilation, strict=True
+            )
         )
+        return slow, fast
+
+    @property
+    def copied(self) -> Pair:
+        """Rows and columns of the input that outputs reach."""
+        slow, fast = (min(n, most - pad) for n, most, pad in zip(self.size, self.plane, self.pad, strict=True))
+        return slow, fast
+
+    def turned_taps(self, taps: Array) -> Array:
+        """Return taps [N, rows, columns] along (slow, fast)."""
+        return taps.swapaxes(1, 2) if self.transposed else taps
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTraversal(Traversal):
+    """One of which `block` outputs side by side on the fast axis share the inputs that they load.
+
+    The last block of a row ends with it: it computes some outputs again if the row is not whole blocks.
+    """
+
+    block: int = 1
+
+    @classmethod
+    def all(cls, conv: Conv, direction: str, most: int) -> list[Self]:
+        """Return the ways, of up to `most` outputs a block; direction: "straight", "turned" or "" for both."""
+        ways = cls.ways(conv, direction)
+        return [replace(way, block=block) for way in ways for block in range(1, min(most, way.out_size[1]) + 1)]
 
     @property
     def blocks(self) -> int:
@@ -303,12 +338,6 @@ def own_in_place(node: Node, graph: Graph, *, possible: bool) -> tuple[int, ...]
     x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
     own = possible and x.dtype.size == y.dtype.size and not WithEpilogue.of(node).epilogue.operands() & {0}
     return (0, *residual_operands(node, graph)) if own else residual_operands(node, graph)
-
-
-def plane_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
-    """Return the inputs that the output of a kernel may be written over that reads a channel before it writes it."""
-    x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-    return own_in_place(node, graph, possible=x.shape == y.shape)
 
 
 def shrinks_by_rows(conv: Conv, pixels: int) -> bool:

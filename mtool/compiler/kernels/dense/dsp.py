@@ -14,7 +14,7 @@ from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.scalar import Requantise
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.code_price import nodes_of_operator, price_of_code
-from mtool.compiler.kernels.dense.gemv import Call, GroupedGemv
+from mtool.compiler.kernels.dense.gemv import GroupedGemv, Matrix, T
 from mtool.compiler.kernels.dsp import (
     PACKING_MEANING,
     PAIRED,
@@ -26,7 +26,7 @@ from mtool.compiler.kernels.dsp import (
     radix_pairs,
     shared_scaling,
 )
-from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, SumEpilogue
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.exact_scaling import PLACES, ExactScaling, Together
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
@@ -69,91 +69,82 @@ def best_unroll(depth: int) -> int:
 
 
 @dataclass(frozen=True)
-class Gemv(GroupedGemv):
+class Gemv(GroupedGemv[Int8Epilogue]):
     """Row by row of the input; four or eight outputs share each widened word of it."""
 
     name = "dsp_rows"
+    core = "has_dsp"
     element = DType.INT8
-    header = "mt_dsp_gemv_int8.h"
-    range_of = "kernels/dsp/tile_int8.c.j2"
 
     unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number, or 16")
 
     outputs: int = knob(0, 4, 8, meaning="outputs at a time; auto: with fewer instructions")
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8."""
+        return Int8Epilogue.of(node, graph)
+
+    def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
         """int8 to int8, weights that go in pairs."""
-        int8 = graph.types[node.inputs[1]].dtype is DType.INT8 and self.epilogue(node, graph) is not None
-        return target.has_dsp and int8 and go_in_pairs(node, graph)
+        return bool(epilogue.weights.dtype == np.int8) and go_in_pairs(epilogue.node, epilogue.graph)
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
         """Four on a Cortex-M7: eight leave no registers for products that do not wait for one another."""
         return replace(self, outputs=4) if target.issues_pairs and not self.outputs else self
 
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph)
-
-    def group(self, node: Node, graph: Graph) -> int:
+    def group(self, size: Matrix, epilogue: Int8Epilogue) -> int:
         """Four, or eight where that saves more than the outputs that nobody wants cost; only those of multipliers."""
-        epilogue = self.epilogue(node, graph)
-        if epilogue is None or epilogue.scale is None or not isinstance(epilogue.how, Requantise):
+        if epilogue.scale is None or not isinstance(epilogue.how, Requantise):
             return 4
-        return self.outputs or min((4, 8), key=lambda group: self._cost(node, graph, group))
+        return self.outputs or min((4, 8), key=lambda group: self._cost(size, epilogue, group))
 
-    def padded_depth(self, depth: int) -> int:
+    def filled(self, size: Matrix) -> int:
         """Whole words."""
-        return round_up(depth, 4)
+        return round_up(size.depth, 4)
 
     def _unroll(self, depth: int, group: int) -> int:
         if group == 8:
             return self.unroll or LONGEST
         return min(self.unroll, best_unroll(depth)) or best_unroll(depth)
 
-    def _cost(self, node: Node, graph: Graph, group: int) -> float:
-        (rows, depth), outputs = graph.types[node.inputs[0]].shape, graph.types[node.outputs[0]].shape[1]
-        depth = self.padded_depth(depth)
+    def _cost(self, size: Matrix, epilogue: Int8Epilogue, group: int) -> float:
+        node, graph, depth = epilogue.node, epilogue.graph, self.filled(size)
         products = (4 if group == 4 else 7.75) * depth + 3 * depth / self._unroll(depth, group)
         own_code = self._code(depth, group) * price_of_code(node, graph) / nodes_of_operator(node, graph)
-        return rows * math.ceil(outputs / group) * (products + (42 if group == 4 else 50)) + own_code
+        return size.rows * math.ceil(size.outputs / group) * (products + (42 if group == 4 else 50)) + own_code
 
     def _code(self, depth: int, group: int) -> float:
         """Bytes of the function."""
-        each = 64 if group == 4 else 124
-        return 300 + each * self._unroll(depth, group) / 4
+        return 300 + (64 if group == 4 else 124) * self._unroll(depth, group) / 4
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> float:
         """4 instructions an input for four outputs, 7.75 for eight; 3 an iteration, 42 for four outputs, 50 for eight.
 
         And what the function's code is worth, shared among the layers.
         """
-        return self._cost(node, graph, self.group(node, graph))
+        return self._cost(size, epilogue, self.group(size, epilogue))
 
-    def _layer(self, graph: Graph, node: Node) -> Layer:
-        rows, group = graph.types[node.inputs[0]].shape[0], self.group(node, graph)
-        depth = self.padded_depth(graph.types[node.inputs[0]].shape[1])
-        tiles = rows * self.groups(node, graph) * group / 6
-        return Layer(Together(group), tiles, self._code(depth, group), lambda other: self._shares(other, graph, group))
+    def _layer(self, graph: Graph, node: Node) -> Layer | None:
+        epilogue, size = self.epilogue(node, graph), self.sizes(node, graph)
+        if epilogue is None or not go_in_pairs(node, graph):
+            return None
+        group = self.group(size, epilogue)
+        tiles = size.rows * self.groups(size, epilogue) * group / 6
+        return Layer(Together(group), tiles, self._code(self.filled(size), group))
 
-    def _shares(self, node: Node, graph: Graph, group: int) -> bool:
-        dense = node.op == "dense" and self.epilogue(node, graph) is not None and go_in_pairs(node, graph)
-        return dense and self.group(node, graph) == group
-
-    def call(self, node: Node, graph: Graph, target: Target) -> Call:
+    def products(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> Products:
         """The function by the scaling and the unrolling; with a range, if the outputs have limits of their own."""
-        epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
-        assert epilogue is not None
-        depth, group = self.padded_depth(weights.shape[1]), self.group(node, graph)
-        scaling, bias = shared_scaling(node, graph, partial(self._layer, graph))
+        depth, group = self.filled(size), self.group(size, epilogue)
+        scaling, bias = shared_scaling(epilogue.node, epilogue.graph, partial(self._layer, epilogue.graph))
         if group == 8 and isinstance(scaling, FloatScaling):
             scaling = ExactScaling.of_floats(scaling.scale, epilogue.how.zero_point, PLACES[0])
-        packed = packed_by_rows(partial(pack, depth=depth, group=group), group, weights, bias, scaling)
-        macro, stem = ("MT_DSP_ROWS", "mt_dsp_rows") if group == 4 else ("MT_DSP_ROWS8", "mt_dsp_rows8")
-        unroll = self._unroll(depth, group)
-        number = unroll if group == 4 else unroll // 4
+        packed = packed_by_rows(partial(pack, depth=depth, group=group), group, epilogue.weights, bias, scaling)
+        unroll, of_eight = self._unroll(depth, group), "8" if group == 8 else ""
+        number = unroll // 4 if of_eight else unroll
+        macro, stem = f"MT_DSP_ROWS{of_eight}", f"mt_dsp_rows{of_eight}"
         function = SharedFunction.of(macro, stem, scaling, epilogue, str(unroll), number)
-        layout = f"{'four' if group == 4 else 'eight'} outputs a row, each two, {PAIRED}, {scaling.meaning} of each"
-        return Call(function.name, packed, layout, "&range" if function.ranged else "", function.shared)
+        layout = f"{'eight' if of_eight else 'four'} outputs a row, each two, {PAIRED}, {scaling.meaning} of each"
+        return function.products(packed, layout, "mt_dsp_gemv_int8.h", epilogue)
 
 
 # Dense layers of int16 activations for SIMD32: four outputs at a time.
@@ -162,67 +153,65 @@ class Gemv(GroupedGemv):
 
 
 @dataclass(frozen=True)
-class Rows(GroupedGemv):
-    """What the schedules have in common whose results are of int16 and those whose results are the sums."""
+class Rows(GroupedGemv[T]):
+    """What the schedules have in common whose results are of int16 and those whose results are the sums.
 
+    storing: instructions for four outputs, beside their sums.
+    """
+
+    core = "has_dsp"
     element = DType.INT16
-    header = "mt_dsp_gemv_int16.h"
     storing: ClassVar[int]
-    """Instructions for four outputs, beside their sums."""
-    stem: ClassVar[str]  # of the runtime's functions
 
     unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number")
     packing: str = knob("", "halves", meaning=PACKING_MEANING)
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def fits(self, size: Matrix, epilogue: T) -> bool:
         """int16, weights of int8 or int16."""
-        return target.has_dsp and self._kind(node, graph) is not None and self.epilogue(node, graph) is not None
+        return Kind.of(epilogue.node, epilogue.graph, self.packing) is not None
 
-    def _kind(self, node: Node, graph: Graph) -> Kind | None:
-        return Kind.of(graph.constants[node.inputs[1]], graph.constants[node.inputs[2]], self.packing)
-
-    def group(self, node: Node, graph: Graph) -> int:
-        """Four, or two with sums of 64 bits."""
-        kind = self._kind(node, graph)
-        return 2 if kind is not None and kind.long else 4
-
-    def padded_depth(self, depth: int) -> int:
-        """Whole iterations."""
-        return round_up(depth, self.unroll or 4)
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """4.75 instructions (3 of halves) an input for four outputs, 3 an iteration, and what storing those takes."""
-        rows, depth = graph.types[node.inputs[0]].shape
-        kind, outputs = self._kind(node, graph), graph.types[node.outputs[0]].shape[1]
+    def _kind(self, epilogue: T) -> Kind:
+        kind = Kind.of(epilogue.node, epilogue.graph, self.packing)
         assert kind is not None
-        depth = self.padded_depth(depth)
-        if kind.long:
-            return float(rows * outputs * (2 * depth + 60))
-        each = (3 if kind.halves else 4.75) * depth + 3 * depth / (self.unroll or best_unroll(depth)) + self.storing
-        return rows * self.groups(node, graph) * each
+        return kind
 
-    def call(self, node: Node, graph: Graph, target: Target) -> Call:
+    def group(self, size: Matrix, epilogue: T) -> int:
+        """Four, or two with sums of 64 bits."""
+        return 2 if self._kind(epilogue).long else 4
+
+    def filled(self, size: Matrix) -> int:
+        """Whole iterations."""
+        return round_up(size.depth, self.unroll or 4)
+
+    def instructions(self, size: Matrix, epilogue: T, target: Target) -> float:
+        """4.75 instructions (3 of halves) an input for four outputs, 3 an iteration, and what storing those takes."""
+        kind, depth = self._kind(epilogue), self.filled(size)
+        if kind.long:
+            return float(size.rows * size.outputs * (2 * depth + 60))
+        each = (3 if kind.halves else 4.75) * depth + 3 * depth / (self.unroll or best_unroll(depth)) + self.storing
+        return size.rows * self.groups(size, epilogue) * each
+
+    def products(self, size: Matrix, epilogue: T, target: Target) -> Products:
         """By the packing and the width of the sums."""
-        epilogue, kind = self.epilogue(node, graph), self._kind(node, graph)
-        assert epilogue is not None and kind is not None
-        weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        filled, group = self.padded_depth(weights.shape[1]), self.group(node, graph)
-        scales = [epilogue.scale] if isinstance(epilogue, Int16Epilogue) else []
+        kind, depth, group = self._kind(epilogue), self.filled(size), self.group(size, epilogue)
+        numbers, stem, declared = [epilogue.graph.constants[epilogue.node.inputs[2]]], "mt_dsp16_row_sums", ""
+        if isinstance(epilogue, Int16Epilogue):
+            numbers, stem = [*numbers, epilogue.scale], "mt_dsp16_row"
+            declared = epilogue.declared("mt_dsp_range", "MT_DSP16_RANGE")
 
         def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
-            return pack_int16(weights, bias, scale, filled, group, self.packing)
+            return pack_int16(weights, bias, scale, depth, group, self.packing)
 
-        stream = packed_by_rows(rows, group, weights, bias, *scales)
-        function = kind.function(self.stem, self.unroll or best_unroll(filled))
-        return Call(function, stream, kind.layout(group, scaled=bool(scales)), "&range" if scales else "")
+        stream = packed_by_rows(rows, group, epilogue.weights, *numbers)
+        function = kind.function(stem, self.unroll or best_unroll(depth))
+        layout, last = kind.layout(group, scaled=len(numbers) > 1), "&range" if declared else ""
+        return Products(stream, layout, ("mt_dsp_gemv_int16.h",), function, declared, last)
 
 
-class GemvInt16(Rows):
+class GemvInt16(Rows[Int16Epilogue]):
     """Row by row of the input; four outputs share each pair of it. Sums of 64 bits: two outputs."""
 
     name = "dsp16_rows"
-    stem = "mt_dsp16_row"
-    range_of = "kernels/dsp/tile_int16.c.j2"
     storing = 45
 
     def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | None:
@@ -230,12 +219,10 @@ class GemvInt16(Rows):
         return Int16Epilogue.of(node, graph)
 
 
-class GemvSums(Rows):
+class GemvSums(Rows[SumEpilogue]):
     """Row by row of the input; four outputs share each pair of it. What follows a row of sums is any expression."""
 
     name = "dsp16_row_sums"
-    stem = "mt_dsp16_row_sums"
-    staged = DType.INT32
     storing = 60
 
     def epilogue(self, node: Node, graph: Graph) -> SumEpilogue | None:

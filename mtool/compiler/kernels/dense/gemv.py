@@ -1,100 +1,91 @@
-"""The common part of schedules that compute some outputs of a dense layer at a time by a runtime function."""
+"""The common part of the schedules of dense layers."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.epilogues import TileEpilogue
+from mtool.compiler.kernels.epilogues import Products, TileEpilogue
 from mtool.compiler.kernels.f32 import Stored, as_words
 from mtool.compiler.kernels.packing import filled_up, round_up
-from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import Kernel
+from mtool.compiler.kernels.sum_schedule import E, SumSchedule
 from mtool.compiler.kernels.target import Target
+
+T = TypeVar("T", bound=TileEpilogue)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A function of the runtime: its name, the packed weights and their layout, the C of its last argument, if any.
+class Matrix:
+    """The sizes of a dense layer: rows of `depth` inputs, and the outputs of each."""
 
-    shared: the lines that define it, as a Kernel has them.
+    rows: int
+    depth: int
+    outputs: int
+
+
+class DenseSchedule(SumSchedule[Matrix, E]):
+    """A schedule that answers for the sizes of a dense layer and its epilogue."""
+
+    def sizes(self, node: Node, graph: Graph) -> Matrix:
+        """Rows, depth, outputs."""
+        rows, depth = graph.types[node.inputs[0]].shape
+        return Matrix(rows, depth, graph.types[node.outputs[0]].shape[1])
+
+
+class GroupedGemv(DenseSchedule[T]):
+    """Row by row of the input, by a function of the runtime; a group of outputs shares what is loaded of it.
+
+    element: the type of the input's elements.
     """
 
-    function: str
-    weights: Array
-    layout: str
-    last: str = ""
-    shared: tuple[str, ...] = ()
-
-
-class GroupedGemv(BaseSchedule):
-    """Row by row of the input; a group of outputs shares what is loaded of it."""
-
     element: ClassVar[DType]
-    header: ClassVar[str]
-    range_of: ClassVar[str] = ""  # the template whose macro declares the output's range
-    staged: ClassVar[DType | None] = None  # the type of results that are staged, if not the elements'
 
-    def epilogue(self, node: Node, graph: Graph) -> TileEpilogue | None:
-        """Return the node's epilogue, of the element's type; None: it is not for this schedule."""
-        raise NotImplementedError
-
-    def group(self, node: Node, graph: Graph) -> int:
+    def group(self, size: Matrix, epilogue: T) -> int:
         """Return how many outputs are computed at a time."""
         raise NotImplementedError
 
-    def padded_depth(self, depth: int) -> int:
+    def filled(self, size: Matrix) -> int:
         """Return how many inputs the function reads: the depth, filled up with zeros."""
         raise NotImplementedError
 
-    def call(self, node: Node, graph: Graph, target: Target) -> Call:
-        """Return what is called."""
+    def products(self, size: Matrix, epilogue: T, target: Target) -> Products:
+        """Return what is called, and with what weights."""
         raise NotImplementedError
 
-    def groups(self, node: Node, graph: Graph) -> int:
+    def groups(self, size: Matrix, epilogue: T) -> int:
         """Return how many groups a row has."""
-        return -(-graph.types[node.outputs[0]].shape[1] // self.group(node, graph))
+        return -(-size.outputs // self.group(size, epilogue))
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """Results that are staged, and a row of inputs that has to be filled up."""
-        depth = graph.types[node.inputs[0]].shape[1]
-        row = self.padded_depth(depth) if self.padded_depth(depth) > depth else 0
-        return (self.staged or self.element).size * self._staged(node, graph) + self.element.size * row
-
-    def _staged(self, node: Node, graph: Graph) -> int:
+    def _staged(self, size: Matrix, epilogue: T) -> int:
         """A row of results, if an expression follows; the last group, if its outputs are not all wanted."""
-        epilogue, outputs = self.epilogue(node, graph), graph.types[node.outputs[0]].shape[1]
-        group = self.group(node, graph)
-        if epilogue is not None and epilogue.rest is not None:
-            return round_up(outputs, group)
-        return group if outputs % group else 0
+        group = self.group(size, epilogue)
+        if epilogue.rest is not None:
+            return round_up(size.outputs, group)
+        return group if size.outputs % group else 0
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def scratch(self, size: Matrix, epilogue: T) -> int:
+        """Results that are staged, and a row of inputs that has to be filled up."""
+        row = self.filled(size) if self.filled(size) > size.depth else 0
+        return epilogue.kind.size * self._staged(size, epilogue) + self.element.size * row
+
+    def kernel(self, size: Matrix, epilogue: T, target: Target) -> Kernel:
         """Write the function."""
-        epilogue, call = self.epilogue(node, graph), self.call(node, graph, target)
-        assert epilogue is not None
-        rows, depth = graph.types[node.inputs[0]].shape
-        body = template(
+        products = self.products(size, epilogue, target)
+        return epilogue.kernel(
             "kernels/dense/gemv.c.j2",
-            rows=rows,
-            depth=depth,
-            outputs=graph.types[node.outputs[0]].shape[1],
-            group=self.group(node, graph),
-            function=call.function,
-            last=call.last,
-            epilogue=epilogue,
+            products,
+            epilogue.kind.c if self.scratch(size, epilogue) else "",
+            size=size,
+            group=self.group(size, epilogue),
             element=self.element.c,
-            staged=(self.staged or self.element).c,
-            weights_type=DType.of(call.weights.dtype).c,
-            range_of=self.range_of,
-            filled=self.padded_depth(depth),
-            results=self._staged(node, graph),
-            rest=lambda acc, offset, channel, row: epilogue.rest_text(node, graph, acc, offset, channel, row),
+            staged=epilogue.kind.c,
+            weights_type=DType.of(products.weights.dtype).c,
+            filled=self.filled(size),
+            results=self._staged(size, epilogue),
         )
-        scratch = (self.staged or self.element).c if self.scratch_bytes(node, graph) else ""
-        return epilogue.kernel(node, graph, body, call.weights, call.layout, self.header, scratch, call.shared)
 
 
 # Packed weights of dense layers of float32.

@@ -11,8 +11,8 @@ import numpy as np
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, Call, GroupedGemv, pack_f32
-from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, SumEpilogue
+from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, T, pack_f32
+from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.f32 import stored_as, words_of
 from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, MultiplierScaling, has_narrow_sums, vector_scaling
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
@@ -54,55 +54,50 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Gemv(GroupedGemv):
+class Gemv(GroupedGemv[Int8Epilogue]):
     """Row by row of the input; eight outputs share each vector of it."""
 
     name = "mve_rows"
+    core = "has_mve"
     element = DType.INT8
-    header = "mt_mve_gemv_int8.h"
-    range_of = "kernels/mve/tile_int8.c.j2"
 
     unroll: int = knob(0, *UNROLLS, meaning="vectors of inputs an iteration; auto: the most that divide the depth")
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """int8 to int8."""
-        int8 = graph.constants[node.inputs[1]].dtype == np.int8
-        return target.has_mve and int8 and self.epilogue(node, graph) is not None
 
     def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
         """Of int8."""
         return Int8Epilogue.of(node, graph)
 
-    def group(self, node: Node, graph: Graph) -> int:
+    def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
+        """int8 to int8."""
+        return bool(epilogue.weights.dtype == np.int8)
+
+    def group(self, size: Matrix, epilogue: Int8Epilogue) -> int:
         """Eight."""
         return GROUP
 
-    def _unroll(self, depth: int) -> int:
-        vectors = round_up(depth, INT8_LANES) // INT8_LANES
+    def _unroll(self, size: Matrix) -> int:
+        vectors = round_up(size.depth, INT8_LANES) // INT8_LANES
         return self.unroll or next(unroll for unroll in UNROLLS if vectors % unroll == 0)
 
-    def padded_depth(self, depth: int) -> int:
+    def filled(self, size: Matrix) -> int:
         """Whole iterations."""
-        return round_up(depth, INT8_LANES * self._unroll(depth))
+        return round_up(size.depth, INT8_LANES * self._unroll(size))
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> float:
         """17 instructions for 16 inputs and eight outputs, 2 an iteration, 20 for eight outputs."""
-        rows, depth = graph.types[node.inputs[0]].shape
-        each = (17 + 2 / self._unroll(depth)) * self.padded_depth(depth) / INT8_LANES + 20
-        return rows * self.groups(node, graph) * each
+        each = (17 + 2 / self._unroll(size)) * self.filled(size) / INT8_LANES + 20
+        return size.rows * self.groups(size, epilogue) * each
 
-    def call(self, node: Node, graph: Graph, target: Target) -> Call:
+    def products(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> Products:
         """By the scaling and the unrolling."""
-        epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
-        assert epilogue is not None
-        epilogue = vector_scaling(epilogue, weights)
-        unroll = self._unroll(weights.shape[1])
+        epilogue, unroll = vector_scaling(epilogue), self._unroll(size)
         function = f"mt_mve_dense{epilogue.scaling.kind}{f'_{unroll}' if unroll > 1 else ''}"
-        rows = partial(pack, depth=self.padded_depth(weights.shape[1]))
-        packed = packed_by_rows(rows, GROUP, weights, epilogue.bias, epilogue.scaling)
+        rows = partial(pack, depth=self.filled(size))
+        packed = packed_by_rows(rows, GROUP, epilogue.weights, epilogue.bias, epilogue.scaling)
         layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns, "
         layout += f"bytes of {epilogue.scaling.meaning}"
-        return Call(function, packed, layout, "&range")
+        declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
+        return Products(packed, layout, ("mt_mve_gemv_int8.h",), function, declared, "&range")
 
 
 # Dense layers of int16 activations for Helium: eight outputs at a time.
@@ -130,49 +125,51 @@ def pack_int16(weights: Array, bias: Array, scale: Array | None) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-class Rows(GroupedGemv):
-    """What the schedules have in common whose results are of int16 and those whose results are the sums."""
+HEADER_INT16 = "mt_mve_gemv_int16.h"
 
+
+class Rows(GroupedGemv[T]):
+    """What the schedules have in common whose results are of int16 and those whose results are the sums.
+
+    storing: instructions for eight outputs, beside their sums.
+    """
+
+    core = "has_mve"
     element = DType.INT16
-    header = "mt_mve_gemv_int16.h"
     storing: ClassVar[int]
-    """Instructions for eight outputs, beside their sums."""
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def fits(self, size: Matrix, epilogue: T) -> bool:
         """int16, sums of 32 bits."""
-        return target.has_mve and has_narrow_sums(node, graph) and self.epilogue(node, graph) is not None
+        return has_narrow_sums(epilogue.node, epilogue.graph)
 
-    def group(self, node: Node, graph: Graph) -> int:
+    def group(self, size: Matrix, epilogue: T) -> int:
         """Eight."""
         return GROUP
 
-    def padded_depth(self, depth: int) -> int:
+    def filled(self, size: Matrix) -> int:
         """Whole vectors."""
-        return round_up(depth, INT16_LANES)
+        return round_up(size.depth, INT16_LANES)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, size: Matrix, epilogue: T, target: Target) -> float:
         """19 instructions for 8 inputs and eight outputs, and what storing those takes."""
-        rows, depth = graph.types[node.inputs[0]].shape
-        return rows * self.groups(node, graph) * (19 * self.padded_depth(depth) / INT16_LANES + self.storing)
+        return size.rows * self.groups(size, epilogue) * (19 * self.filled(size) / INT16_LANES + self.storing)
 
-    def call(self, node: Node, graph: Graph, target: Target) -> Call:
+    def products(self, size: Matrix, epilogue: T, target: Target) -> Products:
         """One for each kind of result."""
-        epilogue = self.epilogue(node, graph)
-        assert epilogue is not None
-        weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
+        weights, bias = epilogue.weights, epilogue.graph.constants[epilogue.node.inputs[2]]
         layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns"
         if not isinstance(epilogue, Int16Epilogue):
             stream = packed_by_rows(partial(pack_int16, scale=None), GROUP, weights, bias)
-            return Call("mt_mve16_dense_sums", stream, layout)
+            return Products(stream, layout, (HEADER_INT16,), "mt_mve16_dense_sums")
         stream = packed_by_rows(pack_int16, GROUP, weights, bias, epilogue.scale)
-        return Call("mt_mve16_dense", stream, f"{layout}, the bytes of scales", "&range")
+        declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
+        return Products(stream, f"{layout}, the bytes of scales", (HEADER_INT16,), "mt_mve16_dense", declared, "&range")
 
 
-class GemvInt16(Rows):
+class GemvInt16(Rows[Int16Epilogue]):
     """Row by row of the input; eight outputs share each vector of it."""
 
     name = "mve16_rows"
-    range_of = "kernels/mve/tile_int16.c.j2"
     storing = 30
 
     def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | None:
@@ -180,16 +177,10 @@ class GemvInt16(Rows):
         return Int16Epilogue.of(node, graph)
 
 
-# Dense layers whose results are sums of int16, for Helium: eight outputs at a time.
-#
-# The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_int16.h.
-
-
-class GemvSums(Rows):
+class GemvSums(Rows[SumEpilogue]):
     """Row by row of the input; eight outputs share each vector of it. What follows a row of sums is any expression."""
 
     name = "mve16_row_sums"
-    staged = DType.INT32
     storing = 100
 
     def epilogue(self, node: Node, graph: Graph) -> SumEpilogue | None:
@@ -201,50 +192,47 @@ FLOAT_GROUPS = (16, 8, 4)  # outputs at a time: the loops that mt_mve_gemv_f32.h
 
 
 @dataclass(frozen=True)
-class GemvF32(GroupedGemv):
+class GemvF32(GroupedGemv[FloatEpilogue]):
     """Row by row of the input; a few vectors of outputs share each input element."""
 
     name = "mve_f32_rows"
+    core = "has_mve"
     element = DType.FLOAT32
-    header = "mt_mve_gemv_f32.h"
 
     outputs: int = knob(0, *FLOAT_GROUPS, meaning="at a time; auto: as many as take fewest instructions")
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """float32."""
-        return target.has_mve and self.epilogue(node, graph) is not None
 
     def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
         """Of float32."""
         return FloatEpilogue.of(node, graph)
 
-    def group(self, node: Node, graph: Graph) -> int:
+    def fits(self, size: Matrix, epilogue: FloatEpilogue) -> bool:
+        """float32."""
+        return True
+
+    def group(self, size: Matrix, epilogue: FloatEpilogue) -> int:
         """As many as take fewest instructions."""
-        return self.outputs or min(FLOAT_GROUPS, key=lambda outputs: self._row(node, graph, outputs))
+        return self.outputs or min(FLOAT_GROUPS, key=lambda outputs: self._row(size, outputs))
 
-    def padded_depth(self, depth: int) -> int:
+    def filled(self, size: Matrix) -> int:
         """Whole groups of four."""
-        return round_up(depth, 4)
+        return round_up(size.depth, 4)
 
-    def _row(self, node: Node, graph: Graph, outputs: int) -> int:
+    def _row(self, size: Matrix, outputs: int) -> int:
         """Instructions of a row: a load and a product for each vector of weights, two for four inputs, the results."""
-        depth = graph.types[node.inputs[0]].shape[1]
-        groups = round_up(graph.types[node.outputs[0]].shape[1], outputs) // outputs
-        vectors = outputs // 4
-        return groups * ((8 * vectors + 2) * round_up(depth, 4) // 4 + 7 * vectors + 20)
+        groups, vectors = round_up(size.outputs, outputs) // outputs, outputs // 4
+        return groups * ((8 * vectors + 2) * self.filled(size) // 4 + 7 * vectors + 20)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, size: Matrix, epilogue: FloatEpilogue, target: Target) -> float:
         """Those of a row for each."""
-        return graph.types[node.inputs[0]].shape[0] * float(self._row(node, graph, self.group(node, graph)))
+        return size.rows * float(self._row(size, self.group(size, epilogue)))
 
-    def call(self, node: Node, graph: Graph, target: Target) -> Call:
+    def products(self, size: Matrix, epilogue: FloatEpilogue, target: Target) -> Products:
         """By the outputs at a time; the last argument is the least that a result may be."""
-        epilogue, group = self.epilogue(node, graph), self.group(node, graph)
-        assert epilogue is not None
-        weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        stored = stored_as(node, graph) or ""
+        group, stored = self.group(size, epilogue), stored_as(epilogue.node, epilogue.graph) or ""
         function = f"mt_mve_f32_rows_{stored + '_' if stored else ''}{group}"
-        return Call(function, pack_f32(weights, bias, group, stored), LAYOUT_F32 + words_of(stored), epilogue.least)
+        weights = pack_f32(epilogue.weights, epilogue.graph.constants[epilogue.node.inputs[2]], group, stored)
+        layout, headers = LAYOUT_F32 + words_of(stored), ("mt_mve_gemv_f32.h",)
+        return Products(weights, layout, headers, function, last=epilogue.least)
 
 
 SCHEDULES = (Gemv(), GemvInt16(), GemvSums(), GemvF32())

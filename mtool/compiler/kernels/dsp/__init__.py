@@ -11,7 +11,7 @@ from mtool.compiler.ir.blocks import row_blocks, row_sums
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.code_price import price_of_code
-from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling, Together
 from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
@@ -57,6 +57,11 @@ class SharedFunction:
             return cls(name, (f"{macro}_PLAIN({name}, {arguments})",), ranged=False)
         name += "_range" if clamped else "_zero"
         return cls(name, (f"{macro}_RANGE({name}, {arguments}, {int(clamped)})",), ranged=True)
+
+    def products(self, weights: Array, layout: str, header: str, epilogue: Int8Epilogue) -> Products:
+        """Return it with packed weights, and the range of the results if it is called with that."""
+        declared = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE") if self.ranged else ""
+        return Products(weights, layout, (header,), self.name, declared, "&range" if self.ranged else "", self.shared)
 
 
 # The loops that the register tiles of crt/include/mt_dsp.h have.
@@ -110,26 +115,33 @@ EXACT_BESIDE = 30  # the same of one by multipliers
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """How a node's sums are scaled: which channels in one way, how many tiles of results it has, a function's bytes.
-
-    alike: whether another node may have the same function.
-    """
+    """How a node's sums are scaled: which channels in one way, how many tiles of results it has, a function's bytes."""
 
     together: Together
     tiles: float
     code: float
-    alike: Callable[[Node], bool]
 
 
-def shared_scaling(node: Node, graph: Graph, layer_of: Callable[[Node], Layer]) -> tuple[Scaling, Array]:
-    """Return what scales a node's sums, and the biases for it, as Int8Epilogue.exact_scaling does."""
+def shared_scaling(node: Node, graph: Graph, layer_of: Callable[[Node], Layer | None]) -> tuple[Scaling, Array]:
+    """Return what scales a node's sums, and the biases for it, as Int8Epilogue.exact_scaling does.
+
+    `layer_of` is asked about other nodes of the operator too, and returns None for those that have another function.
+    """
     layer = layer_of(node)
+    assert layer is not None
     scaling, bias = best_scaling(node, graph, layer.together)
     if not isinstance(scaling, FloatScaling | ExactScaling):
         return scaling, bias
     key = f"places of {node.op} by {layer.together.count}"
     if key not in graph.memo:
-        graph.memo[key] = _most_used(graph, layer_of, layer.alike)
+        tiles: dict[int, float] = {}  # by places
+        for one in graph.nodes:
+            other = layer_of(one) if one.op == node.op else None
+            if other is not None and other.together.count == layer.together.count:
+                known, _ = best_scaling(one, graph, other.together)
+                if isinstance(known, ExactScaling):
+                    tiles[known.places] = tiles.get(known.places, 0) + other.tiles
+        graph.memo[key] = max(tiles, key=lambda places: tiles[places], default=None)
     places: int | None = graph.memo[key]
     beside = EXACT_BESIDE if isinstance(scaling, ExactScaling) else FLOATS_BESIDE
     same = isinstance(scaling, ExactScaling) and scaling.places == places
@@ -138,18 +150,6 @@ def shared_scaling(node: Node, graph: Graph, layer_of: Callable[[Node], Layer]) 
     epilogue = Int8Epilogue.of(node, graph)
     assert epilogue is not None and epilogue.scale is not None
     return ExactScaling.of_floats(epilogue.scale, epilogue.how.zero_point, places), epilogue.bias
-
-
-def _most_used(graph: Graph, layer_of: Callable[[Node], Layer], alike: Callable[[Node], bool]) -> int | None:
-    """Return the places of most tiles; None: no layer has multipliers."""
-    tiles: dict[int, float] = {}
-    for node in graph.nodes:
-        if alike(node):
-            layer = layer_of(node)
-            scaling, _ = best_scaling(node, graph, layer.together)
-            if isinstance(scaling, ExactScaling):
-                tiles[scaling.places] = tiles.get(scaling.places, 0) + layer.tiles
-    return max(tiles, key=lambda places: tiles[places], default=None)
 
 
 def any_has_floats(nodes: Iterable[Node], graph: Graph) -> bool:
@@ -166,7 +166,7 @@ def best_scaling(node: Node, graph: Graph, together: Together) -> tuple[Scaling,
     if key not in known:
         epilogue = Int8Epilogue.of(node, graph)
         assert epilogue is not None
-        known[key] = epilogue.exact_scaling(graph.constants[node.inputs[1]], together)
+        known[key] = epilogue.exact_scaling(together)
     return known[key]
 
 
@@ -382,8 +382,9 @@ class Kind:
     long: bool
 
     @classmethod
-    def of(cls, weights: Array, bias: Array, packing: str) -> "Kind | None":
+    def of(cls, node: Node, graph: Graph, packing: str) -> "Kind | None":
         """Tell by the weights and the bias; None: they are neither int8 nor int16."""
+        weights, bias = (graph.constants[value] for value in node.inputs[1:3])
         if weights.dtype not in (np.int8, np.int16):
             return None
         return cls(weights.dtype == np.int16 or packing == "halves", bias.dtype == np.int64)

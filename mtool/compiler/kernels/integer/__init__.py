@@ -1,11 +1,14 @@
 """Cores that have nothing but a multiplier of integers: register tiles of 8-bit products."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.code_price import price_of_code
+from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, is_stored_as_int8
 
@@ -20,8 +23,6 @@ from mtool.compiler.kernels.weighted_sum import EIGHT_BITS, is_stored_as_int8
 EPILOGUE = 8.0  # instructions of an output besides its products: three bytes of code each
 RESULT = 12.0  # instructions of an output that tiles of one schedule have in common
 COLUMNS_MEANING = "input vectors of a tile at most; auto: as the core has registers, and as the work is worth the code"
-CHANNELS_MEANING = "outputs of a tile at most; auto: likewise"
-UNROLL_MEANING = "elements of the depth in one turn of the loop at most, which divide it; auto: likewise"
 POINTERS = 4  # registers of a loop besides sums and inputs: a weight, where it reads, how often it runs
 IN_FLIGHT = 8  # products at most between two places where the compiler has to have added what it has
 
@@ -39,6 +40,11 @@ class Work:
     depth: int
     once: bool
     byte: float
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph, vectors: int, outputs: int, depth: int) -> Self:
+        """Return that of a node."""
+        return cls(vectors, outputs, depth, reads_activations(node, graph), price_of_code(node, graph))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,21 @@ class Tile:
     def code_bytes(self, target: Target) -> float:
         """Code, about."""
         return 4 * self.unroll * self._step(target) + 3 * EPILOGUE * self.columns * self.channels
+
+
+@dataclass(frozen=True)
+class TileKnobs:
+    """The knobs of schedules that have such tiles."""
+
+    columns: int = knob(0, 1, 2, meaning=COLUMNS_MEANING)
+    channels: int = knob(0, 1, 2, 4, 6, 8, meaning="outputs of a tile at most; auto: likewise")
+    unroll: int = knob(
+        0, 1, 2, 4, meaning="elements of the depth in one turn of the loop at most, which divide it; auto: likewise"
+    )
+
+    def best(self, target: Target, work: Work) -> Tile:
+        """Return the tile for some work."""
+        return Tile.best(target, work, self.columns, self.channels, self.unroll)
 
 
 def is_narrow(node: Node, graph: Graph) -> bool:

@@ -121,7 +121,7 @@ class GemmInt8(BaseSchedule):
             block=self._block(product),
             staged=self._staged(product, epilogue) > 0,
             full=(epilogue.how.low, epilogue.how.high) == (-128, 127),
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            rest=epilogue.rest_text,
         )
         return kernel(node, graph, body, epilogue.rest, "int32_t", (HEADER,))
 

@@ -48,23 +48,18 @@ class MultiplierScaling(Scaling):
         return self
 
 
-def vector_scaling(epilogue: Int8Epilogue, weights: Array) -> Int8Epilogue:
-    """Return an epilogue with multipliers, if all channels have one with the layer's offset; else with near floats.
-
-    Args:
-        epilogue: of N channels.
-        weights: integers [N, ...].
-    """
-    scaling, bias = epilogue.exact_scaling(weights)
+def vector_scaling(epilogue: Int8Epilogue) -> Int8Epilogue:
+    """Return an epilogue with multipliers, if all channels have one with the layer's offset; else with near floats."""
+    scaling, bias = epilogue.exact_scaling()
     if not isinstance(scaling, ExactScaling) or not isinstance(epilogue.how, Requantise):
-        return epilogue.nearer(weights)
+        return epilogue.nearer()
     if (epilogue.how.low, epilogue.how.high) != (-128, 127) or not scaling.has_multiplier.all():
-        return epilogue.nearer(weights)
+        return epilogue.nearer()
     zero_point, places = epilogue.how.zero_point, scaling.places
     multiplier, offset = scaling.words.view(np.int32).astype(np.int64).T
-    dead = np.array([not channel.any() for channel in weights])
+    dead = np.array([not channel.any() for channel in epilogue.weights])
     if (offset[~dead] != (zero_point << places) + (1 << (places - 1))).any():
-        return epilogue.nearer(weights)
+        return epilogue.nearer()
     known = (offset >> places) - zero_point  # a sum of so many steps gives it
     words = np.where(dead, ONE, multiplier).astype(np.int32).view(np.uint32)[:, None]
     bias = np.where(dead, np.clip(known, -256, 255) << (places + 2), bias).astype(np.int32)

@@ -4,7 +4,6 @@ import numpy as np
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import EIGHT_BITS
 
 # Weighted sums in vectors of floats: which nodes have them, and whether integers are exact in them.
@@ -18,10 +17,8 @@ _EXACT = 2**24  # integers up to this are float32
 _FARTHEST = {DType.INT8: 128, DType.UINT8: 255}
 
 
-def has_float_sums(node: Node, graph: Graph, target: Target) -> bool:
+def has_float_sums(node: Node, graph: Graph) -> bool:
     """Whether a node's sums, without its bias, are those of vectors of floats: to the bit if they are integers."""
-    if not target.has_simd:
-        return False
     kind = graph.types[node.inputs[0]].dtype
     weights, bias = (graph.constants[value] for value in node.inputs[1:3])
     if kind is DType.FLOAT32:

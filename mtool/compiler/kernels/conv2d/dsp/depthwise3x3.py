@@ -4,85 +4,61 @@ The inner loops and the layout of the packed weights: crt/include/mt_dsp_depthwi
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv
+from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv, Traversal
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
 from mtool.compiler.kernels.dsp import any_has_floats, best_scaling
-from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import ALONE, ExactScaling
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
+from mtool.compiler.kernels.schedule import Kernel, knob
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.kernels.weighted_sum import stored_weights, weight_offset
+from mtool.compiler.kernels.weighted_sum import stored_weights
 
 HEADER = "mt_dsp_depthwise3x3_int8.h"
 ROW_REACH = 1020  # bytes: the largest offset of LDRD
 STEP_REACH = 4095  # bytes: the largest offset of STRB and constant of ADDW
 
 
-@dataclass(frozen=True, slots=True)
-class Traversal:
-    """The plane of a channel as it is traversed: sizes and pads along (slow, fast), steps in bytes of the tensors.
+class SlidingTraversal(Traversal):
+    """The plane of a channel whose outputs go in pairs along the fast axis: an odd one costs."""
 
-    The fast axis is the one with the fewer instructions: outputs go in pairs, and an odd one costs.
-    """
-
-    size: tuple[int, int]
-    out_size: tuple[int, int]
-    pad: tuple[int, int]
-    in_step: tuple[int, int]
-    out_step: tuple[int, int]
-    stride: int
-    transposed: bool
+    __slots__ = ()
 
     @classmethod
-    def of(cls, conv: Conv, direction: str = "") -> "Traversal | None":
-        """Choose the direction; None: neither is within the reach of the instructions.
+    def of(cls, conv: Conv, direction: str = "") -> Self | None:
+        """Choose the direction with the fewer instructions; None: neither is within the reach of the instructions.
 
         Of two that cost the same, the turned one takes fewer instructions with a stride of one, the other with two.
         """
-        (h, w), (oh, ow), c = conv.size, conv.out_size, conv.channels
-        straight = cls(conv.size, conv.out_size, conv.pad, (w * c, c), (ow * c, c), conv.stride[0], False)
-        turned = cls((w, h), (ow, oh), conv.pad[::-1], (c, w * c), (c, ow * c), conv.stride[0], True)
-        named = {"straight": [straight], "turned": [turned]}.get(direction, [straight, turned])
-        fitting = [traversal for traversal in named if traversal._is_in_reach()]
+        fitting = [
+            way for way in cls.ways(conv, direction) if 4 * way.pitch <= ROW_REACH and 2 * way.out_step[1] <= STEP_REACH
+        ]
         usual = conv.stride[0] == 1
-        return min(fitting, key=lambda traversal: (traversal.cost(), traversal.transposed != usual), default=None)
-
-    @property
-    def rows(self) -> int:
-        """Rows of the plane."""
-        return (self.out_size[0] - 1) * self.stride + 3
+        return min(fitting, key=lambda way: (way.cost(), way.transposed != usual), default=None)
 
     @property
     def pitch(self) -> int:
         """Elements from one row of the plane to the next: even, and as far as loads of four reach."""
-        reached = (self.out_size[1] - 1) * self.stride + (4 if self.stride > 1 or self.out_size[1] % 2 else 3)
+        stride, outputs = self.stride[1], self.out_size[1]
+        reached = (outputs - 1) * stride + (4 if stride > 1 or outputs % 2 else 3)
         return round_up(max(reached, self.copied[1] + self.pad[1]), 2)
-
-    @property
-    def copied(self) -> tuple[int, int]:
-        """Rows and columns of the input that outputs reach."""
-        columns = (self.out_size[1] - 1) * self.stride + 3
-        return min(self.size[0], self.rows - self.pad[0]), min(self.size[1], columns - self.pad[1])
 
     def cost(self) -> float:
         """Instructions a channel: 25 a pair (28 with a stride), 13 a single output, 2.3 a copied element."""
         pairs, single = divmod(self.out_size[1], 2)
-        row = pairs * (25 if self.stride == 1 else 28) + single * 13 + 7
+        row = pairs * (25 if self.stride[1] == 1 else 28) + single * 13 + 7
         return self.out_size[0] * row + self.copied[0] * (self.copied[1] * 2.3 + 6) + 50
-
-    def _is_in_reach(self) -> bool:
-        return 4 * self.pitch <= ROW_REACH and 2 * self.out_step[1] <= STEP_REACH
 
 
 @dataclass(frozen=True)
-class Depthwise3x3(BaseSchedule):
+class Depthwise3x3(ConvSchedule[Int8Epilogue]):
     """Depthwise 3x3: a channel is widened with its padding into a plane of int16, then pairs of taps slide over it.
 
     A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
@@ -90,72 +66,69 @@ class Depthwise3x3(BaseSchedule):
     """
 
     name = "dsp_plane"
+    core = "has_dsp"
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8."""
+        return Int8Epilogue.of(node, graph)
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """3x3, stride 1 or 2 both ways, one image, int8 to int8."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
-        plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
-        fits = epilogue is not None and epilogue.rest is None and (epilogue.is_bounded or epilogue.is_plain)
-        int8 = stored_weights(node, graph).dtype == np.int8
-        return target.has_dsp and shape and plain and fits and int8 and Traversal.of(conv, self.direction) is not None
+        direct = epilogue.rest is None and (epilogue.is_bounded or epilogue.is_plain)
+        int8 = stored_weights(epilogue.node, epilogue.graph).dtype == np.int8
+        return conv.is_depthwise_3x3 and direct and int8 and SlidingTraversal.of(conv, self.direction) is not None
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """One padded plane of int16."""
-        traversal = self._traversal(node, graph)
-        return 2 * traversal.pitch * traversal.rows
-
-    def _traversal(self, node: Node, graph: Graph) -> Traversal:
-        traversal = Traversal.of(Conv.of(node, graph), self.direction)
+    def _traversal(self, conv: Conv) -> SlidingTraversal:
+        traversal = SlidingTraversal.of(conv, self.direction)
         assert traversal is not None
         return traversal
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if the output is no larger."""
-        return (0,) if graph.types[node.inputs[0]].bytes >= graph.types[node.outputs[0]].bytes else ()
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
+        """One padded plane of int16."""
+        traversal = self._traversal(conv)
+        return 2 * traversal.pitch * traversal.plane[0]
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """See Traversal."""
-        return Conv.of(node, graph).channels * self._traversal(node, graph).cost()
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """If the output is no larger."""
+        return conv.shrinks
 
-    def _alike(self, node: Node, graph: Graph) -> list[Node]:
-        """Return the nodes that have the same function, if they have the same scaling."""
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """See SlidingTraversal."""
+        return conv.channels * self._traversal(conv).cost()
+
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function; nodes that are alike have the same if they have the same scaling."""
+        node, graph, traversal = epilogue.node, epilogue.graph, self._traversal(conv)
         if "alike depthwise" not in graph.memo:
             known: dict[tuple[object, ...], list[Node]] = {}
             graph.memo["alike depthwise"] = known
             for one in graph.nodes:
                 if one.op == node.op and Conv.of(one, graph).is_depthwise:
-                    known.setdefault(self._key(one, graph), []).append(one)
-        alike: list[Node] = graph.memo["alike depthwise"][self._key(node, graph)]
-        return alike
-
-    def _key(self, node: Node, graph: Graph) -> tuple[object, ...]:
-        epilogue = Int8Epilogue.of(node, graph)
-        return (Conv.of(node, graph), epilogue and (epilogue.how, epilogue.rest))
-
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function."""
-        epilogue, traversal = Int8Epilogue.of(node, graph), self._traversal(node, graph)
-        assert epilogue is not None
-        conv = Conv.of(node, graph)
-        taps = stored_weights(node, graph).reshape(conv.channels, 3, 3)
+                    known.setdefault(_key(one, graph), []).append(one)
+        alike: list[Node] = graph.memo["alike depthwise"][_key(node, graph)]
         scaling, bias = best_scaling(node, graph, ALONE)
-        packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, bias, scaling)
-        body = template(
+        taps = traversal.turned_taps(stored_weights(node, graph).reshape(conv.channels, 3, 3))
+        packed = pack(taps, bias, scaling)
+        layout = f"a channel a row: bias, {scaling.meaning}, a word (w0,w1,w2,0) for each row of taps"
+        return epilogue.kernel(
             "kernels/conv2d/dsp/depthwise3x3_int8.c.j2",
+            Products(packed, layout, (HEADER,)),
+            "int16_t",
             conv=conv,
             traversal=traversal,
-            how=epilogue.how,
             kind=scaling.kind,
             exact=scaling if isinstance(scaling, ExactScaling) else None,
-            floats=any_has_floats(self._alike(node, graph), graph),
+            floats=any_has_floats(alike, graph),
             stream=packed.shape[1],
-            offset=weight_offset(node, graph),
+            offset=conv.offset,
         )
-        layout = f"a channel a row: bias, {scaling.meaning}, a word (w0,w1,w2,0) for each row of taps"
-        return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int16_t")
+
+
+def _key(node: Node, graph: Graph) -> tuple[object, ...]:
+    epilogue = Int8Epilogue.of(node, graph)
+    return Conv.of(node, graph), epilogue and (epilogue.how, epilogue.rest)
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:

@@ -7,19 +7,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.kernels.code_price import LEAST, nodes_alike, price_of_code
-from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, own_in_place, shrinks_by_rows
+from mtool.compiler.kernels.conv2d.geometry import Conv, Tile
+from mtool.compiler.kernels.conv2d.tiles import TileSchedule
 from mtool.compiler.kernels.dsp import LONGEST, TURNS, WORD, Columns, Layer, Loop, Packed, go_in_pairs, shared_scaling
-from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import Together
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
+from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import is_stored_as_int8, stored_weights
 
@@ -46,114 +46,6 @@ def dot_cost(depth: int, tile: Tile, loop: Loop, *, apart: bool = False) -> int:
     """
     four, results = (17, 32) if tile.pixels == 3 else (13, 24)
     return depth // 4 * (four + 2 * apart) + loop.overhead(depth, END[tile.name]) + results
-
-
-def staged_results(conv: Conv, epilogue: Int8Epilogue | None, tile: Tile) -> int:
-    """Return the bytes of results that are not stored directly: a tile's, or those of unwanted pixels."""
-    channels = conv.out_channels // conv.group
-    stored_directly = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
-    return round_up(channels, 2) * (tile.pixels if not stored_directly else 1 if conv.pixels % tile.pixels else 0)
-
-
-@dataclass(frozen=True)
-class Tiles(BaseSchedule):
-    """The common part of both schedules."""
-
-    unroll: int = knob(
-        0, *TURNS, meaning="steps of k an iteration; auto: 32, fewer or all of them, by what code is worth"
-    )
-
-    tile: str = knob("", *TILES, meaning=TILE_MEANING)
-
-    def order(self, conv: Conv) -> Sequence[int]:
-        """Return the index into the kernel of each element of a column, -1 for filling."""
-        raise NotImplementedError
-
-    def depth(self, conv: Conv) -> int:
-        """Elements of a column, before it is filled up for the unrolled loop."""
-        depth = len(self.order(conv))
-        return round_up(depth, 4) + sums_of(depth) if conv.offset else depth
-
-    def gathering(self, conv: Conv, tile: Tile) -> float:
-        """Instructions that make all columns of a group."""
-        raise NotImplementedError
-
-    def summing(self, conv: Conv, tile: Tile) -> float:
-        """Instructions that sum up the columns, 4 for two elements, where weights have an offset."""
-        return tile.columns(conv) * tile.pixels * 2 * self.depth(conv) if conv.offset else 0
-
-    def _tile(self, conv: Conv) -> Tile:
-        if self.tile:
-            return Tile.named(self.tile)
-        return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile))
-
-    def _padded(self, conv: Conv) -> int:
-        return round_up(self.depth(conv), 4)
-
-    def _turn(self, node: Node, graph: Graph) -> int:
-        return self.unroll or (TURNS[0] if price_of_code(node, graph) * node.parts * graph.rounds > LEAST else TURNS[1])
-
-    def loop(self, node: Node, graph: Graph) -> Loop:
-        """Return the loop of the dot products: one for all layers, none where that is worth a function's code."""
-        conv = Conv.of(node, graph)
-        depth, tile = self._padded(conv), self._tile(conv)
-        loop, whole = Loop.of(depth, self._turn(node, graph)), Loop.whole(depth)
-        if self.unroll or whole.words > LONGEST:
-            return loop
-        runs = conv.group * tile.columns(conv) * tile.channel_steps(conv)
-        saved = runs * loop.overhead(depth, END[tile.name]) * nodes_alike(node, graph)
-        code = FUNCTION + CODE[tile.name] * whole.words
-        return whole if saved > code * price_of_code(node, graph) / 2 else loop
-
-    def _columns_bytes(self, conv: Conv) -> int:
-        return 2 * self._tile(conv).pixels * self._padded(conv)
-
-    def _cost(self, conv: Conv, tile: Tile, *, apart: bool = False) -> float:
-        depth = self._padded(conv)
-        dots = dot_cost(depth, tile, Loop.of(depth, self.unroll or max(TURNS)), apart=apart)
-        return conv.group * (
-            tile.columns(conv) * tile.channel_steps(conv) * dots + self.gathering(conv, tile) + self.summing(conv, tile)
-        )
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The dot products, and what gathers the pixels."""
-        conv = Conv.of(node, graph)
-        return self._cost(conv, self._tile(conv), apart=not go_in_pairs(node, graph, conv.group))
-
-    def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
-        """On a Cortex-M7 the tile of the fewest cycles: of 2x2 more instructions go in pairs, see CYCLES."""
-        if self.tile or not target.issues_pairs:
-            return self
-        conv = Conv.of(node, graph)
-        best = min(TILES, key=lambda name: CYCLES[name] * self._cost(conv, Tile.named(name)))
-        return self if best == self._tile(conv).name else replace(self, tile=best)
-
-    def takes(self, node: Node, graph: Graph) -> bool:
-        """Whether the stored weights are int8, and the epilogue one that tiles have by heart."""
-        return is_stored_as_int8(node, graph) and Int8Epilogue.of(node, graph) is not None
-
-    def packed(self, node: Node, graph: Graph) -> Packed:
-        """Return the weights in the columns' order."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        assert epilogue is not None
-        order = self.order(conv)
-        columns = Columns(np.asarray(order), self._padded(conv), conv.offset, sums_of(len(order)))
-        real, apart = graph.constants[node.inputs[1]], not go_in_pairs(node, graph, conv.group)
-        numbers = shared_scaling(node, graph, partial(self._layer, graph))
-        return Packed.of(epilogue, numbers, stored_weights(node, graph), real, columns, conv.group, apart=apart)
-
-    def _layer(self, graph: Graph, node: Node) -> Layer:
-        conv = Conv.of(node, graph)
-        tile = self._tile(conv)
-        code = FUNCTION + CODE[tile.name] * self._turn(node, graph) / WORD
-        tiles = conv.group * tile.columns(conv) * tile.channel_steps(conv)
-        return Layer(Together(2, conv.group), tiles, code, lambda other: self._shares(other, graph))
-
-    def _shares(self, node: Node, graph: Graph) -> bool:
-        return node.op == "conv2d" and self.takes(node, graph) and not Conv.of(node, graph).is_depthwise
-
-
-# Convolutions of int8 for SIMD32: patches become columns.
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +100,107 @@ class ColumnLayout:
         return len(self.order) if self.by_taps or bytewise else 0
 
 
+@dataclass(frozen=True)
+class Tiles(TileSchedule[Int8Epilogue]):
+    """The common part of both schedules."""
+
+    core = "has_dsp"
+    template = "kernels/conv2d/dsp/tiles_int8.c.j2"
+    element = DType.INT16
+    scratch_type = "int32_t"
+    apart = True
+    holds_rows = True
+
+    unroll: int = knob(
+        0, *TURNS, meaning="steps of k an iteration; auto: 32, fewer or all of them, by what code is worth"
+    )
+
+    tile: str = knob("", *TILES, meaning=TILE_MEANING)
+
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8, if the stored weights are."""
+        return Int8Epilogue.of(node, graph) if is_stored_as_int8(node, graph) else None
+
+    def order(self, conv: Conv) -> Sequence[int]:
+        """Return the index into the kernel of each element of a column, -1 for filling."""
+        return range(conv.channels)
+
+    def gathering(self, conv: Conv, tile: Tile) -> float:
+        """Instructions that make all columns of a group."""
+        raise NotImplementedError
+
+    def shape(self, conv: Conv) -> Tile:
+        """The one asked for, or the usual one unless another saves much."""
+        return Tile.named(self.tile) if self.tile else Tile.chosen(*TILES, lambda tile: self._cost(conv, tile))
+
+    def depth(self, conv: Conv) -> int:
+        """Whole words; where weights have an offset, the column's own sums too."""
+        depth = len(self.order(conv))
+        return round_up(depth, 4) + (sums_of(depth) if conv.offset else 0)
+
+    def _turn(self, epilogue: Int8Epilogue) -> int:
+        node, graph = epilogue.node, epilogue.graph
+        return self.unroll or (TURNS[0] if price_of_code(node, graph) * node.parts * graph.rounds > LEAST else TURNS[1])
+
+    def loop(self, conv: Conv, epilogue: Int8Epilogue) -> Loop:
+        """Return the loop of the dot products: one for all layers, none where that is worth a function's code."""
+        node, graph, depth, tile = epilogue.node, epilogue.graph, self.depth(conv), self.shape(conv)
+        loop, whole = Loop.of(depth, self._turn(epilogue)), Loop.whole(depth)
+        if self.unroll or whole.words > LONGEST:
+            return loop
+        runs = conv.group * tile.columns(conv) * tile.channel_steps(conv)
+        saved = runs * loop.overhead(depth, END[tile.name]) * nodes_alike(node, graph)
+        code = FUNCTION + CODE[tile.name] * whole.words
+        return whole if saved > code * price_of_code(node, graph) / 2 else loop
+
+    def _cost(self, conv: Conv, tile: Tile, *, apart: bool = False) -> float:
+        """The dot products, and what gathers the pixels; 4 for two elements of columns that are summed up."""
+        depth = self.depth(conv)
+        dots = dot_cost(depth, tile, Loop.of(depth, self.unroll or max(TURNS)), apart=apart)
+        summing = tile.columns(conv) * tile.pixels * 2 * depth if conv.offset else 0
+        tiles = tile.columns(conv) * tile.channel_steps(conv) * dots
+        return conv.group * (tiles + self.gathering(conv, tile) + summing)
+
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """By whether the weights go in pairs."""
+        apart = not go_in_pairs(epilogue.node, epilogue.graph, conv.group)
+        return self._cost(conv, self.shape(conv), apart=apart)
+
+    def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
+        """On a Cortex-M7 the tile of the fewest cycles: of 2x2 more instructions go in pairs, see CYCLES."""
+        if self.tile or not target.issues_pairs:
+            return self
+        conv = Conv.of(node, graph)
+        best = min(TILES, key=lambda name: CYCLES[name] * self._cost(conv, Tile.named(name)))
+        return self if best == self.shape(conv).name else replace(self, tile=best)
+
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """Two channels together, by a loop that some layers share."""
+        node, graph, order, tile = epilogue.node, epilogue.graph, self.order(conv), self.shape(conv)
+        columns = Columns(np.asarray(order), self.depth(conv), conv.offset, sums_of(len(order)))
+        numbers = shared_scaling(node, graph, partial(self._layer, graph))
+        apart = not go_in_pairs(node, graph, conv.group)
+        packed = Packed.of(
+            epilogue, numbers, stored_weights(node, graph), epilogue.weights, columns, conv.group, apart=apart
+        )
+        function = packed.function(self.loop(conv, epilogue), SUFFIXES[tile.name])
+        return function.products(packed.stream, packed.layout, HEADERS[tile.name], epilogue)
+
+    def _layer(self, graph: Graph, node: Node) -> Layer | None:
+        epilogue, conv = self.epilogue(node, graph), Conv.of(node, graph)
+        if epilogue is None or conv.is_depthwise:
+            return None
+        tile = self.shape(conv)
+        code = FUNCTION + CODE[tile.name] * self._turn(epilogue) / WORD
+        tiles = conv.group * tile.columns(conv) * tile.channel_steps(conv)
+        return Layer(Together(2, conv.group), tiles, code)
+
+    def values(self, conv: Conv, epilogue: Int8Epilogue) -> dict[str, Any]:
+        """The elements of a column whose sums meet what the weights are stored without."""
+        summed = round_up(len(self.order(conv)), 4) if conv.offset else 0
+        return {"summed": summed, "suffix": SUFFIXES[self.shape(conv).name], "layout": ColumnLayout.of(conv)}
+
+
 class Im2col(Tiles):
     """k x k: the patches of a tile's pixels become columns of int16, multiplied with all channels, two at a time.
 
@@ -216,11 +209,9 @@ class Im2col(Tiles):
 
     name = "dsp_patch"
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """One image, int8 to int8, more than one input of a group."""
-        conv = Conv.of(node, graph)
-        shape = conv.batch == 1 and not conv.is_depthwise
-        return target.has_dsp and shape and self.takes(node, graph)
+        return super().fits(conv, epilogue)
 
     def order(self, conv: Conv) -> Sequence[int]:
         """A patch, with what fills up its rows."""
@@ -232,54 +223,14 @@ class Im2col(Tiles):
         gather = 12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0]
         return conv.pixels * (8 * len(columns.order) / 4 + gather)
 
-    def _staged(self, conv: Conv, epilogue: Int8Epilogue | None, columns: ColumnLayout) -> int:
-        """Bytes for one patch that is put together, or for results that are not stored directly."""
-        return max(staged_results(conv, epilogue, self._tile(conv)), columns.gathered(conv))
+    def gathered(self, conv: Conv) -> int:
+        """As the layout has it."""
+        return ColumnLayout.of(conv).gathered(conv)
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """A tile's columns, a row of results if they are stored a row at a time, what is staged."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        row = conv.out_size[1] * conv.out_channels if self._by_rows(node, graph) else 0
-        return self._columns_bytes(conv) + row + self._staged(conv, epilogue, ColumnLayout.of(conv))
-
-    def _by_rows(self, node: Node, graph: Graph) -> bool:
-        """Whether the output may take the input's storage, if a row of it is held back until it is whole."""
-        epilogue, conv = Int8Epilogue.of(node, graph), Conv.of(node, graph)
-        stored_directly = epilogue is not None and epilogue.rest is None
-        return stored_directly and conv.group == 1 and shrinks_by_rows(conv, self._tile(conv).pixels)
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if it shrinks fast enough; a residual operand that is not its input."""
-        return own_in_place(node, graph, possible=self._by_rows(node, graph))
-
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function."""
-        conv, packed = Conv.of(node, graph), self.packed(node, graph)
-        epilogue = packed.epilogue
-        columns, tile = ColumnLayout.of(conv), self._tile(conv)
-        function = packed.function(self.loop(node, graph), SUFFIXES[tile.name])
-        body = template(
-            "kernels/conv2d/dsp/im2col_int8.c.j2",
-            conv=conv,
-            columns=columns,
-            borders=columns.borders(conv),
-            tile=tile,
-            function=function,
-            suffix=SUFFIXES[tile.name],
-            depth=self._padded(conv),
-            summed=round_up(len(self.order(conv)), 4) if conv.offset else 0,
-            stream=packed.stream.size // conv.group,
-            epilogue=epilogue,
-            staged=self._staged(conv, epilogue, columns) > 0,
-            by_rows=self._by_rows(node, graph),
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
-        )
-        return epilogue.kernel(
-            node, graph, body, packed.stream, packed.layout, HEADERS[tile.name], "int32_t", function.shared
-        )
-
-
-# 1x1 convolutions of int8 for SIMD32.
+    def values(self, conv: Conv, epilogue: Int8Epilogue) -> dict[str, Any]:
+        """Where patches are gathered byte by byte."""
+        own = {"borders": ColumnLayout.of(conv).borders(conv), "gathers": self.gathered(conv) > 0}
+        return super().values(conv, epilogue) | own
 
 
 class Pointwise(Tiles):
@@ -289,54 +240,24 @@ class Pointwise(Tiles):
     """
 
     name = "dsp_pointwise"
+    pointwise = True
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """1x1 of one image, int8 to int8, more than one input.
 
         A pixel's last word may reach into the pixels behind it: of one channel they would have to be three.
         """
-        conv = Conv.of(node, graph)
-        shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and conv.channels > 1
-        return target.has_dsp and shape and self.takes(node, graph)
-
-    def order(self, conv: Conv) -> Sequence[int]:
-        """A pixel."""
-        return range(conv.channels)
+        return super().fits(conv, epilogue) and conv.channels > 1
 
     def gathering(self, conv: Conv, tile: Tile) -> float:
         """14 to widen four elements of three pixels, 9 of two."""
         return tile.columns(conv) * (14 if tile.pixels == 3 else 9) * conv.channels / 4
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """A tile's columns, results that are not stored directly, the last pixels if they are not whole words."""
-        conv = Conv.of(node, graph)
-        tile = self._tile(conv)
-        reach = (tile.pixels - 1) * conv.channels + round_up(conv.channels, 4)  # as far as words do
-        staged = staged_results(conv, Int8Epilogue.of(node, graph), tile)
-        return self._columns_bytes(conv) + staged + (reach if conv.channels % 4 else 0)
+        reach = (self.shape(conv).pixels - 1) * conv.channels + round_up(conv.channels, 4)  # as far as words do
+        return super().scratch(conv, epilogue) + (reach if conv.channels % 4 else 0)
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, and a residual operand that is not its input."""
-        return own_in_place(node, graph, possible=True)
-
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function."""
-        conv, packed = Conv.of(node, graph), self.packed(node, graph)
-        epilogue = packed.epilogue
-        tile = self._tile(conv)
-        function = packed.function(self.loop(node, graph), SUFFIXES[tile.name])
-        body = template(
-            "kernels/conv2d/dsp/pointwise_int8.c.j2",
-            conv=conv,
-            tile=tile,
-            function=function,
-            depth=self._padded(conv),
-            summed=round_up(len(self.order(conv)), 4) if conv.offset else 0,
-            results=staged_results(conv, epilogue, tile),
-            epilogue=epilogue,
-            backward=conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
-        )
-        return epilogue.kernel(
-            node, graph, body, packed.stream, packed.layout, HEADERS[tile.name], "int32_t", function.shared
-        )
+    def values(self, conv: Conv, epilogue: Int8Epilogue) -> dict[str, Any]:
+        """Whether the last pixels are copied."""
+        return super().values(conv, epilogue) | {"gathers": conv.channels % 4 != 0}

@@ -5,21 +5,23 @@ The inner loop and the layout of the packed weights: crt/include/mt_dsp_winograd
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import OUTPUTS, Blocks, Conv
-from mtool.compiler.kernels.dsp import LIMITS, SharedFunction
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.dsp import LIMITS
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.exact_scaling import ExactScaling
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
-from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
+from mtool.compiler.kernels.schedule import Kernel, knob
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import is_stored_as_int8
-from mtool.compiler.kernels.winograd import FACTOR, Layer, by_columns, sums_fit, transformed
+from mtool.compiler.kernels.winograd import FACTOR, by_columns, scaled, sums_fit, transformed
 
 HEADER = "mt_dsp_winograd_int8.h"
 FOURS = 4  # output channels together
@@ -56,16 +58,21 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Winograd(BaseSchedule):
+class Winograd(ConvSchedule[Int8Epilogue]):
     """Blocks of 2x4 outputs: their inputs are transformed, multiplied with all channels, four at a time, and back."""
 
     name = "dsp_winograd"
+    core = "has_dsp"
     unroll: int = knob(0, 32, *UNROLLS, meaning="input channels an iteration; auto: with the fewest instructions")
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8."""
+        return Int8Epilogue.of(node, graph)
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """int8 to int8, 3x3, stride 1, one group; four times a sum stays within 32 bits."""
-        shape = Blocks.can_compute(Conv.of(node, graph))
-        return target.has_dsp and shape and is_stored_as_int8(node, graph) and sums_fit(node, graph)
+        int8 = is_stored_as_int8(epilogue.node, epilogue.graph)
+        return Blocks.can_compute(conv) and int8 and sums_fit(epilogue)
 
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or min(UNROLLS, key=lambda unroll: _depth_cost(conv, unroll))
@@ -73,55 +80,47 @@ class Winograd(BaseSchedule):
     def _depth(self, conv: Conv) -> int:
         return round_up(conv.channels, self._unroll(conv))
 
-    def _columns_bytes(self, conv: Conv) -> int:
-        return 32 * 2 * self._depth(conv)
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """A block's columns; its sums and results, where a patch on the border is put together before."""
-        conv = Conv.of(node, graph)
         results = math.prod(OUTPUTS) * round_up(conv.out_channels, FOURS)
-        return self._columns_bytes(conv) + max(SUMS + results, _blocks(conv).patch)
+        return 64 * self._depth(conv) + max(SUMS + results, _blocks(conv).patch)
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """16 words of 16 bits instead of 9 of 8 for each pair of channels, both filled up."""
         conv = Conv.of(node, graph)
-        if not Blocks.can_compute(conv):
-            return 0
         filled = round_up(conv.out_channels, FOURS) * (16 * 2 * self._depth(conv) + 4 * 4)
         return max(1, filled - 9 * conv.channels * conv.out_channels)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """By block: 340 for four input channels, the products of four output channels, 60 and 9 a word of results."""
-        conv = Conv.of(node, graph)
         blocks, fours = _blocks(conv), -(-conv.out_channels // FOURS)
         each = 340 * -(-conv.channels // 4) + fours * (_depth_cost(conv, self._unroll(conv)) + 400 + 72) + 90
         return blocks.count * each + blocks.gathered * 24 * (12 + conv.channels)
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function."""
-        conv, layer = Conv.of(node, graph), Layer.of(node, graph)
-        epilogue, depth, unroll = layer.epilogue, self._depth(conv), self._unroll(conv)
-        function = _function(layer, unroll, whole=depth == unroll)
-
-        def rows(weights: Array, bias: Array, scaling: Scaling) -> Array:
-            return pack(weights, bias, scaling, depth)
-
-        stream = packed_by_rows(rows, FOURS, layer.weights, layer.bias, layer.scaling)
-        body = template(
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function; the runtime's is of any range, as its results are stored apart."""
+        (scaling, bias), depth, unroll = scaled(epilogue), self._depth(conv), self._unroll(conv)
+        whole, shared = depth == unroll, tuple[str, ...]()
+        stream = packed_by_rows(partial(pack, depth=depth), FOURS, epilogue.weights, bias, scaling)
+        name = f"mt_dsp_winograd{'_whole' if whole else ''}{scaling.kind}_{unroll}"
+        if isinstance(scaling, ExactScaling):
+            clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
+            name += "_range" if clamped else ""
+            by = f"MT_EXACT_{scaling.places}"
+            shared = (f"MT_DSP_WINOGRAD({name}, {unroll}, {int(whole)}, {by}, {int(clamped)})",)
+        declared = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE")
+        return epilogue.kernel(
             "kernels/conv2d/dsp/winograd_int8.c.j2",
+            Products(stream, f"{LAYOUT} {scaling.meaning} of each", (HEADER,), name, declared, shared=shared),
+            "int32_t",
             conv=conv,
             blocks=_blocks(conv),
             x_type="int8_t",
-            function=function.name,
             depth=depth,
             turns=depth // unroll,
-            epilogue=epilogue,
-            sums=self._columns_bytes(conv) // 4,
+            sums=16 * depth,
             sums_bytes=SUMS,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        layout = f"{LAYOUT} {layer.scaling.meaning} of each"
-        return epilogue.kernel(node, graph, body, stream, layout, HEADER, "int32_t", function.shared)
 
 
 def _blocks(conv: Conv) -> Blocks:
@@ -133,15 +132,3 @@ def _depth_cost(conv: Conv, unroll: int) -> int:
     """Return the instructions of a block's products for four output channels: 11 for two input channels."""
     depth = round_up(conv.channels, unroll)
     return 16 * (11 * depth // 2 + (0 if depth == unroll else 2 + 4 * depth // unroll))
-
-
-def _function(layer: Layer, unroll: int, *, whole: bool) -> SharedFunction:
-    """Return the runtime's function; of any range, as its results are stored apart."""
-    epilogue, scaling = layer.epilogue, layer.scaling
-    name = f"mt_dsp_winograd{'_whole' if whole else ''}{scaling.kind}_{unroll}"
-    if not isinstance(scaling, ExactScaling):
-        return SharedFunction(name)
-    clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
-    name += "_range" if clamped else ""
-    by = f"MT_EXACT_{scaling.places}"
-    return SharedFunction(name, (f"MT_DSP_WINOGRAD({name}, {unroll}, {int(whole)}, {by}, {int(clamped)})",))

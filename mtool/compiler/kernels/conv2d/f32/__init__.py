@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv, Tile, Traversal, own_in_place
-from mtool.compiler.kernels.epilogues import FloatEpilogue
+from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv, Tile
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.conv2d.tiles import TileSchedule
+from mtool.compiler.kernels.epilogues import FloatEpilogue, Products
 from mtool.compiler.kernels.f32 import (
     LAYOUT,
     MOST,
@@ -21,8 +23,7 @@ from mtool.compiler.kernels.f32 import (
     words_of,
 )
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
+from mtool.compiler.kernels.schedule import Kernel, knob
 from mtool.compiler.kernels.target import Target
 
 # Convolutions of float32 for a Cortex-M's FPU: four pixels by four channels, or two by eight.
@@ -37,47 +38,44 @@ FUNCTIONS = {"4x4": "mt_f32_columns", "2x8": "mt_f32_columns_2x8"}
 
 
 @dataclass(frozen=True)
-class Im2col(BaseSchedule):
+class Im2col(TileSchedule[FloatEpilogue]):
     """The patches of a tile's pixels are gathered side by side and multiplied with all channels, a tile's at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
     """
 
     name = "f32_columns"
+    core = "has_float_tiles"
+    template = "kernels/conv2d/f32/tiles.c.j2"
+    element = DType.FLOAT32
+    scratch_type = "float"
+    apart = True
 
     product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
+        """Of float32, if the weights can be widened."""
+        return FloatEpilogue.of_stored(node, graph) if stored_as(node, graph) is not None else None
+
+    def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """One image, no groups, no dilation of columns, float32; weights of float16 or int8 are widened."""
-        conv = Conv.of(node, graph)
-        shape = conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
-        stored = target.has_float_tiles and shape and stored_as(node, graph) is not None
-        return stored and FloatEpilogue.of_stored(node, graph) is not None
+        return conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
 
-    def _stores_directly(self, node: Node, graph: Graph) -> bool:
-        epilogue = FloatEpilogue.of_stored(node, graph)
-        return epilogue is None or epilogue.rest is None
+    def is_pixelwise(self, conv: Conv) -> bool:
+        """If 1x1."""
+        return conv.is_pointwise
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """A tile's columns, and results that are not stored directly."""
-        conv = Conv.of(node, graph)
-        tile = self._tile(conv)
-        stored_directly = self._stores_directly(node, graph) and conv.out_channels % tile.channels == 0
-        staged = tile.pixels if not stored_directly else 1 if conv.pixels % tile.pixels else 0
-        return 4 * (tile.pixels * round_up(conv.depth, 4) + staged * round_up(conv.out_channels, tile.channels))
+    def depth(self, conv: Conv) -> int:
+        """Whole steps."""
+        return round_up(conv.depth, 4)
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if pixel by pixel; a residual operand that is not its input."""
-        return own_in_place(node, graph, possible=Conv.of(node, graph).is_pointwise)
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
         """2.2 instructions a multiply-accumulate (1.2 fused), 3 a gathered element, 3 an output.
 
         1.8 to widen a byte, once for a tile's pixels; 1 to widen a float16 does not count, for the flash that it saves.
         """
-        conv = Conv.of(node, graph)
-        tile, stored = self._tile(conv), stored_as(node, graph)
+        tile, stored = self.shape(conv), stored_as(epilogue.node, epilogue.graph)
         each = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
         return self._cost(conv, tile, each + (1.8 / tile.pixels if stored == "bytes" else 0))
 
@@ -85,37 +83,26 @@ class Im2col(BaseSchedule):
         channels = tile.channel_steps(conv) * tile.channels
         return tile.columns(conv) * tile.pixels * (channels * (each * conv.depth + 3) + 3 * conv.depth)
 
-    def _tile(self, conv: Conv) -> Tile:
+    def shape(self, conv: Conv) -> Tile:
         """Which of them leaves less empty is the same however products are summed."""
         if self.tile:
             return Tile.named(self.tile)
         return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile, 1.2), saving=0.1)
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function."""
-        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of_stored(node, graph)
+    def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
+        """The channels of a tile together, by how products are added."""
+        node, graph, tile = epilogue.node, epilogue.graph, self.shape(conv)
         stored = stored_as(node, graph)
         assert stored is not None
-        assert epilogue is not None
-        tile, filters = self._tile(conv), graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        body = template(
-            "kernels/conv2d/f32/im2col_f32.c.j2",
-            conv=conv,
-            depth=round_up(conv.depth, 4),
-            tile=tile,
-            function=epilogue.function(
-                FUNCTIONS[tile.name] + ("_long" if conv.depth > MOST else ""),
-                self.product or best_product(target),
-                stored,
-            ),
-            epilogue=epilogue,
-            backward=conv.is_pointwise and conv.out_channels > conv.channels,
-            by_channel=stored == "bytes",
-            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
-        )
+        stem = FUNCTIONS[tile.name] + ("_long" if conv.depth > MOST else "")
+        function = epilogue.function(stem, self.product or best_product(target), stored)
+        filters = epilogue.weights.reshape(conv.out_channels, -1)
         weights = packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
-        layout = LAYOUT + words_of(stored)
-        return epilogue.kernel(node, graph, body, weights, layout, HEADERS[tile.name], "float")
+        return Products(weights, LAYOUT + words_of(stored), (HEADERS[tile.name],), function)
+
+    def values(self, conv: Conv, epilogue: FloatEpilogue) -> dict[str, Any]:
+        """Whether what follows reads numbers of the channel."""
+        return {"by_channel": epilogue.weights.dtype == np.int8}
 
 
 # Depthwise convolutions of float32 for a Cortex-M's FPU: several outputs of a plane at a time.
@@ -126,12 +113,12 @@ PLANE_BLOCK = 5  # outputs at most: more take longer code and hardly fewer loads
 REGISTERS = 29  # of the FPU's 32; the others hold products on their way to a sum
 
 
-def registers(traversal: Traversal) -> int:
+def registers(traversal: BlockTraversal) -> int:
     """Return the registers that taps, bias, sums and inputs take."""
     return math.prod(traversal.kernel) + 1 + traversal.block + len(traversal.block_inputs)
 
 
-def cost(traversal: Traversal) -> float:
+def cost(traversal: BlockTraversal) -> float:
     """Return the instructions a channel: two a product, the loads, four an output; three a copied element."""
     each = (
         traversal.block * (2 * math.prod(traversal.kernel) + 4) + traversal.kernel[0] * len(traversal.block_inputs) + 6
@@ -139,16 +126,16 @@ def cost(traversal: Traversal) -> float:
     return traversal.out_size[0] * (traversal.blocks * each + 8) + 3 * math.prod(traversal.copied)
 
 
-def best_traversal(conv: Conv, direction: str = "") -> Traversal | None:
+def best_traversal(conv: Conv, direction: str = "") -> BlockTraversal | None:
     """Return the traversal with the fewest instructions; None: the taps do not fit in the registers."""
     fitting = [
-        traversal for traversal in Traversal.all(conv, direction, PLANE_BLOCK) if registers(traversal) <= REGISTERS
+        traversal for traversal in BlockTraversal.all(conv, direction, PLANE_BLOCK) if registers(traversal) <= REGISTERS
     ]
     return min(fitting, key=cost, default=None)
 
 
 @dataclass(frozen=True)
-class Depthwise(BaseSchedule):
+class Depthwise(ConvSchedule[FloatEpilogue]):
     """Depthwise: a channel is copied with its padding into a plane; several outputs at a time slide over it.
 
     Products are added in the order of the portable loops. A channel has been read whole before any of it is written,
@@ -156,55 +143,57 @@ class Depthwise(BaseSchedule):
     """
 
     name = "f32_plane"
+    core = "has_float_tiles"
 
     product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Depthwise, one image, one output a channel, float32, taps that fit in registers, nothing read afterwards."""
-        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
-        shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
-        alone = epilogue is not None and not WithEpilogue.of(node).epilogue.operands()
-        same = graph.types[node.outputs[0]].dtype is graph.types[node.inputs[0]].dtype
-        return target.has_float_tiles and shape and alone and same and best_traversal(conv, self.direction) is not None
+    def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
+        """Of float32."""
+        return FloatEpilogue.of(node, graph)
 
-    def _traversal(self, node: Node, graph: Graph) -> Traversal:
-        traversal = best_traversal(Conv.of(node, graph), self.direction)
+    def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
+        """Depthwise, one image, one output a channel, float32, taps that fit in registers, nothing read afterwards."""
+        shape = conv.is_channelwise and epilogue.is_alone and epilogue.keeps_type
+        return shape and best_traversal(conv, self.direction) is not None
+
+    def _traversal(self, conv: Conv) -> BlockTraversal:
+        traversal = best_traversal(conv, self.direction)
         assert traversal is not None
         return traversal
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: FloatEpilogue) -> int:
         """One padded plane."""
-        return 4 * math.prod(Conv.of(node, graph).plane)
+        return 4 * math.prod(conv.plane)
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if the output is no larger."""
-        return (0,) if graph.types[node.inputs[0]].bytes >= graph.types[node.outputs[0]].bytes else ()
+    def over_input(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
+        """If the output is no larger."""
+        return conv.shrinks
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
         """See above."""
-        return Conv.of(node, graph).channels * cost(self._traversal(node, graph))
+        return conv.channels * cost(self._traversal(conv))
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue, traversal = Conv.of(node, graph), FloatEpilogue.of(node, graph), self._traversal(node, graph)
-        assert epilogue is not None
+        traversal = self._traversal(conv)
 
         def result(acc: str, offset: str) -> str:
             if epilogue.rest is not None:
-                return epilogue.rest_text(node, graph, acc, offset)
+                return epilogue.rest_text(acc, offset)
             return f"mt_f32_relu({acc})" if epilogue.relu else acc
 
-        body = template(
+        taps = traversal.turned_taps(epilogue.weights.reshape(conv.channels, *conv.kernel))
+        weights = pack(taps, epilogue.graph.constants[epilogue.node.inputs[2]])
+        return epilogue.kernel(
             "kernels/conv2d/f32/depthwise_f32.c.j2",
+            Products(weights, "a channel a row: bias, taps", (PLANE_HEADER,)),
+            "float",
             conv=conv,
             traversal=traversal,
             fused=(self.product or best_product(target)) == "fma",
             result=result,
         )
-        taps = graph.constants[node.inputs[1]].reshape(conv.channels, *conv.kernel)
-        weights = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, graph.constants[node.inputs[2]])
-        return epilogue.kernel(node, graph, body, weights, "a channel a row: bias, taps", PLANE_HEADER, "float")
 
 
 def pack(taps: Array, bias: Array) -> Array:

@@ -6,23 +6,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.kernels.code_price import price_of_code
-from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv, Traversal, plane_in_place
+from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv
+from mtool.compiler.kernels.conv2d.schedule import PortableSchedule
 from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.expressions import is_identity
 from mtool.compiler.kernels.integer import EPILOGUE, POINTERS, is_narrow, reads_activations
-from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
+from mtool.compiler.kernels.schedule import Kernel, knob
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.kernels.weighted_sum import stored_weights, weight_offset
+from mtool.compiler.kernels.weighted_sum import weight_offset
 
 BLOCK = 6  # outputs at most: more take longer code and hardly fewer loads
 HELD = 5  # the same where the taps stay in registers: nothing but inputs is loaded, and the code is longer
 
 
 @dataclass(frozen=True)
-class Depthwise(BaseSchedule):
+class Depthwise(PortableSchedule):
     """A channel is copied with its padding into a plane; several outputs at a time slide over it.
 
     A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
@@ -30,6 +29,7 @@ class Depthwise(BaseSchedule):
     """
 
     name = "int_plane"
+    core = "registers"
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
     taps: str = knob(
@@ -40,30 +40,26 @@ class Depthwise(BaseSchedule):
     )
     block: int = knob(0, 1, 2, 3, 4, 6, meaning="outputs at a time at most; auto: as there are registers for")
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
         """Depthwise, one image, one output a channel, 8 bits by 8 bits; what is read afterwards lies at the element."""
-        conv = Conv.of(node, graph)
-        shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
-        narrow = is_narrow(node, graph) and not (target.is_8_bit and weight_offset(node, graph))
-        return target.registers > 0 and shape and narrow and _is_local(node, graph)
+        return conv.is_channelwise and is_narrow(epilogue.node, epilogue.graph) and _is_local(epilogue)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """What fits; on a core of 8 bits without a weights' offset."""
+        return super().supports(node, graph, target) and not (target.is_8_bit and weight_offset(node, graph))
 
     def _holds(self, conv: Conv, target: Target) -> bool:
         fits = math.prod(conv.kernel) + 1 + 2 + POINTERS <= target.registers
         return self.taps == "held" or (self.taps == "" and fits)
 
-    def _traversal(self, node: Node, graph: Graph, target: Target) -> Traversal:
-        conv = Conv.of(node, graph)
-        held = self._holds(conv, target)
+    def _traversal(self, conv: Conv, epilogue: EpilogueText, target: Target) -> BlockTraversal:
+        node, graph, held = epilogue.node, epilogue.graph, self._holds(conv, target)
         once, byte = reads_activations(node, graph), price_of_code(node, graph)
-        traversals = [
-            traversal
-            for traversal in Traversal.all(conv, self.direction, self.block or (HELD if held else BLOCK))
-            if not (once and traversal.out_size[1] % traversal.block)
-        ]
         fitting = [
             traversal
-            for traversal in traversals
-            if self.block or traversal.block == 1 or _registers(traversal, held) <= target.registers
+            for traversal in BlockTraversal.all(conv, self.direction, self.block or (HELD if held else BLOCK))
+            if not (once and traversal.out_size[1] % traversal.block)
+            and (self.block or traversal.block == 1 or _registers(traversal, held) <= target.registers)
         ]
         return min(
             fitting,
@@ -72,58 +68,52 @@ class Depthwise(BaseSchedule):
             ),
         )
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
         """One padded plane."""
-        return math.prod(Conv.of(node, graph).plane)
+        return math.prod(conv.plane)
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if the output has the same shape."""
-        return plane_in_place(node, graph)
+    def over_input(self, conv: Conv, epilogue: EpilogueText) -> bool:
+        """If the output has the same shape."""
+        return conv.keeps_shape
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
         """See below."""
-        conv = Conv.of(node, graph)
-        return conv.channels * _cost(self._traversal(node, graph, target), self._holds(conv, target), target)
+        return conv.channels * _cost(self._traversal(conv, epilogue, target), self._holds(conv, target), target)
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), EpilogueText(node, graph)
-        traversal = self._traversal(node, graph, target)
-        ties = epilogue.beside_halves(1)
-        body = template(
+        traversal = self._traversal(conv, epilogue, target)
+        taps = traversal.turned_taps(epilogue.stored_weights.reshape(conv.channels, *conv.kernel))
+        return epilogue.kernel(
             "kernels/conv2d/integer/depthwise_int8.c.j2",
-            ties=ties is not None,
+            np.ascontiguousarray(taps),
+            epilogue.x.c,
+            f"channels, kernel {'columns, rows' if traversal.transposed else 'rows, columns'}",
+            epilogue.beside_halves(1),
             conv=conv,
             traversal=traversal,
             held=self._holds(conv, target),
             target=target,
-            offset=weight_offset(node, graph),
-            x=graph.types[node.inputs[0]].dtype.c,
-            epilogue=epilogue,
         )
-        taps = stored_weights(node, graph).reshape(conv.channels, *conv.kernel)
-        weights = np.ascontiguousarray(taps.swapaxes(1, 2) if traversal.transposed else taps)
-        layout = f"channels, kernel {'columns, rows' if traversal.transposed else 'rows, columns'}"
-        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c, layout, ties)
 
 
-def _registers(traversal: Traversal, held: bool) -> int:
+def _registers(traversal: BlockTraversal, held: bool) -> int:
     """Sums, taps, an input, what the loop needs besides."""
     return traversal.block + (math.prod(traversal.kernel) if held else traversal.kernel[1]) + 1 + POINTERS
 
 
-def _row(traversal: Traversal, held: bool, target: Target) -> int:
+def _row(traversal: BlockTraversal, held: bool, target: Target) -> int:
     """Instructions of a row of taps: products, loads, a loop's end."""
     products = traversal.block * traversal.kernel[1] * target.product_instructions
     return products + len(traversal.block_inputs) + (0 if held else traversal.kernel[1] + 4)
 
 
-def _code_bytes(traversal: Traversal, held: bool, target: Target) -> float:
+def _code_bytes(traversal: BlockTraversal, held: bool, target: Target) -> float:
     """Code of a block, about."""
     return 4 * _row(traversal, held, target) * (traversal.kernel[0] if held else 1) + 3 * EPILOGUE * traversal.block
 
 
-def _cost(traversal: Traversal, held: bool, target: Target) -> float:
+def _cost(traversal: BlockTraversal, held: bool, target: Target) -> float:
     """Instructions a channel: blocks, 2.5 a copied element."""
     each = traversal.kernel[0] * _row(traversal, held, target) + EPILOGUE * traversal.block + 12
     return (
@@ -133,13 +123,14 @@ def _cost(traversal: Traversal, held: bool, target: Target) -> float:
     )
 
 
-def _is_local(node: Node, graph: Graph) -> bool:
+def _is_local(epilogue: EpilogueText) -> bool:
     """Whether the epilogue reads nothing but its own elements, tables, and what belongs to the channel."""
-    shape = graph.types[node.outputs[0]].shape
+    node, types = epilogue.node, epilogue.graph.types
+    shape = types[node.outputs[0]].shape
     own = {
         axis
-        for load in WithEpilogue.of(node).epilogue.walk()
-        if load.op == "load" and not is_identity(load, shape, graph.types[node.inputs[load.value]].shape)
+        for load in epilogue.expr.walk()
+        if load.op == "load" and not is_identity(load, shape, types[node.inputs[load.value]].shape)
         for index in load.args
         for axis in index.walk()
         if axis.op == "axis"

@@ -8,15 +8,14 @@ import math
 import numpy as np
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, Ring, reads_ahead
-from mtool.compiler.kernels.epilogues import Int8Epilogue, SumEpilogue, epilogue_of_int16
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue, epilogue_of_int16
 from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.target import Target
 
 # Depthwise convolutions of int8 with any kernel for Helium: 16 lanes of channels, a ring of rows.
@@ -44,67 +43,66 @@ def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
     return np.concatenate([heads, weights, scaling.padded(channels + more).vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
 
 
-class Depthwise(BaseSchedule):
+class Depthwise(ConvSchedule[Int8Epilogue]):
     """Depthwise: 16 channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
 
     Taps go in pairs, whose products are summed in 16 bits. The last lanes may be fewer than 16.
     """
 
     name = "mve_taps"
+    core = "has_mve"
+    over_operands = False
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8."""
+        return Int8Epilogue.of(node, graph)
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """Any kernel, stride, dilation and multiplier, weights from -127, one image, int8 to 8 bits."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        shape = conv.is_depthwise and conv.batch == 1
-        weights = graph.constants[node.inputs[1]]
-        int8 = weights.dtype == np.int8 and weights.min(initial=0) >= -127
-        narrow = graph.types[node.outputs[0]].dtype.size == 1
-        return target.has_mve and shape and int8 and narrow and epilogue is not None
+        narrow = epilogue.graph.types[epilogue.node.outputs[0]].dtype.size == 1
+        return conv.is_depthwise and conv.batch == 1 and has_negatives(epilogue) and narrow
 
     def _pitch(self, conv: Conv) -> int:
         """Bytes of a row of the ring."""
         return INT8_LANES * Ring.of(conv).columns
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """The ring, and where taps lie in it."""
-        conv = Conv.of(node, graph)
         return Ring.of(conv).rows * self._pitch(conv) + 4 * round_up(conv.depth, 2)
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if rows are read before they are written and channels are their own."""
-        conv = Conv.of(node, graph)
-        own = conv.channels == conv.out_channels and not WithEpilogue.of(node).epilogue.operands() & {0}
-        return (0,) if own and reads_ahead(conv, Ring.of(conv).rows) else ()
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """If rows are read before they are written and channels are their own."""
+        return conv.channels == conv.out_channels and reads_ahead(conv, Ring.of(conv).rows)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """26 instructions for two taps of a vector, 45 for its result, 5 for a copied vector."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         vectors = math.ceil(conv.out_channels / INT8_LANES)
-        after = 6 * conv.pixels * conv.out_channels if epilogue is not None and epilogue.rest is not None else 0
+        after = 6 * conv.pixels * conv.out_channels if epilogue.rest is not None else 0
         each = 26 * math.ceil(conv.depth / 2) + 45
         return vectors * (each * conv.pixels + 5.0 * math.prod(conv.size) + 30 * conv.out_size[0]) + after
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        assert epilogue is not None
-        taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.out_channels, -1).T)
+        taps = np.ascontiguousarray(epilogue.weights.reshape(conv.out_channels, -1).T)
         packed = pack(taps, epilogue.bias, epilogue.scaling)
-        body = template(
+        layout = f"16 channels a row: bytes of biases, a vector a tap, bytes of {epilogue.scaling.meaning}"
+        declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
+        return epilogue.kernel(
             "kernels/conv2d/mve/depthwise_int8.c.j2",
+            Products(packed, layout, (HEADER,), declared=declared),
+            "int8_t",
             conv=conv,
-            how=epilogue.how,
-            epilogue=epilogue,
-            kind=epilogue.scaling.kind,
             multiplier=conv.out_channels // conv.channels,
             copied=Ring.of(conv).copied,
             pitch=self._pitch(conv),
             taps=round_up(conv.depth, 2),
             stream=packed.shape[1],
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        layout = f"16 channels a row: bytes of biases, a vector a tap, bytes of {epilogue.scaling.meaning}"
-        return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int8_t")
+
+
+def has_negatives(epilogue: Int8Epilogue) -> bool:
+    """Return whether the weights are int8, and the negative of each is too."""
+    return bool(epilogue.weights.dtype == np.int8 and epilogue.weights.min(initial=0) >= -127)
 
 
 HEADER_INT16 = "mt_mve_depthwise_int16.h"
@@ -128,62 +126,57 @@ def pack_int16(taps: Array, bias: Array, scale: Array | None) -> Array:
     return np.concatenate([ends[0], weights.reshape(len(weights), -1), *ends[1:]], axis=1)
 
 
-class DepthwiseInt16(BaseSchedule):
+class DepthwiseInt16(ConvSchedule[Int16Epilogue | SumEpilogue]):
     """Depthwise: pixel by pixel, where each tap lies in the image is found once for all channels, eight at a time.
 
     Rows of the input are copied into a ring of as many as the kernel spans.
     """
 
     name = "mve16_taps"
+    core = "has_mve"
+    over_operands = False
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
+        """Of int16 or sums, of 32 bits."""
+        return epilogue_of_int16(node, graph) if has_narrow_sums(node, graph) else None
+
+    def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
         """Any kernel, stride and dilation, one image, int16 to int16 or sums of 32 bits."""
-        conv = Conv.of(node, graph)
-        shape = conv.is_depthwise and conv.batch == 1 and conv.channels == conv.out_channels
-        narrow = has_narrow_sums(node, graph)
-        return target.has_mve and shape and narrow and epilogue_of_int16(node, graph) is not None
+        return conv.is_channelwise
 
-    def _results(self, node: Node, graph: Graph) -> int:
+    def _results(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> int:
         """Results of a pixel that an epilogue follows, in int16."""
-        epilogue, channels = epilogue_of_int16(node, graph), Conv.of(node, graph).channels
         if isinstance(epilogue, SumEpilogue):
-            return 2 * round_up(channels, INT16_LANES)
-        return channels if epilogue is not None and epilogue.rest is not None else 0
+            return 2 * round_up(conv.channels, INT16_LANES)
+        return conv.channels if epilogue.rest is not None else 0
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> int:
         """An offset a tap, a pixel of padding, results that an epilogue follows, the ring."""
-        conv = Conv.of(node, graph)
         ring = Ring.of(conv).rows * conv.size[1] * conv.channels
-        return 4 * conv.depth + 2 * (conv.channels + self._results(node, graph) + ring)
+        return 4 * conv.depth + 2 * (conv.channels + self._results(conv, epilogue) + ring)
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if rows are copied before they are written."""
-        conv = Conv.of(node, graph)
-        plain = graph.types[node.outputs[0]].dtype.size == 2 and not WithEpilogue.of(node).epilogue.operands() & {0}
-        return (0,) if plain and reads_ahead(conv, Ring.of(conv).rows) else ()
+    def over_input(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
+        """If rows are copied before they are written."""
+        return reads_ahead(conv, Ring.of(conv).rows)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> float:
         """10 instructions a tap of a vector, 32 for its result, 12 to find where a tap is."""
-        conv = Conv.of(node, graph)
-        vectors = math.ceil(conv.channels / INT16_LANES)
-        after = 8 * self._results(node, graph)
+        vectors, after = math.ceil(conv.channels / INT16_LANES), 8 * self._results(conv, epilogue)
         copying = math.prod(conv.size) * conv.channels / 2
         return float(conv.pixels * (vectors * (8 * conv.depth + 34) + 12 * conv.depth + after)) + copying
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), epilogue_of_int16(node, graph)
-        assert epilogue is not None
-        taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.channels, -1).T)
-        body = template(
+        taps, scale = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, -1).T), None
+        layout, declared = "8 channels a row: bytes of biases (even channels first), a vector a tap", ""
+        if isinstance(epilogue, Int16Epilogue):
+            scale, layout = epilogue.scale, f"{layout}, bytes of scales"
+            declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
+        packed = pack_int16(taps, epilogue.graph.constants[epilogue.node.inputs[2]], scale)
+        return epilogue.kernel(
             "kernels/conv2d/mve/depthwise_int16.c.j2",
+            Products(packed, layout, (HEADER_INT16,), declared=declared),
+            "int32_t",
             conv=conv,
-            epilogue=epilogue,
             span=Ring.of(conv).rows,
-            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
-        scale = None if isinstance(epilogue, SumEpilogue) else epilogue.scale
-        packed = pack_int16(taps, graph.constants[node.inputs[2]], scale)
-        layout = "8 channels a row: bytes of biases (even channels first), a vector a tap"
-        layout += "" if scale is None else ", bytes of scales"
-        return epilogue.kernel(node, graph, body, packed, layout, HEADER_INT16, "int32_t")

@@ -7,13 +7,14 @@ import numpy as np
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.conv2d.geometry import Conv, reads_ahead
+from mtool.compiler.kernels.conv2d.mve.depthwise import has_negatives
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.mve import INT8_LANES, WIDENED_ORDER
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.target import Target
 
 HEADER = "mt_mve_depthwise3x3_int8.h"
@@ -36,24 +37,24 @@ def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
     return np.concatenate([weights, heads, scaling.vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
 
 
-class Depthwise3x3(BaseSchedule):
+class Depthwise3x3(ConvSchedule[Int8Epilogue]):
     """Depthwise 3x3: 16 channels at a time (or 8 of two pixels), each row of input is copied once into a ring of three.
 
     Rows are read before they are written: the output may take the input's storage.
     """
 
     name = "mve_ring"
+    core = "has_mve"
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8."""
+        return Int8Epilogue.of(node, graph)
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """3x3, stride 1 or 2, whole vectors of channels (or 8 and pairs of pixels), weights from -127, int8 to int8."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
-        plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
         pairs = conv.channels == INT8_LANES // 2 and conv.stride == (1, 1) and conv.out_size[1] % 2 == 0
         lanes = conv.channels % INT8_LANES == 0 or pairs
-        weights = graph.constants[node.inputs[1]]
-        int8 = weights.dtype == np.int8 and weights.min(initial=0) >= -127
-        return target.has_mve and shape and plain and lanes and int8 and epilogue is not None and epilogue.rest is None
+        return conv.is_depthwise_3x3 and lanes and has_negatives(epilogue) and epilogue.rest is None
 
     def _pitch(self, conv: Conv) -> int:
         """Bytes of a row of the ring."""
@@ -61,40 +62,31 @@ class Depthwise3x3(BaseSchedule):
         columns = max((conv.out_size[1] - 1) * conv.stride[1] + 3, conv.size[1] + conv.pad[1])
         return round_up(columns * lanes + (INT8_LANES - lanes) * 2, INT8_LANES)
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """Three rows."""
-        return 3 * self._pitch(Conv.of(node, graph))
+        return 3 * self._pitch(conv)
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if rows are read before they are written; a vector's channels are its own in both."""
-        conv = Conv.of(node, graph)
-        out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
-        ahead = all(
-            (y + 1) * out_row <= max(0, y * conv.stride[0] - conv.pad[0] + 3) * in_row for y in range(conv.out_size[0])
-        )
-        return (0,) if ahead else ()
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """If rows are read before they are written; a vector's channels are its own in both."""
+        return reads_ahead(conv, 3)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """130 instructions a vector of outputs, 12 a copied vector."""
-        conv = Conv.of(node, graph)
         return conv.channels / INT8_LANES * (130.0 * conv.pixels + 11.5 * conv.size[0] * conv.size[1])
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        assert epilogue is not None
         lanes = min(conv.channels, INT8_LANES)
-        taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.channels, 9).T)
+        taps = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, 9).T)
         packed = pack(taps, epilogue.bias, epilogue.scaling)
-        body = template(
+        layout = f"16 channels a row: a vector a tap, bytes of biases, bytes of {epilogue.scaling.meaning}"
+        return epilogue.kernel(
             "kernels/conv2d/mve/depthwise3x3_int8.c.j2",
+            Products(packed, layout, (HEADER,)),
+            "int8_t",
             conv=conv,
-            how=epilogue.how,
-            kind=epilogue.scaling.kind,
             stream=packed.shape[1],
             pitch=self._pitch(conv),
             lanes=lanes,
             pixels=INT8_LANES // lanes,
         )
-        layout = f"16 channels a row: a vector a tap, bytes of biases, bytes of {epilogue.scaling.meaning}"
-        return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int8_t")

@@ -12,10 +12,10 @@ import numpy as np
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.epilogues import Int8Epilogue
-from mtool.compiler.kernels.rendering import template
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.scaling import FloatScaling
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.target import Target
 
 HEADER = "mt_mve_squares_int8.h"
@@ -82,7 +82,7 @@ class Lines:
         return min((cls.along(conv, axis) for axis in (1, 0)), key=lambda lines: lines.cost(conv))
 
 
-class Squares(BaseSchedule):
+class Squares(ConvSchedule[Int8Epilogue]):
     """Depthwise 3x3: dot products with squares of 4x4 inputs of a channel, four windows (stride 2: one) of each vector.
 
     Eight channels at a time. Rows (or columns) are read before they are written: the output may take the input's
@@ -90,43 +90,39 @@ class Squares(BaseSchedule):
     """
 
     name = "mve_squares"
+    core = "has_mve"
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8."""
+        return Int8Epilogue.of(node, graph)
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """3x3, stride 1 or 2, channels in eights, int8 to the whole of int8 by floats."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
-        plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
-        weights = graph.constants[node.inputs[1]]
-        if not (target.has_mve and shape and plain and conv.channels % GROUP == 0 and weights.dtype == np.int8):
+        if not (conv.is_depthwise_3x3 and conv.channels % GROUP == 0 and epilogue.weights.dtype == np.int8):
             return False
         along, across = _bytes_of(conv.out_size, conv.channels, 1)
         reach = 8 * along + across < REACH and 8 * across + along < REACH
-        return reach and max(conv.pad) <= 2 and epilogue is not None and not epilogue.rest and epilogue.is_near(weights)
+        return reach and max(conv.pad) <= 2 and not epilogue.rest and epilogue.is_near
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """The squares, and padding for a position."""
-        return 4 * GROUP * Lines.of(Conv.of(node, graph)).positions + GROUP
+        return 4 * GROUP * Lines.of(conv).positions + GROUP
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if lines are read before they are written; eight channels are their own in both."""
-        conv = Conv.of(node, graph)
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """If lines are read before they are written; eight channels are their own in both."""
         if Lines.of(conv).axis == 0 or conv.stride == (1, 1):
-            return (0,) if conv.size == conv.out_size and conv.stride == (1, 1) else ()
+            return conv.size == conv.out_size and conv.stride == (1, 1)
         out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
-        ahead = all((y + 1) * out_row <= (2 * y - conv.pad[0] + 4) * in_row for y in range(conv.out_size[0]))
-        return (0,) if ahead else ()
+        return all((y + 1) * out_row <= (2 * y - conv.pad[0] + 4) * in_row for y in range(conv.out_size[0]))
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """That of the lines."""
-        conv = Conv.of(node, graph)
         return Lines.of(conv).cost(conv)
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        assert epilogue is not None and isinstance(epilogue.scaling, FloatScaling)
-        lines = Lines.of(conv)
-        taps = graph.constants[node.inputs[1]].reshape(conv.channels, 3, 3)
+        assert isinstance(epilogue.scaling, FloatScaling)
+        lines, taps = Lines.of(conv), epilogue.weights.reshape(conv.channels, 3, 3)
         packed = pack(taps.swapaxes(1, 2) if lines.axis == 1 else taps, epilogue.bias, epilogue.scaling.scale)
         across = 1 - lines.axis
         (out_along, out_across), (in_along, in_across) = (
@@ -134,10 +130,11 @@ class Squares(BaseSchedule):
         )
         stride, strips = conv.stride[0], conv.out_size[across]
         lanes = LANES if stride == 1 else LANES_OF_ONE
-        body = template(
+        return epilogue.kernel(
             "kernels/conv2d/mve/depthwise3x3_squares_int8.c.j2",
+            Products(packed, "8 channels a row: 8 zeros, bytes of 4x4 weights, bias and scale of each", (HEADER,)),
+            "int8_t",
             conv=conv,
-            how=epilogue.how,
             by_rows=lines.axis == 1,
             stride=stride,
             stream=packed.shape[1],
@@ -158,8 +155,6 @@ class Squares(BaseSchedule):
             highest=(math.ceil(strips / 2) * 2 if stride == 1 else 2 * strips) - conv.pad[across],
             masks=[_masks(conv, lines, each) for each in ((2, 1) if stride == 1 else (1,))],
         )
-        layout = "8 channels a row: 8 zeros, bytes of 4x4 weights, bias and scale of each"
-        return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int8_t")
 
 
 def _bytes_of(size: tuple[int, int], channels: int, axis: int) -> tuple[int, int]:

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import Conv, Ring, own_in_place, reads_ahead
-from mtool.compiler.kernels.epilogues import FloatEpilogue
+from mtool.compiler.kernels.conv2d.geometry import Conv, Ring, Tile, reads_ahead
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.conv2d.tiles import TileSchedule
+from mtool.compiler.kernels.epilogues import FloatEpilogue, Products
 from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
 from mtool.compiler.kernels.mve import F32_LANES
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
+from mtool.compiler.kernels.schedule import Kernel, knob
 from mtool.compiler.kernels.target import Target
 
 # Convolutions of float32 for Helium: pixels by vectors of channels.
@@ -33,7 +33,7 @@ TILE_COSTS = {3: (35, 29), 6: (33, 33)}  # instructions for four steps of k, and
 
 
 @dataclass(frozen=True)
-class Im2col(BaseSchedule):
+class Im2col(TileSchedule[FloatEpilogue]):
     """The patches of a few pixels are gathered and multiplied with all channels, a vector or two at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
@@ -43,77 +43,55 @@ class Im2col(BaseSchedule):
     """
 
     name = "mve_f32_columns"
+    core = "has_mve"
+    template = "kernels/conv2d/mve/tiles_f32.c.j2"
+    element = DType.FLOAT32
+    scratch_type = "float"
 
     pixels: int = knob(0, *CHANNELS, meaning="of a tile: 3 by eight channels or 6 by four; auto: what wastes less")
 
-    def _pixels(self, conv: Conv) -> int:
+    def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
+        """Of float32."""
+        return FloatEpilogue.of(node, graph)
+
+    def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
+        """One image, no groups, no dilation of columns, float32; no window beside the input."""
+        return conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1 and conv.meets_the_image
+
+    def is_pixelwise(self, conv: Conv) -> bool:
+        """If 1x1."""
+        return conv.is_pointwise
+
+    def shape(self, conv: Conv) -> Tile:
+        """That which wastes less."""
+
         def products(pixels: int) -> int:
             return round_up(conv.pixels, pixels) * round_up(conv.out_channels, CHANNELS[pixels])
 
-        return self.pixels or min(CHANNELS, key=products)
+        pixels = self.pixels or min(CHANNELS, key=products)
+        return Tile(pixels, CHANNELS[pixels])
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, no groups, no dilation of columns, float32; no window beside the input."""
-        conv = Conv.of(node, graph)
-        shape = conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
-        reads_input = all(
-            conv.pad[i] <= (conv.kernel[i] - 1) * conv.dilation[i]
-            and (conv.out_size[i] - 1) * conv.stride[i] - conv.pad[i] < conv.size[i]
-            for i in (0, 1)
-        )
-        return target.has_mve and shape and reads_input and FloatEpilogue.of(node, graph) is not None
+    def depth(self, conv: Conv) -> int:
+        """Whole steps."""
+        return round_up(conv.depth, 4)
 
-    def _is_staged(self, node: Node, graph: Graph) -> bool:
-        """Whether results go through scratch: for an epilogue, or because a tile has more than there are."""
-        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
-        pixels = self._pixels(conv)
-        whole = conv.pixels % pixels == 0 and conv.out_channels % CHANNELS[pixels] == 0
-        return (epilogue is not None and epilogue.rest is not None) or not whole
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """The columns, and results that are not stored directly."""
-        conv = Conv.of(node, graph)
-        pixels = self._pixels(conv)
-        staged = round_up(conv.out_channels, CHANNELS[pixels]) if self._is_staged(node, graph) else 0
-        return 4 * pixels * (round_up(conv.depth, 4) + staged)
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if pixel by pixel; a residual operand that is not its input."""
-        return own_in_place(node, graph, possible=Conv.of(node, graph).is_pointwise)
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
         """The tiles; three for a vector of a patch that is gathered, 8 for a row of it, 40 for all (5 if pointwise)."""
-        conv = Conv.of(node, graph)
-        pixels = self._pixels(conv)
-        four, results = TILE_COSTS[pixels]
-        groups = round_up(conv.out_channels, CHANNELS[pixels]) // CHANNELS[pixels]
+        tile = self.shape(conv)
+        four, results = TILE_COSTS[tile.pixels]
         run = math.ceil(conv.kernel[1] * conv.channels / 4)
         gathering = conv.kernel[0] * (3 * run + 8) + (5 if conv.is_pointwise else 40)
-        tile = groups * (four * round_up(conv.depth, 4) // 4 + results) + pixels * gathering + 25
-        return float(math.ceil(conv.pixels / pixels) * tile)
+        each = tile.channel_steps(conv) * (four * self.depth(conv) // 4 + results) + tile.pixels * gathering + 25
+        return float(tile.columns(conv) * each)
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function."""
-        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
-        assert epilogue is not None
-        pixels, stored = self._pixels(conv), stored_as(node, graph) or ""
-        depth = "long_" if conv.depth > MOST else ""
-        body = template(
-            "kernels/conv2d/mve/im2col_f32.c.j2",
-            conv=conv,
-            depth=round_up(conv.depth, 4),
-            pixels=pixels,
-            function=f"mt_mve_f32_columns_{depth}{stored + '_' if stored else ''}{pixels}",
-            filled=round_up(conv.out_channels, CHANNELS[pixels]),
-            groups=round_up(conv.out_channels, CHANNELS[pixels]) // CHANNELS[pixels],
-            staged=self._is_staged(node, graph),
-            epilogue=epilogue,
-            backward=conv.is_pointwise and conv.out_channels > conv.channels,
-            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
-        )
-        filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        weights = packed(filters, graph.constants[node.inputs[2]], CHANNELS[pixels], stored)
-        return epilogue.kernel(node, graph, body, weights, LAYOUT + words_of(stored), HEADER, "float")
+    def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
+        """The channels of a tile together; its last argument is the least that a result may be."""
+        node, graph, tile = epilogue.node, epilogue.graph, self.shape(conv)
+        stored, long = stored_as(node, graph) or "", "long_" if conv.depth > MOST else ""
+        function = f"mt_mve_f32_columns_{long}{stored + '_' if stored else ''}{tile.pixels}"
+        filters = epilogue.weights.reshape(conv.out_channels, -1)
+        weights = packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
+        return Products(weights, LAYOUT + words_of(stored), (HEADER,), function, last=epilogue.least)
 
 
 TAPS_HEADER = "mt_mve_depthwise_f32.h"
@@ -176,17 +154,22 @@ def pack_taps(taps: Array, bias: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Depthwise(BaseSchedule):
+class Depthwise(ConvSchedule[FloatEpilogue]):
     """Depthwise: four channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
 
     Products are added in the order of the portable loops. The last lanes may be fewer than four.
     """
 
     name = "mve_f32_taps"
+    core = "has_mve"
 
     outputs: int = knob(
         0, *OUTPUTS, meaning="side by side, that share inputs and weights; auto: as many as take fewest instructions"
     )
+
+    def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
+        """Of float32."""
+        return FloatEpilogue.of(node, graph)
 
     def _outputs(self, conv: Conv) -> int:
         """Outputs at a time; 0: a load does not reach all of their inputs."""
@@ -201,63 +184,49 @@ class Depthwise(BaseSchedule):
         tried = (self.outputs,) if self.outputs else OUTPUTS
         return min((n for one in tried if reaches(n := min(one, wide))), key=cost, default=0)
 
-    def _code(self, conv: Conv, outputs: int) -> int:
-        return block_cost(conv, outputs) + block_cost(conv, conv.out_size[1] % outputs)
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """Depthwise, one image, one output a channel, float32, not too many taps, nothing read afterwards."""
-        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
-        shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
-        alone = epilogue is not None and not WithEpilogue.of(node).epilogue.operands()
-        same = graph.types[node.outputs[0]].dtype is graph.types[node.inputs[0]].dtype
-        if not (target.has_mve and shape and alone and same and Ring.of(conv).rows <= MOST_ROWS):
+        if not (conv.is_channelwise and epilogue.is_alone and epilogue.keeps_type and Ring.of(conv).rows <= MOST_ROWS):
             return False
         outputs = self._outputs(conv)
-        return outputs > 0 and self._code(conv, outputs) <= MOST_CODE
+        return outputs > 0 and block_cost(conv, outputs) + block_cost(conv, conv.out_size[1] % outputs) <= MOST_CODE
 
     def _pitch(self, conv: Conv) -> int:
         """Elements of a row of the ring."""
         return F32_LANES * Ring.of(conv).columns
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: FloatEpilogue) -> int:
         """The ring."""
-        conv = Conv.of(node, graph)
         return 4 * Ring.of(conv).rows * self._pitch(conv)
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if rows are read before they are written."""
-        conv = Conv.of(node, graph)
-        return (0,) if reads_ahead(conv, Ring.of(conv).rows) else ()
+    def over_input(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
+        """If rows are read before they are written."""
+        return reads_ahead(conv, Ring.of(conv).rows)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
         """The blocks; 4 for a copied vector, 20 for its row, 24 for one of outputs; 6 for an element of an epilogue."""
-        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
         outputs = self._outputs(conv)
         whole, rest = divmod(conv.out_size[1], outputs)
         row = whole * block_cost(conv, outputs) + block_cost(conv, rest) + 24
-        after = 6 * conv.pixels * conv.channels if epilogue is not None and epilogue.rest is not None else 0
+        after = 6 * conv.pixels * conv.channels if epilogue.rest is not None else 0
         copying = conv.plane[0] * (4 * Ring.of(conv).copied + 20)
         return math.ceil(conv.channels / F32_LANES) * float(conv.out_size[0] * row + copying) + after
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
-        assert epilogue is not None
-        outputs = self._outputs(conv)
-        body = template(
+        outputs, ring = self._outputs(conv), Ring.of(conv)
+        taps, bias = epilogue.weights.reshape(conv.channels, -1), epilogue.graph.constants[epilogue.node.inputs[2]]
+        layout = "of four channels together their biases, then each tap"
+        return epilogue.kernel(
             "kernels/conv2d/mve/depthwise_f32.c.j2",
+            Products(pack_taps(taps, bias), layout, (TAPS_HEADER,)),
+            "float",
             conv=conv,
-            epilogue=epilogue,
             outputs=outputs,
             segments=lambda outputs: segments(conv, outputs),
             most_taps=max(one.taps for n in (outputs, conv.out_size[1] % outputs) if n for one in segments(conv, n)),
             reach=REACH,
-            copied=Ring.of(conv).copied,
+            copied=ring.copied,
             pitch=self._pitch(conv),
-            span=Ring.of(conv).rows,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            span=ring.rows,
         )
-        taps = graph.constants[node.inputs[1]].reshape(conv.channels, -1)
-        weights = pack_taps(taps, graph.constants[node.inputs[2]])
-        layout = "of four channels together their biases, then each tap"
-        return epilogue.kernel(node, graph, body, weights, layout, TAPS_HEADER, "float")

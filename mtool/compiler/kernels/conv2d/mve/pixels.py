@@ -7,14 +7,14 @@ import numpy as np
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import Conv, own_in_place, shrinks_by_rows
+from mtool.compiler.kernels.conv2d.geometry import Conv, shrinks_by_rows
 from mtool.compiler.kernels.conv2d.mve.tiles_int8 import SCATTER_REACH
-from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.mve import INT8_LANES
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import FloatScaling
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.target import Target
 
 # 1x1 convolutions of int8 for Helium with 64 inputs at most: vectors of two pixels stay in registers.
@@ -45,14 +45,35 @@ def pack(weights: Array, bias: Array, scale: Array) -> Array:
     return np.concatenate([blocks, *numbers], axis=1)
 
 
-def takes(epilogue: Int8Epilogue | None, weights: Array, depth: int) -> bool:
-    """Whether channels come in fours, patches are small, and results near."""
-    count = len(weights)
-    shape = depth <= MOST and count % TOGETHER == 0 and count < SCATTER_REACH and weights.dtype == np.int8
-    return shape and epilogue is not None and epilogue.is_near(weights)
+class SmallPatches(ConvSchedule[Int8Epilogue]):
+    """The common part of the schedules: two pixels, whose patches are 64 bytes at most, times four channels."""
+
+    core = "has_mve"
+
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8."""
+        return Int8Epilogue.of(node, graph)
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """Return whether channels come in fours, patches are small, and results near and stored as they are."""
+        shape = conv.group == 1 and conv.batch == 1 and conv.meets_the_image and conv.depth <= MOST
+        channels = conv.out_channels % TOGETHER == 0 and conv.out_channels < SCATTER_REACH
+        int8 = epilogue.weights.dtype == np.int8 and epilogue.rest is None
+        return shape and channels and int8 and epilogue.is_near
+
+    def _products(self, conv: Conv, after: int) -> float:
+        """Return the instructions of all products: 32 to 72 for two pixels and four channels; `after` them."""
+        each = EACH[round_up(conv.depth, INT8_LANES) // INT8_LANES - 1]
+        return round_up(conv.pixels, 2) / 2 * (conv.out_channels / TOGETHER * each + after)
+
+    def products(self, conv: Conv, epilogue: Int8Epilogue) -> Products:
+        """Return the packed weights."""
+        assert isinstance(epilogue.scaling, FloatScaling)
+        filters = epilogue.weights.reshape(conv.out_channels, -1)
+        return Products(pack(filters, epilogue.bias, epilogue.scaling.scale), LAYOUT, (HEADER,))
 
 
-class Pixels(BaseSchedule):
+class Pixels(SmallPatches):
     """1x1, up to 64 inputs: two pixels times all channels, four at a time. In place; if it grows, backwards.
 
     With a stride by rows, and not in place.
@@ -60,57 +81,45 @@ class Pixels(BaseSchedule):
 
     name = "mve_pixels"
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """1x1, no padding, no groups, one image, int8 to the whole of int8 by floats."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        shape = conv.kernel == (1, 1) and conv.pad == (0, 0) and conv.group == 1 and conv.batch == 1
-        if not (target.has_mve and shape and conv.meets_the_image and epilogue is not None and epilogue.rest is None):
-            return False
-        return takes(epilogue, graph.constants[node.inputs[1]], conv.depth)
+        return conv.kernel == (1, 1) and conv.pad == (0, 0) and super().fits(conv, epilogue)
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """Vectors of one of two pixels, if those of both are more than registers hold."""
-        depth = round_up(Conv.of(node, graph).depth, INT8_LANES)
+        depth = round_up(conv.depth, INT8_LANES)
         return depth if depth > 2 * INT8_LANES else 0
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Its input, if none is left out: pixels are read before they are written."""
-        return own_in_place(node, graph, possible=Conv.of(node, graph).is_pointwise)
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """If none is left out: pixels are read before they are written."""
+        return conv.is_pointwise
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """32 to 72 instructions for two pixels and four channels, 30 for two pixels."""
-        conv = Conv.of(node, graph)
-        each = EACH[round_up(conv.depth, INT8_LANES) // INT8_LANES - 1]
-        calls = 0 if conv.is_pointwise else 40 * conv.out_size[0]
-        return round_up(conv.pixels, 2) / 2 * (conv.out_channels / TOGETHER * each + 30) + calls
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """The products, 30 for two pixels."""
+        return self._products(conv, 30) + (0 if conv.is_pointwise else 40 * conv.out_size[0])
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        assert epilogue is not None and isinstance(epilogue.scaling, FloatScaling)
-        filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        weights = pack(filters, epilogue.bias, epilogue.scaling.scale)
-        k, n = conv.channels, conv.out_channels
-        scratch = self.scratch_bytes(node, graph)
-        body = template(
+        k, n, has_scratch = conv.channels, conv.out_channels, self.scratch(conv, epilogue) > 0
+        return epilogue.kernel(
             "kernels/conv2d/mve/pointwise_pixels_int8.c.j2",
+            self.products(conv, epilogue),
+            "int8_t" if has_scratch else "",
             conv=conv,
             k=k,
             n=n,
             whole=conv.is_pointwise,
             step=k * conv.stride[1],
             blocks=round_up(k, INT8_LANES) // INT8_LANES,
-            epilogue=epilogue,
             sign=-1 if conv.is_pointwise and n > k else 1,
-            staging="scratch" if scratch else "NULL",
+            staging="scratch" if has_scratch else "NULL",
         )
-        return epilogue.kernel(node, graph, body, weights, LAYOUT, HEADER, "int8_t" if scratch else "")
 
 
 TOGETHER_PIXELS = (8, 6, 4, 2)  # that are gathered before they are multiplied
 
 
-class Columns(BaseSchedule):
+class Columns(SmallPatches):
     """k x k, patches of at most 64 bytes: gathered by rows of a patch, a vector each, padding by predication.
 
     Two pixels stay in registers, times all channels, four at a time. A row of results may be held back, so that the
@@ -119,54 +128,38 @@ class Columns(BaseSchedule):
 
     name = "mve_columns"
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """No dilation, no groups, rows of a patch of 16 bytes at most, one image, int8 to all of int8 by floats."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        shape = conv.group == 1 and conv.batch == 1 and conv.dilation == (1, 1) and not conv.is_pointwise
-        if not (target.has_mve and shape and conv.kernel[1] * conv.channels <= INT8_LANES):
-            return False
-        if epilogue is None or epilogue.rest is not None or not conv.meets_the_image:
-            return False
-        return takes(epilogue, graph.constants[node.inputs[1]], conv.depth)
+        shape = conv.dilation == (1, 1) and not conv.is_pointwise and conv.kernel[1] * conv.channels <= INT8_LANES
+        return shape and super().fits(conv, epilogue)
 
     def _together(self, conv: Conv) -> int:
         """How many pixels are gathered: a part of a row, if that lets rows be held back."""
         return next((many for many in TOGETHER_PIXELS if shrinks_by_rows(conv, many)), TOGETHER_PIXELS[0])
 
-    def _by_rows(self, conv: Conv) -> bool:
-        return shrinks_by_rows(conv, self._together(conv))
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """The columns, what is written behind the last, and a row that is held back."""
-        conv = Conv.of(node, graph)
-        row = conv.out_size[1] * conv.out_channels if self._by_rows(conv) else 0
+        row = conv.out_size[1] * conv.out_channels if self.over_input(conv, epilogue) else 0
         return self._together(conv) * round_up(conv.depth, INT8_LANES) + INT8_LANES + row
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """The input, row by row."""
-        return own_in_place(node, graph, possible=self._by_rows(Conv.of(node, graph)))
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """Row by row."""
+        return shrinks_by_rows(conv, self._together(conv))
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """32 to 72 instructions for two pixels and four channels; 5 a row of a patch, 20 a pixel."""
-        conv = Conv.of(node, graph)
-        each = EACH[round_up(conv.depth, INT8_LANES) // INT8_LANES - 1]
-        gathered = conv.pixels * (5 * conv.kernel[0] + 20)
-        return gathered + round_up(conv.pixels, 2) / 2 * (conv.out_channels / TOGETHER * each + 20)
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """The products, 20 for two pixels; 5 a row of a patch, 20 a pixel."""
+        return conv.pixels * (5 * conv.kernel[0] + 20) + self._products(conv, 20)
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        assert epilogue is not None and isinstance(epilogue.scaling, FloatScaling)
-        filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         padded = round_up(conv.depth, INT8_LANES)
-        body = template(
+        return epilogue.kernel(
             "kernels/conv2d/mve/im2col_columns_int8.c.j2",
+            self.products(conv, epilogue),
+            "int8_t",
             conv=conv,
-            epilogue=epilogue,
             padded=padded,
             blocks=padded // INT8_LANES,
             together=self._together(conv),
-            by_rows=self._by_rows(conv),
+            by_rows=self.over_input(conv, epilogue),
         )
-        weights = pack(filters, epilogue.bias, epilogue.scaling.scale)
-        return epilogue.kernel(node, graph, body, weights, LAYOUT, HEADER, "int8_t")

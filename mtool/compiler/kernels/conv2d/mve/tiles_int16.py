@@ -3,20 +3,21 @@
 The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_4x2_int16.h.
 """
 
-import math
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import Conv, own_in_place
+from mtool.compiler.kernels.conv2d.geometry import Conv, Tile
 from mtool.compiler.kernels.conv2d.mve.tiles_int8 import SCATTER_REACH
-from mtool.compiler.kernels.epilogues import SumEpilogue, epilogue_of_int16
+from mtool.compiler.kernels.conv2d.tiles import TileSchedule
+from mtool.compiler.kernels.epilogues import Int16Epilogue, Products, SumEpilogue, epilogue_of_int16
 from mtool.compiler.kernels.mve import INT16_LANES, has_narrow_sums
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
-from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
+from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 
 HEADER = "mt_mve_tile_4x2_int16.h"
@@ -29,7 +30,7 @@ def best_unroll(depth: int) -> int:
     return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 
 
-def pack(weights: Array, bias: Array, scale: Array | None, padded: int) -> Array:
+def pack(weights: Array, bias: Array, scale: Array | None = None, *, padded: int) -> Array:
     """Return the stream of mt_mve16_columns, int8 [N/2, 8 or 16 + 2 * padded].
 
     Args:
@@ -49,93 +50,64 @@ def pack(weights: Array, bias: Array, scale: Array | None, padded: int) -> Array
 
 
 @dataclass(frozen=True)
-class Tiles(BaseSchedule):
+class Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
     """The common part of both schedules."""
 
-    template = ""
-    pixelwise = False
+    core = "has_mve"
+    template = "kernels/conv2d/mve/tiles_int16.c.j2"
+    element = DType.INT16
+    scratch_type = "int16_t"
 
     unroll: int = knob(0, *UNROLLS, meaning="blocks of k an iteration; auto: the most that divide the depth")
+
+    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
+        """Of int16 or sums, of 32 bits."""
+        return epilogue_of_int16(node, graph) if has_narrow_sums(node, graph) else None
+
+    def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
+        """One image, int16 to int16 or sums of 32 bits."""
+        return super().fits(conv, epilogue) and conv.out_channels < SCATTER_REACH
+
+    def shape(self, conv: Conv) -> Tile:
+        """Four pixels by two channels."""
+        return Tile(4, 2)
 
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or best_unroll(conv.depth)
 
-    def _padded(self, conv: Conv) -> int:
+    def depth(self, conv: Conv) -> int:
+        """Whole iterations."""
         return round_up(conv.depth, INT16_LANES * self._unroll(conv))
 
-    def fits(self, conv: Conv) -> bool:
-        """Whether the shape is one of this schedule's."""
-        raise NotImplementedError
+    def gathered(self, conv: Conv) -> int:
+        """A column, unless taps are whole vectors."""
+        return 0 if self.pointwise or conv.channels // conv.group % INT16_LANES == 0 else self.depth(conv)
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, int16 to int16 or sums of 32 bits."""
-        conv = Conv.of(node, graph)
-        shape = conv.batch == 1 and self.fits(conv) and conv.out_channels < SCATTER_REACH
-        narrow = has_narrow_sums(node, graph)
-        return target.has_mve and shape and narrow and epilogue_of_int16(node, graph) is not None
-
-    def _stores_directly(self, node: Node, graph: Graph) -> bool:
-        """Whether all results are stored where they belong."""
-        conv, epilogue = Conv.of(node, graph), epilogue_of_int16(node, graph)
-        plain = epilogue is None or epilogue.rest is None
-        return plain and conv.pixels % 4 == 0 and conv.out_channels // conv.group % 2 == 0
-
-    def _gathered(self, conv: Conv) -> int:
-        """Elements of a patch that is gathered before it becomes a column."""
-        return 0 if self.pixelwise or conv.channels // conv.group % INT16_LANES == 0 else self._padded(conv)
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """Four columns, and a patch or results that are not stored directly."""
-        conv = Conv.of(node, graph)
-        results = 0 if self._stores_directly(node, graph) else 4 * round_up(conv.out_channels // conv.group, 2)
-        if isinstance(epilogue_of_int16(node, graph), SumEpilogue):
-            results *= 2  # they are int32
-        return 2 * (4 * self._padded(conv) + max(results, self._gathered(conv)))
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """A residual operand that is not its input; the input too, if pixel by pixel."""
-        return own_in_place(node, graph, possible=self.pixelwise)
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> float:
         """14 instructions a block of 4 x 2 dot products, 2 an iteration, 36 for the results; what gathers."""
-        conv = Conv.of(node, graph)
-        gathering = conv.depth * (1.5 if self._gathered(conv) else 0.4)
-        pairs = math.ceil(conv.out_channels / conv.group / 2)
-        tile = pairs * (self._padded(conv) / INT16_LANES * (14 + 2 / self._unroll(conv)) + 36)
-        after = 0 if self._stores_directly(node, graph) else 6 * conv.pixels * conv.out_channels
-        return conv.group * math.ceil(conv.pixels / 4) * (tile + 4 * gathering + 20) + after
+        gathering, tile = conv.depth * (1.5 if self.gathered(conv) else 0.4), self.shape(conv)
+        each = tile.channel_steps(conv) * (self.depth(conv) / INT16_LANES * (14 + 2 / self._unroll(conv)) + 36)
+        after = 6 * conv.pixels * conv.out_channels if self.staged(conv, epilogue) else 0
+        return conv.group * tile.columns(conv) * (each + 4 * gathering + 20) + after
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function."""
-        conv, epilogue = Conv.of(node, graph), epilogue_of_int16(node, graph)
-        assert epilogue is not None
-        filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        sums = isinstance(epilogue, SumEpilogue)
-        scales = [] if isinstance(epilogue, SumEpilogue) else [epilogue.scale]
-        padded, bias = self._padded(conv), graph.constants[node.inputs[2]]
-
-        def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
-            return pack(weights, bias, scale, padded)
-
-        weights = packed_by_rows(rows, 2, filters, bias, *scales, groups=conv.group)
-        body = template(
-            self.template,
-            conv=conv,
-            padded=self._padded(conv),
-            unroll=self._unroll(conv),
-            gathered=self._gathered(conv) > 0,
-            stream=weights.size // conv.group,
-            epilogue=epilogue,
-            stored_directly=self._stores_directly(node, graph),
-            backward=conv.out_channels > conv.channels,
-            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
+    def products(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> Products:
+        """Two channels together."""
+        depth, unroll = self.depth(conv), self._unroll(conv)
+        numbers, kind, last = [epilogue.graph.constants[epilogue.node.inputs[2]]], "sums", ""
+        declared = (
+            f"int32_t *const sums = (int32_t *)(void *)(scratch + {4 * depth}); /* of two channels by four pixels */"
         )
         layout = "two output channels a row: bytes of biases, vectors of 8 weights by turns"
-        layout += "" if sums else ", bytes of scales"
-        return epilogue.kernel(node, graph, body, weights, layout, HEADER, "int16_t")
+        if isinstance(epilogue, Int16Epilogue):
+            numbers, kind, last = [*numbers, epilogue.scale], "columns", "&range"
+            declared, layout = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE"), layout + ", bytes of scales"
+        filters = epilogue.weights.reshape(conv.out_channels, -1)
+        weights = packed_by_rows(partial(pack, padded=depth), 2, filters, *numbers, groups=conv.group)
+        return Products(weights, layout, (HEADER,), f"mt_mve16_{kind}_{unroll}", declared, last)
 
-
-# Convolutions of int16 activations for Helium: patches stand side by side as columns.
+    def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> dict[str, Any]:
+        """Whether patches are gathered before they become columns."""
+        return {"gathers": self.gathered(conv) > 0}
 
 
 class Im2col(Tiles):
@@ -145,23 +117,10 @@ class Im2col(Tiles):
     """
 
     name = "mve16_patch"
-    template = "kernels/conv2d/mve/im2col_int16.c.j2"
-
-    def fits(self, conv: Conv) -> bool:
-        """More than one input of a group."""
-        return not conv.is_depthwise
-
-
-# 1x1 convolutions of int16 activations for Helium.
 
 
 class Pointwise(Tiles):
     """1x1: four pixels side by side times all channels, two at a time. In place; growing layers run backwards."""
 
     name = "mve16_pointwise"
-    template = "kernels/conv2d/mve/pointwise_int16.c.j2"
-    pixelwise = True
-
-    def fits(self, conv: Conv) -> bool:
-        """1x1, stride 1, no padding, no groups."""
-        return conv.is_pointwise and conv.group == 1
+    pointwise = True

@@ -5,18 +5,19 @@ The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_*_
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
+from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, own_in_place, shrinks_by_rows
-from mtool.compiler.kernels.epilogues import Int8Epilogue
+from mtool.compiler.kernels.conv2d.geometry import Conv, Tile
+from mtool.compiler.kernels.conv2d.tiles import TileSchedule
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Products
 from mtool.compiler.kernels.mve import INT8_LANES
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
-from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
+from mtool.compiler.kernels.schedule import Kernel, knob
 from mtool.compiler.kernels.target import Target
 
 TILES = ("4x2", "2x4")  # pixels by channels; the second where four pixels would leave columns empty
@@ -66,106 +67,75 @@ def _by_vectors(conv: Conv) -> bool:
 
 
 @dataclass(frozen=True)
-class Tiles(BaseSchedule):
+class Tiles(TileSchedule[Int8Epilogue]):
     """The common part of both schedules."""
 
-    name = ""
-    template = ""
-    pixelwise = False
+    core = "has_mve"
+    template = "kernels/conv2d/mve/tiles_int8.c.j2"
+    element = DType.INT8
+    scratch_type = "int8_t"
+    holds_rows = True
 
     unroll: int = knob(0, *UNROLLS, meaning="vectors of k an iteration; auto: the most that divide the depth")
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8."""
+        return Int8Epilogue.of(node, graph) if graph.constants[node.inputs[1]].dtype == np.int8 else None
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """One image, int8 to int8."""
+        return super().fits(conv, epilogue) and conv.out_channels < SCATTER_REACH
+
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or best_unroll(conv.depth)
 
-    def _padded(self, conv: Conv) -> int:
+    def depth(self, conv: Conv) -> int:
+        """Whole iterations."""
         return round_up(conv.depth, INT8_LANES * self._unroll(conv))
 
-    def _tile(self, conv: Conv) -> Tile:
+    def gathered(self, conv: Conv) -> int:
+        """A column, unless taps are whole vectors."""
+        return 0 if self.pointwise or _by_vectors(conv) else self.depth(conv)
+
+    def shape(self, conv: Conv) -> Tile:
+        """The one asked for, or the usual one unless another saves much."""
         if self.tile:
             return Tile.named(self.tile)
         return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile), saving=0.02)
 
-    def fits(self, conv: Conv) -> bool:
-        """Whether the shape is one of this schedule's."""
-        raise NotImplementedError
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, int8 to int8."""
-        conv = Conv.of(node, graph)
-        shape = conv.batch == 1 and self.fits(conv)
-        int8 = graph.constants[node.inputs[1]].dtype == np.int8 and conv.out_channels < SCATTER_REACH
-        return target.has_mve and shape and int8 and Int8Epilogue.of(node, graph) is not None
-
-    def by_rows(self, node: Node, graph: Graph) -> bool:
-        """Whether a row of outputs is held back until it is whole, so that it may take the input's storage."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        stored_directly = epilogue is not None and epilogue.rest is None
-        return (
-            stored_directly
-            and not self.pixelwise
-            and conv.group == 1
-            and shrinks_by_rows(conv, self._tile(conv).pixels)
-        )
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """A tile's columns, and a patch or results that are not stored directly."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        padded = self._padded(conv)
-        tile, channels = self._tile(conv), conv.out_channels // conv.group
-        whole = conv.pixels % tile.pixels == 0 and channels % tile.channels == 0
-        stored_directly = (epilogue is None or epilogue.rest is None) and whole
-        gathered = 0 if self.pixelwise or _by_vectors(conv) else padded
-        row = conv.out_size[1] * conv.out_channels if self.by_rows(node, graph) else 0
-        staged = 0 if stored_directly else tile.pixels * round_up(channels, tile.channels)
-        return tile.pixels * padded + row + max(staged, gathered)
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""
-        return own_in_place(node, graph, possible=self.pixelwise or self.by_rows(node, graph))
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The dot products, and what gathers the pixels."""
-        conv = Conv.of(node, graph)
-        return self._cost(conv, self._tile(conv))
-
     def _cost(self, conv: Conv, tile: Tile) -> float:
         gathering = conv.depth / 4 if _by_vectors(conv) else conv.depth * 1.5
-        dots = tile.channel_steps(conv) * dot_cost(self._padded(conv), self._unroll(conv))
+        dots = tile.channel_steps(conv) * dot_cost(self.depth(conv), self._unroll(conv))
         return conv.group * tile.columns(conv) * (dots + tile.pixels * gathering + 40)
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        assert epilogue is not None
-        epilogue = epilogue.nearer(graph.constants[node.inputs[1]])
-        tile = self._tile(conv)
-        filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        rows = partial(pack, padded=self._padded(conv), together=tile.channels)
-        numbers = (epilogue.bias, epilogue.scaling)
-        weights = packed_by_rows(rows, tile.channels, filters, *numbers, groups=conv.group)
-        body = template(
-            self.template,
-            conv=conv,
-            tile=tile,
-            padded=self._padded(conv),
-            unroll=self._unroll(conv),
-            by_vectors=_by_vectors(conv),
-            stream=weights.size // conv.group,
-            epilogue=epilogue,
-            pair=epilogue.pair(node, graph),
-            by_rows=self.by_rows(node, graph),
-            backward=conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
-        )
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """The dot products, and what gathers the pixels."""
+        return self._cost(conv, self.shape(conv))
+
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """The channels of a tile together."""
+        tile, depth, unroll, pair = self.shape(conv), self.depth(conv), self._unroll(conv), epilogue.pair()
+        rows = partial(pack, padded=depth, together=tile.channels)
+        filters = epilogue.weights.reshape(conv.out_channels, -1)
+        weights = packed_by_rows(rows, tile.channels, filters, epilogue.bias, epilogue.scaling, groups=conv.group)
+        kind, whole = epilogue.scaling.kind, "_whole" if depth == INT8_LANES * unroll else ""
+        function = f"mt_mve_columns{'' if tile.name == TILES[0] else '_' + tile.name}{kind}_{unroll}{whole}"
+        declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
+        if pair is not None:
+            declared += f"\n    {pair.declared}"
         layout = f"{tile.channels} output channels a row: bytes of biases, vectors of 16 weights by turns, "
         layout += f"bytes of {epilogue.scaling.meaning}"
-        return epilogue.kernel(node, graph, body, weights, layout, HEADERS[tile.name], "int8_t")
+        return Products(weights, layout, (HEADERS[tile.name],), function, declared, "&range")
 
+    def values(self, conv: Conv, epilogue: Int8Epilogue) -> dict[str, Any]:
+        """Whether taps are whole vectors, and the sum that follows, if there is a loop for it."""
+        return {"by_vectors": _by_vectors(conv), "pair": epilogue.pair()}
 
-# Convolutions of int8 for Helium: patches stand side by side as columns.
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function, for results that are near if they are."""
+        return super().kernel(conv, epilogue.nearer(), target)
 
 
 class Im2col(Tiles):
@@ -175,23 +145,10 @@ class Im2col(Tiles):
     """
 
     name = "mve_patch"
-    template = "kernels/conv2d/mve/im2col_int8.c.j2"
-
-    def fits(self, conv: Conv) -> bool:
-        """More than one input of a group."""
-        return not conv.is_depthwise
-
-
-# 1x1 convolutions of int8 for Helium.
 
 
 class Pointwise(Tiles):
     """1x1: a tile's pixels side by side times all channels, a tile's at a time. In place; if it grows, backwards."""
 
     name = "mve_pointwise"
-    template = "kernels/conv2d/mve/pointwise_int8.c.j2"
-    pixelwise = True
-
-    def fits(self, conv: Conv) -> bool:
-        """1x1, stride 1, no padding, no groups."""
-        return conv.is_pointwise and conv.group == 1
+    pointwise = True

@@ -1,48 +1,34 @@
 """Dense layers in portable C."""
 
-from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.kernels.epilogues import EpilogueText, acc_type
-from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.dense.gemv import DenseSchedule, Matrix
+from mtool.compiler.kernels.epilogues import EpilogueText
+from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.target import Target, plain_product
-from mtool.compiler.kernels.weighted_sum import is_widened, stored_weights, weight_offset
-
-# Dense layers in portable C.
+from mtool.compiler.kernels.weighted_sum import is_widened
 
 
-class Gemv(BaseSchedule):
+class Gemv(DenseSchedule[EpilogueText]):
     """Row by row of the input; four outputs at a time share each input element."""
 
     name = "c99_rows"
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Everything."""
-        return True
+    def epilogue(self, node: Node, graph: Graph) -> EpilogueText:
+        """Any."""
+        return EpilogueText(node, graph)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, size: Matrix, epilogue: EpilogueText, target: Target) -> float:
         """Those of the products, 24 instructions an output; outputs that are left of four share no input: 1.8 more."""
-        (rows, depth), outputs = graph.types[node.inputs[0]].shape, graph.types[node.outputs[0]].shape[1]
-        each = plain_product(target, widened=is_widened(node, graph))
-        return rows * (outputs * (each * depth + 24) + outputs % 4 * 1.8 * depth)
+        each = plain_product(target, widened=is_widened(epilogue.node, epilogue.graph))
+        return size.rows * (size.outputs * (each * size.depth + 24) + size.outputs % 4 * 1.8 * size.depth)
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, size: Matrix, epilogue: EpilogueText, target: Target) -> Kernel:
         """Write the function."""
-        rows, depth = graph.types[node.inputs[0]].shape
-        acc = acc_type(node, graph)
-        epilogue, weights = EpilogueText(node, graph), stored_weights(node, graph)
-        body = template(
-            "kernels/dense/c99/gemv.c.j2",
-            rows=rows,
-            depth=depth,
-            outputs=graph.types[node.outputs[0]].shape[1],
-            x=graph.types[node.inputs[0]].dtype.c,
-            w=DType.of(weights.dtype).c,
-            offset=weight_offset(node, graph),
-            acc=acc.c,
-            float=acc.is_float,
-            epilogue=epilogue,
-        )
-        return epilogue.kernel(body, weights)
+        acc = epilogue.acc
+        return epilogue.kernel(
+            "kernels/dense/c99/gemv.c.j2", epilogue.stored_weights,
+            size=size, acc=acc.c, float=acc.is_float,
+        )  # fmt: skip
 
 
 SCHEDULES = (Gemv(),)

@@ -1,82 +1,51 @@
-"""Dense layers for cores that have nothing but a multiplier of integers."""
+"""Dense layers of 8 bits for cores without SIMD. See mtool/compiler/kernels/integer/__init__.py."""
 
 from dataclasses import dataclass
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.code_price import price_of_code
+from mtool.compiler.kernels.dense.gemv import DenseSchedule, Matrix
 from mtool.compiler.kernels.epilogues import EpilogueText
-from mtool.compiler.kernels.integer import (
-    CHANNELS_MEANING,
-    COLUMNS_MEANING,
-    RESULT,
-    UNROLL_MEANING,
-    Tile,
-    Work,
-    is_narrow,
-    layout,
-    pack,
-    reads_activations,
-)
-from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
+from mtool.compiler.kernels.integer import RESULT, Tile, TileKnobs, Work, is_narrow, layout, pack
+from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.kernels.weighted_sum import stored_weights, weight_offset
-
-# Dense layers of 8 bits for cores without SIMD. See mtool/compiler/kernels/integer/__init__.py.
 
 
 @dataclass(frozen=True)
-class Gemv(BaseSchedule):
+class Gemv(TileKnobs, DenseSchedule[EpilogueText]):
     """Some outputs at a time share each input element; of two rows, two rows each weight."""
 
     name = "int_rows"
+    core = "registers"
 
-    columns: int = knob(0, 1, 2, meaning=COLUMNS_MEANING)
-    channels: int = knob(0, 1, 2, 4, 6, 8, meaning=CHANNELS_MEANING)
-    unroll: int = knob(0, 1, 2, 4, meaning=UNROLL_MEANING)
+    def epilogue(self, node: Node, graph: Graph) -> EpilogueText:
+        """Any."""
+        return EpilogueText(node, graph)
 
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+    def fits(self, size: Matrix, epilogue: EpilogueText) -> bool:
         """8 bits by 8 bits."""
-        return target.registers > 0 and is_narrow(node, graph)
+        return is_narrow(epilogue.node, epilogue.graph)
 
-    def _work(self, node: Node, graph: Graph) -> Work:
-        rows, depth = graph.types[node.inputs[0]].shape
-        return Work(
-            rows,
-            graph.types[node.outputs[0]].shape[1],
-            depth,
-            reads_activations(node, graph),
-            price_of_code(node, graph),
-        )
+    def _work(self, size: Matrix, epilogue: EpilogueText) -> Work:
+        return Work.of(epilogue.node, epilogue.graph, size.rows, size.outputs, size.depth)
 
-    def _tile(self, node: Node, graph: Graph, target: Target) -> Tile:
-        work = self._work(node, graph)
+    def best(self, target: Target, work: Work) -> Tile:
+        """Return the tile, of two rows if their number is even."""
         columns = 1 if work.vectors % (self.columns or 2) else self.columns
         return Tile.best(target, work, columns, self.channels, self.unroll)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+    def instructions(self, size: Matrix, epilogue: EpilogueText, target: Target) -> float:
         """The tiles', 12 instructions more an output."""
-        work = self._work(node, graph)
-        return self._tile(node, graph, target).cost(target, work) + RESULT * work.vectors * work.outputs
+        work = self._work(size, epilogue)
+        return self.best(target, work).cost(target, work) + RESULT * size.rows * size.outputs
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+    def kernel(self, size: Matrix, epilogue: EpilogueText, target: Target) -> Kernel:
         """Write the function."""
-        epilogue, tile, work = EpilogueText(node, graph), self._tile(node, graph, target), self._work(node, graph)
-        ties = epilogue.beside_halves(tile.channels)
-        body = template(
-            "kernels/dense/integer/gemv_int8.c.j2",
-            ties=ties is not None,
-            rows=work.vectors,
-            depth=work.depth,
-            outputs=work.outputs,
-            tile=tile,
-            target=target,
-            offset=weight_offset(node, graph),
-            x=graph.types[node.inputs[0]].dtype.c,
-            epilogue=epilogue,
-        )
-        weights = pack(stored_weights(node, graph), tile.channels)
-        return epilogue.kernel(body, weights, layout=layout(tile.channels), ties=ties)
+        tile = self.best(target, self._work(size, epilogue))
+        weights, ties = pack(epilogue.stored_weights, tile.channels), epilogue.beside_halves(tile.channels)
+        return epilogue.kernel(
+            "kernels/dense/integer/gemv_int8.c.j2", weights, "", layout(tile.channels), ties,
+            size=size, tile=tile, target=target,
+        )  # fmt: skip
 
 
 SCHEDULES = (Gemv(),)

@@ -1,0 +1,48 @@
+"""The common part of the schedules of convolutions."""
+
+from typing import ClassVar, TypeVar
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.conv2d.geometry import Conv, own_in_place, pointwise_in_place
+from mtool.compiler.kernels.epilogues import EpilogueText, TileEpilogue
+from mtool.compiler.kernels.sum_schedule import E, SumSchedule
+
+T = TypeVar("T", bound=TileEpilogue)
+
+
+class ConvSchedule(SumSchedule[Conv, E]):
+    """A schedule that answers for the numbers of a convolution and its epilogue.
+
+    over_operands: whether the output may take the storage of what the epilogue reads, element by element.
+    """
+
+    over_operands: ClassVar[bool] = True
+
+    def sizes(self, node: Node, graph: Graph) -> Conv:
+        """The numbers."""
+        return Conv.of(node, graph)
+
+    def over_input(self, conv: Conv, epilogue: E) -> bool:
+        """Return whether the output may take the input's storage, if its elements are of the same size."""
+        return False
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """The input if `over_input` says so and no epilogue reads it; the epilogue's operands."""
+        found = own_in_place(node, graph, possible=self.over_input(*self.layer(node, graph)))
+        return found if self.over_operands else tuple(number for number in found if number == 0)
+
+
+class PortableSchedule(ConvSchedule[EpilogueText]):
+    """A schedule that writes the epilogue out around each result."""
+
+    def epilogue(self, node: Node, graph: Graph) -> EpilogueText:
+        """Any."""
+        return EpilogueText(node, graph)
+
+
+class PatchSchedule(PortableSchedule):
+    """One that gathers each pixel before it writes it."""
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if pointwise and not growing; a residual operand that is not its input."""
+        return pointwise_in_place(node, graph)

@@ -1,0 +1,68 @@
+"""The common part of schedules that add up products, and then compute an epilogue: of convolutions, dense layers, …"""
+
+from typing import ClassVar, Generic, TypeVar
+
+from mtool.compiler.ir import Graph, Node
+from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.target import Target
+
+S = TypeVar("S")
+E = TypeVar("E")
+
+
+class SumSchedule(BaseSchedule, Generic[S, E]):
+    """A schedule that answers for a layer's sizes and its epilogue, in the form that the schedule has by heart.
+
+    core: the property of a target that it needs; "": it is for all.
+    """
+
+    core: ClassVar[str] = ""
+
+    def sizes(self, node: Node, graph: Graph) -> S:
+        """Return the sizes of a node."""
+        raise NotImplementedError
+
+    def epilogue(self, node: Node, graph: Graph) -> E | None:
+        """Return the epilogue of a node; None: it has another form."""
+        raise NotImplementedError
+
+    def fits(self, sizes: S, epilogue: E) -> bool:
+        """Everything."""
+        return True
+
+    def scratch(self, sizes: S, epilogue: E) -> int:
+        """Return the bytes of working memory."""
+        return 0
+
+    def instructions(self, sizes: S, epilogue: E, target: Target) -> float:
+        """Estimate instructions."""
+        raise NotImplementedError
+
+    def kernel(self, sizes: S, epilogue: E, target: Target) -> Kernel:
+        """Write the function."""
+        raise NotImplementedError
+
+    def layer(self, node: Node, graph: Graph) -> tuple[S, E]:
+        """Return the sizes and the epilogue of a node that it supports."""
+        epilogue = self.epilogue(node, graph)
+        assert epilogue is not None, f"{type(self).__name__} does not support {node.name}"
+        return self.sizes(node, graph), epilogue
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """What fits, on a target that has the instructions."""
+        if self.core and not getattr(target, self.core):
+            return False
+        epilogue = self.epilogue(node, graph)
+        return epilogue is not None and self.fits(self.sizes(node, graph), epilogue)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """What `scratch` says."""
+        return self.scratch(*self.layer(node, graph))
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """What `instructions` says."""
+        return self.instructions(*self.layer(node, graph), target)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        return self.kernel(*self.layer(node, graph), target)
