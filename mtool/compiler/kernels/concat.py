@@ -3,8 +3,9 @@
 import math
 
 from mtool.compiler.ir import Attributes, Graph, Node
+from mtool.compiler.kernels.expressions import operand_arguments, operand_constants
 from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp
-from mtool.compiler.kernels.specification import RowReads, RowWise, Specification
+from mtool.compiler.kernels.specification import RowReads, RowWise, Specification, always
 from mtool.compiler.kernels.target import Target
 
 # The nodes of concatenations: `concat`.
@@ -43,14 +44,6 @@ def _agree(node: Node, graph: Graph) -> None:
 SPECIFICATION = Specification(Concat, takes_more=True, agree=_agree, row_wise=RowWise(_reads))
 
 
-def _label(node: Node, graph: Graph) -> str:
-    return "concat"
-
-
-def _macs(node: Node, graph: Graph) -> int:
-    return 0
-
-
 # Concatenation in portable C: copies.
 
 
@@ -77,27 +70,23 @@ class Copies(BaseSchedule):
         axis = attrs.axis
         outer = math.prod(out.shape[:axis])
         total = math.prod(out.shape[axis:])
-        arguments, lines, constants, start = [], [], {}, 0
+        lines, names, start = [], dict[int, str](), 0
         indent = "        " if outer > 1 else "    "
         for number, value in enumerate(node.inputs):
             count = math.prod(graph.types[value].shape[axis:])
             if number == 0 and attrs.appends:
                 start = count
                 continue
-            name = f"input{number}"
-            constant = value in graph.constants
-            arguments.append(Argument(name, out.dtype.c, ("constant", name) if constant else ("input", number)))
-            if constant:
-                constants[name] = graph.constants[value]
+            name = names[number] = f"input{number}"
             to = " + ".join(["output", *([f"i * {total}"] if outer > 1 else []), *([str(start)] if start else [])])
             source = f"{name} + i * {count}" if outer > 1 else name
-            copy = "MT_FLASH_COPY" if constant else "memcpy"
+            copy = "MT_FLASH_COPY" if value in graph.constants else "memcpy"
             lines.append(f"{indent}{copy}({to}, {source}, {out.dtype.c_bytes(count)});")
             start += count
         if outer > 1:
             lines = [f"    for (int32_t i = 0; i < {outer}; ++i) {{", *lines, "    }"]
-        arguments.append(Argument("output", out.dtype.c, "output"))
-        return Kernel(tuple(arguments), "\n".join(lines), constants)
+        arguments = (*operand_arguments(node, graph, names), Argument("output", out.dtype.c, "output"))
+        return Kernel(arguments, "\n".join(lines), operand_constants(node, graph, names))
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, (Copies(),))
+KERNEL = KernelOp(SPECIFICATION, always("concat"), (Copies(),))

@@ -1,17 +1,14 @@
 """Control flow: internal forms `branch`, which computes one of two graphs, and `rounds`, which computes one repeatedly.
 
 Their attributes are those of mtool.compiler.ir.control. They have no schedules: the planner plans their graphs, and
-the code generator writes the C that calls the operators in them.
+the code generator writes the C that calls the operators in them. The planner counts the multiply-accumulates of their
+graphs (mtool.compiler.plan.control).
 """
 
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.control import Branches, Rounds
 from mtool.compiler.kernels.schedule import KernelOp
-from mtool.compiler.kernels.specification import Operand, Specification
-
-
-def _branch_label(node: Node, graph: Graph) -> str:
-    return "if"
+from mtool.compiler.kernels.specification import Operand, Specification, always
 
 
 def _rounds_label(node: Node, graph: Graph) -> str:
@@ -21,14 +18,7 @@ def _rounds_label(node: Node, graph: Graph) -> str:
     return f"loop, {attrs.most:,} round{'s' * (attrs.most != 1)}{' at most' * (not attrs.is_counted)}"
 
 
-def _no_macs(node: Node, graph: Graph) -> int:
-    """None: the planner counts those of its graphs (mtool.compiler.plan.control)."""
-    return 0
-
-
 _CONDITION = Operand("condition", dtypes=(DType.BOOL,))
 
-BRANCH = KernelOp(
-    Specification(Branches, (_CONDITION,), takes_more=True, has_one_output=False), _branch_label, _no_macs, ()
-)
-ROUNDS = KernelOp(Specification(Rounds, takes_more=True, has_one_output=False), _rounds_label, _no_macs, ())
+BRANCH = KernelOp(Specification(Branches, (_CONDITION,), takes_more=True, has_one_output=False), always("if"), ())
+ROUNDS = KernelOp(Specification(Rounds, takes_more=True, has_one_output=False), _rounds_label, ())

@@ -118,14 +118,6 @@ def _agree(node: Node, graph: Graph) -> None:
 SPECIFICATION = Specification(External, takes_more=True, has_one_output=False, agree=_agree)
 
 
-def _label(node: Node, graph: Graph) -> str:
-    return External.of(node).label
-
-
-def _macs(node: Node, graph: Graph) -> int:
-    return External.of(node).macs
-
-
 # The call of a backend's C.
 
 
@@ -259,4 +251,6 @@ class ExternalCall(BaseSchedule):
         )
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, (ExternalCall(),))
+KERNEL = KernelOp(
+    SPECIFICATION, lambda node, _: External.of(node).label, (ExternalCall(),), lambda node, _: External.of(node).macs
+)

@@ -59,10 +59,6 @@ def _label(node: Node, graph: Graph) -> str:
     return "log softmax" if SoftmaxOfRows.of(node).log else "softmax"
 
 
-def _macs(node: Node, graph: Graph) -> int:
-    return 0
-
-
 # Softmax in fixed point, in portable C.
 
 
@@ -136,4 +132,4 @@ class SoftmaxFixed(Softmax):
         return kernel_of(node, graph, body, epilogue.expr, own, headers=("mt_fixed.h",), layouts=layouts)
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, (Softmax(), SoftmaxFixed()))
+KERNEL = KernelOp(SPECIFICATION, _label, (Softmax(), SoftmaxFixed()))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import zip_longest
+from typing import TypeVar
 
 from mtool.compiler.ir import Attributes, DType, Graph, Node
 from mtool.compiler.ir.expression_check import check_expression
@@ -13,6 +14,7 @@ from mtool.compiler.ir.node import Computation
 
 
 Fill = int | float | None
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,6 @@ class RowReads:
         return start, start + (count - 1) * self.stride + self.reach
 
 
-def _same(node: Node, graph: Graph, count: int) -> Attributes:
-    return node.attrs
-
-
 @dataclass(frozen=True, slots=True)
 class RowWise:
     """The row-wise execution of an operator; tensors are [1, H, W, C].
@@ -58,7 +56,7 @@ class RowWise:
     """
 
     reads: Callable[[Node, Graph], tuple[RowReads, ...] | None]
-    attributes: Callable[[Node, Graph, int], Attributes] = _same
+    attributes: Callable[[Node, Graph, int], Attributes] = lambda node, graph, count: node.attrs
 
 
 class Channels(Enum):
@@ -69,16 +67,9 @@ class Channels(Enum):
     MIXED = "in another way"
 
 
-def _mixed(node: Node, graph: Graph) -> Channels:
-    return Channels.MIXED
-
-
-def _always(attrs: Attributes) -> bool:
-    return True
-
-
-def _nothing_further(node: Node, graph: Graph) -> None:
-    return
+def always(value: V) -> Callable[..., V]:
+    """Return a function that returns this, whatever it is called with."""
+    return lambda *_: value
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +89,7 @@ class Operand:
     dtypes: tuple[DType, ...] = ()
     is_constant: bool = False
     is_in_arena: bool = False
-    is_given: Callable[[Attributes], bool] = _always
+    is_given: Callable[[Attributes], bool] = lambda *_: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +112,8 @@ class Specification:
     takes_more: bool = False
     has_one_output: bool = True
     layout: str = ""
-    agree: Callable[[Node, Graph], None] = _nothing_further
-    channels: Callable[[Node, Graph], Channels] = _mixed
+    agree: Callable[[Node, Graph], None] = lambda *_: None
+    channels: Callable[[Node, Graph], Channels] = lambda *_: Channels.MIXED
     row_wise: RowWise | None = None
 
     def own(self, node: Node) -> tuple[Operand, ...]:

@@ -1,5 +1,6 @@
 """Weighted sums, the common part of convolutions and dense layers: inputs times constant weights, plus a bias."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,13 @@ class WeightedSum(WithEpilogue):
     def macs_of_rows(self, rows: int, of: int) -> int | None:
         """Return the part of `macs` that some of all rows have."""
         return None if self.macs is None else self.macs * rows // of
+
+
+def macs_of(node: Node, graph: Graph) -> int:
+    """Return a node's multiply-accumulates: those of the model as given, or of its shapes."""
+    macs = WeightedSum.of(node).macs
+    products = math.prod(graph.types[node.inputs[1]].shape[1:])
+    return graph.types[node.outputs[0]].count * products if macs is None else macs
 
 
 def as_computed(node: Node) -> Node:

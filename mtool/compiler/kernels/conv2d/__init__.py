@@ -6,9 +6,10 @@ the input zero point folded in), then whatever the epilogue reads. The output is
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.conv2d.geometry import Conv
-from mtool.compiler.kernels.conv2d.node import SPECIFICATION, Conv2d
+from mtool.compiler.kernels.conv2d.node import SPECIFICATION
 from mtool.compiler.kernels.discovery import schedules_of
 from mtool.compiler.kernels.schedule import KernelOp
+from mtool.compiler.kernels.weighted_sum import macs_of
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -18,12 +19,4 @@ def _label(node: Node, graph: Graph) -> str:
     return f"{kind} {conv.kernel[0]}x{conv.kernel[1]}{stride}"
 
 
-def _macs(node: Node, graph: Graph) -> int:
-    macs = Conv2d.of(node).macs
-    if macs is not None:
-        return macs
-    conv = Conv.of(node, graph)
-    return conv.batch * conv.pixels * conv.out_channels * conv.depth
-
-
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))
+KERNEL = KernelOp(SPECIFICATION, _label, schedules_of(__name__, __path__), macs_of)

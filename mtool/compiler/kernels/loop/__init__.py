@@ -9,10 +9,6 @@ from mtool.compiler.kernels.loop.node import SPECIFICATION, Loop
 from mtool.compiler.kernels.schedule import KernelOp
 
 
-def _label(node: Node, graph: Graph) -> str:
-    return Loop.of(node).label or "loop"
-
-
 def _macs(node: Node, graph: Graph) -> int:
     """One for each step of a sum of products of two operands: a product of activations, weights that the run gives."""
     parts = Loop.of(node).expr.parts(leaves=("load",))
@@ -37,4 +33,4 @@ def _reads(factor: Expr) -> bool:
     return any(part.op == "load" for part in factor.parts(leaves=("load",)))
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))
+KERNEL = KernelOp(SPECIFICATION, lambda node, _: Loop.of(node).label or "loop", schedules_of(__name__, __path__), _macs)

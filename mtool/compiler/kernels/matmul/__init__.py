@@ -8,14 +8,11 @@ from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.discovery import schedules_of
 from mtool.compiler.kernels.matmul.node import SPECIFICATION, Matmul
 from mtool.compiler.kernels.schedule import KernelOp
-
-
-def _label(node: Node, graph: Graph) -> str:
-    return "matmul"
+from mtool.compiler.kernels.specification import always
 
 
 def _macs(node: Node, graph: Graph) -> int:
     return graph.types[node.outputs[0]].count * Matmul.of(node).depth
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))
+KERNEL = KernelOp(SPECIFICATION, always("matmul"), schedules_of(__name__, __path__), _macs)

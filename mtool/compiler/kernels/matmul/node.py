@@ -92,17 +92,12 @@ def kernel(
     node: Node, graph: Graph, body: str, after: Expr | None, scratch: str = "", headers: tuple[str, ...] = ()
 ) -> Kernel:
     """Assemble the function: both operands, either of which may be a constant, output, what `after` reads."""
-    names = operand_names(node, graph, after) if after is not None else {}
-    constants = operand_constants(node, graph, names)
-    arguments = []
-    for number, name in enumerate(("a", "b")):
-        value = node.inputs[number]
-        if value in graph.constants:
-            constants[name] = graph.constants[value]
-        source = ("constant", name) if value in graph.constants else ("input", number)
-        arguments.append(Argument(name, graph.types[value].dtype.c, source))
-    arguments.append(Argument("output", graph.types[node.outputs[0]].dtype.c, "output"))
-    arguments += operand_arguments(node, graph, names)
-    if scratch:
-        arguments.append(Argument("scratch", scratch, "scratch"))
-    return Kernel(tuple(arguments), body, constants, after is not None and needs_math(after), headers)
+    names, own = operand_names(node, graph, after) if after is not None else {}, {0: "a", 1: "b"}
+    constants = {**operand_constants(node, graph, names), **operand_constants(node, graph, own)}
+    arguments = (
+        *operand_arguments(node, graph, own),
+        Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
+        *operand_arguments(node, graph, names),
+        *([Argument("scratch", scratch, "scratch")] if scratch else []),
+    )
+    return Kernel(arguments, body, constants, after is not None and needs_math(after), headers)

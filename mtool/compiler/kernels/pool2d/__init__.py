@@ -15,8 +15,4 @@ def _label(node: Node, graph: Graph) -> str:
     return f"{attrs.kind} pool {height}x{width}"
 
 
-def _macs(node: Node, graph: Graph) -> int:
-    return 0
-
-
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))
+KERNEL = KernelOp(SPECIFICATION, _label, schedules_of(__name__, __path__))

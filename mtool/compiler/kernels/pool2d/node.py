@@ -7,7 +7,7 @@ from typing import Literal
 
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.ir.node import WithEpilogue
-from mtool.compiler.kernels.specification import Channels, Operand, RowReads, RowWise, Specification
+from mtool.compiler.kernels.specification import Channels, Operand, RowReads, RowWise, Specification, always
 
 Pair = tuple[int, int]
 
@@ -37,10 +37,6 @@ class Pool2d(WithEpilogue):
             (made[n] - 1) * self.strides[n] + (self.kernel[n] - 1) * self.dilations[n] - self.pads[n] < self.limits[n]
             for n in (0, 1)
         )
-
-
-def _channels(node: Node, graph: Graph) -> Channels:
-    return Channels.EACH
 
 
 def _window(node: Node, graph: Graph) -> RowReads:
@@ -84,6 +80,6 @@ SPECIFICATION = Specification(
     (Operand("input", "NHWC", is_in_arena=True),),
     layout="NPQC",
     agree=_agree,
-    channels=_channels,
+    channels=always(Channels.EACH),
     row_wise=RowWise(_reads, _of_rows),
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mtool.compiler.ir import Attributes, Graph, Node
+from mtool.compiler.kernels.expressions import operand_arguments, operand_constants
 from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp
 from mtool.compiler.kernels.specification import Specification
@@ -61,14 +62,6 @@ def _agree(node: Node, graph: Graph) -> None:
 SPECIFICATION = Specification(TemplateKernel, takes_more=True, has_one_output=False, agree=_agree)
 
 
-def _label(node: Node, graph: Graph) -> str:
-    return TemplateKernel.of(node).label
-
-
-def _macs(node: Node, graph: Graph) -> int:
-    return TemplateKernel.of(node).macs
-
-
 # The schedule of kernels that are one C template.
 
 
@@ -100,9 +93,8 @@ class Template(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Render the template; `types` has the type of each input and output."""
         attrs = TemplateKernel.of(node)
-        names = attrs.names
-        inputs, outputs = names[: len(node.inputs)], names[len(node.inputs) :]
-        types = {name: graph.types[v] for name, v in zip(names, [*node.inputs, *node.outputs], strict=True)}
+        inputs, outputs = dict(enumerate(attrs.names[: len(node.inputs)])), attrs.names[len(node.inputs) :]
+        types = {name: graph.types[v] for name, v in zip(attrs.names, [*node.inputs, *node.outputs], strict=True)}
         is_path = Path(attrs.template).is_absolute()
         body = template(
             attrs.template if is_path else f"kernels/template/c99/{attrs.template}.c.j2",
@@ -110,17 +102,17 @@ class Template(BaseSchedule):
             joined=graph.is_sample,
             **attrs.values,
         )
-        arguments, constants = [], {}
-        for number, (name, value) in enumerate(zip(inputs, node.inputs, strict=True)):
-            constant = value in graph.constants
-            if constant:
-                constants[name] = graph.constants[value]
-            arguments.append(Argument(name, types[name].dtype.c, ("constant", name) if constant else ("input", number)))
-        for number, name in enumerate(outputs):
-            arguments.append(Argument(name, types[name].dtype.c, ("output", number)))
-        if attrs.scratch:
-            arguments.append(Argument("scratch", attrs.scratch_type, "scratch"))
-        return Kernel(tuple(arguments), body, constants, attrs.math, attrs.headers)
+        arguments = (
+            *operand_arguments(node, graph, inputs),
+            *(Argument(name, types[name].dtype.c, ("output", number)) for number, name in enumerate(outputs)),
+            *([Argument("scratch", attrs.scratch_type, "scratch")] if attrs.scratch else []),
+        )
+        return Kernel(arguments, body, operand_constants(node, graph, inputs), attrs.math, attrs.headers)
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, (Template(),))
+KERNEL = KernelOp(
+    SPECIFICATION,
+    lambda node, _: TemplateKernel.of(node).label,
+    (Template(),),
+    lambda node, _: TemplateKernel.of(node).macs,
+)
