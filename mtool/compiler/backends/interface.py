@@ -417,6 +417,20 @@ class Backend:
             )
         self.values = dict(options)
 
+    def one_of(self, key: str, values: Sequence[str], default: str = "") -> str:
+        """Return the value of an option that has to be one of these.
+
+        Raises:
+            UsageError: it is another.
+        """
+        value = self.values.get(key, default)
+        if value not in values:
+            raise UsageError(
+                f"the backend {self.name} has {key}={value}; expected {' or '.join(filter(None, values))}",
+                hint=f"for instance: --backend {self.name}:{key}={next(filter(None, values))}",
+            )
+        return value
+
     def refusal(self, operation: Operation, context: Context) -> str:
         """Return why it can't compute an operation; "": it can."""
         return refusal(self.patterns, operation)

@@ -267,14 +267,14 @@ class _ChannelsLast(Rewriter):
             if self._is(node, _LAST) and node.inputs[0] in self.last:
                 self.rename(node.outputs[0], self.last[node.inputs[0]])
             elif self._is(node, _FIRST):
-                self._see(node.outputs[0], node.inputs[0])
+                self.last[node.outputs[0]] = self.resolve(node.inputs[0])
                 self.keep(node)
             elif node.op in SPATIAL and self._rank(node.inputs[0]) in _LAST and len(node.outputs) == 1:
                 self._spatial(node)
             elif node.op in _FOLLOWING and self._can_follow(node):
                 self._follow(node)
             else:
-                self._plain(node)
+                self.nodes.append(replace(node, inputs=tuple(self._given(value) for value in node.inputs)))
         for value in self.outputs:
             self._channels_first(value)
         return self.finish()
@@ -285,9 +285,6 @@ class _ChannelsLast(Rewriter):
     def _is(self, node: Node, perms: Mapping[int, tuple[int, ...]]) -> bool:
         """Whether a node is a transposition to a layout; of three dimensions, it may be one to either."""
         return node.op == "Transpose" and tuple(Permutation.of(node).perm) == perms.get(self._rank(node.inputs[0]))
-
-    def _see(self, value: str, last: str) -> None:
-        self.last[value] = self.resolve(last)
 
     def _spatial(self, node: Node) -> None:
         """Put an operator on images between a transposition to ONNX's layout and one back."""
@@ -301,15 +298,10 @@ class _ChannelsLast(Rewriter):
 
     def _can_follow(self, node: Node) -> bool:
         """Whether an operator may be computed with its channels last: its images are known so, all else is constant."""
-        images = [value for value in node.inputs if value in self.last]
-        shape = self.types[node.outputs[0]].shape
-        return bool(images) and len(shape) in _LAST and all(
-            value in self.last or not value or self._is_small_constant(node, value) for value in node.inputs
+        rank, others = self._rank(node.outputs[0]), [value for value in node.inputs if value and value not in self.last]
+        return rank in _LAST and any(value in self.last for value in node.inputs) and all(
+            value in self.graph.constants and (node.op != "Concat" or self._rank(value) == rank) for value in others
         )  # fmt: skip
-
-    def _is_small_constant(self, node: Node, value: str) -> bool:
-        rank = self._rank(node.outputs[0])
-        return value in self.graph.constants and (node.op != "Concat" or self._rank(value) == rank)
 
     def _follow(self, node: Node) -> None:
         inputs, attrs = [], node.attrs
@@ -319,25 +311,17 @@ class _ChannelsLast(Rewriter):
         for number, value in enumerate(node.inputs):
             if value in self.last:
                 inputs.append(self.last[value])
-            elif not value or (grid and number) or node.op == "Clip":
+            elif not value or (grid and number) or node.op == "Clip" or self.constants[value].size == 1:
                 inputs.append(value)
             else:
-                inputs.append(self._constant_last(value, rank))
+                data = self.constants[value]
+                whole = data.reshape((1,) * (rank - data.ndim) + data.shape).transpose(_LAST[rank])
+                inputs.append(self.constant(f"{value}.last", np.ascontiguousarray(whole)))
         if isinstance(attrs, Quantisation | AlongAxis):
             attrs = replace(attrs, axis=_FIRST[rank][attrs.axis % rank])
         made = self.value(f"{node.outputs[0]}.last", kind.dtype, [kind.shape[dim] for dim in _LAST[rank]])
         self.nodes.append(replace(node, inputs=tuple(inputs), outputs=(made,), attrs=attrs))
         self._known(node.outputs[0], made)
-
-    def _constant_last(self, value: str, rank: int) -> str:
-        data = self.constants[value]
-        if data.size == 1:
-            return value
-        whole = data.reshape((1,) * (rank - data.ndim) + data.shape)
-        return self.constant(f"{value}.last", np.ascontiguousarray(whole.transpose(_LAST[rank])))
-
-    def _plain(self, node: Node) -> None:
-        self.nodes.append(replace(node, inputs=tuple(self._given(value) for value in node.inputs)))
 
     def _has_one_grid(self, node: Node) -> bool:
         """Whether a node dequantises with one scale, so that a transposition may stand before it."""

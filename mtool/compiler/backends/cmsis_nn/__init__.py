@@ -4,19 +4,13 @@ Its arithmetic is that of TFLite's reference kernels, so that results are theirs
 they may be a step off, and `--tolerance 1` has to allow that.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from mtool.compiler.backends.cmsis_nn import conditions, library
-from mtool.compiler.backends.cmsis_nn.calls import Call, add, convolution, lstm, multiply, pool, product, softmax, svdf
+from mtool.compiler.backends.cmsis_nn.calls import Call
 from mtool.compiler.backends.cmsis_nn.conditions import function_of
 from mtool.compiler.backends.interface import Backend, Context, Operation, Product, Region
-from mtool.compiler.operators.window import CONV
-
-_CALLS: Mapping[str, Callable[[Call, Operation], str]] = {
-    CONV: convolution, "Gemm": product, "MatMul": product, "Pool": pool, "Softmax": softmax, "Add": add,
-    "Mul": multiply, "IntegerLstm": lstm, "IntegerSvdf": svdf,
-}  # fmt: skip
 
 
 class CmsisNn(Backend):
@@ -46,6 +40,4 @@ class CmsisNn(Backend):
 
     def compile(self, region: Region, folder: Path) -> Product:
         """Return the call of the one operation."""
-        (operation,) = region.operations
-        call = Call(self.library, region)
-        return call.finished(_CALLS[operation.kind](call, operation))
+        return Call(self.library, region).finished()

@@ -4,7 +4,7 @@ Source of LSTM and SVDF: tflite-micro's kernels/cmsis_nn/unidirectional_sequence
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,19 +13,18 @@ from mtool.compiler.backends.cmsis_nn.conditions import (
     function_of,
     is_wide,
     limits,
-    multipliers,
     product_scales,
     scales_of,
 )
 from mtool.compiler.backends.cmsis_nn.library import FOLDER, Library
-from mtool.compiler.backends.interface import Context, Operand, Operation, Product, Region
+from mtool.compiler.backends.interface import Operand, Operation, Product, Region
 from mtool.compiler.backends.quantized import bias_of, is_depthwise, rows_of
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.interpolation import exponentials, reciprocals
 from mtool.compiler.kernels.scaling import fixed_multiplier
 from mtool.compiler.operators.recurrent import IntegerLstm, IntegerSvdf
 from mtool.compiler.operators.sliding_window import Pool
-from mtool.compiler.operators.window import Convolution, four_pads, pair
+from mtool.compiler.operators.window import CONV, Convolution, four_pads, pair
 
 Dims = tuple[int, int, int, int]
 """Batch, height, width, channels."""
@@ -33,15 +32,18 @@ Field = int | tuple[int, int]
 
 
 class Call(CallBuilder):
-    """A call of functions of the library."""
+    """A call of the library's function for the one operation of a region."""
 
     def __init__(self, library: Library, region: Region) -> None:
         super().__init__(region, 16, headers=[f"{FOLDER}/arm_nnfunctions.h"])
         self.library = library
+        self.function = function_of(region.operations[0])
 
-    def finished(self, function: str) -> Product:
+    def finished(self) -> Product:
         """Return it with the files that the function needs."""
-        self.files = self.library.files([function])
+        (operation,) = self.region.operations
+        _WRITERS[operation.kind](self, operation)
+        self.files = self.library.files([self.function])
         return self.product(alignment=16 if self.scratch_bytes else 4)
 
     def take(self, count: int) -> str:
@@ -65,13 +67,29 @@ class Call(CallBuilder):
         self.lines.append(f"memmove({place}, {self.names[old.value]}, {old.type.bytes});")
         return place
 
-    def buffer_bytes(self, function: str, *arguments: Sequence[int] | int) -> int:
-        """Return the working memory of a function on a core; a sequence is a struct of int32_t.
+    @property
+    def has_helium(self) -> bool:
+        """Whether CMSIS-NN's loops are those of Helium on the core, be it with floats or without."""
+        return "mve" in self.region.context.target.features
+
+    def per_channel(self, scales: Sequence[float], what: str) -> list[str]:
+        """Add the multipliers and shifts of scales, and return the lines of the struct that has them."""
+        multipliers, shifts = zip(*map(fixed_multiplier, scales), strict=True)
+        self.constant("multipliers", np.asarray(multipliers, np.int32), f"one {what}, 31 bits behind the point")
+        self.constant("shifts", np.asarray(shifts, np.int32), f"one {what}, to the left")
+        return [
+            "const cmsis_nn_per_channel_quant_params by = {",
+            "    (int32_t *)(uintptr_t)multipliers, (int32_t *)(uintptr_t)shifts",
+            "};",
+        ]
+
+    def buffer_bytes(self, *arguments: Sequence[int] | int) -> int:
+        """Return the working memory of the function on the core; a sequence is a struct of int32_t.
 
         Whether an Arm core without Helium has the DSP extension is for the flags of its build to say: both will do.
         """
-        name = f"{function}_get_buffer_size"
-        names = [f"{name}_mve"] if has_helium(self.region.context) else [name, f"{name}_dsp"]
+        name = f"{self.function}_get_buffer_size"
+        names = [f"{name}_mve"] if self.has_helium else [name, f"{name}_dsp"]
         return max(self.library.asked(one, *arguments) for one in names)
 
     def buffer(self, size: int) -> None:
@@ -86,11 +104,6 @@ def image(shape: Sequence[int]) -> Dims:
         return shape[0], 1, shape[1], shape[2]
     batch, height, width, channels = shape
     return batch, height, width, channels
-
-
-def has_helium(context: Context) -> bool:
-    """Whether CMSIS-NN's loops are those of Helium on a core, be it with floats or without."""
-    return "mve" in context.target.features
 
 
 def dims(**named: Dims) -> list[str]:
@@ -117,7 +130,7 @@ def listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def convolution(call: Call, operation: Operation) -> str:
+def convolution(call: Call, operation: Operation) -> None:
     """Conv of int8 or int16: arm_convolve_wrapper_s8 and its like, or arm_depthwise_conv_wrapper_s8."""
     attrs = Convolution.of(operation)
     x, weights, output = operation.operand(0), operation.operand(1), operation.output
@@ -129,7 +142,6 @@ def convolution(call: Call, operation: Operation) -> str:
     strides, dilations = pair(attrs.strides, 1), pair(attrs.dilations, 1)
     apart, wide = is_depthwise(operation), is_wide(operation)
     low, high = limits(operation)
-    by, shifts = multipliers(scales_of(operation, channels))
     params: dict[str, Field] = {
         "input_offset": -x.zero_point,
         "output_offset": output.zero_point,
@@ -142,43 +154,39 @@ def convolution(call: Call, operation: Operation) -> str:
     kernel: Dims = (1, height, width, channels) if apart else (channels, height, width, inner)
     packed = data.transpose(2, 3, 0, 1)[..., 0] if apart else data.transpose(0, 2, 3, 1)
     kind = "dw_conv" if apart else "conv"
-    function = function_of(operation)
     nodes = call.region.body.nodes if call.region.body is not None else ()
     # Sums of int16 have 32 bits where their bias has: they are scaled by multipliers of 31 bits then.
     narrow = wide and not apart and any(node.op == "Rescale" for node in nodes)
-    bias, offsets = "bias", bias_of(operation, channels)
-    call.buffer(call.buffer_bytes(function, flat(params), source, kernel, result))
+    layout = "height, width, channel" if apart else "output channel, height, width, input channel"
+    call.constant("weights", np.ascontiguousarray(packed), layout)
+    offsets = bias_of(operation, channels)
+    call.constant("bias", offsets.astype(np.int64) if wide and not narrow else offsets, "one an output channel")
+    by = call.per_channel(scales_of(operation, channels), "an output channel")
+    call.buffer(call.buffer_bytes(flat(params), source, kernel, result))
     call.lines += [
         *struct(f"cmsis_nn_{kind}_params params", params),
-        "const cmsis_nn_per_channel_quant_params by = {",
-        "    (int32_t *)(uintptr_t)multipliers, (int32_t *)(uintptr_t)shifts",
-        "};",
+        *by,
         *dims(input_dims=source, filter_dims=kernel, bias_dims=(1, 1, 1, channels), output_dims=result),
     ]
+    bias = "bias"
     if wide and not apart and call.library.declares("cmsis_nn_bias_data"):
         call.lines.append(f"const cmsis_nn_bias_data offsets = {{bias, {'true' if narrow else 'false'}}};")
         bias = "&offsets"
     call.lines += [
-        f"{function}(&context, &params, &by, &input_dims, input0, &filter_dims, weights, &bias_dims, {bias},",
+        f"{call.function}(&context, &params, &by, &input_dims, input0, &filter_dims, weights, &bias_dims, {bias},",
         "    &output_dims, output0);",
     ]
-    layout = "height, width, channel" if apart else "output channel, height, width, input channel"
-    call.constant("weights", np.ascontiguousarray(packed), layout)
-    call.constant("bias", offsets.astype(np.int64) if wide and not narrow else offsets, "one an output channel")
-    call.constant("multipliers", by, "one an output channel, 31 bits behind the point")
-    call.constant("shifts", shifts, "one an output channel, to the left")
-    return function
 
 
-def pool(call: Call, operation: Operation) -> str:
+def pool(call: Call, operation: Operation) -> None:
     """Pool of int8 or int16: arm_avgpool_s8, arm_max_pool_s8 and their like."""
     attrs = Pool.of(operation)
     source, result = image(operation.operand(0).shape), image(operation.output.shape)
     top, left, _, _ = four_pads(attrs.pads)
     strides, kernel = pair(attrs.strides, 1), pair(attrs.kernel, 1)
-    function, size = function_of(operation), 0
+    size = 0
     if attrs.kind == "average":
-        size = call.buffer_bytes(function, result[2], source[3])
+        size = call.buffer_bytes(result[2], source[3])
     params: dict[str, Field] = {
         "stride": (strides[1], strides[0]),
         "padding": (left, top),
@@ -188,24 +196,22 @@ def pool(call: Call, operation: Operation) -> str:
     call.lines += [
         *struct("cmsis_nn_pool_params params", params),
         *dims(input_dims=source, filter_dims=(1, *kernel, 1), output_dims=result),
-        f"{function}(&context, &params, &input_dims, input0, &filter_dims, &output_dims, output0);",
+        f"{call.function}(&context, &params, &input_dims, input0, &filter_dims, &output_dims, output0);",
     ]
-    return function
 
 
-def product(call: Call, operation: Operation) -> str:
+def product(call: Call, operation: Operation) -> None:
     """Gemm and MatMul."""
-    return (_dense if operation.operand(1).is_constant else _batched)(call, operation)
+    (_dense if operation.operand(1).is_constant else _batched)(call, operation)
 
 
-def _dense(call: Call, operation: Operation) -> str:
+def _dense(call: Call, operation: Operation) -> None:
     """By constants: arm_fully_connected_s8, arm_fully_connected_per_channel_s8 or arm_fully_connected_s16."""
     x, output = operation.operand(0), operation.output
     packed = rows_of(operation)
     count, columns = packed.shape
     batch, offset = math.prod(x.shape) // columns, -x.zero_point
-    wide, several = is_wide(operation), not operation.operand(1).is_per_tensor
-    bias = bias_of(operation, count)
+    wide, bias = is_wide(operation), bias_of(operation, count)
     params: dict[str, Field] = {
         "input_offset": offset,
         "filter_offset": 0,
@@ -215,47 +221,36 @@ def _dense(call: Call, operation: Operation) -> str:
     call.constant("weights", packed, "output, input")
     call.constant("bias", bias.astype(np.int64) if wide else bias, "one an output")
     where = "{NULL, 0}"
-    if has_helium(call.region.context) and not wide:
+    if call.has_helium and not wide:
         sums = (packed.astype(np.int64).sum(1) * offset + bias).astype(np.int32)
         call.constant("sums", sums, "the bias, and the sum of each row times the input's offset")
         where = f"{{(void *)(uintptr_t)sums, {4 * count}}}"
     scales = product_scales(operation)
-    call.lines += [f"const cmsis_nn_context context = {where};", *struct("cmsis_nn_fc_params params", params)]
-    if several:
-        by, shifts = multipliers(scales)
-        call.constant("multipliers", by, "one an output, 31 bits behind the point")
-        call.constant("shifts", shifts, "one an output, to the left")
-        call.lines += [
-            "const cmsis_nn_per_channel_quant_params by = {",
-            "    (int32_t *)(uintptr_t)multipliers, (int32_t *)(uintptr_t)shifts",
-            "};",
-        ]
-    else:
-        multiplier, shift = fixed_multiplier(scales[0])
-        call.lines += struct("cmsis_nn_per_tensor_quant_params by", {"multiplier": multiplier, "shift": shift})
-    function = function_of(operation)
+    several = not operation.operand(1).is_per_tensor
+    by = call.per_channel(scales, "an output") if several else _by("by", scales[0])
     call.lines += [
+        f"const cmsis_nn_context context = {where};",
+        *struct("cmsis_nn_fc_params params", params),
+        *by,
         *dims(
             input_dims=(batch, 1, 1, columns),
             filter_dims=(columns, 1, 1, count),
             bias_dims=(1, 1, 1, count),
             output_dims=(batch, 1, 1, count),
         ),
-        f"{function}(&context, &params, &by, &input_dims, input0, &filter_dims, weights, &bias_dims, bias,",
+        f"{call.function}(&context, &params, &by, &input_dims, input0, &filter_dims, weights, &bias_dims, bias,",
         "    &output_dims, output0);",
     ]
-    return function
 
 
-def _batched(call: Call, operation: Operation) -> str:
+def _batched(call: Call, operation: Operation) -> None:
     """Of two variables: arm_batch_matmul_s8, which reads the second transposed."""
     one, other, output = operation.operand(0), operation.operand(1), operation.output
     *batch, rows, columns = one.shape
     count, parts = other.shape[-1], math.prod(batch)
-    multiplier, shift = fixed_multiplier(product_scales(operation)[0])
     low, high = limits(operation)
     offsets = -one.zero_point, -other.zero_point, output.zero_point
-    sums = -(-4 * count // 16) * 16 if has_helium(call.region.context) else 0
+    sums = -(-4 * count // 16) * 16 if call.has_helium else 0
     left: Dims = (1, parts, rows, columns)
     source = "input1" if one.value != other.value else "input0"
     call.buffer(sums)
@@ -263,7 +258,7 @@ def _batched(call: Call, operation: Operation) -> str:
         "const cmsis_nn_bmm_params params = {",
         f"    false, true, {{{', '.join(map(str, offsets))}, {{{low}, {high}}}}}",
         "};",
-        *struct("cmsis_nn_per_tensor_quant_params by", {"multiplier": multiplier, "shift": shift}),
+        *_by("by", product_scales(operation)[0]),
         *dims(left_dims=left, right_dims=(1, parts, count, columns), output_dims=(1, parts, rows, count)),
         f"int8_t *turned = (int8_t *)(scratch + {sums});",
         f"for (int32_t part = 0; part < {parts}; ++part) {{",
@@ -277,14 +272,13 @@ def _batched(call: Call, operation: Operation) -> str:
         "arm_batch_matmul_s8(&context, &params, &by, &left_dims, input0, &right_dims, turned, &output_dims, output0);",
     ]
     call.scratch_bytes = sums + other.type.count
-    return "arm_batch_matmul_s8"
 
 
 _SHIFTS = {False: 20, True: 15}
 """By how many bits the operands of a sum are shifted to the left; of int16."""
 
 
-def softmax(call: Call, operation: Operation) -> str:
+def softmax(call: Call, operation: Operation) -> None:
     """Softmax over the last dimension: arm_softmax_s8, or arm_softmax_s16 with tables."""
     x = operation.operand(0)
     columns = x.shape[-1]
@@ -297,15 +291,14 @@ def softmax(call: Call, operation: Operation) -> str:
         ]
         call.constant("exponentials", exponentials().astype(np.int16), "of -10 to 0")
         call.constant("reciprocals", reciprocals().astype(np.int16), "1 / (1 + x), of 0 to 1")
-        return "arm_softmax_s16"
+        return
     scale = min(x.scales[0] * (1 << 26), 2.0**31 - 1)
     multiplier, shift = fixed_multiplier(scale)
     least = -math.floor(((1 << 5) - 1) * (1 << 26) / (1 << shift))
     call.lines.append(f"arm_softmax_s8(input0, {rows}, {columns}, {multiplier}, {shift}, {least}, output0);")
-    return "arm_softmax_s8"
 
 
-def add(call: Call, operation: Operation) -> str:
+def add(call: Call, operation: Operation) -> None:
     """Add of two tensors of one shape: arm_elementwise_add_s8, arm_elementwise_add_s16."""
     one, other, output = operation.operand(0), operation.operand(1), operation.output
     wide = is_wide(operation)
@@ -317,24 +310,20 @@ def add(call: Call, operation: Operation) -> str:
     left = _SHIFTS[wide]
     result = fixed_multiplier(unit / float(np.float32(1 << left) * np.float32(output.scales[0])))
     behind = [output.zero_point, *result, *limits(operation), output.type.count]
-    function = function_of(operation)
     call.lines += [
-        f"{function}({_operands(operation)}, {listed(numbers)}, {left},",
+        f"{call.function}({_operands(operation)}, {listed(numbers)}, {left},",
         f"    output0, {listed(behind)});",
     ]
-    return function
 
 
-def multiply(call: Call, operation: Operation) -> str:
+def multiply(call: Call, operation: Operation) -> None:
     """Mul of two tensors of one shape: arm_elementwise_mul_s8, arm_elementwise_mul_s16."""
     one, other, output = operation.operand(0), operation.operand(1), operation.output
     factor = np.float32(one.scales[0]) * np.float32(other.scales[0])
     by = fixed_multiplier(float(factor / np.float32(output.scales[0])))
     offsets = [-one.zero_point, -other.zero_point]
     behind = [output.zero_point, *by, *limits(operation), output.type.count]
-    function = function_of(operation)
-    call.lines.append(f"{function}({_operands(operation)}, {listed(offsets)}, output0, {listed(behind)});")
-    return function
+    call.lines.append(f"{call.function}({_operands(operation)}, {listed(offsets)}, output0, {listed(behind)});")
 
 
 def _operands(operation: Operation) -> str:
@@ -344,7 +333,7 @@ def _operands(operation: Operation) -> str:
 _UNIT = np.float32(2.0**-12)  # a step of a gate's sum
 
 
-def lstm(call: Call, operation: Operation) -> str:
+def lstm(call: Call, operation: Operation) -> None:
     """IntegerLstm: arm_lstm_unidirectional_s8."""
     attrs = IntegerLstm.of(operation)
     x, hidden, cell = (operation.operand(number) for number in range(3))
@@ -375,7 +364,6 @@ def lstm(call: Call, operation: Operation) -> str:
         f"cmsis_nn_lstm_context buffers = {{{', '.join((*temporary, *states))}}};",
         f"arm_lstm_unidirectional_s8({call.names[x.value]}, {made}, &params, &buffers);",
     ]
-    return "arm_lstm_unidirectional_s8"
 
 
 def _lstm_fields(operation: Operation, attrs: IntegerLstm) -> dict[str, Field]:
@@ -402,7 +390,7 @@ def _lstm_fields(operation: Operation, attrs: IntegerLstm) -> dict[str, Field]:
     }
 
 
-def svdf(call: Call, operation: Operation) -> str:
+def svdf(call: Call, operation: Operation) -> None:
     """IntegerSvdf: arm_svdf_s8, or arm_svdf_state_s16_s8 with a state of int16."""
     attrs = IntegerSvdf.of(operation)
     x, state, features, time = (operation.operand(number) for number in range(4))
@@ -422,7 +410,6 @@ def svdf(call: Call, operation: Operation) -> str:
         call.constant("sums", _offsets(features, x), layout)
         call.lines.append(f"const cmsis_nn_context context = {{(void *)(uintptr_t)sums, {4 * filters}}};")
         contexts = f"&context, {contexts}"
-    function = function_of(operation)
     params: dict[str, Field] = {
         "rank": attrs.rank,
         "input_offset": x.zero_point,
@@ -444,10 +431,9 @@ def svdf(call: Call, operation: Operation) -> str:
             bias_dims=(units, 1, 1, 1),
             output_dims=(images, units, 1, 1),
         ),
-        f"{function}({contexts}, &params, &before, &behind, &input_dims, {call.names[x.value]}, &state_dims,",
+        f"{call.function}({contexts}, &params, &before, &behind, &input_dims, {call.names[x.value]}, &state_dims,",
         f"    {kept}, &feature_dims, features, &time_dims, time, &bias_dims, bias, &output_dims, {made});",
     ]
-    return function
 
 
 def _by(name: str, scale: float) -> list[str]:
@@ -464,3 +450,9 @@ def _offsets(weights: Operand, x: Operand) -> Array:
 def _gate_multiplier(weights: Operand, x: Operand) -> tuple[int, int]:
     scales = np.float32(weights.scales[0]) * np.float32(x.scales[0])
     return fixed_multiplier(float(np.float32(scales) / _UNIT))
+
+
+_WRITERS: Mapping[str, Callable[[Call, Operation], None]] = {
+    CONV: convolution, "Gemm": product, "MatMul": product, "Pool": pool, "Softmax": softmax, "Add": add,
+    "Mul": multiply, "IntegerLstm": lstm, "IntegerSvdf": svdf,
+}  # fmt: skip

@@ -5,7 +5,7 @@ arm_nn_divide_by_power_of_two), tensorflow/lite/kernels/kernel_util.cc (Calculat
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -72,12 +72,6 @@ def product_scales(operation: Operation) -> list[float]:
     if not weights.is_per_tensor or operation.kind == "Gemm":
         return scales_of(operation, len(weights.scales))
     return [float(np.float32(x.scales[0]) * np.float32(weights.scales[0])) / operation.output.scales[0]]
-
-
-def multipliers(scales: Sequence[float]) -> tuple[Array, Array]:
-    """Return the multipliers and the shifts (to the left) of scales."""
-    found = [fixed_multiplier(scale) for scale in scales]
-    return np.asarray([one for one, _ in found], np.int32), np.asarray([shift for _, shift in found], np.int32)
 
 
 def reduced(multiplier: int) -> int:

@@ -62,7 +62,7 @@ class Library:
         waiting = [*functions]
         for name in waiting:
             if name not in self._where:
-                raise BackendError(f"{self.folder} has no {name}", hint="mtool is tried with CMSIS-NN 7 and newer")
+                raise self._missing(name)
         while waiting:
             file = self._where[waiting.pop()]
             if file in taken:
@@ -81,6 +81,9 @@ class Library:
         if function == "arm_lstm_unidirectional_s8" and not self.declares("hidden_state"):
             return f"{self.folder} has an LSTM whose state can't be given; newer ones have"
         return ""
+
+    def _missing(self, function: str) -> BackendError:
+        return BackendError(f"{self.folder} has no {function}", hint="mtool is tried with CMSIS-NN 7 and newer")
 
     def declares(self, name: str) -> bool:
         """Whether its types have a name, which an older CMSIS-NN may not have."""
@@ -128,9 +131,7 @@ class Library:
         try:
             call = getattr(self._buffers, function)
         except AttributeError:
-            raise BackendError(
-                f"{self.folder} has no {function}", hint="mtool is tried with CMSIS-NN 7 and newer"
-            ) from None
+            raise self._missing(function) from None
         call.restype = ctypes.c_int32
         passed = [
             ctypes.c_int32(one) if isinstance(one, int) else ctypes.byref((ctypes.c_int32 * len(one))(*one))

@@ -33,14 +33,8 @@ class EthosU(Backend):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        if self.values.get("config", "") not in ("", *vela.CONFIGURATIONS):
-            raise UsageError(
-                f"the backend {self.name} has config={self.values.get('config', '')}",
-                details=[f"expected one of {', '.join(vela.CONFIGURATIONS)}"],
-                hint=f"for instance: --backend {self.name}:config=ethos-u55-128",
-            )
-        if self.values.get("optimise", "Size") not in ("Size", "Performance"):
-            raise UsageError(f"the backend {self.name} has optimise={self.values['optimise']}; Performance or Size")
+        self.one_of("config", ("", *vela.CONFIGURATIONS))
+        self.one_of("optimise", ("Performance", "Size"), "Performance")
         for key, is_there in (("ini", Path.is_file), ("driver", Path.is_dir)):
             if key in self.values and not is_there(Path(self.values[key])):
                 raise UsageError(f"the backend {self.name} has {key}={self.values[key]}, which is not there")
@@ -68,7 +62,7 @@ class EthosU(Backend):
         names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in region.operations]
         try:
             made = vela.compiled(path, self._vela_options(), names)
-        except vela.Refused as failed:
+        except OperationsRefused as failed:
             reasons = {one.name: why for one in region.operations if (why := _why(one, failed.reasons))}
             raise OperationsRefused(failed.what, reasons, details=failed.details, hint=failed.hint) from failed
         return product_of(region, made, self._driver())
@@ -76,8 +70,10 @@ class EthosU(Backend):
     def _vela_options(self) -> list[str]:
         names = {"config": "accelerator-config", "system": "system-config", "memory": "memory-mode"}
         names |= {"ini": "config", "optimise": "optimise"}
-        absolute = {**self.values, **({"ini": str(Path(self.values["ini"]).resolve())} if "ini" in self.values else {})}
-        return [f"--{names[key]}={value}" for key, value in absolute.items() if key in names]
+        values = {names[key]: value for key, value in self.values.items() if key in names}
+        if "ini" in self.values:
+            values["config"] = str(Path(self.values["ini"]).resolve())
+        return [f"--{name}={value}" for name, value in values.items()]
 
     def _driver(self) -> dict[str, bytes]:
         """Return the files of the driver that stand beside the calls."""

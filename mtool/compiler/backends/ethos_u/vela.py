@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mtool.base import distribution, proc
-from mtool.compiler.backends.interface import BackendError, Operand, Operation
+from mtool.compiler.backends.interface import BackendError, Operand, Operation, OperationsRefused
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.external import EthosU
 
@@ -61,14 +61,6 @@ class Compiled:
     same: Mapping[int, int] = field(default_factory=dict)
 
 
-class Refused(BackendError):
-    """Vela leaves operators to the CPU: why, by the tensors that they make."""
-
-    def __init__(self, what: str, reasons: Mapping[str, str], *, details: Sequence[str], hint: str) -> None:
-        super().__init__(what, details=details, hint=hint)
-        self.reasons = dict(reasons)
-
-
 def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compiled:
     """Compile a TFLite model by Vela; its files lie beside the model.
 
@@ -79,7 +71,7 @@ def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compi
 
     Raises:
         BackendError: Vela is not there or fails.
-        Refused: it leaves an operator to the CPU.
+        OperationsRefused: it leaves operators to the CPU: why, by the tensors that they make.
     """
     if importlib.util.find_spec("ethosu") is None or importlib.util.find_spec("ethosu.vela") is None:
         raise BackendError("Vela is not installed, which compiles for Ethos-U", hint=INSTALL)
@@ -116,7 +108,7 @@ def _refused(model: str, output: str, names: Sequence[str]) -> BackendError:
     if not reasons:
         return BackendError(f"Vela does not compile {model}", details=details, hint=hint)
     why = {tensor: f"Vela leaves it to the CPU: {reason}" for _, tensor, reason in found}
-    return Refused(f"Vela leaves operators of {model} to the CPU", why, details=details, hint=hint)
+    return OperationsRefused(f"Vela leaves operators of {model} to the CPU", why, details=details, hint=hint)
 
 
 def _cycles(folder: Path, model: str) -> float:

@@ -145,18 +145,17 @@ def padding_of(attrs: Window, image: Sequence[int], result: Sequence[int]) -> st
         attrs: the window.
         image, result: the shapes of its input and output, with the channels last.
     """
-    sizes = [*zip(image[1:3], result[1:3], attrs.kernel, attrs.strides, attrs.dilations, strict=True)]
-    before, behind = attrs.pads[:2], attrs.pads[2:]
-    wide = [(kernel - 1) * dilation + 1 for _, _, kernel, _, dilation in sizes]
-    floors = [(size - reach) // stride + 1 for (size, _, _, stride, _), reach in zip(sizes, wide, strict=True)]
-    if not any(attrs.pads) and floors == [*result[1:3]]:
+    pads, shape = [*attrs.pads], [*result[1:3]]
+    reach = [(kernel - 1) * dilation + 1 for kernel, dilation in zip(attrs.kernel, attrs.dilations, strict=True)]
+    sides = [*zip(image[1:3], reach, attrs.strides, strict=True)]
+    if not any(pads) and shape == [(size - wide) // stride + 1 for size, wide, stride in sides]:
         return "VALID"
+    same = [-(-size // stride) for size, _, stride in sides]
     totals = [
-        max((-(-size // stride) - 1) * stride + reach - size, 0)
-        for (size, _, _, stride, _), reach in zip(sizes, wide, strict=True)
+        max((count - 1) * stride + wide - size, 0) for count, (size, wide, stride) in zip(same, sides, strict=True)
     ]
-    is_same = [*before] == [total // 2 for total in totals] and [*behind] == [total - total // 2 for total in totals]
-    return "SAME" if is_same and [-(-size // stride) for size, _, _, stride, _ in sizes] == [*result[1:3]] else None
+    is_same = pads == [*(total // 2 for total in totals), *(total - total // 2 for total in totals)]
+    return "SAME" if is_same and shape == same else None
 
 
 _ACTIVATIONS = {

@@ -44,8 +44,8 @@ class Json(Backend):
         self.device = device.read(path)
         here = path.resolve().parent if given else None
         self.name, self.layout = self.device.name, self.device.layout
-        self.mode = self._one_of("mode", MODES, "int8")
-        self.run = self._one_of("run", ("driver", "simulator", ""), "")
+        self.mode = self.one_of("mode", MODES, "int8")
+        self.run = self.one_of("run", ("driver", "simulator", ""), "")
         self.timeout_s = self._seconds()
         self.memory = self.values.get("memory", self.device.memory)
         self.compiler = self._words("compiler", here, PLACES)
@@ -112,12 +112,6 @@ class Json(Backend):
 
     def _on_device(self, region: Region) -> Region:
         return device.on_device(region) if self.mode == "float16" else region
-
-    def _one_of(self, key: str, values: tuple[str, ...], default: str) -> str:
-        value = self.values.get(key, default)
-        if value not in values:
-            raise UsageError(f"the backend {self.name} has {key}={value}; expected {' or '.join(filter(None, values))}")
-        return value
 
     def _seconds(self) -> float:
         text = self.values.get("timeout", "60")

@@ -1,10 +1,9 @@
 """Device files: what an accelerator takes of a network, and which programs and drivers belong to it."""
 
-import tomllib
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,6 +14,7 @@ from mtool.base.identifiers import KEYWORDS
 from mtool.base.option_values import Rounding
 from mtool.compiler.backends.interface import Allowed, Operand, Operation, Pattern, Region
 from mtool.compiler.backends.interface import refusal as refusal_by
+from mtool.compiler.backends.spec import read_toml
 from mtool.compiler.ir import DType
 
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_]\w{0,60}$")]
@@ -108,13 +108,7 @@ def read(path: Path) -> Device:
         UsageError: it is not there, no TOML, or says what makes no sense.
     """
     try:
-        table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as failed:
-        raise UsageError(f"the device file {path}: {failed.strerror}") from failed
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failed:
-        raise UsageError(f"the device file {path} is no TOML", details=[str(failed)]) from failed
-    try:
-        found = Device.model_validate(table)
+        found = Device.model_validate(read_toml(path, "the device file"))
     except ValidationError as invalid:
         details = problems.lines(invalid, 8)
         raise UsageError(
