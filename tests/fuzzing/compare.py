@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 
 from mtool.base.errors import DeviceError, MtoolError
 from mtool.plugins.onnx_backend.batch import CModel, to_c
 from tests.fuzzing import environments, exact, forks
-from tests.fuzzing.networks import Array, feeds
+from tests.fuzzing.networks import Array, by_onnxruntime, feeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +58,6 @@ def prepared(
     if differences(outputs, by_onnxruntime(in_bodies, given)):
         raise ValueError("onnxruntime gives something else with bodies")
     return Network(number, in_bodies, given, outputs, model)
-
-
-def by_onnxruntime(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return onnxruntime's outputs by name, with no graph optimisation.
-
-    Raises:
-        ValueError: it refuses the model.
-    """
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
-    names = [value.name for value in model.graph.output]
-    try:
-        onnx.checker.check_model(model)
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        return dict(zip(names, map(np.asarray, session.run(names, dict(inputs))), strict=True))
-    except Exception as refused:  # onnxruntime's errors share no base
-        raise ValueError(str(refused)) from None
 
 
 def run(networks: Sequence[Network], environment: environments.Environment) -> Report:

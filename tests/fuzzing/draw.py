@@ -21,22 +21,20 @@ def network(number: int, base: int = 0) -> tuple[str, onnx.ModelProto]:
         ValueError: this number has no valid network.
     """
     rng = random.Random(f"network {base}:{number}")
-    net = Net(rng, opset=rng.choice((18, 18, 21)))
+    net = Net(rng, opset=rng.choice((18, 18, 21)), other_types=0)
     family = rng.choice(FAMILIES)
     length = rng.choice((1, 2, 3, 4, 6, 8, 12))
-    ints = draw_integer.Integers(net)
     if family in ("integer", "mixed"):
         for _ in range(rng.choice((1, 1, 2))):
             dtype = rng.choice(draw_integer.KINDS)
-            value = net.input(dtype, net.shape(rng.choice((2, 3, 4, 4))))
-            ints.keep(value, ints.grid(dtype, rng.uniform(0.01, 0.06)))
+            net.grid_of(net.input(dtype, net.shape(rng.choice((2, 3, 4, 4)))))
     if family != "integer" or rng.random() < 0.3:
         for _ in range(rng.choice((1, 1, 2))):
             shape = list(net.shape())
             if shape and rng.random() < 0.04:
                 shape[rng.randrange(len(shape))] = 0
             net.input(np.float32, shape)
-    _draw(net, ints, {"float": 0.0, "qdq": 0.0, "integer": 1.0, "mixed": 0.5}[family], length)
+    _draw(net, {"float": 0.0, "qdq": 0.0, "integer": 1.0, "mixed": 0.5}[family], length)
     if not net.nodes:
         raise ValueError("nothing could be drawn")
     if family == "qdq" or (family == "mixed" and rng.random() < 0.5):
@@ -51,17 +49,14 @@ def in_bodies(number: int, model: onnx.ModelProto, base: int = 0) -> onnx.ModelP
     return with_bodies(random.Random(f"bodies {base}:{number}"), model)
 
 
-def _draw(net: Net, ints: draw_integer.Integers, integers: float, length: int) -> None:
+def _draw(net: Net, integers: float, length: int) -> None:
     """Append nodes until there are enough, or too many attempts failed."""
     for _ in range(length * 6):
         if len(net.nodes) >= length:
             return
         try:
-            if net.rng.random() < integers:
-                kinds, weights = zip(*draw_integer.DRAWS, strict=True)
-                net.rng.choices(kinds, weights)[0](ints)
-            else:
-                draws, weights = zip(*draw_float.DRAWS, strict=True)
-                net.rng.choices(draws, weights)[0](net)
+            table = draw_integer.DRAWS if net.rng.random() < integers else draw_float.DRAWS
+            draws, weights = zip(*table, strict=True)
+            net.rng.choices(draws, weights)[0](net)
         except (ValueError, IndexError, ZeroDivisionError):
             continue  # it does not go with what is there

@@ -1,5 +1,6 @@
 """Turn a float network into one with QuantizeLinear and DequantizeLinear, as static quantisers write it."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,9 @@ def quantised(net: Net, share: float) -> Net:
 class _Quantiser:
     def __init__(self, net: Net, share: float) -> None:
         self.old, self.share, self.rng = net, share, net.rng
-        self.new = Net(net.rng, list(net.inputs), [], dict(net.constants), dict(net.values), net.opset)
-        self.new.count = net.count
+        self.new = replace(
+            net, inputs=list(net.inputs), nodes=[], constants=dict(net.constants), values=dict(net.values)
+        )
         self.real: dict[str, str] = {}  # what is read in place of a value
         self.grid: dict[str, tuple[str, str]] = {}  # of a value that is read dequantised
         self.kind = self.rng.choice((np.int8, np.int8, np.uint8))

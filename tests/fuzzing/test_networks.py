@@ -1,5 +1,6 @@
 """A seeded part of scripts/fuzz_networks.py: random networks are onnxruntime's to the bit, but for ties."""
 
+import random
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from onnx import helper, numpy_helper
 from mtool.plugins.onnx_backend.batch import CModel
 from tests.fuzzing import compare, draw, environments, exact, shrink
 from tests.fuzzing.compare import Network
+from tests.fuzzing.networks import Net, draw_case
 
 COUNT = 30
 FIRST = 20
@@ -219,11 +221,20 @@ def test_an_integer_product_over_nothing_is_zero() -> None:
     assert exact.check(model, feeds, {"y": zeros + 1}).wrong
 
 
-def test_no_integer_product_over_nothing_is_drawn_and_the_rest_is_judged() -> None:
-    model = draw.network(117, 2000000)[1]  # an input of 6 x 0 elements was multiplied
-    assert any(0 in [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in model.graph.input)
-    assert not {"MatMulInteger", "ConvInteger"} & {node.op_type for node in model.graph.node}
-    report = compare.run([compare.prepared(117, model)], environments.environment("O0"))
+@pytest.mark.parametrize("op", ["MatMulInteger", "ConvInteger"])
+def test_no_integer_product_over_nothing_is_drawn(op: str) -> None:
+    net = Net(random.Random(0))
+    for shape in ((6, 0), (2, 6, 0), (1, 0, 3, 3)):
+        net.input(np.uint8, shape)
+    with pytest.raises(ValueError, match="no weights"):
+        draw_case(net, op)
+
+
+def test_the_scale_of_nothing_is_no_find() -> None:
+    """ONNX's formula gives a scale of 0, and onnxruntime 1."""
+    net = Net(random.Random(0))
+    net.add("DynamicQuantizeLinear", [net.input(np.float32, (6, 0)).name], 3)
+    report = compare.run([compare.prepared(1, net.model())], environments.environment("O0"))
     assert report.counts["equal but for the scale of zeros"] == 1, report
 
 

@@ -18,9 +18,9 @@ Written from a run of the tests in the `onnx` package (`python -m tests.onnx_sui
 counts here if all its inputs and outputs are tensors of bool, integers (2 and 4 bits too), float16, bfloat16, float32,
 float64, float8 or float4, and nothing in it is random or trains. Each model is compiled to C as
 `mtool.plugins.onnx_backend` does, with nothing given from outside, built with the warnings as errors and the address
-and undefined-behaviour sanitizers, run on the host, and compared at the suite's own tolerances. 200 of the node tests
-that pass (100 in CI), drawn with a seed, run on an emulated Cortex-M4 as well (`mps2_an386`). `make onnx-backend` runs
-the node tests by onnx's own runner (`onnx.backend.test.BackendTest`), one model at a time.
+and undefined-behaviour sanitizers, run on the host, and compared at the suite's own tolerances. A case of
+each operator, and 200 of the node tests in `make test-all`, run on an emulated Cortex-M4 as well (`mps2_an386`). `make
+onnx-backend` runs the node tests by onnx's own runner (`onnx.backend.test.BackendTest`), one model at a time.
 
 What the suite leaves to the run and a microcontroller's C has to know:
 

@@ -13,7 +13,10 @@ from pathlib import Path
 from onnx.backend.test.runner import Runner
 
 from mtool.base.errors import MtoolError
+from mtool.boards import Board
 from mtool.compiler.kernels.target import Target
+from mtool.compiler.planning import target_of
+from mtool.plugins.onnx_backend import firmware
 from mtool.plugins.onnx_backend.batch import HOST, Batch, CModel, build
 from mtool.plugins.onnx_backend.specialization import Given, Specialisation, specialise
 from tests import sanitized
@@ -93,6 +96,24 @@ def run_batch(cases: Sequence[Case]) -> list[Outcome]:
             except MtoolError as error:
                 outcomes[place] = Outcome("; ".join([error.what, *error.details[:3]]), fixed)
     return [outcome or Outcome("not run") for outcome in outcomes]
+
+
+def run_on_board(cases: Sequence[Case], board: Board) -> list[str]:
+    """Run cases in one firmware; return what went wrong, a line a case."""
+    made = [compiled(case, f"m{number}", target_of(board)) for number, case in enumerate(cases)]
+    wrong = []
+    with (
+        tempfile.TemporaryDirectory(prefix="onnx-suite-") as folder,
+        firmware.build([one.model for one in made], Path(folder) / "project", board) as device,
+    ):
+        for number, (case, one) in enumerate(zip(cases, made, strict=True)):
+            try:
+                for inputs, wanted in case.data:
+                    found = [*one.outputs(device.run(number, inputs)).values()]
+                    Runner.assert_similar_outputs(wanted, found, case.rtol, case.atol)
+            except AssertionError as differs:
+                wrong.append(f"{case.name}: {' '.join(str(differs).split())[:300]}")
+    return wrong
 
 
 def run_all(cases: Sequence[Case], workers: int = 2) -> list[Outcome]:

@@ -16,6 +16,8 @@ from mtool.compiler.frontend import external, tensors
 from mtool.compiler.frontend.budget import LIMITS, Budget
 from mtool.compiler.frontend.dimensions import open_negative_dimensions
 from mtool.compiler.frontend.separate import Separated, separate
+from mtool.compiler.operators import operators
+from mtool.compiler.operators.problems import MICROSOFT
 
 MIN_OPSET = 1
 FLATBUFFER = b"TFL3"  # the file identifier of TFLite models, at byte 4
@@ -134,7 +136,7 @@ def check(model: onnx.ModelProto, title: str) -> None:
     """
     _check_strings(model, title)
     try:
-        with _typed_outputs(model.graph):
+        with _typed_outputs(model.graph), _foreign_nodes(model):
             onnx.checker.check_model(model, full_check=False)
     except (onnx.checker.ValidationError, UnicodeDecodeError) as invalid:
         lines = [line for line in str(invalid).strip().splitlines() if line.strip()]
@@ -166,6 +168,23 @@ def _typed_outputs(graph: onnx.GraphProto) -> Iterator[None]:
     finally:
         for value, kind in before:
             value.type.CopyFrom(kind)
+
+
+@contextmanager
+def _foreign_nodes(model: onnx.ModelProto) -> Iterator[None]:
+    """Give nodes that onnxruntime writes into ONNX's domain its own, which the checker knows nothing of."""
+    nodes = [node for graph in tensors.graphs(model) for node in graph.node if not node.domain]
+    foreign = [node for node in nodes if ("", node.op_type) in operators() and not onnx.defs.has(node.op_type)]
+    imports = [onnx.helper.make_opsetid(MICROSOFT, 1)] * bool(foreign)
+    model.opset_import.extend(imports)
+    for node in foreign:
+        node.domain = MICROSOFT
+    try:
+        yield
+    finally:
+        for node in foreign:
+            node.domain = ""
+        del model.opset_import[len(model.opset_import) - len(imports) :]
 
 
 def _is_typed(kind: onnx.TypeProto) -> bool:

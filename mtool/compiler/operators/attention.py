@@ -1,7 +1,10 @@
 """Attention as onnxruntime's optimizer writes it, by ONNX's own Attention 23 and RotaryEmbedding 23 (com.microsoft)."""
 
+from typing import Any
+
 import numpy as np
 
+from mtool.compiler.operators.cases import LIKE, Case, Draw, case, normal
 from mtool.compiler.operators.gemm import integer_product
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Operator
@@ -86,9 +89,42 @@ def _rotary(write: OnnxNode) -> None:
     write.give(write("RotaryEmbedding", x, cosines, sines, positions, **attrs))
 
 
+def _of_integers(draw: Draw, op: Operator) -> Case:
+    value = draw.pick(np.uint8, 3)
+    depth = value.shape[2]
+    weights = draw.constant(draw.numbers().integers(-64, 64, (depth, 12)), np.int8)
+    scales = [draw.constant(scale, np.float32) for scale in (0.02, 0.01)]
+    points = [draw.constant(128, np.uint8), draw.constant(0, np.int8)]
+    return Case([value.name, weights, draw.normal((12,)), *scales, "", *points], {"num_heads": 2})
+
+
+_HALVES: dict[str, Any] = {
+    "rank": 3,
+    "fits": lambda shape: shape[2] % 2 == 0,
+    "num_heads": (2,),
+    "unidirectional": (0, 1),
+}
+_ROTATED = case(
+    lambda draw, x: draw.constant(draw.numbers().integers(0, x.shape[2], (x.shape[0], x.shape[2])), np.int64),
+    normal(lambda shape: (shape[2], shape[3] // 2)), normal(lambda shape: (shape[2], shape[3] // 2)),
+    rank=4, fits=lambda shape: shape[3] % 2 == 0, interleaved=(0, 1),
+)  # fmt: skip
+
+
 OPERATORS = (
-    Operator("MultiHeadAttention", domain=MICROSOFT, expand=_multi_head),
-    Operator("Attention", domain=MICROSOFT, expand=_attention),
-    Operator("QAttention", domain=MICROSOFT, expand=_quantized),
-    Operator("RotaryEmbedding", domain=MICROSOFT, expand=_rotary),
+    Operator("MultiHeadAttention", domain=MICROSOFT, cases=case(LIKE, LIKE, **_HALVES), expand=_multi_head),
+    Operator(
+        "Attention",
+        domain=MICROSOFT,
+        cases=case(
+            normal(lambda shape: (shape[2], 12)),
+            normal(lambda shape: (12,)),
+            rank=3,
+            num_heads=(1, 2),
+            unidirectional=(0, 1),
+        ),
+        expand=_attention,
+    ),
+    Operator("QAttention", domain=MICROSOFT, cases=_of_integers, expand=_quantized),
+    Operator("RotaryEmbedding", domain=MICROSOFT, cases=_ROTATED, expand=_rotary),
 )

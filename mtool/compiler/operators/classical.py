@@ -17,6 +17,7 @@ from onnx import TensorProto, numpy_helper
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, choose, identity, load, number
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.cases import LIKE, Cases, case, constant, numbers
 from mtool.compiler.operators.lowering import Lower, Lowering, template_node
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Operator
@@ -70,6 +71,7 @@ class ClassicalNode(OnnxNode):
 def classical(
     name: str,
     write: Callable[[ClassicalNode], None],
+    cases: Cases | None,
     lower: Lower | None = None,
     attributes: type[Attributes] = Attributes,
 ) -> Operator:
@@ -78,7 +80,7 @@ def classical(
     def expand(node: OnnxNode) -> None:
         write(ClassicalNode(node.state, node.proto, node.origin, node.attrs, node.version))
 
-    return Operator(name, domain=CLASSICAL, attributes=attributes, expand=expand, lower=lower)
+    return Operator(name, domain=CLASSICAL, cases=cases, attributes=attributes, expand=expand, lower=lower)
 
 
 def transformed(write: ClassicalNode, scores: str, how: str) -> str:
@@ -443,19 +445,50 @@ def _careful_product(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("add", total, load(2, kind.dtype, (axis(1),))), node.inputs)
 
 
+_AFTER = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
+_MACHINE: dict[str, Any] = {
+    "kernel_type": ("LINEAR", "RBF", "SIGMOID"), "kernel_params": ([0.5, 0.1, 3.0],),
+    "support_vectors": numbers(lambda shape: 3 * shape[1]),
+}  # fmt: skip
+
 OPERATORS = (
-    classical("LinearRegressor", _linear_regressor),
-    classical("LinearClassifier", _linear_classifier),
-    classical("Scaler", _scaler),
-    classical("Normalizer", _normalizer),
-    classical("LabelEncoder", _label_encoder, _look_up),
-    classical("OneHotEncoder", _one_hot),
-    classical("Imputer", _imputer),
-    classical("FeatureVectorizer", _feature_vectorizer),
-    classical("ArrayFeatureExtractor", _array_feature_extractor),
-    classical("ZipMap", _zip_map),
-    classical("SVMRegressor", _svm_regressor),
-    classical("SVMClassifier", _svm_classifier),
+    classical(
+        "LinearRegressor", _linear_regressor,
+        case(rank=2, coefficients=numbers(lambda shape: shape[1]), intercepts=([0.5],)),
+    ),
+    classical(
+        "LinearClassifier", _linear_classifier,
+        case(
+            rank=2, outputs=2, coefficients=numbers(lambda shape: 3 * shape[1]), intercepts=([0.5, 0.1, -0.2],),
+            classlabels_ints=([3, 1, 2],), post_transform=_AFTER,
+        ),
+    ),
+    classical("Scaler", _scaler, case(rank=2, offset=([0.1],), scale=([2.0],))),
+    classical("Normalizer", _normalizer, case(rank=2, norm=("MAX", "L1", "L2"))),
+    classical(
+        "LabelEncoder", _label_encoder, case(dtype=np.int64, keys_int64s=([1, 5, 3],), values_int64s=([7, -2, 9],)),
+        _look_up,
+    ),
+    classical("OneHotEncoder", _one_hot, case(dtype=np.int64, cats_int64s=([1, 5, 3],))),
+    classical(
+        "Imputer", _imputer, case(rank=2, imputed_value_floats=([1.5],), replaced_value_float=(0.0, float("nan"))),
+    ),
+    classical(
+        "FeatureVectorizer", _feature_vectorizer, case(LIKE, rank=2, inputdimensions=lambda draw, x: [x.shape[1]] * 2),
+    ),
+    classical("ArrayFeatureExtractor", _array_feature_extractor, case(constant([1, 0, 1]), rank=2)),
+    classical("ZipMap", _zip_map, None),  # onnxruntime's result is a list of maps
+    classical(
+        "SVMRegressor", _svm_regressor,
+        case(rank=2, n_supports=(3,), coefficients=([1.0, -1.0, 0.5],), rho=([0.2],), **_MACHINE),
+    ),
+    classical(
+        "SVMClassifier", _svm_classifier,
+        case(
+            rank=2, outputs=2, vectors_per_class=([2, 1],), coefficients=([1.0, 0.5, -1.0],), rho=([0.2],),
+            classlabels_ints=([0, 1],), **_MACHINE,
+        ),
+    ),
     Operator("PairwiseCoupling", domain=OWN, lower=_pairwise_coupling),
     Operator("CarefulProduct", domain=OWN, lower=_careful_product),
 )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 from onnx import numpy_helper
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
+from mtool.compiler.operators.cases import case
 from mtool.compiler.operators.classical import ClassicalNode, classical, transformed
 from mtool.compiler.operators.lowering import Lowering, template_node
 from mtool.compiler.operators.problems import Unsupported
@@ -303,8 +304,32 @@ def _per_leaf(ctx: Lowering, inputs: dict[str, str], weights: int) -> int:
     return weights // max(-int(data.min(initial=0)) for data in children)
 
 
+_BRANCHES: dict[str, Any] = {
+    "nodes_treeids": ([0] * 5,), "nodes_nodeids": ([0, 1, 2, 3, 4],), "nodes_featureids": ([1, 0, 0, 0, 0],),
+    "nodes_modes": (["BRANCH_LEQ", "LEAF", "BRANCH_GT", "LEAF", "LEAF"],), "nodes_truenodeids": ([1, 0, 3, 0, 0],),
+    "nodes_values": ([0.1, 0.0, -0.3, 0.0, 0.0],), "nodes_falsenodeids": ([2, 0, 4, 0, 0],),
+}  # fmt: skip
+_ENSEMBLE: dict[str, Any] = {
+    "tree_roots": ([0],), "nodes_featureids": ([1, 0],), "nodes_truenodeids": ([0, 1],), "nodes_trueleafs": ([1, 1],),
+    "nodes_falsenodeids": ([1, 2],), "nodes_falseleafs": ([0, 1],), "leaf_targetids": ([0, 1, 0],), "n_targets": (2,),
+    "nodes_modes": (numpy_helper.from_array(np.array([0, 3], np.uint8)),),
+    "nodes_splits": (numpy_helper.from_array(np.array([0.1, -0.3], np.float32)),),
+    "leaf_weights": (numpy_helper.from_array(np.array([1.5, -2.0, 0.3], np.float32)),),
+}  # fmt: skip
+
+
+def _leaves_of(kind: str, ids: str) -> dict[str, Any]:
+    return {
+        f"{kind}_treeids": ([0, 0, 0],), f"{kind}_nodeids": ([1, 3, 4],), f"{kind}_{ids}": ([0, 1, 2],),
+        f"{kind}_weights": ([1.5, 2.0, 0.25],), **_BRANCHES,
+    }  # fmt: skip
+
+
 OPERATORS = (
-    classical("TreeEnsemble", _ensemble, _tree_ensemble, TreeEnsemble),
-    classical("TreeEnsembleClassifier", _classifier),
-    classical("TreeEnsembleRegressor", _regressor),
-)
+    classical("TreeEnsemble", _ensemble, case(rank=2, **_ENSEMBLE), _tree_ensemble, TreeEnsemble),
+    classical(
+        "TreeEnsembleClassifier", _classifier,
+        case(rank=2, outputs=2, classlabels_int64s=([4, 0, 2],), **_leaves_of("class", "ids")),
+    ),
+    classical("TreeEnsembleRegressor", _regressor, case(rank=2, n_targets=(3,), **_leaves_of("target", "ids"))),
+)  # fmt: skip

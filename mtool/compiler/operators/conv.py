@@ -1,5 +1,6 @@
 """Conv 22 with constant weights, one and two dimensions, grouped, float and integer: a conv2d kernel."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,13 @@ from mtool.compiler.ir import DType, Node
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators import sliding_window
+from mtool.compiler.operators.cases import Case, Draw, integers, product
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
 from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights, is_constant
 from mtool.compiler.operators.folding import CONVOLUTION
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT
 from mtool.compiler.operators.qlinear import QLinear
 from mtool.compiler.operators.window import (
@@ -117,7 +119,7 @@ def _qlinear(parts: QLinear) -> None:
     parts.quantize(parts(CONV, *inputs, **parts.attrs), 6)
 
 
-def _cases(draw: Draw, op: str) -> None:
+def _cases(draw: Draw, op: Operator) -> Case:
     """One to three spatial dimensions: groups, dilations, strides, asymmetric padding."""
     rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4, 4, 4, 4, 5)))
     spatial, channels = value.rank - 2, value.shape[1]
@@ -139,7 +141,12 @@ def _cases(draw: Draw, op: str) -> None:
         raise ValueError("its window does not fit")
     weights = draw.normal((out, channels // group, *kernel), (channels // group * np.prod(kernel)) ** -0.5)
     bias = [draw.normal((out,), 0.3)] if rng.random() < 0.6 else []
-    draw.one(op, [value.name, weights, *bias], **attrs)
+    return Case([value.name, weights, *bias], attrs)
+
+
+def _fused_cases(draw: Draw, op: Operator) -> Case:
+    drawn = _cases(draw, op)
+    return replace(drawn, attrs={**drawn.attrs, "activation": draw.rng.choice(("Relu", "Tanh", "Sigmoid"))})
 
 
 OPERATORS = (
@@ -147,7 +154,9 @@ OPERATORS = (
         CONV, cases=_cases, attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
         check_shapes=_fits_filters, folding=CONVOLUTION, lower=_lower,
     ),
-    Operator("FusedConv", domain=MICROSOFT, expand=_fused),
-    *(Operator(op, domain=MICROSOFT, expand=_nhwc) for op in ("NhwcConv", "NhwcFusedConv")),
-    Operator("QLinearConv", expand=QLinear.form(_qlinear), zero_point={0: 2}.get),
+    Operator("FusedConv", domain=MICROSOFT, cases=_fused_cases, expand=_fused),
+    *(Operator(op, domain=MICROSOFT, cases=None, expand=_nhwc) for op in ("NhwcConv", "NhwcFusedConv")),
+    Operator(
+        "QLinearConv", cases=integers(_cases, "01yb", product), expand=QLinear.form(_qlinear), zero_point={0: 2}.get,
+    ),
 )  # fmt: skip

@@ -14,11 +14,12 @@ from mtool.compiler.ir import DType, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.operators import sliding_window
+from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights, is_constant
 from mtool.compiler.operators.folding import WINDOWS
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.window import Convolution, Pair, has_kernel, pair
 
 
@@ -152,17 +153,18 @@ def _fits_filters(node: OnnxNode) -> bool:
     return fits and node.is_absent_or(2, (w[1] * group,))
 
 
-def _cases(draw: Draw, op: str) -> None:
+def _cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4)))
     channels = value.shape[1]
     group = rng.choice([g for g in (1, 1, 2, channels) if g and channels % g == 0])
     kernel = [rng.choice((1, 2, 3)) for _ in value.shape[2:]]
     strides = [rng.choice((1, 2)) for _ in kernel]
     pads = [rng.choice((0, 0, 1)) if kernel[n % len(kernel)] > 1 else 0 for n in range(2 * len(kernel))]
-    draw.one(
-        op, [value.name, draw.normal((channels, rng.randint(1, 3), *kernel))], group=group, strides=strides, pads=pads,
-        output_padding=[rng.randrange(s) for s in strides], dilations=[rng.choice((1, 1, 2)) for _ in kernel],
-    )  # fmt: skip
+    attrs = {
+        "group": group, "strides": strides, "pads": pads, "output_padding": [rng.randrange(s) for s in strides],
+        "dilations": [rng.choice((1, 1, 2)) for _ in kernel],
+    }  # fmt: skip
+    return Case([value.name, draw.normal((channels, rng.randint(1, 3), *kernel))], attrs)
 
 
 OPERATORS = (

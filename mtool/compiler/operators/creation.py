@@ -9,10 +9,11 @@ from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import axis, call, choose, compare, const, load, minus, plus
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.cases import Case, Draw, case, constant
 from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding, unknown_size
 from mtool.compiler.operators.lowering import AlongAxis, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, computed, scalars_behind_first
-from mtool.compiler.operators.operator import Draw, Operator, TfliteBuiltin
+from mtool.compiler.operators.operator import Operator, TfliteBuiltin
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
@@ -120,37 +121,46 @@ def _carry_one_hot(bounded: Bounded) -> int | None:
     return bounded.axis if bounded.axis < bounded.attrs.axis else bounded.axis + 1
 
 
-def _trilu_cases(draw: Draw, op: str) -> None:
-    value, k = draw.pick(), draw.constant(draw.rng.randint(-1, 1), "int64")
-    draw.one(op, [value.name, k], upper=draw.rng.randint(0, 1))
+def _range_cases(draw: Draw, op: Operator) -> Case:
+    return Case([draw.constant(number, "float32") for number in (draw.rng.randint(0, 3), 9.5, 0.5)])
+
+
+def _mel_cases(draw: Draw, op: Operator) -> Case:
+    return Case(
+        [*(draw.constant(n, "int64") for n in (8, 16, 8192)), *(draw.constant(f, "float32") for f in (0, 4096))]
+    )
 
 
 OPERATORS = (
     Operator(
-        "ConstantOfShape", canonical=_constant_of_shape, sizes=(0,), moves=True, folding=VECTORIZED.growing()
+        "ConstantOfShape", cases=lambda draw, op: Case([draw.whole(draw.shape(3))]), canonical=_constant_of_shape,
+        sizes=(0,), moves=True, folding=VECTORIZED.growing(),
     ),
     Operator("Fill", domain=OWN, attributes=Fill, lower=_fill),
     Operator(
-        "Range", check_constants=_check_range, sizes=(0, 1, 2), lower=_range,
+        "Range", cases=_range_cases, check_constants=_check_range, sizes=(0, 1, 2), lower=_range,
         folding=Folding(VECTORIZED.cost, _size_of_range), tflite=(TfliteBuiltin("RANGE", 3, is_stored=True),),
     ),
-    Operator("Range", domain=MICROSOFT, expand=as_in_onnx),
+    Operator("Range", domain=MICROSOFT, cases=_range_cases, expand=as_in_onnx),
     Operator(
-        "EyeLike", attributes=EyeLike, canonical=_eye_like_form, moves=True, folding=VECTORIZED, lower=_eye_like
+        "EyeLike", cases=case(rank=2, k=(-1, 0, 2)), attributes=EyeLike, canonical=_eye_like_form, moves=True,
+        folding=VECTORIZED, lower=_eye_like,
     ),
     Operator(
-        "OneHot", attributes=AlongAxis, axis_ends=(-1, 0), sizes=(1,), carry=_carry_one_hot, moves=True,
+        "OneHot", cases=case(constant(4), constant([0.0, 1.0], "float32"), dtype="int64", rank=(1, 2), axis=(-1, 0, 1)),
+        attributes=AlongAxis, axis_ends=(-1, 0), sizes=(1,), carry=_carry_one_hot, moves=True,
         canonical=lambda node: node.emit(AlongAxis(axis=node.axis(-1, len(node.result.shape)))),
-        check_shapes=lambda node: math.prod(node.ins[1]) == 1 and node.ins[2] == (2,),
-        folding=VECTORIZED.growing(), lower=_one_hot,
+        check_shapes=lambda node: math.prod(node.ins[1]) == 1 and node.ins[2] == (2,), folding=VECTORIZED.growing(),
+        lower=_one_hot,
     ),
     Operator(
-        "Trilu", cases=_trilu_cases, attributes=Trilu, check_shapes=scalars_behind_first, moves=True,
-        folding=VECTORIZED, lower=_trilu
+        "Trilu",
+        cases=case(lambda draw, x: draw.constant(draw.rng.randint(-1, 1), "int64"), rank=(2, 3, 4), upper=(0, 1)),
+        attributes=Trilu, check_shapes=scalars_behind_first, moves=True, folding=VECTORIZED, lower=_trilu,
     ),
-    Operator("Trilu", domain=MICROSOFT, expand=as_in_onnx),
+    Operator("Trilu", domain=MICROSOFT, cases=case(rank=(2, 3), upper=(0, 1)), expand=as_in_onnx),
     Operator(
-        "MelWeightMatrix", sizes=(0, 1, 2, 3, 4), folding=SLOW.growing(),
+        "MelWeightMatrix", cases=_mel_cases, sizes=(0, 1, 2, 3, 4), folding=SLOW.growing(),
         canonical=computed("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"),
     ),
 )  # fmt: skip

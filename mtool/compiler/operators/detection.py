@@ -10,6 +10,7 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.scalar import literal
+from mtool.compiler.operators.cases import Case, Draw, case
 from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Operator
@@ -130,12 +131,19 @@ def _postprocess_outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Seq
     return [TensorType(DType.FLOAT32, shape) for shape in shapes]
 
 
+def _suppressed(draw: Draw, op: Operator) -> Case:
+    value = draw.pick(rank=3)
+    boxes = draw.numbers().uniform(0, 1, (value.shape[0], value.shape[2], 4))
+    limits = (draw.constant(2, np.int64), draw.constant(0.4, np.float32), draw.constant(-0.5, np.float32))
+    return Case([draw.constant(boxes, np.float32), value.name, *limits], {"center_point_box": draw.rng.randint(0, 1)})
+
+
 OPERATORS = (
     Operator(
-        "NonMaxSuppression", attributes=NonMaxSuppression, check_shapes=_fits_scores, sizes=(2,), is_declared=True,
-        bound=_most_selected, lower=_non_max_suppression,
+        "NonMaxSuppression", cases=_suppressed, attributes=NonMaxSuppression, check_shapes=_fits_scores, sizes=(2,),
+        is_declared=True, bound=_most_selected, lower=_non_max_suppression,
     ),
-    Operator("Det", lower=_det),
+    Operator("Det", cases=case(rank=(2, 3), fits=lambda shape: shape[-1] == shape[-2]), lower=_det),
     Operator(
         "DetectionPostProcess", domain=OWN, attributes=DetectionPostProcess, infer=_postprocess_outputs,
         lower=_postprocess,

@@ -7,10 +7,11 @@ from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.ir.types import DType
+from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import Folded, Folding
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import Unsupported
 
 MOST = 32  # operands
@@ -112,13 +113,13 @@ def _cost(node: Folded) -> int:
     return node.every + math.prod(sizes.values())
 
 
-def _cases(draw: Draw, op: str) -> None:
+def _cases(draw: Draw, op: Operator) -> Case:
     value = draw.pick(rank=draw.rng.choice((2, 3)))
     letters = "ijk"[: value.rank]
     equations = (f"{letters},{letters[-1]}m->{letters[:-1]}m", f"{letters}->{letters[::-1]}", f"{letters}->")
     equation = draw.rng.choice(equations)
     more = [draw.normal((value.shape[-1], 4))] if "," in equation else []
-    draw.one(op, [value.name, *more], equation=equation)
+    return Case([value.name, *more], {"equation": equation})
 
 
 OPERATORS = (

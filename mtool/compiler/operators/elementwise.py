@@ -10,6 +10,7 @@ import numpy as np
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import call, const
 from mtool.compiler.operators.bounds import carry_elements
+from mtool.compiler.operators.cases import LAST, Case, Draw, Value, case, constant, integers, product
 from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, VECTORIZED
 from mtool.compiler.operators.lowering import Lower, Lowering, moves_integers
 from mtool.compiler.operators.onnx_node import (
@@ -20,7 +21,7 @@ from mtool.compiler.operators.onnx_node import (
     scalars_behind_first,
     spreads,
 )
-from mtool.compiler.operators.operator import Draw, Operator, TfliteBuiltin
+from mtool.compiler.operators.operator import Operator, TfliteBuiltin
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear, qlinear_binary, qlinear_unary
 
@@ -430,17 +431,28 @@ def _operator(name: str, lower: Lower, attributes: type[Attributes] = Attributes
     return Operator(name, tflite=_TFLITE.get(name, ()), **{**fields, **more})
 
 
-def _clip_cases(draw: Draw, op: str) -> None:
+def _clip_cases(draw: Draw, op: Operator) -> Case:
     """One bound, or both."""
     value = draw.pick()
     low = draw.constant(-0.5, np.float32) if draw.rng.random() < 0.7 else ""
-    draw.one(op, [value.name, low, draw.constant(draw.rng.choice((0.6, 6.0)), np.float32)])
+    return Case([value.name, low, draw.constant(draw.rng.choice((0.6, 6.0)), np.float32)])
 
 
-def _expand_cases(draw: Draw, op: str) -> None:
+def _expand_cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick()
     sizes = [rng.choice((2, 3)) if size == 1 else size for size in value.shape]
-    draw.one(op, [value.name, draw.whole([*[2] * (rng.random() < 0.3 and value.rank < 5), *sizes])])
+    return Case([value.name, draw.whole([*[2] * (rng.random() < 0.3 and value.rank < 5), *sizes])])
+
+
+def _other(draw: Draw, value: Value) -> str:
+    """Another value of the same type and shape, or a constant that is broadcast."""
+    same = [one.name for one in draw.values.values() if (one.dtype, one.shape) == (value.dtype, value.shape)]
+    return draw.rng.choice(same) if draw.rng.random() < 0.6 else draw.like(value, draw.spread(value))
+
+
+def _where_cases(draw: Draw, op: Operator) -> Case:
+    value = draw.pick()
+    return Case([draw.like(Value("", np.dtype(bool), ()), value.shape, 1), value.name, _other(draw, value)])
 
 
 OPERATORS = (
@@ -461,32 +473,47 @@ OPERATORS = (
     _operator("Elu", _with_attributes(Elu, elu), Elu),
     _operator("Celu", _with_attributes(Elu, celu), Elu, canonical=_celu_form),
     _operator("Selu", _with_attributes(Selu, selu), Selu),
-    _operator(
-        "Gelu", _with_attributes(Gelu, gelu), Gelu, words={"approximate": ("none", "tanh")}, folding=BY_ELEMENT
-    ),
+    _operator("Gelu", _with_attributes(Gelu, gelu), Gelu, words={"approximate": ("none", "tanh")}, folding=BY_ELEMENT),
     _operator("IsInf", _with_attributes(IsInf, _is_infinite), IsInf),
-    _operator("Mod", _with_attributes(Mod, _modulo), Mod, canonical=_aligned(Mod)),
     _operator(
-        "BitShift", _with_attributes(BitShift, _shift), BitShift, canonical=_aligned(BitShift),
-        words={"direction": ("LEFT", "RIGHT")},
+        "Mod", _with_attributes(Mod, _modulo), Mod,
+        cases=case(lambda draw, x: draw.like(x, draw.spread(x)), dtype=np.int32, fmod=(0, 1)), canonical=_aligned(Mod),
+    ),
+    _operator(
+        "BitShift", _with_attributes(BitShift, _shift), BitShift,
+        cases=case(lambda draw, x: draw.like(x, draw.spread(x), 7), dtype=np.uint8, direction=("LEFT", "RIGHT")),
+        canonical=_aligned(BitShift), words={"direction": ("LEFT", "RIGHT")},
     ),
     _operator("Clip", _clip, cases=_clip_cases, canonical=_clip_form, check_shapes=scalars_behind_first),
-    _operator("Cast", _cast, Cast),
-    _operator("CastLike", _cast, Cast, canonical=_cast_like),
-    _operator("BitCast", _bitcast, folding=SLOW),
+    _operator("Cast", _cast, Cast, cases=case(to=(1, 6, 7, 9, 10, 11))),
+    _operator("CastLike", _cast, Cast, cases=case(constant(0, np.int32)), canonical=_cast_like),
+    _operator("BitCast", _bitcast, cases=case(to=(6, 12)), folding=SLOW),
     _operator("Where", _where),
     _operator(
         "Expand", moves_integers(_expand), cases=_expand_cases, canonical=first_input, sizes=(1,), keeps_empty=True,
-        moves=True,
-        check_shapes=lambda node: spreads(node.ins[0], node.outs[0]), folding=VECTORIZED.growing(),
+        moves=True, check_shapes=lambda node: spreads(node.ins[0], node.outs[0]), folding=VECTORIZED.growing(),
     ),
-    Operator("Gelu", domain=MICROSOFT, expand=_gelu_of_sum("none")),
-    Operator("BiasGelu", domain=MICROSOFT, expand=_gelu_of_sum("none")),
-    Operator("FastGelu", domain=MICROSOFT, expand=_gelu_of_sum("tanh")),
-    Operator("QuickGelu", domain=MICROSOFT, expand=_quick_gelu),
-    Operator("QLinearAdd", domain=MICROSOFT, expand=qlinear_binary("Add"), zero_point={0: 2, 3: 5}.get),
-    Operator("QLinearMul", domain=MICROSOFT, expand=qlinear_binary("Mul"), zero_point={0: 2, 3: 5}.get),
-    Operator("QLinearSigmoid", domain=MICROSOFT, expand=qlinear_unary("Sigmoid"), zero_point={0: 2}.get),
-    Operator("QLinearLeakyRelu", domain=MICROSOFT, expand=qlinear_unary("LeakyRelu"), zero_point={0: 2}.get),
-    Operator("QLinearWhere", domain=MICROSOFT, expand=QLinear.form(_qlinear_where)),
+    Operator("Gelu", domain=MICROSOFT, cases=case(), expand=_gelu_of_sum("none")),
+    Operator("BiasGelu", domain=MICROSOFT, cases=case(LAST), expand=_gelu_of_sum("none")),
+    Operator("FastGelu", domain=MICROSOFT, cases=case(LAST), expand=_gelu_of_sum("tanh")),
+    Operator("QuickGelu", domain=MICROSOFT, cases=case(alpha=(1.0, 1.702)), expand=_quick_gelu),
+    Operator(
+        "QLinearAdd", domain=MICROSOFT, cases=integers(case(_other), "01y"), expand=qlinear_binary("Add"),
+        zero_point={0: 2, 3: 5}.get,
+    ),
+    Operator(
+        "QLinearMul", domain=MICROSOFT, cases=integers(case(_other), "01y", product), expand=qlinear_binary("Mul"),
+        zero_point={0: 2, 3: 5}.get,
+    ),
+    Operator(
+        "QLinearSigmoid", domain=MICROSOFT, cases=integers(case(), "0y"), expand=qlinear_unary("Sigmoid"),
+        zero_point={0: 2}.get,
+    ),
+    Operator(
+        "QLinearLeakyRelu", domain=MICROSOFT, cases=integers(case(alpha=(0.1, 0.3)), "0y"),
+        expand=qlinear_unary("LeakyRelu"), zero_point={0: 2}.get,
+    ),
+    Operator(
+        "QLinearWhere", domain=MICROSOFT, cases=integers(_where_cases, "012y"), expand=QLinear.form(_qlinear_where),
+    ),
 )  # fmt: skip

@@ -5,6 +5,7 @@ import numpy as np
 from mtool.compiler.ir import Attributes, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load, modulo, plus, times
 from mtool.compiler.ir.types import DType
+from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.lowering import AlongAxis, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
@@ -125,13 +126,24 @@ def _short_time_form(node: OnnxNode) -> None:
     node.emit(STFT(step=node.number(1, "frame_step"), length=size), inputs=[node.inputs[0], window])
 
 
+def _transform_cases(draw: Draw, op: Operator) -> Case:
+    signal = draw.input(np.float32, (2, draw.rng.randint(4, 9), draw.rng.choice((1, 2))))
+    axis, inverse = draw.constant(1, np.int64), draw.rng.randint(0, 1)
+    return Case([signal.name, "", axis], {"inverse": inverse})
+
+
+def _short_time_cases(draw: Draw, op: Operator) -> Case:
+    signal = draw.input(np.float32, (2, 16, 1))
+    return Case([signal.name, draw.constant(4, np.int64), draw.normal((8,))], {"onesided": draw.rng.randint(0, 1)})
+
+
 OPERATORS = (
     Operator(
-        "DFT", attributes=DFT, canonical=_transform_form, axis_ends=None, check_shapes=_has_parts, sizes=(1, 2),
-        folding=SLOW.growing(), lower=_transform,
+        "DFT", cases=_transform_cases, attributes=DFT, canonical=_transform_form, axis_ends=None,
+        check_shapes=_has_parts, sizes=(1, 2), folding=SLOW.growing(), lower=_transform,
     ),
     Operator(
-        "STFT", attributes=STFT, canonical=_short_time_form, check_shapes=_is_a_signal, sizes=(1, 3),
-        folding=SLOW.growing(), lower=_short_time,
+        "STFT", cases=_short_time_cases, attributes=STFT, canonical=_short_time_form, check_shapes=_is_a_signal,
+        sizes=(1, 3), folding=SLOW.growing(), lower=_short_time,
     ),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Matrix products (ai.onnx MatMul, Gemm, MatMulInteger): with constant weights a dense kernel, others reductions."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,12 +14,13 @@ from mtool.compiler.kernels.matmul.node import Matmul
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators import integer_products
 from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.cases import Case, Draw, Part, Value, case, integers, normal, product
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
 from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights
 from mtool.compiler.operators.folding import PRODUCT
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode, spreads
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear
 
@@ -342,7 +344,53 @@ def _strides(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (*(0,) * (rank - len(shape)), *batch, *steps[-2:])
 
 
-def _gemm_cases(draw: Draw, op: str) -> None:
+def _matmul_cases(draw: Draw, op: Operator) -> Case:
+    """A constant on either side, or two values."""
+    rng, value = draw.rng, draw.pick(rank=draw.rng.choice((1, 2, 2, 3, 3, 4)))
+    *outer, rows, depth = (1, *value.shape)[-value.rank - (value.rank == 1) :]
+    spread, roll = max(1, depth) ** -0.5, rng.random()
+    fitting = [one.name for one in draw.values.values() if one.dtype == np.float32 and one.shape[-2:-1] == (depth,)]
+    if roll < 0.2 and fitting:
+        return Case([value.name, rng.choice(fitting)])
+    if roll < 0.4 and value.rank > 1:
+        return Case([draw.normal((rng.randint(1, 9), rows), rows**-0.5 if rows else 1), value.name])
+    batch = outer if roll > 0.85 and value.rank > 2 else []
+    return Case([value.name, draw.normal((*batch, depth, rng.randint(1, 9)), spread)])
+
+
+def _flat_cases(draw: Draw, op: Operator) -> Case:
+    value = draw.pick(rank=2)
+    return Case([value.name, draw.normal((value.shape[1], 5), max(1, value.shape[1]) ** -0.5)])
+
+
+def _codes(draw: Draw, value: Value) -> str:
+    """Weights of 7 bits, which products of uint8 and int8 can't saturate."""
+    return draw.constant(draw.numbers().integers(-64, 64, (value.shape[-1], 4)), np.int8)
+
+
+def _number(low: float, high: float) -> Part:
+    return lambda draw, value: draw.constant(draw.rng.uniform(low, high), np.float32)
+
+
+def _integer_cases(draw: Draw, op: Operator) -> Case:
+    """Zero points are one number, or one a column of B."""
+    value = draw.pick(np.uint8, draw.rng.choice((2, 3)))
+    points = [draw.constant(draw.rng.randint(0, 255), np.uint8), draw.constant(draw.rng.choice((0, 3)), np.int8)]
+    if not value.size:
+        raise ValueError("no weights")  # onnxruntime does not write the results of an integer product of nothing
+    scales = [draw.constant(0.02, np.float32), draw.constant(0.01, np.float32)] if "Float" in op.name else []
+    return Case([value.name, _codes(draw, value), *scales, *points])
+
+
+_SCALE = _number(0.01, 0.02)
+_FOUR_BITS = case(
+    lambda draw, x: draw.constant(draw.numbers().integers(0, 256, (3, -(-x.shape[-1] // 16), 8)), np.uint8),
+    normal(lambda shape: (3 * -(-shape[-1] // 16),)), rank=2, N=(3,), bits=(4,), block_size=(16,),
+    K=lambda draw, x: x.shape[-1],
+)  # fmt: skip
+
+
+def _gemm_cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick(rank=2)
     ta, tb, count = rng.random() < 0.3, rng.random() < 0.5, rng.randint(1, 9)
     rows, depth = value.shape[::-1] if ta else value.shape
@@ -350,25 +398,37 @@ def _gemm_cases(draw: Draw, op: str) -> None:
     bias = [draw.normal(rng.choice(((count,), (1, count), (rows, 1), ())))] if rng.random() < 0.7 else []
     alpha, beta = rng.choice((1.0, 0.5)), rng.choice((1.0, 2.0))
     beta = beta if depth else 1.0  # of a product of nothing onnxruntime forgets it
-    draw.one(op, [value.name, weights, *bias], alpha=alpha, beta=beta, transA=int(ta), transB=int(tb))
+    return Case([value.name, weights, *bias], {"alpha": alpha, "beta": beta, "transA": int(ta), "transB": int(tb)})
+
+
+def _fused_gemm_cases(draw: Draw, op: Operator) -> Case:
+    drawn = _gemm_cases(draw, op)
+    return replace(drawn, attrs={**drawn.attrs, "activation": draw.rng.choice(("Relu", "Tanh", "Sigmoid"))})
 
 
 OPERATORS = (
-    Operator("MatMul", carry=_carry_matmul, folding=PRODUCT, lower=_matmul),
+    Operator("MatMul", cases=_matmul_cases, carry=_carry_matmul, folding=PRODUCT, lower=_matmul),
     Operator(
         "Gemm", cases=_gemm_cases, attributes=Gemm, shapes_from=7,
-        check_shapes=lambda node: spreads(node.ins[2], node.outs[0]),
-        carry=_carry_gemm, folding=PRODUCT, lower=_gemm,
+        check_shapes=lambda node: spreads(node.ins[2], node.outs[0]), carry=_carry_gemm, folding=PRODUCT, lower=_gemm,
     ),
     Operator(
-        "MatMulInteger", check_shapes=_fits_points, zero_point={0: 2, 1: 3}.get, folding=PRODUCT,
+        "MatMulInteger", cases=_integer_cases, check_shapes=_fits_points, zero_point={0: 2, 1: 3}.get, folding=PRODUCT,
         lower=_matmul_integer,
     ),
-    Operator("QLinearMatMul", expand=QLinear.form(_qlinear_matmul), zero_point={0: 2, 3: 5}.get),
-    Operator("QGemm", domain=MICROSOFT, expand=QLinear.form(_qgemm), zero_point={0: 2, 3: 5}.get),
-    Operator("FusedGemm", domain=MICROSOFT, expand=_fused_gemm),
-    *(Operator(op, domain=MICROSOFT, expand=_fused_matmul) for op in ("FusedMatMul", "TransposeMatMul")),
-    Operator("MatMulIntegerToFloat", domain=MICROSOFT, expand=_to_float),
-    Operator("DynamicQuantizeMatMul", domain=MICROSOFT, expand=_dynamic),
-    Operator("MatMulNBits", domain=MICROSOFT, expand=_n_bits),
+    Operator(
+        "QLinearMatMul", cases=integers(_flat_cases, "01y", product), expand=QLinear.form(_qlinear_matmul),
+        zero_point={0: 2, 3: 5}.get,
+    ),
+    Operator(
+        "QGemm", domain=MICROSOFT, cases=integers(_flat_cases, "01by", product), expand=QLinear.form(_qgemm),
+        zero_point={0: 2, 3: 5}.get,
+    ),
+    Operator("FusedGemm", domain=MICROSOFT, cases=_fused_gemm_cases, expand=_fused_gemm),
+    *(Operator(
+        op, domain=MICROSOFT, cases=_flat_cases, expand=_fused_matmul,
+    ) for op in ("FusedMatMul", "TransposeMatMul")),
+    Operator("MatMulIntegerToFloat", domain=MICROSOFT, cases=_integer_cases, expand=_to_float),
+    Operator("DynamicQuantizeMatMul", domain=MICROSOFT, cases=case(_codes, _SCALE, rank=(2, 3)), expand=_dynamic),
+    Operator("MatMulNBits", domain=MICROSOFT, cases=_FOUR_BITS, expand=_n_bits),
 )  # fmt: skip

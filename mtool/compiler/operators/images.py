@@ -1,10 +1,12 @@
 """ImageDecoder 20: an image that the model has is decoded by Pillow when it is compiled."""
 
 import io
+import struct
 
 import numpy as np
 
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import Folding
 from mtool.compiler.operators.onnx_node import computed
 from mtool.compiler.operators.operator import Operator
@@ -26,9 +28,16 @@ def _elements_of(encoded: Array) -> int:
         raise NotComputed(f"its input is no image that can be decoded: {type(failed).__name__}") from None
 
 
+def _cases(draw: Draw, op: Operator) -> Case:
+    """A bitmap of 2 x 2 pixels."""
+    header = struct.pack("<2sIHHIIiiHHIIiiII", b"BM", 70, 0, 0, 54, 40, 2, 2, 1, 24, 0, 16, 0, 0, 0, 0)
+    return Case([draw.constant([*header, *draw.rng.randbytes(16)], np.uint8)], {"pixel_format": "RGB"})
+
+
 OPERATORS = (
     Operator(
         "ImageDecoder",
+        cases=_cases,
         canonical=computed("encoded_stream"),
         sizes=(0,),
         most_sizes=2**31,

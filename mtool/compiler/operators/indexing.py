@@ -30,12 +30,13 @@ from mtool.compiler.ir.expr import (
     wrapped,
 )
 from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.cases import Case, Draw, Value, case
 from mtool.compiler.operators.folding import BY_ELEMENT, VECTORIZED
 from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of, length_of
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
 from mtool.compiler.operators.movement import chosen_indices
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, first_input, with_axis
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import CLASSICAL, MICROSOFT, Unsupported
 
 GATHER_ND = "GatherND"
@@ -238,70 +239,65 @@ def _first_rows(node: OnnxNode) -> IndexRange:
 _BLOCKS = {"mode": ("DCR", "CRD")}
 
 
-def _tile_cases(draw: Draw, op: str) -> None:
-    value = draw.pick()
-    draw.one(op, [value.name, draw.whole([draw.rng.choice((1, 1, 2, 3)) for _ in value.shape])])
-
-
-def element_cases(draw: Draw, op: str) -> None:
+def element_cases(draw: Draw, op: Operator) -> Case:
     """GatherElements and ScatterElements: each place at most once."""
     value = draw.pick()
     axis, shape = draw.axis(value), list(value.shape)
     shape[axis] = draw.rng.randint(1, shape[axis])
     places = np.take(np.argsort(draw.numbers().random(value.shape), axis), range(shape[axis]), axis)
-    updates = [draw.normal(shape)] if op.startswith("Scatter") else []
-    draw.one(op, [value.name, draw.constant(places, np.int64), *updates], axis=axis)
+    updates = [draw.normal(shape)] if op.name.startswith("Scatter") else []
+    return Case([value.name, draw.constant(places, np.int64), *updates], {"axis": axis})
 
 
-def _tuple_cases(draw: Draw, op: str) -> None:
-    value = draw.pick()
+def _tuples(draw: Draw, value: Value) -> str:
     places = [draw.numbers().integers(0, n, 3) for n in value.shape[: draw.rng.randint(1, value.rank)]]
-    draw.one(op, [value.name, draw.constant(np.stack(places, -1), np.int64)])
+    return draw.constant(np.stack(places, -1), np.int64)
 
 
-def _block_cases(draw: Draw, op: str) -> None:
-    value = draw.pick(rank=4)
-    if op == "DepthToSpace" and value.shape[1] % 4:
-        raise ValueError("onnxruntime makes nothing of it, where ONNX has no such operator")
-    if op == "SpaceToDepth" and (value.shape[2] % 2 or value.shape[3] % 2):
-        raise ValueError("its blocks do not fit")
-    attrs = {"mode": draw.rng.choice(("DCR", "CRD"))} if op == "DepthToSpace" else {}
-    draw.one(op, [value.name], blocksize=2, **attrs)
+def _lengths(draw: Draw, value: Value) -> str:
+    return draw.constant(draw.numbers().integers(1, value.shape[0] + 1, value.shape[1]), np.int64)
+
+
+def _past_cases(draw: Draw, op: Operator) -> Case:
+    value, mode = draw.pick(rank=4), draw.rng.choice(("linear", "circular"))
+    batch, heads, size, width = value.shape
+    starts = draw.constant(draw.numbers().integers(0, size - 1, batch), np.int64)
+    return Case([value.name, draw.normal((batch, heads, 2, width)), starts], {"mode": mode})
 
 
 OPERATORS = (
     Operator(
-        "Tile", cases=_tile_cases, canonical=first_input, check_shapes=_tiles, sizes=(1,), keeps_empty=True, moves=True,
+        "Tile", cases=case(lambda draw, x: draw.whole([draw.rng.choice((1, 1, 2, 3)) for _ in x.shape])),
+        canonical=first_input, check_shapes=_tiles, sizes=(1,), keeps_empty=True, moves=True,
         folding=VECTORIZED.growing(), lower=moves_integers(_tile),
     ),
     Operator(
         "GatherElements", cases=element_cases, attributes=AlongAxis, canonical=with_axis(AlongAxis, 0),
-        check_shapes=by_element,
-        index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_gather_elements,
+        check_shapes=by_element, index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_gather_elements,
     ),
     Operator(
-        GATHER_ND, cases=_tuple_cases, attributes=GatherND, check=_check_batch, check_shapes=_fits_batch,
-        index_ranges=tuples_of_indices,
-        carry=_carry_tuples, moves=True, folding=BY_ELEMENT, lower=_gather_nd,
+        GATHER_ND, cases=case(_tuples), attributes=GatherND, check=_check_batch, check_shapes=_fits_batch,
+        index_ranges=tuples_of_indices, carry=_carry_tuples, moves=True, folding=BY_ELEMENT, lower=_gather_nd,
     ),
-    Operator(GATHER_ND, domain=MICROSOFT, expand=as_in_onnx),
+    Operator(GATHER_ND, domain=MICROSOFT, cases=case(_tuples), expand=as_in_onnx),
     Operator(
-        "SpaceToDepth", cases=_block_cases, attributes=Blocks, words=_BLOCKS, check=_check_blocks,
-        check_shapes=_is_an_image, moves=True,
+        "SpaceToDepth", cases=case(rank=4, fits=lambda shape: shape[2] % 2 == shape[3] % 2 == 0, blocksize=(2,)),
+        attributes=Blocks, words=_BLOCKS, check=_check_blocks, check_shapes=_is_an_image, moves=True,
         folding=VECTORIZED, lower=moves_integers(_space_to_depth),
     ),
     Operator(
-        "DepthToSpace", cases=_block_cases, attributes=Blocks, words=_BLOCKS, check=_check_blocks,
-        check_shapes=_is_an_image, moves=True,
+        "DepthToSpace", cases=case(rank=4, fits=lambda shape: shape[1] % 4 == 0, blocksize=(2,), mode=("DCR", "CRD")),
+        attributes=Blocks, words=_BLOCKS, check=_check_blocks, check_shapes=_is_an_image, moves=True,
         folding=VECTORIZED, lower=moves_integers(_depth_to_space),
     ),
     Operator(
-        "ReverseSequence", attributes=ReverseSequence, check_shapes=_has_lengths, moves=True, folding=VECTORIZED,
+        "ReverseSequence", cases=case(_lengths, rank=(2, 3, 4)), attributes=ReverseSequence, check_shapes=_has_lengths,
+        moves=True, folding=VECTORIZED,
         index_ranges=lambda node: length_of(1, node.shapes[0][node.attrs.get("time_axis", 0)]), lower=_reverse_sequence,
     ),
     Operator("Binarizer", domain=CLASSICAL, attributes=Binarizer, lower=_binarizer),
     Operator(
-        "TensorScatter", attributes=TensorScatter, canonical=with_axis(TensorScatter, -2),
+        "TensorScatter", cases=_past_cases, attributes=TensorScatter, canonical=with_axis(TensorScatter, -2),
         words={"mode": ("linear", "circular")}, check_shapes=_fits_past, index_ranges=_first_rows, moves=True,
         lower=_tensor_scatter,
     ),

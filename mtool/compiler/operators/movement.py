@@ -13,11 +13,12 @@ from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import axis, call, compare, const, every, load, wrapped
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.cases import Case, Draw, case, integers
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.index_ranges import index_along
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, with_axis
-from mtool.compiler.operators.operator import BEHIND, Draw, Operator, TfliteBuiltin
+from mtool.compiler.operators.operator import BEHIND, Operator, TfliteBuiltin
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear
 
@@ -305,33 +306,26 @@ def _qlinear_concat(parts: QLinear) -> None:
     parts.quantize(parts("Concat", *inputs, **parts.attrs), 0)
 
 
-def _view_cases(draw: Draw, op: str) -> None:
+def _reshaped(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick()
-    if op == "Flatten":
-        draw.one(op, [value.name], axis=rng.randint(0, value.rank))
-    elif op == "Squeeze":
-        ones = [axis for axis, size in enumerate(value.shape) if size == 1]
-        axes = [draw.whole(rng.sample(ones, rng.randint(1, len(ones))))] if ones else []
-        draw.one(op, [value.name, *axes])
-    elif op == "Unsqueeze":
-        draw.one(op, [value.name, draw.whole([rng.randint(0, value.rank)])])
-    else:
-        sizes, left = list[int](), value.size
-        while left > 1 and len(sizes) < 4:
-            sizes.append(rng.choice([n for n in range(1, left + 1) if left % n == 0]) if len(sizes) < 3 else left)
-            left //= sizes[-1]
-        sizes = [*sizes, left] if left != 1 or not sizes else sizes
-        if value.size and rng.random() < 0.3:
-            sizes[rng.randrange(len(sizes))] = -1
-        draw.one(op, [value.name, draw.whole(sizes if value.size else value.shape)])
+    sizes, left = list[int](), value.size
+    while left > 1 and len(sizes) < 4:
+        sizes.append(rng.choice([n for n in range(1, left + 1) if left % n == 0]) if len(sizes) < 3 else left)
+        left //= sizes[-1]
+    sizes = [*sizes, left] if left != 1 or not sizes else sizes
+    if value.size and rng.random() < 0.3:
+        sizes[rng.randrange(len(sizes))] = -1
+    return Case([value.name, draw.whole(sizes if value.size else value.shape)])
 
 
-def _transpose_cases(draw: Draw, op: str) -> None:
+def _squeezed(draw: Draw, op: Operator) -> Case:
     value = draw.pick()
-    draw.one(op, [value.name], perm=draw.rng.sample(range(value.rank), value.rank))
+    ones = [axis for axis, size in enumerate(value.shape) if size == 1]
+    axes = [draw.whole(draw.rng.sample(ones, draw.rng.randint(1, len(ones))))] if ones else []
+    return Case([value.name, *axes])
 
 
-def _concat_cases(draw: Draw, op: str) -> None:
+def _concat_cases(draw: Draw, op: Operator) -> Case:
     """A value with constants and itself; now and then one part has no elements."""
     rng, value = draw.rng, draw.pick()
     axis = draw.axis(value)
@@ -339,18 +333,18 @@ def _concat_cases(draw: Draw, op: str) -> None:
     shape[axis] = rng.randint(0 if rng.random() < 0.05 else 1, 4)
     parts = [value.name, draw.normal(shape), value.name][: rng.randint(1, 3)]
     rng.shuffle(parts)
-    draw.one(op, parts, axis=axis)
+    return Case(parts, {"axis": axis})
 
 
-def _split_cases(draw: Draw, op: str) -> None:
+def _split_cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick()
     axis = draw.axis(value)
     size = value.shape[axis]
     first = rng.randint(0 if rng.random() < 0.05 else 1, max(1, size - 1))
-    draw.add(op, [value.name, draw.whole([first, size - first])], 2, axis=axis)
+    return Case([value.name, draw.whole([first, size - first])], {"axis": axis}, 2)
 
 
-def _slice_cases(draw: Draw, op: str) -> None:
+def _slice_cases(draw: Draw, op: Operator) -> Case:
     """Steps of either sign; now and then nothing is left."""
     rng, value = draw.rng, draw.pick()
     axes = rng.sample(range(value.rank), rng.randint(1, max(1, value.rank)))
@@ -362,10 +356,10 @@ def _slice_cases(draw: Draw, op: str) -> None:
         starts.append(low if step > 0 else high - 1)
         ends.append(high if step > 0 else low - 1 if low else -size - 1)
         steps.append(step)
-    draw.one(op, [value.name, *map(draw.whole, (starts, ends, axes, steps))])
+    return Case([value.name, *map(draw.whole, (starts, ends, axes, steps))])
 
 
-def _pad_cases(draw: Draw, op: str) -> None:
+def _pad_cases(draw: Draw, op: Operator) -> Case:
     """A constant, the edge or a reflection; negative pads crop."""
     rng, value = draw.rng, draw.pick()
     mode = rng.choice(("constant", "constant", "edge", "reflect"))
@@ -375,68 +369,70 @@ def _pad_cases(draw: Draw, op: str) -> None:
     if mode == "reflect":
         pads = [min(p, max(0, value.shape[n % value.rank] - 1)) for n, p in enumerate(pads)]
     fill = [draw.constant(rng.choice((0.0, -1.5)), np.float32)] if mode == "constant" and rng.random() < 0.5 else []
-    draw.one(op, [value.name, draw.whole(pads), *fill], mode=mode)
+    return Case([value.name, draw.whole(pads), *fill], {"mode": mode})
 
 
-def _gather_cases(draw: Draw, op: str) -> None:
+def _gather_cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick()
     axis = draw.axis(value)
     size = value.shape[axis]
     shape = rng.choice(((), (2,), (3, 2), (1,), (0,) if rng.random() < 0.1 else (3,)))
-    draw.one(op, [value.name, draw.constant(draw.numbers().integers(-size, size, shape), np.int64)], axis=axis)
+    return Case([value.name, draw.constant(draw.numbers().integers(-size, size, shape), np.int64)], {"axis": axis})
 
 
 OPERATORS = (
     Operator(
-        "Reshape", cases=_view_cases, canonical=_view, sizes=(1,), keeps_empty=True, carry=_carry_view, moves=True,
+        "Reshape", cases=_reshaped, canonical=_view, sizes=(1,), keeps_empty=True, carry=_carry_view, moves=True,
         folding=VECTORIZED, lower=moves_integers(_reshape),
     ),
-    Operator("Flatten", cases=_view_cases, canonical=_view, axis_ends=BEHIND, moves=True, folding=VECTORIZED),
+    Operator(
+        "Flatten", cases=case(axis=lambda draw, x: draw.rng.randint(0, x.rank)), canonical=_view, axis_ends=BEHIND,
+        moves=True, folding=VECTORIZED,
+    ),
     *(
-        Operator(op, cases=_view_cases, canonical=_view, sizes=(1,), keeps_empty=True, moves=True, folding=VECTORIZED)
-        for op in ("Squeeze", "Unsqueeze")
+        Operator(op, cases=cases, canonical=_view, sizes=(1,), keeps_empty=True, moves=True, folding=VECTORIZED)
+        for op, cases in (("Squeeze", _squeezed), ("Unsqueeze", case(lambda d, x: d.whole([d.rng.randint(0, x.rank)]))))
     ),
     Operator(
-        "Identity", canonical=_view, moves=True, folding=VECTORIZED, tflite=(TfliteBuiltin("DENSIFY", is_stored=True),)
+        "Identity", canonical=_view, moves=True, folding=VECTORIZED, tflite=(TfliteBuiltin("DENSIFY", is_stored=True),),
     ),
     Operator("Dropout", canonical=_view, moves=True, folding=VECTORIZED),
-    Operator("ExpandDims", domain=MICROSOFT, expand=_expand_dims),
     Operator(
-        "Transpose", cases=_transpose_cases, attributes=Permutation, canonical=_transpose_form, carry=_carry_transpose,
-        moves=True,
+        "ExpandDims", domain=MICROSOFT,
+        cases=case(lambda draw, x: draw.constant(draw.rng.randint(0, x.rank), np.int32)), expand=_expand_dims,
+    ),
+    Operator(
+        "Transpose", cases=case(perm=lambda draw, x: draw.rng.sample(range(x.rank), x.rank)), attributes=Permutation,
+        canonical=_transpose_form, carry=_carry_transpose, moves=True,
         check_shapes=lambda node: sorted(node.attrs.get("perm", range(len(node.shape)))) == [*range(len(node.shape))],
         folding=VECTORIZED, lower=moves_integers(_transpose),
     ),
     Operator(
         "Concat", cases=_concat_cases, attributes=AlongAxis, canonical=_concat_form, carry=_carry_concat, moves=True,
-        folding=VECTORIZED,
-        lower=moves_integers(_concat),
+        folding=VECTORIZED, lower=moves_integers(_concat),
     ),
     Operator(
-        "QLinearConcat", domain=MICROSOFT, expand=QLinear.form(_qlinear_concat),
+        "QLinearConcat", domain=MICROSOFT, cases=integers(_concat_cases, "y*"), expand=QLinear.form(_qlinear_concat),
         zero_point=lambda index: index + 2 if index > 1 and (index - 2) % 3 == 0 else None,
     ),
     Operator(
         "Slice", cases=_slice_cases, attributes=Slice, rewrite=_slice_by_inputs, canonical=_slice_form,
-        sizes=(1, 2, 3, 4),
-        keeps_empty=True, carry=_carry_slice, moves=True, folding=VECTORIZED, lower=moves_integers(_slice),
+        sizes=(1, 2, 3, 4), keeps_empty=True, carry=_carry_slice, moves=True, folding=VECTORIZED,
+        lower=moves_integers(_slice),
     ),
     Operator(
         "Split", cases=_split_cases, canonical=_split_form, check=_check_outputs, sizes=(1,), keeps_empty=True,
-        moves=True,
-        folding=VECTORIZED,
+        moves=True, folding=VECTORIZED,
     ),
     Operator(
         "Pad", cases=_pad_cases, attributes=Pad, canonical=_pad_form,
-        words={"mode": ("constant", "reflect", "edge", "wrap")},
-        sizes=(1, 3), moves=True, lower=_padded_by_zero,
+        words={"mode": ("constant", "reflect", "edge", "wrap")}, sizes=(1, 3), moves=True, lower=_padded_by_zero,
         folding=replace(VECTORIZED.growing(), defined=lambda attrs: attrs.get("mode", "constant") == "constant"),
     ),
-    Operator("Pad", domain=MICROSOFT, expand=as_in_onnx),
+    Operator("Pad", domain=MICROSOFT, cases=_pad_cases, expand=as_in_onnx),
     Operator(
         "Gather", cases=_gather_cases, attributes=AlongAxis, canonical=with_axis(AlongAxis, 0),
-        index_ranges=index_along,
-        carry=_carry_gather, moves=True, folding=VECTORIZED, lower=_gather,
+        index_ranges=index_along, carry=_carry_gather, moves=True, folding=VECTORIZED, lower=_gather,
     ),
     Operator("Shape", canonical=_shape_form, moves=True, folding=VECTORIZED),
     Operator("Size", canonical=_size_form, moves=True, folding=VECTORIZED),

@@ -34,10 +34,12 @@ from mtool.compiler.ir.expr import (
 )
 from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.operators.bounds import Bounded, carry_elements
+from mtool.compiler.operators.cases import CHANNELS, LAST, LIKE, Case, Draw, Value, case, integers
+from mtool.compiler.operators.cases import axis as drawn_axis
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.lowering import AlongAxis, Epsilon, Lowering
 from mtool.compiler.operators.onnx_node import Canonical, OnnxNode, attributes_of, spreads, with_axis
-from mtool.compiler.operators.operator import BEHIND, Draw, Operator
+from mtool.compiler.operators.operator import BEHIND, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 from mtool.compiler.operators.qlinear import qlinear_unary
 from mtool.compiler.operators.sliding_window import accumulator
@@ -499,70 +501,75 @@ def _skip(simplified: bool) -> Canonical:
     return written
 
 
-def _softmax_cases(draw: Draw, op: str) -> None:
+def _scaled_cases(draw: Draw, op: Operator) -> Case:
+    """A scale, and perhaps a bias, of the dimensions from an axis on."""
     value = draw.pick()
-    draw.one(op, [value.name], axis=draw.axis(value))
+    axis = draw.axis(value)
+    count = 1 if op.name == "RMSNormalization" else draw.rng.choice((1, 2))
+    return Case([value.name, *(draw.normal(value.shape[axis:]) for _ in range(count))], {"axis": axis})
 
 
-def _cases(draw: Draw, op: str) -> None:
-    rng, value = draw.rng, draw.pick(rank=4 if op == "LRN" else None)  # as onnxruntime
-    if value.rank < (3 if op == "InstanceNormalization" else 2) or 0 in value.shape:
-        raise ValueError("too few dimensions")
-    axis, channels = draw.axis(value), (value.shape[1],)
-    if op == "LayerNormalization":
-        parameters = [draw.normal(value.shape[axis:]) for _ in range(rng.choice((1, 2)))]
-        draw.one(op, [value.name, *parameters], axis=axis)
-    elif op == "LRN":
-        draw.one(op, [value.name], size=rng.choice((1, 3, 5)))
-    elif op == "LpNormalization":
-        draw.one(op, [value.name], axis=axis, p=rng.choice((1, 2)))
-    else:
-        moments = [draw.normal(channels), draw.constant(abs(draw.numbers().normal(1, 0.2, channels)), np.float32)]
-        parameters = [draw.normal(channels), draw.normal(channels)]
-        draw.one(op, [value.name, *parameters, *(moments if op.startswith("Batch") else [])])
+def _variances(draw: Draw, value: Value) -> str:
+    return draw.constant(abs(draw.numbers().normal(1, 0.2, value.shape[1:2])), np.float32)
 
 
 OPERATORS = (
-    Operator("LRN", cases=_cases, attributes=LRN, canonical=_lrn_form, folding=VECTORIZED, lower=_lrn),
     Operator(
-        "LpNormalization", cases=_cases, attributes=LpNormalization, canonical=_lp_form, carry=carry_beside_axis,
-        folding=VECTORIZED, lower=_lp_normalization,
+        "LRN", cases=case(rank=4, size=(1, 3, 5)), attributes=LRN, canonical=_lrn_form, folding=VECTORIZED, lower=_lrn,
+    ),
+    Operator(
+        "LpNormalization", cases=case(axis=drawn_axis, p=(1, 2)), attributes=LpNormalization, canonical=_lp_form,
+        carry=carry_beside_axis, folding=VECTORIZED, lower=_lp_normalization,
     ),
     Operator(
         "Hardmax", attributes=AlongAxis, canonical=_hardmax_form, axis_ends=BEHIND, carry=carry_beside_axis,
         folding=VECTORIZED, lower=_hardmax,
     ),
     Operator(
-        "Softmax", cases=_softmax_cases, attributes=Softmax, canonical=_softmax_form, axis_ends=BEHIND,
-        carry=carry_beside_axis,
+        "Softmax", attributes=Softmax, canonical=_softmax_form, axis_ends=BEHIND, carry=carry_beside_axis,
         folding=VECTORIZED, lower=_softmax,
     ),
-    Operator("LogSoftmax", cases=_softmax_cases, canonical=_softmax_form, axis_ends=BEHIND, folding=VECTORIZED),
-    Operator("QLinearSoftmax", domain=MICROSOFT, expand=qlinear_unary("Softmax", "opset")),
+    Operator("LogSoftmax", canonical=_softmax_form, axis_ends=BEHIND, folding=VECTORIZED),
+    Operator(
+        "QLinearSoftmax", domain=MICROSOFT, cases=integers(case(axis=(-1,), opset=(13,)), "0y"),
+        expand=qlinear_unary("Softmax", "opset"),
+    ),
     Operator("FixedSoftmax", domain=OWN, lower=_fixed_softmax),
     Operator(
-        "LayerNormalization", cases=_cases, attributes=LayerNormalization, canonical=with_axis(LayerNormalization, -1),
-        check_shapes=_scales_spread, folding=VECTORIZED, lower=_layer_normalization,
+        "LayerNormalization", cases=_scaled_cases, attributes=LayerNormalization,
+        canonical=with_axis(LayerNormalization, -1), check_shapes=_scales_spread, folding=VECTORIZED,
+        lower=_layer_normalization,
     ),
-    Operator("RMSNormalization", check_shapes=_scales_spread),
+    Operator("RMSNormalization", cases=_scaled_cases, check_shapes=_scales_spread),
     Operator(
-        "GroupNormalization", attributes=GroupNormalization, canonical=_group_normalization_form, infer=_like_input,
+        "GroupNormalization",
+        cases=case(
+            CHANNELS, CHANNELS, rank=(3, 4),
+            num_groups=lambda draw, x: draw.rng.choice([n for n in range(1, x.shape[1] + 1) if x.shape[1] % n == 0]),
+        ),
+        attributes=GroupNormalization, canonical=_group_normalization_form, infer=_like_input,
         lower=_group_normalization,
     ),
     Operator(
-        "InstanceNormalization", cases=_cases, attributes=Epsilon, check_shapes=_a_number_each_channel,
-        folding=VECTORIZED,
-        lower=_instance_normalization,
+        "InstanceNormalization", cases=case(CHANNELS, CHANNELS, rank=(3, 4)), attributes=Epsilon,
+        check_shapes=_a_number_each_channel, folding=VECTORIZED, lower=_instance_normalization,
     ),
     Operator(
-        "MeanVarianceNormalization", attributes=MeanVariance, canonical=_mean_variance_form, infer=_like_input,
-        lower=_mean_variance_normalization,
+        "MeanVarianceNormalization", cases=case(rank=4), attributes=MeanVariance, canonical=_mean_variance_form,
+        infer=_like_input, lower=_mean_variance_normalization,
     ),
     Operator(
-        "BatchNormalization", cases=_cases, attributes=Epsilon, canonical=_batch_normalization_form,
-        carry=carry_elements, lower=_batch_normalization,
+        "BatchNormalization", cases=case(CHANNELS, CHANNELS, CHANNELS, _variances, rank=(2, 3, 4)), attributes=Epsilon,
+        canonical=_batch_normalization_form, carry=carry_elements, lower=_batch_normalization,
     ),
-    *(Operator("SimplifiedLayerNormalization", domain=domain, expand=_simplified) for domain in ("", MICROSOFT)),
-    Operator("SkipLayerNormalization", domain=MICROSOFT, expand=_skip(simplified=False)),
-    Operator("SkipSimplifiedLayerNormalization", domain=MICROSOFT, expand=_skip(simplified=True)),
+    Operator("SimplifiedLayerNormalization", cases=case(LAST, axis=(-1,)), expand=_simplified),
+    Operator("SimplifiedLayerNormalization", domain=MICROSOFT, cases=None, expand=_simplified),
+    Operator(
+        "SkipLayerNormalization", domain=MICROSOFT, cases=case(LIKE, LAST, LAST, LAST, rank=3),
+        expand=_skip(simplified=False),
+    ),
+    Operator(
+        "SkipSimplifiedLayerNormalization", domain=MICROSOFT, cases=case(LIKE, LAST, LAST, rank=3),
+        expand=_skip(simplified=True),
+    ),
 )  # fmt: skip

@@ -1,16 +1,14 @@
 """The record of an operator: all that mtool knows of it, from the file's node to internal operators."""
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Protocol
 
-import numpy as np
 import onnx
 
 from mtool.compiler.ir import Attributes, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Carry
+from mtool.compiler.operators.cases import Cases, by_schema
 from mtool.compiler.operators.folding import SLOW, Folding
 from mtool.compiler.operators.index_ranges import IndexRanges
 from mtool.compiler.operators.lowering import Lower
@@ -25,60 +23,6 @@ Bound = Callable[[OnnxNode, int | None], Sequence[tuple[TensorType, int | None]]
 Arguments are the node, and that number if it is stated; otherwise it is what the shapes of the inputs allow. Beside
 each type stands the dimension whose size it is, or None.
 """
-
-
-class Value(Protocol):
-    """A tensor of a network that is drawn."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-
-    @property
-    def rank(self) -> int:
-        """The number of its dimensions."""
-
-    @property
-    def size(self) -> int:
-        """The number of its elements."""
-
-
-class Draw(Protocol):
-    """A random network under construction, onto which cases append nodes (tests/fuzzing/networks.py)."""
-
-    rng: random.Random
-
-    def pick(self, dtype: Any = ..., rank: int | None = None) -> Value:
-        """Choose a value of float32; ValueError: there is none of that rank."""
-
-    def axis(self, value: Value) -> int:
-        """Choose an axis, sometimes counted from the end."""
-
-    def numbers(self) -> np.random.Generator:
-        """Return a source of numbers."""
-
-    def constant(self, data: Any, dtype: Any) -> str:
-        """Add a constant and return its name."""
-
-    def normal(self, shape: Sequence[int], spread: float = ...) -> str:
-        """Add a constant of random float32 and return its name."""
-
-    def whole(self, numbers: Sequence[int]) -> str:
-        """Add a constant of int64 and return its name."""
-
-    def one(self, op: str, inputs: Sequence[str], **attrs: Any) -> Value:
-        """Append a node of one output; ValueError: it is not valid."""
-
-    def add(self, op: str, inputs: Sequence[str], outputs: int, **attrs: Any) -> Sequence[Value]:
-        """Append a node of several outputs; ValueError: it is not valid."""
-
-
-Cases = Callable[[Draw, str], None]
-"""Draws attributes and constants of an operator, by its name, and appends a node; ValueError: no value fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +69,8 @@ class Operator:
     moves: it only moves elements: constants that are quantized stay integers.
     folding: how it is computed when its inputs are constants.
     tflite: the TFLite builtins that are this operator without more.
-    cases: random valid nodes, from which tests and fuzzers draw.
+    cases: random valid nodes, from which tests and fuzzers draw; None: its results are random or no tensors, or
+        neither onnxruntime nor onnx computes it. mtool's own operators (`OWN`) are not drawn: no file contains them.
     lower: its canonical node as internal operators; None: none is left.
     package: the entry point that it is from, as an installed package names it; mtool fills it in.
     """
@@ -155,6 +100,6 @@ class Operator:
     moves: bool = False
     folding: Folding = SLOW
     tflite: tuple[TfliteBuiltin, ...] = ()
-    cases: Cases | None = None
+    cases: Cases | None = by_schema
     lower: Lower | None = None
     package: str = ""

@@ -11,10 +11,11 @@ import onnx
 from onnx import helper
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
+from mtool.compiler.operators.cases import Case, Draw, case
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, with_axis
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import Unsupported
 
 
@@ -205,31 +206,24 @@ def _most_kept(node: OnnxNode, most: int | None) -> list[tuple[TensorType, int |
     return [_along(node.kind(0), axis, most)]
 
 
-def _running_cases(draw: Draw, op: str) -> None:
-    value, (exclusive, reverse) = draw.pick(), (draw.rng.randint(0, 1) for _ in range(2))
-    axis = draw.constant(draw.axis(value), np.int64)
-    draw.one(op, [value.name, axis], exclusive=exclusive, reverse=reverse)
+_RUNNING = case(lambda draw, x: draw.constant(draw.axis(x), np.int64), exclusive=(0, 1), reverse=(0, 1))
 
 
-def _top_cases(draw: Draw, op: str) -> None:
+def _top_cases(draw: Draw, op: Operator) -> Case:
     value = draw.pick()
     axis = draw.axis(value)
     count = draw.whole([draw.rng.randint(1, max(1, value.shape[axis]))])
-    draw.add(op, [value.name, count], 2, axis=axis, largest=draw.rng.randint(0, 1))
+    return Case([value.name, count], {"axis": axis, "largest": draw.rng.randint(0, 1)}, 2)
 
 
 OPERATORS = (
     *(
-        Operator(
-            op, cases=_running_cases if op == "CumSum" else None, attributes=Running, canonical=_running_form,
-            folding=VECTORIZED, lower=_running,
-        )
+        Operator(op, cases=_RUNNING, attributes=Running, canonical=_running_form, folding=VECTORIZED, lower=_running)
         for op in ("CumSum", "CumProd")
     ),
     Operator(
         TOP_K, cases=_top_cases, attributes=TopK, canonical=with_axis(TopK, -1), check_shapes=_is_top, sizes=(1,),
-        bound=_most_of_top,
-        folding=VECTORIZED, lower=_top_k,
+        bound=_most_of_top, folding=VECTORIZED, lower=_top_k,
     ),
     Operator(
         "Unique", attributes=Unique, bound=_most_unique, moves=True, folding=VECTORIZED, lower=_unique,
@@ -237,7 +231,9 @@ OPERATORS = (
     ),
     Operator("NonZero", attributes=Counting, bound=_most_non_zero, folding=VECTORIZED, lower=_non_zero),
     Operator(
-        "Compress", attributes=Compress, rewrite=_gather_of_kept, bound=_most_kept, moves=True, folding=VECTORIZED,
+        "Compress",
+        cases=case(lambda draw, x: draw.constant(draw.numbers().random(x.shape[0]) < 0.7, np.bool_), axis=(0,)),
+        attributes=Compress, rewrite=_gather_of_kept, bound=_most_kept, moves=True, folding=VECTORIZED,
         canonical=lambda node: node.emit(Compress(axis=_optional_axis(node))), lower=_compress,
     ),
 )  # fmt: skip

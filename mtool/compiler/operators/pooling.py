@@ -17,6 +17,7 @@ from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import acc, axis, call, const, load
 from mtool.compiler.kernels.pool2d.node import Pool2d
 from mtool.compiler.operators import sliding_window
+from mtool.compiler.operators.cases import Case, Draw, case, integers
 from mtool.compiler.operators.folding import SLOW, WINDOWS
 from mtool.compiler.operators.lowering import (
     EIGHT_BITS,
@@ -29,7 +30,7 @@ from mtool.compiler.operators.lowering import (
 )
 from mtool.compiler.operators.movement import Slice
 from mtool.compiler.operators.onnx_node import Attrs, OnnxNode
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 from mtool.compiler.operators.qlinear import QLinear, qlinear_unary
 from mtool.compiler.operators.scatter import MaxPoolIndices
@@ -210,6 +211,7 @@ def _qlinear_global(parts: QLinear) -> None:
         parts.quantize(parts("GlobalAveragePool", parts.dequantize(0)), 3)
 
 
+_GLOBAL_CASES = case(rank=(3, 4, 5))
 _GLOBAL = replace(SLOW, of_nothing=False)
 
 
@@ -251,22 +253,19 @@ def _argmax_outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], 
     return outputs
 
 
-def _cases(draw: Draw, op: str) -> None:
+def _cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4, 4, 4, 5)))
-    if op.startswith("Global"):
-        draw.one(op, [value.name])
-        return
     kernel = [rng.choice((1, 2, 2, 3)) for _ in value.shape[2:]]
     attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": [rng.choice((1, 2, 2, 3)) for _ in kernel]}
     if rng.random() < 0.5:
         attrs["pads"] = [rng.randrange(kernel[n % len(kernel)]) for n in range(2 * len(kernel))]
-    if op != "LpPool" and rng.random() < 0.3:
+    if op.name != "LpPool" and rng.random() < 0.3:
         attrs["ceil_mode"] = 1
-    if op == "MaxPool" and rng.random() < 0.2:
+    if op.name == "MaxPool" and rng.random() < 0.2:
         attrs["dilations"] = [rng.choice((1, 2)) for _ in kernel]
-    if op == "AveragePool" and rng.random() < 0.5:
+    if op.name == "AveragePool" and rng.random() < 0.5:
         attrs["count_include_pad"] = 1
-    draw.one(op, [value.name], **attrs)
+    return Case([value.name], attrs)
 
 
 OPERATORS = (
@@ -275,21 +274,23 @@ OPERATORS = (
         for op in ("MaxPool", "AveragePool", "LpPool")
     ),
     *(
-        Operator(op, cases=_cases, canonical=_form, check_shapes=_is_spatial, folding=_GLOBAL)
+        Operator(op, cases=_GLOBAL_CASES, canonical=_form, check_shapes=_is_spatial, folding=_GLOBAL)
         for op in ("GlobalAveragePool", "GlobalLpPool")
     ),
     # onnx's reference computes it wrongly of other than two spatial dimensions
     Operator(
-        "GlobalMaxPool", cases=_cases, canonical=_form, check_shapes=_is_spatial,
+        "GlobalMaxPool", cases=_GLOBAL_CASES, canonical=_form, check_shapes=_is_spatial,
         folding=replace(_GLOBAL, is_right=False),
     ),
     Operator("Pool", domain=OWN, attributes=Pool, lower=_either),
     Operator(
-        "QLinearAveragePool", domain=MICROSOFT, expand=qlinear_unary("AveragePool", "channels_last"),
-        zero_point={0: 2}.get,
+        "QLinearAveragePool", domain=MICROSOFT,
+        cases=integers(case(rank=4, kernel_shape=([2, 1], [2, 2]), strides=([1, 1], [2, 1])), "0y"),
+        expand=qlinear_unary("AveragePool", "channels_last"), zero_point={0: 2}.get,
     ),
     Operator(
-        "QLinearGlobalAveragePool", domain=MICROSOFT, expand=QLinear.form(_qlinear_global), zero_point={0: 2}.get
+        "QLinearGlobalAveragePool", domain=MICROSOFT, cases=integers(case(rank=4), "0y"),
+        expand=QLinear.form(_qlinear_global), zero_point={0: 2}.get,
     ),
     Operator("MaxPoolArgmax", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(2), lower=_argmax),
     Operator("MaxUnpoolWindow", domain=OWN, attributes=PoolingWithArgmax, infer=_argmax_outputs(1), lower=_unpool_at),

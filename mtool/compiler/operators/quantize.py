@@ -11,6 +11,7 @@ from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant, TensorType
 from mtool.compiler.ir.expr import axis, call, const, identity, load, number, over
 from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.elementwise import saturated
 from mtool.compiler.operators.folding import SLOW, VECTORIZED
 from mtool.compiler.operators.lowering import Dequantised, Lowering, template_node
@@ -229,16 +230,26 @@ def _rows_outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[T
     return TensorType(DType.INT16, shape), TensorType(DType.FLOAT32, (shape[0], *(1 for _ in shape[1:])))
 
 
+def _cases(draw: Draw, op: Operator) -> Case:
+    """By one scale."""
+    dtype = draw.rng.choice((np.int8, np.uint8))
+    if op.name == "DequantizeLinear":
+        value = draw.pick(dtype)
+        return Case([value.name, *draw.grid_of(value).names])
+    grid = draw.grid(dtype, draw.rng.uniform(0.01, 0.06))
+    return Case([draw.pick().name, *grid.names], grid=grid)
+
+
 OPERATORS = (
     Operator(
-        "QuantizeLinear", attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
+        "QuantizeLinear", cases=_cases, attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
         carry=_carry_same_scale, folding=VECTORIZED, lower=_quantize,
     ),
     Operator(
-        "DequantizeLinear", attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
+        "DequantizeLinear", cases=_cases, attributes=Quantisation, axis_ends=None, check_shapes=_points_like_scales,
         carry=_carry_same_scale, zero_point={0: 2}.get, folding=replace(VECTORIZED, when="later"), lower=_dequantize,
     ),
-    *(Operator(op, domain=MICROSOFT, expand=as_in_onnx) for op in ("QuantizeLinear", "DequantizeLinear")),
+    *(Operator(op, domain=MICROSOFT, cases=_cases, expand=as_in_onnx) for op in ("QuantizeLinear", "DequantizeLinear")),
     Operator("DynamicQuantizeLinear", folding=replace(SLOW, defined=lambda attrs: True)),
     Operator("QuantisedRows", domain=OWN, attributes=QuantisedRows, infer=_rows_outputs, lower=_rows),
 )  # fmt: skip

@@ -12,11 +12,12 @@ import onnx
 from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.types import Array
+from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.index_ranges import IndexRange, length_of
 from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 
@@ -287,15 +288,25 @@ def _of_svdf(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[Tensor
     return TensorType(x.dtype, (x.shape[0], features.shape[0] // attrs.rank)), state
 
 
-def _cases(draw: Draw, op: str) -> None:
+def _cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick(rank=3)
-    hidden, ways, rows = rng.randint(1, 4), 2 if rng.random() < 0.3 else 1, GATES[op]
+    if not value.size:
+        raise ValueError("onnxruntime ends the process")
+    hidden, ways, rows = rng.randint(1, 4), 2 if rng.random() < 0.3 else 1, GATES[op.name]
     inputs = [value.name, *(draw.normal((ways, rows * hidden, size)) for size in (value.shape[2], hidden))]
     if rng.random() < 0.6:
         inputs.append(draw.normal((ways, 2 * rows * hidden)))
     way = "bidirectional" if ways == 2 else rng.choice(("forward", "reverse"))
-    attrs = {"linear_before_reset": rng.randint(0, 1)} if op == "GRU" else {}
-    draw.add(op, inputs, 3 if op == "LSTM" else 2, hidden_size=hidden, direction=way, **attrs)
+    attrs = {"linear_before_reset": rng.randint(0, 1)} if op.name == "GRU" else {}
+    return Case(inputs, {"hidden_size": hidden, "direction": way, **attrs}, 3 if op.name == "LSTM" else 2)
+
+
+def _dynamic_cases(draw: Draw, op: Operator) -> Case:
+    value = draw.pick(rank=3)
+    codes = [draw.constant(draw.numbers().integers(-64, 64, (1, size, 8)), np.int8) for size in (value.shape[2], 2)]
+    scale, zero = draw.constant([0.01], np.float32), draw.constant([0], np.int8)
+    inputs = [value.name, *codes, draw.normal((1, 16)), "", "", "", "", scale, zero, scale, zero]
+    return Case(inputs, {"hidden_size": 2, "direction": "forward"}, 3)
 
 
 OPERATORS = (
@@ -307,7 +318,7 @@ OPERATORS = (
         )
         for op in GATES
     ),
-    Operator("DynamicQuantizeLSTM", domain=MICROSOFT, expand=_dynamic_lstm),
+    Operator("DynamicQuantizeLSTM", domain=MICROSOFT, cases=_dynamic_cases, expand=_dynamic_lstm),
     Operator("IntegerLstm", domain=OWN, attributes=IntegerLstm, infer=_of_lstm, lower=_never),
     Operator("IntegerSvdf", domain=OWN, attributes=IntegerSvdf, infer=_of_svdf, lower=_never),
 )  # fmt: skip

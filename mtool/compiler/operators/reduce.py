@@ -8,10 +8,11 @@ import numpy as np
 from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.operators.bounds import Bounded
+from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import VECTORIZED, Folding
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.problems import MICROSOFT
 from mtool.compiler.operators.qlinear import QLinear
 
@@ -156,25 +157,16 @@ def _qlinear_mean(parts: QLinear) -> None:
 _FOLDING = Folding(VECTORIZED.cost, of_nothing=False)
 
 
-def _cases(draw: Draw, op: str) -> None:
+def _cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick()
     axes = rng.sample(range(value.rank), rng.randint(0, value.rank))
     axes = [axis - value.rank if rng.random() < 0.3 else axis for axis in axes]
-    draw.one(op, [value.name, *[draw.whole(axes)] * bool(axes)], keepdims=rng.randint(0, 1))
-
-
-def _arg_cases(draw: Draw, op: str) -> None:
-    value = draw.pick()
-    found = draw.one(op, [value.name], axis=draw.axis(value), keepdims=draw.rng.randint(0, 1))
-    draw.one("Cast", [found.name], to=1)
+    return Case([value.name, *[draw.whole(axes)] * bool(axes)], {"keepdims": rng.randint(0, 1)})
 
 
 OPERATORS = (
     *(
-        Operator(
-            op, cases=_arg_cases, attributes=ArgAxes, canonical=_arg_form, carry=_carry_kept, folding=VECTORIZED,
-            lower=_arg
-        )
+        Operator(op, attributes=ArgAxes, canonical=_arg_form, carry=_carry_kept, folding=VECTORIZED, lower=_arg)
         for op in ("ArgMax", "ArgMin")
     ),
     *(
@@ -184,5 +176,5 @@ OPERATORS = (
         )
         for op in (*KINDS, "ReduceLogSumExp")
     ),
-    Operator("QLinearReduceMean", domain=MICROSOFT, expand=QLinear.form(_qlinear_mean)),
+    Operator("QLinearReduceMean", domain=MICROSOFT, cases=None, expand=QLinear.form(_qlinear_mean)),
 )  # fmt: skip

@@ -11,10 +11,11 @@ import numpy as np
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, choose, const, every, load
 from mtool.compiler.ir.types import Array, DType
+from mtool.compiler.operators.cases import Case, Draw, case
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Draw, Operator
+from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.sliding_window import accumulator
 
 
@@ -204,14 +205,14 @@ def _form(node: OnnxNode) -> None:
     node.emit(made, op="Resize", inputs=node.inputs[:1])
 
 
-def _cases(draw: Draw, op: str) -> None:
+def _cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick(rank=draw.rng.choice((3, 4, 4)))
     scales = [1.0, 1.0] + [rng.choice((0.5, 1.0, 1.5, 2.0, 3.0)) for _ in value.shape[2:]]
     attrs = {"mode": rng.choice(("nearest", "linear"))}
     attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "asymmetric"))
     if attrs["mode"] == "nearest":
         attrs["nearest_mode"] = rng.choice(("floor", "ceil", "round_prefer_floor"))
-    draw.one(op, [value.name, "", draw.constant(scales, np.float32)], **attrs)
+    return Case([value.name, "", draw.constant(scales, np.float32)], attrs)
 
 
 OPERATORS = (
@@ -228,7 +229,7 @@ OPERATORS = (
         },
     ),
     Operator(
-        "Upsample", canonical=_form, sizes=(1,), folding=SLOW.growing(),
-        words={"mode": ("nearest", "linear", "bilinear")},
+        "Upsample", cases=case(lambda d, x: d.constant([1, 1, 2, 1.5], np.float32), rank=4, mode=("nearest", "linear")),
+        canonical=_form, sizes=(1,), folding=SLOW.growing(), words={"mode": ("nearest", "linear", "bilinear")},
     ),
 )  # fmt: skip

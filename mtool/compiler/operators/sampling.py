@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import (
     Reduction,
@@ -21,6 +23,7 @@ from mtool.compiler.ir.expr import (
     times,
 )
 from mtool.compiler.ir.types import DType
+from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import SLOW, Folded, Folding
 from mtool.compiler.operators.index_ranges import index_of
 from mtool.compiler.operators.lowering import Lowering
@@ -288,22 +291,54 @@ def _affine_grid(node: OnnxNode) -> bool:
     return node.ins[0] == (node.outs[0][0], node.outs[0][-1], node.outs[0][-1] + 1)
 
 
+def _grid_cases(draw: Draw, op: Operator) -> Case:
+    value = draw.pick(rank=4)
+    grid = draw.constant(draw.numbers().uniform(-1.2, 1.2, (value.shape[0], 3, 2, 2)), np.float32)
+    attrs = {"mode": draw.rng.choice(("linear", "nearest", "cubic")), "align_corners": draw.rng.randint(0, 1)}
+    return Case([value.name, grid], attrs | {"padding_mode": draw.rng.choice(op.words["padding_mode"])})
+
+
+def _affine_cases(draw: Draw, op: Operator) -> Case:
+    return Case(
+        [draw.input(np.float32, (2, 2, 3)).name, draw.whole([2, 3, 4, 5])], {"align_corners": draw.rng.randint(0, 1)}
+    )
+
+
+def _deformed(draw: Draw, op: Operator) -> Case:
+    value = draw.pick(rank=4)
+    batch, channels, height, width = value.shape
+    if min(height, width) < 2:
+        raise ValueError("its window does not fit")
+    offsets = draw.normal((batch, 8, height - 1, width - 1))
+    return Case([value.name, draw.normal((3, channels, 2, 2)), offsets, draw.normal((3,))])
+
+
+def _region_cases(draw: Draw, op: Operator) -> Case:
+    value = draw.pick(rank=4)
+    corners = draw.numbers().uniform(0, 2, (3, 2))
+    regions = draw.constant(np.concatenate([corners, corners + 2], 1), np.float32)
+    images = draw.constant(draw.numbers().integers(0, value.shape[0], 3), np.int64)
+    sizes = {"output_height": 2, "output_width": 3, "sampling_ratio": draw.rng.choice((1, 2))}
+    return Case([value.name, regions, images], {"mode": draw.rng.choice(("avg", "max")), **sizes})
+
+
 OPERATORS = (
     Operator(
-        "GridSample", attributes=GridSample, check_shapes=_fits_grid, lower=_grid_sample,
+        "GridSample", cases=_grid_cases, attributes=GridSample, check_shapes=_fits_grid, lower=_grid_sample,
         words={
             "mode": ("linear", "bilinear", "nearest", "cubic", "bicubic"),
             "padding_mode": ("zeros", "border", "reflection"),
         },
     ),
-    Operator("AffineGrid", check_shapes=_affine_grid, sizes=(1,), folding=SLOW.growing()),
+    Operator("AffineGrid", cases=_affine_cases, check_shapes=_affine_grid, sizes=(1,), folding=SLOW.growing()),
     Operator(
-        "DeformConv", attributes=DeformConv, canonical=_deform_conv_form, check_shapes=_fits_offsets,
+        "DeformConv", cases=_deformed, attributes=DeformConv, canonical=_deform_conv_form, check_shapes=_fits_offsets,
         lower=_deform_conv,
     ),
     Operator(
-        "RoiAlign", attributes=RoiAlign, canonical=_roi_align_form, check_shapes=_fits_boxes, folding=Folding(_samples),
-        index_ranges=lambda node: index_of(2, node.shapes[0][0], from_end=False), lower=_roi_align,
+        "RoiAlign", cases=_region_cases, attributes=RoiAlign, canonical=_roi_align_form, check_shapes=_fits_boxes,
+        folding=Folding(_samples), index_ranges=lambda node: index_of(2, node.shapes[0][0], from_end=False),
+        lower=_roi_align,
         words={"mode": ("avg", "max"), "coordinate_transformation_mode": ("half_pixel", "output_half_pixel")},
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Node
+from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, Folded, Folding
 from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of
 from mtool.compiler.operators.indexing import by_element, element_cases, tuples_of_indices
@@ -185,28 +186,55 @@ def _n_grams(node: Folded) -> int:
 
 _REDUCTION = {"reduction": ("none", "add", "mul", "max", "min")}
 
+
+def _tuple_cases(draw: Draw, op: Operator) -> Case:
+    """Whole rows, each at most once."""
+    value = draw.pick()
+    rows = draw.rng.sample(range(value.shape[0]), draw.rng.randint(1, value.shape[0]))
+    return Case(
+        [value.name, draw.constant(np.reshape(rows, (-1, 1)), np.int64), draw.normal((len(rows), *value.shape[1:]))]
+    )
+
+
+def _unpool_cases(draw: Draw, op: Operator) -> Case:
+    value = draw.pick(rank=4)
+    batch, channels, height, width = value.shape
+    plane = np.arange(height)[:, None] * 4 * width + np.arange(width) * 2  # the first place of each window
+    places = np.arange(batch * channels).reshape(batch, channels, 1, 1) * 4 * height * width + plane
+    return Case([value.name, draw.constant(places, np.int64)], {"kernel_shape": [2, 2], "strides": [2, 2]})
+
+
+def _gram_cases(draw: Draw, op: Operator) -> Case:
+    grams = {"ngram_counts": [0, 2], "ngram_indexes": [0, 1, 2], "pool_int64s": [2, 3, 5, 4]}
+    lengths = {"min_gram_length": 1, "max_gram_length": 2, "max_skip_count": draw.rng.randint(0, 1)}
+    words = draw.constant(draw.numbers().integers(2, 6, 9), np.int64)
+    return Case(
+        [words], {"mode": draw.rng.choice(("TF", "IDF", "TFIDF")), "weights": [0.5, 2.0, 1.5], **grams, **lengths}
+    )
+
+
 OPERATORS = (
     Operator(
         "ScatterElements", cases=element_cases, attributes=ScatterElements, canonical=with_axis(ScatterElements, 0),
-        words=_REDUCTION,
+        words=_REDUCTION, check_shapes=by_element, index_ranges=index_along, moves=True, folding=BY_ELEMENT,
+        lower=_scatter_elements,
+    ),
+    Operator(
+        "Scatter", cases=element_cases, attributes=ScatterElements, canonical=with_axis(ScatterElements, 0),
         check_shapes=by_element, index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_scatter_elements,
     ),
     Operator(
-        "Scatter", attributes=ScatterElements, canonical=with_axis(ScatterElements, 0), check_shapes=by_element,
-        index_ranges=index_along, moves=True, folding=BY_ELEMENT, lower=_scatter_elements,
-    ),
-    Operator(
-        "ScatterND", attributes=ScatterND, words=_REDUCTION, check_shapes=_fits_tuples,
+        "ScatterND", cases=_tuple_cases, attributes=ScatterND, words=_REDUCTION, check_shapes=_fits_tuples,
         index_ranges=tuples_of_indices, moves=True, folding=BY_ELEMENT, lower=_scatter_nd,
     ),
     Operator(
-        "MaxUnpool", attributes=MaxUnpool, canonical=_unpooled, index_ranges=_places_unpooled, sizes=(2,),
-        check_shapes=lambda node: node.ins[0] == node.ins[1], is_declared=True, folding=SLOW.growing(),
+        "MaxUnpool", cases=_unpool_cases, attributes=MaxUnpool, canonical=_unpooled, index_ranges=_places_unpooled,
+        sizes=(2,), check_shapes=lambda node: node.ins[0] == node.ins[1], is_declared=True, folding=SLOW.growing(),
         lower=_max_unpool,
     ),
     Operator("MaxPoolIndices", domain=OWN, attributes=MaxPoolIndices, lower=_max_pool_indices),
     Operator(
-        "TfIdfVectorizer", attributes=TfIdf, canonical=_of_integers, words={"mode": ("TF", "IDF", "TFIDF")},
-        folding=Folding(_n_grams), lower=_tf_idf,
+        "TfIdfVectorizer", cases=_gram_cases, attributes=TfIdf, canonical=_of_integers,
+        words={"mode": ("TF", "IDF", "TFIDF")}, folding=Folding(_n_grams), lower=_tf_idf,
     ),
 )  # fmt: skip

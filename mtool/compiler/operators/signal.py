@@ -244,9 +244,7 @@ OPERATORS = (
     _operator("SignalWindow", _window, _as(DType.INT16), Shift),
     _operator("SignalFftAutoScale", _auto_scale, lambda attrs, kinds: [kinds[0], TensorType(DType.INT32, ())]),
     _operator("SignalEnergy", _energy, lambda attrs, kinds: [TensorType(DType.UINT32, (kinds[0].count // 2,))], Energy),
-    _operator(
-        "SignalFilterBank", _filter_bank, lambda attrs, kinds: [TensorType(DType.UINT64, (kinds[3].count - 1,))]
-    ),
+    _operator("SignalFilterBank", _filter_bank, lambda attrs, kinds: [TensorType(DType.UINT64, (kinds[3].count - 1,))]),
     _operator("SignalFilterBankSquareRoot", _square_root, _as(DType.UINT32)),
     _operator(
         "SignalFilterBankSpectralSubtraction", _spectral_subtraction, _as(DType.UINT32, DType.UINT32),

@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from mtool.compiler.ir import DType, Expr, Node
 from mtool.compiler.ir.expr import (
     Reduction,
@@ -28,6 +30,7 @@ from mtool.compiler.ir.expr import (
     times,
 )
 from mtool.compiler.operators import integer_products
+from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import CONVOLUTION, SLOW
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
@@ -261,12 +264,26 @@ def _col2im_form(node: OnnxNode) -> None:
     node.emit(window, inputs=node.inputs[:1])
 
 
+def _integer_cases(draw: Draw, op: Operator) -> Case:
+    value = draw.pick(np.uint8, 4)
+    weights = draw.constant(draw.numbers().integers(-64, 64, (draw.rng.randint(1, 4), value.shape[1], 2, 1)), np.int8)
+    if not value.size:
+        raise ValueError("no weights")
+    return Case([value.name, weights, draw.constant(draw.rng.randint(0, 255), np.uint8)], {"pads": [1, 0, 0, 1]})
+
+
+def _column_cases(draw: Draw, op: Operator) -> Case:
+    return Case([draw.input(np.float32, (2, 3 * 4, 12)).name, draw.whole([4, 5]), draw.whole([2, 2])])
+
+
 OPERATORS = (
     Operator(
-        "ConvInteger", attributes=Convolution, canonical=convolution_form, check=check_windows_fit,
-        check_shapes=_fits_filters, zero_point={0: 2}.get, folding=CONVOLUTION, lower=_conv_integer,
+        "ConvInteger", cases=_integer_cases, attributes=Convolution, canonical=convolution_form,
+        check=check_windows_fit, check_shapes=_fits_filters, zero_point={0: 2}.get, folding=CONVOLUTION,
+        lower=_conv_integer,
     ),
     Operator(
-        "Col2Im", attributes=Window, canonical=_col2im_form, sizes=(1, 2), folding=SLOW.growing(), lower=_col2im
+        "Col2Im", cases=_column_cases, attributes=Window, canonical=_col2im_form, sizes=(1, 2), folding=SLOW.growing(),
+        lower=_col2im,
     ),
 )  # fmt: skip
