@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mtool.compiler.operators.cases import Grid, Value
+from mtool.compiler.operators.operator import Grid, Value
 from mtool.compiler.operators.problems import MICROSOFT
 from tests.fuzzing.networks import Net, draw_case
 

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from mtool.compiler.operators import operators
-from mtool.compiler.operators.cases import Draw, Value
+from mtool.compiler.operators.operator import Draw, Value
 
 Array = NDArray[Any]
 MOST_ELEMENTS = 3000

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from mtool.compiler.operators.cases import LIKE, Case, Draw, case, normal
 from mtool.compiler.operators.gemm import integer_product
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import LIKE, Case, Draw, Operator, case, normal
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 
 

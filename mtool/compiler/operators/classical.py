@@ -17,10 +17,9 @@ from onnx import TensorProto, numpy_helper
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, choose, identity, load, number
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.cases import LIKE, Cases, case, constant, numbers
 from mtool.compiler.operators.lowering import Lower, Lowering, template_node
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import LIKE, Cases, Operator, case, constant, numbers
 from mtool.compiler.operators.problems import CLASSICAL, OWN, Unsupported
 
 

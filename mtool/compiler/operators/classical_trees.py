@@ -13,9 +13,9 @@ import numpy as np
 from onnx import numpy_helper
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
-from mtool.compiler.operators.cases import case
 from mtool.compiler.operators.classical import ClassicalNode, classical, transformed
 from mtool.compiler.operators.lowering import Lowering, template_node
+from mtool.compiler.operators.operator import case
 from mtool.compiler.operators.problems import Unsupported
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")

@@ -5,9 +5,8 @@ import onnx
 
 from mtool.compiler.ir import Node
 from mtool.compiler.ir.control import Branches, Rounds
-from mtool.compiler.operators.cases import Case, Draw, Value
 from mtool.compiler.operators.lowering import Lowering
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator, Value
 
 
 def _branch(ctx: Lowering, node: Node) -> None:

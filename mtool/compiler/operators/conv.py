@@ -9,13 +9,12 @@ from mtool.compiler.ir import DType, Node
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators import sliding_window
-from mtool.compiler.operators.cases import Case, Draw, integers, product
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
 from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights, is_constant
 from mtool.compiler.operators.folding import CONVOLUTION
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator, integers, product
 from mtool.compiler.operators.problems import MICROSOFT
 from mtool.compiler.operators.qlinear import QLinear
 from mtool.compiler.operators.window import (

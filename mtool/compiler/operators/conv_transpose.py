@@ -14,12 +14,11 @@ from mtool.compiler.ir import DType, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.operators import sliding_window
-from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights, is_constant
 from mtool.compiler.operators.folding import WINDOWS
 from mtool.compiler.operators.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.window import Convolution, Pair, has_kernel, pair
 
 

@@ -9,11 +9,10 @@ from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import axis, call, choose, compare, const, load, minus, plus
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Bounded
-from mtool.compiler.operators.cases import Case, Draw, case, constant
 from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding, unknown_size
 from mtool.compiler.operators.lowering import AlongAxis, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, computed, scalars_behind_first
-from mtool.compiler.operators.operator import Operator, TfliteBuiltin
+from mtool.compiler.operators.operator import Case, Draw, Operator, TfliteBuiltin, case, constant
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
 from mtool.compiler.ir.scalar import literal
-from mtool.compiler.operators.cases import Case, Draw, case
 from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator, case
 from mtool.compiler.operators.ordering import Counting, counted
 from mtool.compiler.operators.problems import OWN
 

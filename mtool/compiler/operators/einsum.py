@@ -7,11 +7,10 @@ from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.ir.types import DType
-from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import Folded, Folding
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import Unsupported
 
 MOST = 32  # operands

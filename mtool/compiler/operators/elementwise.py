@@ -10,7 +10,6 @@ import numpy as np
 from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import call, const
 from mtool.compiler.operators.bounds import carry_elements
-from mtool.compiler.operators.cases import LAST, Case, Draw, Value, case, constant, integers, product
 from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, VECTORIZED
 from mtool.compiler.operators.lowering import Lower, Lowering, moves_integers
 from mtool.compiler.operators.onnx_node import (
@@ -21,7 +20,18 @@ from mtool.compiler.operators.onnx_node import (
     scalars_behind_first,
     spreads,
 )
-from mtool.compiler.operators.operator import Operator, TfliteBuiltin
+from mtool.compiler.operators.operator import (
+    LAST,
+    Case,
+    Draw,
+    Operator,
+    TfliteBuiltin,
+    Value,
+    case,
+    constant,
+    integers,
+    product,
+)
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear, qlinear_binary, qlinear_unary
 

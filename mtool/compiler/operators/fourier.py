@@ -5,11 +5,10 @@ import numpy as np
 from mtool.compiler.ir import Attributes, Expr, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load, modulo, plus, times
 from mtool.compiler.ir.types import DType
-from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.lowering import AlongAxis, Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.sliding_window import accumulator
 

@@ -1,8 +1,7 @@
 """Operators that ONNX defines as functions of others, which are expanded by onnx's own bodies, and random ones."""
 
-from mtool.compiler.operators.cases import Case, Draw, case
 from mtool.compiler.operators.folding import SLOW, VECTORIZED, Folding
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator, case
 
 _LOSS = Folding(lambda node: node.every * 1000)
 _REDUCED = {"reduction": ("none", "mean", "sum")}

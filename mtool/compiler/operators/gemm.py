@@ -14,13 +14,12 @@ from mtool.compiler.kernels.matmul.node import Matmul
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 from mtool.compiler.operators import integer_products
 from mtool.compiler.operators.bounds import Bounded
-from mtool.compiler.operators.cases import Case, Draw, Part, Value, case, integers, normal, product
 from mtool.compiler.operators.elementwise import FUSED_ACTIVATIONS, activated
 from mtool.compiler.operators.epilogue import constant_value, epilogue_of, float_bias, integer_weights
 from mtool.compiler.operators.folding import PRODUCT
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode, spreads
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator, Part, Value, case, integers, normal, product
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear
 

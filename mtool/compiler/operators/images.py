@@ -6,10 +6,9 @@ import struct
 import numpy as np
 
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import Folding
 from mtool.compiler.operators.onnx_node import computed
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import NotComputed
 
 FORMATS = ("BMP", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")  # those of the operator, as Pillow calls them

@@ -30,13 +30,12 @@ from mtool.compiler.ir.expr import (
     wrapped,
 )
 from mtool.compiler.operators.bounds import Bounded
-from mtool.compiler.operators.cases import Case, Draw, Value, case
 from mtool.compiler.operators.folding import BY_ELEMENT, VECTORIZED
 from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of, length_of
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
 from mtool.compiler.operators.movement import chosen_indices
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, first_input, with_axis
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator, Value, case
 from mtool.compiler.operators.problems import CLASSICAL, MICROSOFT, Unsupported
 
 GATHER_ND = "GatherND"

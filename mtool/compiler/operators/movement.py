@@ -13,12 +13,11 @@ from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import axis, call, compare, const, every, load, wrapped
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.operators.bounds import Bounded
-from mtool.compiler.operators.cases import Case, Draw, case, integers
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.index_ranges import index_along
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, moves_integers
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx, with_axis
-from mtool.compiler.operators.operator import BEHIND, Operator, TfliteBuiltin
+from mtool.compiler.operators.operator import BEHIND, Case, Draw, Operator, TfliteBuiltin, case, integers
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 from mtool.compiler.operators.qlinear import QLinear
 

@@ -34,12 +34,11 @@ from mtool.compiler.ir.expr import (
 )
 from mtool.compiler.kernels.softmax import SoftmaxOfRows
 from mtool.compiler.operators.bounds import Bounded, carry_elements
-from mtool.compiler.operators.cases import CHANNELS, LAST, LIKE, Case, Draw, Value, case, integers
-from mtool.compiler.operators.cases import axis as drawn_axis
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.lowering import AlongAxis, Epsilon, Lowering
 from mtool.compiler.operators.onnx_node import Canonical, OnnxNode, attributes_of, spreads, with_axis
-from mtool.compiler.operators.operator import BEHIND, Operator
+from mtool.compiler.operators.operator import BEHIND, CHANNELS, LAST, LIKE, Case, Draw, Operator, Value, case, integers
+from mtool.compiler.operators.operator import axis as drawn_axis
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 from mtool.compiler.operators.qlinear import qlinear_unary
 from mtool.compiler.operators.sliding_window import accumulator

@@ -1,14 +1,22 @@
-"""The record of an operator: all that mtool knows of it, from the file's node to internal operators."""
+"""The record of an operator: all that mtool knows of it, from the file's node to internal operators, and its cases.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+Cases are random valid nodes, from which the unit tests, the fuzzers and the board tests draw.
+"""
 
+import itertools
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
 import onnx
+from onnx import helper
 
 from mtool.compiler.ir import Attributes, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.bounds import Carry
-from mtool.compiler.operators.cases import Cases, by_schema
 from mtool.compiler.operators.folding import SLOW, Folding
 from mtool.compiler.operators.index_ranges import IndexRanges
 from mtool.compiler.operators.lowering import Lower
@@ -23,6 +31,10 @@ Bound = Callable[[OnnxNode, int | None], Sequence[tuple[TensorType, int | None]]
 Arguments are the node, and that number if it is stated; otherwise it is what the shapes of the inputs allow. Beside
 each type stands the dimension whose size it is, or None.
 """
+
+
+Cases = Callable[["Draw", "Operator"], "Case"]
+"""Draws a node of an operator; ValueError: no value fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +112,301 @@ class Operator:
     moves: bool = False
     folding: Folding = SLOW
     tflite: tuple[TfliteBuiltin, ...] = ()
-    cases: Cases | None = by_schema
+    cases: Cases | None = lambda draw, op: by_schema(draw, op)
     lower: Lower | None = None
     package: str = ""
+
+
+SIZES = (1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor of a network."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The scale of integers, and the constants that are their scale and their zero point."""
+
+    scale: float
+    names: tuple[str, str]
+
+
+@dataclass(slots=True)
+class Draw:
+    """A network under construction: the values that a node may read, and constants.
+
+    other_types: how often an operator of several element types has another one than float32.
+    """
+
+    rng: random.Random
+    inputs: list[Value] = field(default_factory=list)
+    constants: dict[str, Array] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    grids: dict[str, "Grid"] = field(default_factory=dict)
+    opset: int = 18
+    other_types: float = 0.2
+    numbering: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def fresh(self, stem: str) -> str:
+        """Return a name that is free."""
+        return f"{stem}{next(self.numbering)}"
+
+    def input(self, dtype: Any, shape: Sequence[int]) -> Value:
+        """Add an input."""
+        value = Value(self.fresh("x"), np.dtype(dtype), tuple(shape))
+        self.inputs.append(value)
+        self.values[value.name] = value
+        return value
+
+    def shape(self, rank: int | None = None) -> tuple[int, ...]:
+        """Draw a shape; equal sizes are frequent, so that an axis that is taken for another shows."""
+        rng = self.rng
+        rank = rng.choice((0, 1, 2, 2, 3, 3, 4, 4, 4, 5)) if rank is None else rank
+        if rng.random() < 0.35:
+            return (rng.choice((2, 3, 3, 4)),) * rank
+        if rank == 4 and rng.random() < 0.6:
+            return (1, rng.choice((1, 2, 3, 4, 6, 8)), rng.randint(3, 9), rng.randint(3, 9))
+        return tuple(rng.choice(SIZES if rank < 4 else (1, 2, 3, 3, 4, 5, 7)) for _ in range(rank))
+
+    def pick(self, dtype: Any = np.float32, rank: int | None = None) -> Value:
+        """Choose a value, a recent one more often; of other types than float32 there is a new input if need be.
+
+        Raises:
+            ValueError: there is none.
+        """
+        found = [v for v in self.values.values() if v.dtype == dtype and (rank is None or v.rank == rank)]
+        if not found and dtype is np.float32:
+            raise ValueError("nothing of that kind")
+        if not found:
+            return self.input(dtype, self.shape(self.rng.choice((1, 2, 3)) if rank is None else rank))
+        return found[-1] if self.rng.random() < 0.5 else self.rng.choice(found[-6:])
+
+    def axis(self, value: Value) -> int:
+        """Choose an axis, sometimes counted from the end.
+
+        Raises:
+            ValueError: it has none.
+        """
+        return self.rng.randrange(-value.rank, value.rank)
+
+    def numbers(self) -> np.random.Generator:
+        """Return a generator that the network's own one seeds."""
+        return np.random.default_rng(self.rng.getrandbits(32))
+
+    def constant(self, data: Any, dtype: Any) -> str:
+        """Add a constant and return its name."""
+        name = self.fresh("k")
+        self.constants[name] = np.asarray(data, dtype)
+        return name
+
+    def normal(self, shape: Sequence[int], spread: float = 0.5) -> str:
+        """Add a constant of random float32 and return its name."""
+        return self.constant(self.numbers().normal(0, spread, tuple(shape)), np.float32)
+
+    def whole(self, numbers: Sequence[int]) -> str:
+        """Add a constant of int64 and return its name."""
+        return self.constant(list(numbers), np.int64)
+
+    def like(self, value: Value, shape: Sequence[int], most: int = 9) -> str:
+        """Add a constant of a value's type, integers from 1 to `most`, and return its name."""
+        if value.dtype.kind == "f":
+            return self.constant(self.numbers().normal(0, 1, shape), value.dtype)
+        return self.constant(self.numbers().integers(0 if value.dtype == bool else 1, most + 1, shape), value.dtype)
+
+    def grid(self, dtype: Any, scale: float) -> Grid:
+        """Make a grid of about this scale; now and then one of a power of two, on which ties are frequent."""
+        rng = self.rng
+        scale = float(np.float32(2.0 ** round(np.log2(scale)) if rng.random() < 0.15 else scale))
+        middle = 128 if np.dtype(dtype) == np.uint8 else 0
+        zero = rng.choice((middle, middle, middle + rng.randint(-100, 100)))
+        return Grid(scale, (self.constant(scale, np.float32), self.constant(zero, dtype)))
+
+    def grid_of(self, value: Value) -> Grid:
+        """Return the grid that a value's integers stand on."""
+        if value.name not in self.grids:
+            self.grids[value.name] = self.grid(value.dtype, self.rng.uniform(0.01, 0.06))
+        return self.grids[value.name]
+
+    def spread(self, value: Value) -> tuple[int, ...]:
+        """Draw a shape that broadcasts to a value's."""
+        shape = [1 if self.rng.random() < 0.4 else size for size in value.shape]
+        return tuple(shape[self.rng.randint(0, len(shape)) :] if self.rng.random() < 0.4 else shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A node: the names of its inputs, its attributes, the number of its outputs, and the grid of the first one."""
+
+    inputs: Sequence[str]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+    grid: Grid | None = None
+
+
+Part = Callable[[Draw, Value], Any]
+"""Draws an attribute, or a constant whose name it returns, of a node whose first input is this value."""
+
+
+def case(
+    *operands: Part,
+    dtype: Any = np.float32,
+    rank: int | Sequence[int] | None = None,
+    fits: Callable[[tuple[int, ...]], Any] = lambda shape: True,
+    outputs: int = 1,
+    **attrs: Part | Sequence[Any],
+) -> Cases:
+    """Return the cases of an operator on a value, and on operands that follow from it.
+
+    Args:
+        operands: of the inputs after the first.
+        dtype: of the value.
+        rank: of the value, or what it may be.
+        fits: whether a shape will do.
+        outputs: their number.
+        attrs: for each attribute, how it is drawn, or what it may be.
+    """
+
+    def draw_case(draw: Draw, op: Operator) -> Case:
+        value = draw.pick(dtype, draw.rng.choice(rank) if isinstance(rank, Sequence) else rank)
+        if not fits(value.shape) or not value.size:
+            raise ValueError(f"{op.name} has no case for {value.shape}")
+        drawn = {name: part(draw, value) if callable(part) else draw.rng.choice(part) for name, part in attrs.items()}
+        return Case([value.name, *(part(draw, value) for part in operands)], drawn, outputs)
+
+    return draw_case
+
+
+def axis(draw: Draw, value: Value) -> int:
+    """Draw an axis."""
+    return draw.axis(value)
+
+
+def normal(shape: Callable[[tuple[int, ...]], Sequence[int]], spread: float = 0.5) -> Part:
+    """Return an operand: float32 of a shape that follows from the value's."""
+    return lambda draw, value: draw.normal(shape(value.shape), spread)
+
+
+def constant(data: Any, dtype: Any = np.int64) -> Part:
+    """Return an operand that is always the same."""
+    return lambda draw, value: draw.constant(data, dtype)
+
+
+def numbers(count: Callable[[tuple[int, ...]], int]) -> Part:
+    """Return an attribute: random floats."""
+    return lambda draw, value: draw.numbers().normal(0, 1, count(value.shape)).tolist()
+
+
+LIKE = normal(lambda shape: shape)
+LAST = normal(lambda shape: shape[-1:])
+CHANNELS = normal(lambda shape: shape[1:2])
+FLAGS = {"exclusive", "keepdims", "largest", "reverse", "select_last_index", "upper"}
+DRAWN: Sequence[tuple[str, Any]] = (
+    ("tensor(float)", np.float32), ("tensor(int32)", np.int32), ("tensor(uint8)", np.uint8), ("tensor(bool)", np.bool_),
+    ("tensor(int64)", np.int64),
+)  # fmt: skip
+
+
+def by_schema(draw: Draw, op: Operator) -> Case:
+    """Draw a node by ONNX's schema: inputs of one type broadcast, attributes that the record knows are drawn."""
+    schema = onnx.defs.get_schema(op.name, 3 if op.domain else draw.opset, op.domain)
+    types: dict[str, Any] = {}
+    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    first: Value | None = None
+    inputs: list[str] = []
+    variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
+    for formal in schema.inputs:
+        if formal.option == onnx.defs.OpSchema.FormalParameterOption.Optional:
+            break
+        names = allowed.get(formal.type_str, {formal.type_str})
+        dtypes = [dtype for name, dtype in DRAWN if name in names]
+        dtype = types.setdefault(
+            formal.type_str, draw.rng.choice(dtypes) if draw.rng.random() < draw.other_types else dtypes[0]
+        )
+        for _ in range(draw.rng.randint(1, 3) if formal.option == variadic else 1):
+            if first is None:
+                first = draw.pick(dtype)
+                inputs.append(first.name)
+                continue
+            same = [v for v in draw.values.values() if v.dtype == dtype and v.shape == first.shape]
+            typed = Value("", np.dtype(dtype), first.shape)
+            is_value = dtype in (np.float32, np.bool_) and draw.rng.random() < 0.4 and same
+            inputs.append(draw.rng.choice(same).name if is_value else draw.like(typed, draw.spread(first)))
+    attrs: dict[str, Any] = {
+        name: draw.rng.choice(words) for name, words in op.words.items() if name in schema.attributes
+    }
+    if "axis" in schema.attributes and op.axis_ends is not None and first is not None:
+        attrs["axis"] = draw.axis(first)
+    attrs |= {name: draw.rng.randint(0, 1) for name in sorted(FLAGS & {*schema.attributes})}
+    for name, attr in sorted(schema.attributes.items()):
+        if attr.type == onnx.defs.OpSchema.AttrType.FLOAT and attr.default_value.type:
+            attrs[name] = draw.rng.choice((helper.get_attribute_value(attr.default_value), 0.25, 1.0))
+    return Case(inputs, attrs, max(schema.min_output, 1))
+
+
+def integers(cases: Cases, places: str, scale: Callable[..., float] = lambda *scales: max(scales)) -> Cases:
+    """Return the cases of an operator on 8-bit integers that computes what another does on floats.
+
+    Args:
+        cases: of the float operator.
+        places: the inputs in order: a digit is an input of the float operator with its grid, "*" all of them with
+            theirs, "b" the last one as a bias, "y" the grid of the result.
+        scale: of the result, from those of the inputs.
+    """
+
+    def draw_case(draw: Draw, op: Operator) -> Case:
+        found = [value for value in draw.values.values() if value.dtype in (np.int8, np.uint8)]
+        dtype = (found or [draw.input(draw.rng.choice((np.int8, np.uint8)), draw.shape(draw.rng.choice((2, 4, 4))))])[
+            -1
+        ].dtype
+        own = {value.name: value for value in draw.values.values() if value.dtype == dtype}
+        floats = {name: replace(value, dtype=np.dtype(np.float32)) for name, value in own.items()}
+        drawn = cases(replace(draw, values=floats), replace(op, name=op.name.removeprefix("QLinear")))
+        draw.values |= {name: value for name, value in floats.items() if name not in own}
+        zero, scales, inputs = 0 if dtype == np.int8 else 64, list[float](), list[str]()
+
+        def operand(name: str) -> list[str]:
+            if name in own:
+                grid = draw.grid_of(own[name])
+                scales.append(grid.scale)
+                return [name, *grid.names]
+            if name not in draw.constants or draw.constants[name].dtype == bool:
+                return [name]
+            data = draw.constants[name]
+            scales.append(abs(data).max() / 64)
+            names = (draw.constant(np.rint(data / scales[-1]) + zero, dtype), draw.constant(scales[-1], np.float32))
+            return [*names, draw.constant(zero, dtype)]
+
+        operands = [operand(name) for name in drawn.inputs[: 2 if "b" in places else None]]
+        made = draw.grid(dtype, scale(*scales))
+        for place in places:
+            if place == "y":
+                inputs += made.names
+            elif place == "b":
+                bias = [draw.constant(draw.constants[name] * 4000, np.int32) for name in drawn.inputs[2:]]
+                inputs += bias or ([""] if places.endswith("y") else [])
+            else:
+                inputs += itertools.chain(*operands) if place == "*" else operands[int(place)]
+        return Case(inputs, drawn.attrs, grid=made)
+
+    return draw_case
+
+
+def product(*scales: float) -> float:
+    """Return the scale of a sum of products of integers of these scales."""
+    return 300 * prod(scales)

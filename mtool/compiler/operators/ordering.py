@@ -11,11 +11,10 @@ import onnx
 from onnx import helper
 
 from mtool.compiler.ir import Attributes, DType, Node, TensorType
-from mtool.compiler.operators.cases import Case, Draw, case
 from mtool.compiler.operators.folding import VECTORIZED
 from mtool.compiler.operators.lowering import AlongAxis, Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, with_axis
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator, case
 from mtool.compiler.operators.problems import Unsupported
 
 

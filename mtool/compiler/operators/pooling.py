@@ -17,7 +17,6 @@ from mtool.compiler.ir import Attributes, DType, Expr, Node, TensorType
 from mtool.compiler.ir.expr import acc, axis, call, const, load
 from mtool.compiler.kernels.pool2d.node import Pool2d
 from mtool.compiler.operators import sliding_window
-from mtool.compiler.operators.cases import Case, Draw, case, integers
 from mtool.compiler.operators.folding import SLOW, WINDOWS
 from mtool.compiler.operators.lowering import (
     EIGHT_BITS,
@@ -30,7 +29,7 @@ from mtool.compiler.operators.lowering import (
 )
 from mtool.compiler.operators.movement import Slice
 from mtool.compiler.operators.onnx_node import Attrs, OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator, case, integers
 from mtool.compiler.operators.problems import MICROSOFT, OWN, Unsupported
 from mtool.compiler.operators.qlinear import QLinear, qlinear_unary
 from mtool.compiler.operators.scatter import MaxPoolIndices

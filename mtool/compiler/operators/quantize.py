@@ -11,13 +11,12 @@ from mtool.base.errors import ModelError
 from mtool.compiler.ir import Attributes, DType, Expr, Node, Quant, TensorType
 from mtool.compiler.ir.expr import axis, call, const, identity, load, number, over
 from mtool.compiler.operators.bounds import Bounded
-from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.elementwise import saturated
 from mtool.compiler.operators.folding import SLOW, VECTORIZED
 from mtool.compiler.operators.lowering import Dequantised, Lowering, template_node
 from mtool.compiler.operators.movement import Permutation
 from mtool.compiler.operators.onnx_node import OnnxNode, as_in_onnx
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT, OWN
 
 

@@ -8,11 +8,10 @@ import numpy as np
 from mtool.compiler.ir import Attributes, DType, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, const, load
 from mtool.compiler.operators.bounds import Bounded
-from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import VECTORIZED, Folding
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import MICROSOFT
 from mtool.compiler.operators.qlinear import QLinear
 

@@ -11,11 +11,10 @@ import numpy as np
 from mtool.compiler.ir import Attributes, Expr, Node
 from mtool.compiler.ir.expr import Reduction, axis, call, choose, const, every, load
 from mtool.compiler.ir.types import Array, DType
-from mtool.compiler.operators.cases import Case, Draw, case
 from mtool.compiler.operators.folding import SLOW
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator, case
 from mtool.compiler.operators.sliding_window import accumulator
 
 

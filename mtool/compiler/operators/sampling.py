@@ -23,12 +23,11 @@ from mtool.compiler.ir.expr import (
     times,
 )
 from mtool.compiler.ir.types import DType
-from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import SLOW, Folded, Folding
 from mtool.compiler.operators.index_ranges import index_of
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.sliding_window import accumulator
 from mtool.compiler.operators.window import Convolution, window_of

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from mtool.compiler.ir import Attributes, Node
-from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import BY_ELEMENT, SLOW, Folded, Folding
 from mtool.compiler.operators.index_ranges import IndexRange, index_along, index_of
 from mtool.compiler.operators.indexing import by_element, element_cases, tuples_of_indices
 from mtool.compiler.operators.lowering import Lowering, narrowed, template_node, wide_output, widened
 from mtool.compiler.operators.onnx_node import OnnxNode, attributes_of, with_axis
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import OWN, Unsupported
 from mtool.compiler.operators.sliding_window import Pool
 

@@ -30,11 +30,10 @@ from mtool.compiler.ir.expr import (
     times,
 )
 from mtool.compiler.operators import integer_products
-from mtool.compiler.operators.cases import Case, Draw
 from mtool.compiler.operators.folding import CONVOLUTION, SLOW
 from mtool.compiler.operators.lowering import Lowering
 from mtool.compiler.operators.onnx_node import OnnxNode
-from mtool.compiler.operators.operator import Operator
+from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.window import Convolution, Window, check_windows_fit, convolution_form, has_kernel
 
