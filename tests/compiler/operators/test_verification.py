@@ -81,7 +81,7 @@ def test_a_kind_without_an_expression_has_its_own_operands_only() -> None:
 def test_attributes_are_read_as_their_own_class_only() -> None:
     (node,) = graph().nodes
     assert Conv2d.of(node).kernel == (1, 1)
-    with pytest.raises(AssertionError, match="conv is conv2d of Conv2d; expected Dense"):
+    with pytest.raises(AssertionError, match="conv has Conv2d; expected Dense"):
         Dense.of(node)
 
 
