@@ -32,6 +32,7 @@ from mtool.base import resources  # noqa: E402
 from mtool.base.errors import MtoolError  # noqa: E402
 from mtool.base.filetree import FileTree  # noqa: E402
 from mtool.compiler import codegen  # noqa: E402
+from mtool.compiler.codegen.c_text import parts_of  # noqa: E402
 from mtool.compiler.frontend import load  # noqa: E402
 from mtool.compiler.passes import run as lowered  # noqa: E402
 from mtool.compiler.plan import make_plan  # noqa: E402
@@ -170,7 +171,7 @@ def measure_core(core: str, models: Path) -> dict[str, Any]:
 
         for (files, manifest), sizes, wanted in pool.map(one, enumerate([*corpus(core, models)])):
             count += 1
-            found = c_source.read(files.text(name) for name in c_source.sources(files))
+            found = c_source.read(part for name in c_source.sources(files) for part in parts_of(files, name))
             for key, ratio in ratios_of(found, manifest, sizes).items():
                 ratios[key] = max(ratios.get(key, 0), ratio)
             for name, size in sizes.items():

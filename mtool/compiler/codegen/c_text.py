@@ -8,7 +8,9 @@ from typing import Literal, Self
 from mtool.base.filetree import FileTree
 from mtool.compiler.kernels.target import Target
 
-Kind = Literal["text", "banner", "map", "guard", "linkage", "far", "declaration", "function", "object", "table"]
+Kind = Literal[
+    "text", "banner", "map", "include", "guard", "linkage", "far", "declaration", "function", "object", "table"
+]
 
 
 class Part(str):
@@ -70,9 +72,19 @@ def _name(head: str) -> str:
     return head.partition("(")[0].partition("[")[0].split()[-1].lstrip("*")
 
 
-def include(*names: str) -> list[str]:
+def listed(head: str, rows: Iterable[str]) -> Part:
+    """Return an object's definition, with a line for each of its elements."""
+    return variable(head, "".join([" = {", *(f"\n    {row}" for row in rows), "\n}"]))
+
+
+def members(head: str, values: Mapping[str, object]) -> Part:
+    """Return a structure's definition, with a line for each member that is not zero."""
+    return listed(head, (f".{name} = {value}," for name, value in values.items()))
+
+
+def include(*names: str) -> list[Part]:
     """Return the lines that include headers of the runtime and of models."""
-    return [f'#include "{name}"' for name in names]
+    return [Part(f'#include "{name}"', "include", name) for name in names]
 
 
 def header(banner: str, name: str, before: Sequence[str], body: Sequence[str]) -> list[str]:
@@ -113,12 +125,24 @@ def parts_of(files: FileTree, path: str) -> list[Part]:
 
 
 _TOKEN = re.compile(r'/\*.*?\*[/]|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|\w+|[.>]\s*\w+', re.DOTALL)
+_COMMENT = re.compile(r"/\*.*?\*[/]", re.DOTALL)
+_ANY = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|[^\s\w]")
 _APART = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
 
 
 def words(texts: Iterable[str]) -> set[str]:
     """Return the words of C."""
     return {word for text in texts for word in text.translate(_APART).split()}
+
+
+def without_comments(text: str) -> str:
+    """Return C without its comments."""
+    return _COMMENT.sub(" ", text)
+
+
+def tokens(text: str) -> list[str]:
+    """Return the tokens of C without comments; those of a string's text count by themselves."""
+    return _ANY.findall(text)
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:

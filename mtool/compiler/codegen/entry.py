@@ -212,7 +212,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> l
     number = f"(uint16_t)({steps} - inference.left)"
     call = operator_call(plan, calls, number, "inference.inputs", "inference.outputs")
     copies = _copies_out(plan, interface, arena)
-    members = [
+    kept = [
         f"const struct {model}_inputs *inputs;",
         f"const struct {model}_outputs *outputs;",
         "uint16_t left; /* operators that have not run */",
@@ -242,7 +242,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> l
         lines += [*(f"    {line}" for line in copies), "    }"]
     return [
         "/* The inference that is under way. */",
-        structure("inference", members),
+        structure("inference", kept),
         "",
         begin,
         function(f"int32_t {model}_step(void)", *lines, "    return 0;"),

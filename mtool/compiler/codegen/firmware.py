@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mtool.base.escaping import comment
 from mtool.base.filetree import FileTree
 from mtool.compiler.codegen import c_text
-from mtool.compiler.codegen.c_text import Part, function, include, variable
+from mtool.compiler.codegen.c_text import Part, function, include, listed, variable
 from mtool.compiler.codegen.generation import Emitted
 from mtool.compiler.codegen.protect import arena_definition, shared_arena_definition
 from mtool.compiler.plan import Plan
@@ -72,7 +72,7 @@ def _tasks(name: str, plans: Sequence[Plan], pauses: Sequence[Sequence[int]]) ->
         bits = bytearray(len(plan.steps) // 8 + 1)
         for number in own:
             bits[number // 8] |= 1 << number % 8
-        listed = ", ".join(f"0x{byte:02X}u" for byte in bits)
+        words = ", ".join(f"0x{byte:02X}u" for byte in bits)
         lines += [
             "",
             function(
@@ -80,12 +80,12 @@ def _tasks(name: str, plans: Sequence[Plan], pauses: Sequence[Sequence[int]]) ->
                 f"    return {model}_begin(inputs, outputs);",
             ),
             comment("Before which operators a more urgent model may run: bits."),
-            variable(f"static const uint8_t {model}_pauses[]", f" = {{{listed}}}"),
+            variable(f"static const uint8_t {model}_pauses[]", f" = {{{words}}}"),
         ]
-        members = {"begin": f"{model}_begin_task", "step": f"{model}_step", "done": f"{model}_done"}
-        members |= {"pauses": f"{model}_pauses", "priority": str(priority)}
-        entries.append("    {" + ", ".join(f".{key} = {value}" for key, value in members.items()) + "},")
-    return [*lines, "", f"struct mt_task {name}_tasks[] = {{", *entries, "};"]
+        task = {"begin": f"{model}_begin_task", "step": f"{model}_step", "done": f"{model}_done"}
+        task |= {"pauses": f"{model}_pauses", "priority": str(priority)}
+        entries.append("{" + ", ".join(f".{key} = {value}" for key, value in task.items()) + "},")
+    return [*lines, "", listed(f"struct mt_task {name}_tasks[]", entries)]
 
 
 def _note(models: Sequence[Emitted], interleaves: bool) -> str:

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from mtool.base.escaping import comment
 from mtool.compiler.codegen.arena import IN_PLACE, Copied, address_of, written
+from mtool.compiler.codegen.c_text import words
 from mtool.compiler.codegen.device import body_name
 from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.control import Branches, Control, Rounds
@@ -487,7 +487,7 @@ def _rounds(names: _Names, body: Body, symbol: Symbol) -> list[str]:
     if attrs.counts:
         begin.append(f"{start};")
         end.insert(0, f"*{names.output(len(names.outputs) - 1)} = (int32_t)round;")
-    named = any(re.search(r"\bround\b", line) for line in (*called, *tests, *end))
+    named = "round" in words((*called, *tests, *end))
     head = f"for ({'' if attrs.counts else start}; {' && '.join(tests)}; ++round) {{"
     if tests and not named:  # going on is all that is asked
         head = f"while ({' && '.join(tests)}) {{"

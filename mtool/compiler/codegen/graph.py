@@ -6,7 +6,7 @@ from typing import Any
 from mtool.base.escaping import c_string, comment
 from mtool.compiler.codegen import c_text
 from mtool.compiler.codegen.arena import Arena, Interface, address_of
-from mtool.compiler.codegen.c_text import Part, declaration, function, include, variable
+from mtool.compiler.codegen.c_text import Part, declaration, function, include, listed, members, variable
 from mtool.compiler.codegen.calls import operands_of
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.entry import whole
@@ -135,7 +135,6 @@ def graph_source(
     """Return the graph's JSON as C text, the executor's room for it, and the entry point."""
     model = plan.graph.name
     json_lines = "".join(f"\n    {c_string(line.strip())}" for line in text.splitlines())
-    configured = "".join(f"\n    .{name} = {value}," for name, value in _config(plan, interface, arena).items())
     lines = [
         Part(banner, "banner"),
         *include(f"{model}_graph.h"),
@@ -148,7 +147,7 @@ def graph_source(
         "",
         *_room(plan),
         *_tensors(plan, interface, arena),
-        variable("static const struct mt_graph_config config", f" = {{{configured}\n}}"),
+        members("static const struct mt_graph_config config", _config(plan, interface, arena)),
         "",
         variable("static struct mt_graph graph"),
         "",
@@ -185,11 +184,10 @@ def _tensors(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     both = (("input", interface.inputs, arena.inputs), ("output", interface.outputs, arena.outputs))
     for kind, tensors, spots in both:
         rows = [
-            f"\n    {{{arena.bytes_at(spot) if spot else '0'}, {tensor.bytes}}},"
+            f"{{{arena.bytes_at(spot) if spot else '0'}, {tensor.bytes}}},"
             for tensor, spot in zip(tensors, spots, strict=True)
         ]
-        table = "".join(rows or ["\n    {0, 0},"])
-        lines.append(variable(f"static {const}struct mt_tensor {kind}_tensors[]", f" = {{{table}\n}}"))
+        lines.append(listed(f"static {const}struct mt_tensor {kind}_tensors[]", rows or ["{0, 0},"]))
     return [*lines, ""]
 
 

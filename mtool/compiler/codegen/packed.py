@@ -4,7 +4,7 @@ from mtool.base.escaping import c_string, comment
 from mtool.base.option_values import Executor
 from mtool.compiler.codegen import c_text, tensors
 from mtool.compiler.codegen.arena import Arena, Interface
-from mtool.compiler.codegen.c_text import Part, declaration, function, include
+from mtool.compiler.codegen.c_text import Part, declaration, function, include, listed
 from mtool.compiler.codegen.calls import operands_of
 from mtool.compiler.codegen.conventions import Conventions, Form
 from mtool.compiler.codegen.device import (
@@ -83,10 +83,10 @@ def packed_source(
     if conventions.has_functions:
         if conventions.interface != "packed":
             lines.append(packed_entry_point(plan, interface, conventions))
-        lines += [f"const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS] = {{"]
         callees = [f"{model}_{step.node.name}_packed" for step in plan.steps] + [entry_name(plan, conventions)]
         names = zip(function_names(plan, conventions), callees, strict=True)
-        lines += [*(f"    {{{c_string(name)}, {callee}}}," for name, callee in names), "};", ""]
+        rows = (f"{{{c_string(name)}, {callee}}}," for name, callee in names)
+        lines += [listed(f"const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS]", rows), ""]
     return lines
 
 

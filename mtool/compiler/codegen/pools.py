@@ -1,12 +1,11 @@
 """The C of pools: an arena in several memories, and the sections of constants."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mtool.base.escaping import c_string, comment
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, PARAMETER, Arena, pool_symbol
-from mtool.compiler.codegen.c_text import function
+from mtool.compiler.codegen.c_text import function, variable
 from mtool.compiler.codegen.functions import Functions
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
@@ -75,7 +74,11 @@ def instance(plan: Plan) -> list[str]:
     """Return the caller's pools as a firmware of mtool's has them: the arrays, and the structure."""
     model = plan.graph.name
     pointers = (pool_symbol(model, one.pool.name) if one.bytes else "0" for one in plan.pools)
-    return [*definitions(plan), f"static struct {model}_pools {PARAMETER} = {{{', '.join(pointers)}}};", ""]
+    return [
+        *definitions(plan),
+        variable(f"static struct {model}_pools {PARAMETER}", f" = {{{', '.join(pointers)}}}"),
+        "",
+    ]
 
 
 def load_call(plan: Plan) -> list[str]:
@@ -118,13 +121,9 @@ def _told(placed: PlacedPool) -> str:
 # The C of constants in several memories: the section of each, and the map that says which is where.
 
 
-_ALIGNED = re.compile(r"aligned to (\d+) bytes")
-
-
 def alignment_of(layout: str) -> int:
     """Return the alignment that a table's layout begins with, "aligned to 32 bytes"; 0: with none."""
-    found = _ALIGNED.match(layout)
-    return int(found[1]) if found else 0
+    return int(layout.split()[2]) if layout.startswith("aligned to ") else 0
 
 
 def with_constants_in_pools(functions: Functions, more: Mapping[str, Array]) -> Functions:

@@ -12,6 +12,7 @@ from mtool.base.errors import UsageError
 from mtool.base.escaping import c_string, comment
 from mtool.boards.protection import Unit
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT, Arena, Interface
+from mtool.compiler.codegen.c_text import listed
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import devices_of
 from mtool.compiler.codegen.external import lent_bytes
@@ -132,8 +133,8 @@ def areas_table(plan: Plan, arena: Arena, protection: Protection) -> list[str]:
     lines = [
         comment(*_map(protection), apart=True),
         f"extern uint8_t {', '.join(f'{symbol}[]' for symbol in symbols)}; {comment('by the linker script')}",
-        "static const struct mt_protect_area areas[] = {",
     ]
+    rows = []
     for area in _of_model(protection):
         access = "MT_PROTECT_WRITE" if area.access == "write" else "MT_PROTECT_READ"
         if area.name in ("arena", "states"):
@@ -141,8 +142,8 @@ def areas_table(plan: Plan, arena: Arena, protection: Protection) -> list[str]:
             ends = (start, f"{arena.symbol} + {area.offset + area.bytes}")
         else:
             ends = (f"{model}_{area.name}_start", f"{model}_{area.name}_end")
-        lines.append(f"    {{{', '.join((*ends, access))}}},")
-    return [*lines, "};", ""]
+        rows.append(f"{{{', '.join((*ends, access))}}},")
+    return [*lines, listed("static const struct mt_protect_area areas[]", rows)]
 
 
 def _of_model(protection: Protection) -> list[Area]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mtool.base.escaping import c_string
 from mtool.compiler.codegen import pools
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, own_arena
-from mtool.compiler.codegen.c_text import Part, function, include
+from mtool.compiler.codegen.c_text import Part, function, include, listed, members, variable
 from mtool.compiler.codegen.calls import Calls, operands_of
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import begin_call, devices_of, end_call
@@ -62,13 +62,12 @@ def descriptor(
             for tensor in tensors:
                 dtype = DType.of(tensor.dtype)
                 only_read = "MT_PROTECT_INPUTS " if protection is not None and kind == "inputs" else ""
-                lines.append(
-                    f"static {only_read}{dtype.c} {_buffer(plan, kind, tensor)}[{tensor.bytes // dtype.size}];"
-                )
+                head = f"static {only_read}{dtype.c} {_buffer(plan, kind, tensor)}"
+                lines.append(variable(f"{head}[{tensor.bytes // dtype.size}]"))
         lines.append("")
         for kind, tensors in both:
             pointers = ", ".join(_buffer(plan, kind, tensor) for tensor in tensors)
-            lines.append(f"static const struct {model}_{kind} {model}_external_{kind} = {{{pointers}}};")
+            lines.append(variable(f"static const struct {model}_{kind} {model}_external_{kind}", f" = {{{pointers}}}"))
         lines.append("")
     if plan.graph.stream is not None:
         lines += _stream(plan, interface, "MT_PROTECT_INPUTS " if protection is not None else "")
@@ -86,23 +85,23 @@ def descriptor(
     ]
     tables = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in tables:
-        lines += [f"static const struct mt_tensor {kind[:-1]}_tensors[] = {{"]
+        rows = [] if tensors else ["{0, 0},"]
         for tensor, spot in zip(tensors, spots, strict=True):
-            if tensor.stream is not None:
-                lines.append("    {row, sizeof(row)}, /* by rows */")
-                continue
             place = own.bytes_at(spot) if spot else _buffer(plan, kind, tensor)
-            lines.append(f"    {{{place}, {tensor_bytes(model, tensor)}}},")
-        lines += ["    {0, 0},"] * (not tensors) + ["};"]
+            by_rows = tensor.stream is not None
+            rows.append(
+                "{row, sizeof(row)}, /* by rows */" if by_rows else f"{{{place}, {tensor_bytes(model, tensor)}}},"
+            )
+        lines.append(listed(f"static const struct mt_tensor {kind[:-1]}_tensors[]", rows))
     if conventions.has_functions:
         lines += ["", *_functions(plan, interface)]
     if len(plan.pools) > 1:
-        lines += ["", "static const struct mt_tensor more_pools[] = {"]
-        lines += [f"    {{{', '.join(_pool(own, number))}}}," for number in range(1, len(plan.pools))] + ["};"]
+        rows = [f"{{{', '.join(_pool(own, number))}}}," for number in range(1, len(plan.pools))]
+        lines += ["", listed("static const struct mt_tensor more_pools[]", rows)]
     arena_of = {"arena": own.symbol, "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}
     if plan.pools:
         arena_of = dict(zip(("arena", "arena_bytes"), _pool(own, 0), strict=True))
-    members = {
+    described = {
         "name": c_string(model),
         "model_hash": c_string(model_hash),
         "inputs": "input_tensors",
@@ -123,15 +122,8 @@ def descriptor(
     others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]
     lines += [""] * bool(others) + [f"extern const struct mt_model {name};" for name in others]
     if protection is not None:
-        lines += ["", *areas_table(plan, own, protection)[:-1]]
-    lines += [
-        "",
-        f"const struct mt_model {among.descriptor} = {{",
-        *(f"    .{name} = {value}," for name, value in members.items()),
-        "};",
-        "",
-    ]
-    return lines
+        lines += ["", *areas_table(plan, own, protection)]
+    return [*lines, "", members(f"const struct mt_model {among.descriptor}", described), ""]
 
 
 def _run(plan: Plan, interface: Interface, conventions: Conventions, arena: str) -> list[str]:
@@ -182,18 +174,21 @@ def _stream(plan: Plan, interface: Interface, only_read: str) -> list[str]:
     kind = plan.graph.types[stream.value]
     arguments = f"&{model}_{plan.io}_inputs" if given(plan, interface) else ""
     return [
-        f"static {only_read}{kind.dtype.c} row[{kind.count // stream.rows}];",
+        variable(f"static {only_read}{kind.dtype.c} row[{kind.count // stream.rows}]"),
         "",
         function("static int32_t begin(void)", f"    return {model}_begin({arguments});"),
         function("static int32_t feed(void)", f"    return {model}_feed(row, 1);"),
-        "static const struct mt_stream stream = {",
-        f"    .input = {plan.graph.caller_inputs.index(stream.value)},",
-        f"    .rows = {stream.rows},",
-        "    .row = row,",
-        "    .row_bytes = sizeof(row),",
-        "    .begin = begin,",
-        "    .feed = feed,",
-        "};",
+        members(
+            "static const struct mt_stream stream",
+            {
+                "input": plan.graph.caller_inputs.index(stream.value),
+                "rows": stream.rows,
+                "row": "row",
+                "row_bytes": "sizeof(row)",
+                "begin": "begin",
+                "feed": "feed",
+            },
+        ),
         "",
     ]
 
@@ -226,20 +221,19 @@ def _functions(plan: Plan, interface: Interface) -> list[str]:
     calls.append([tensor.shape for tensor in (*interface.inputs, *interface.outputs)])
     arguments = max(map(len, calls))
     dims = max(1, *(sum(map(len, shapes)) for shapes in calls))
+    room = {"DLTensor tensors": arguments, "union mt_value values": arguments, "int32_t codes": arguments}
+    described = {
+        "list": f"{model}_functions",
+        "count": f"{model.upper()}_FUNCTIONS",
+        "most_arguments": arguments,
+        "most_dims": dims,
+        **{name: name for name in ("tensors", "values", "codes", "dims")},
+        **{name: f"mt_functions_{name}" for name in ("find", "invoke")},
+    }
     return [
-        f"static DLTensor tensors[{arguments}];",
-        f"static union mt_value values[{arguments}];",
-        f"static int32_t codes[{arguments}];",
-        f"static int64_t dims[{dims}];",
+        *(variable(f"static {name}[{count}]") for name, count in {**room, "int64_t dims": dims}.items()),
         "",
-        "static const struct mt_functions functions = {",
-        f"    .list = {model}_functions,",
-        f"    .count = {model.upper()}_FUNCTIONS,",
-        f"    .most_arguments = {arguments},",
-        f"    .most_dims = {dims},",
-        *(f"    .{name} = {name}," for name in ("tensors", "values", "codes", "dims")),
-        *(f"    .{name} = mt_functions_{name}," for name in ("find", "invoke")),
-        "};",
+        members("static const struct mt_functions functions", described),
     ]
 
 

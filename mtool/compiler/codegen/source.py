@@ -7,7 +7,7 @@ from dataclasses import replace
 from mtool.base.escaping import comment, short_name
 from mtool.compiler.codegen import pools
 from mtool.compiler.codegen.arena import PARAMETER, Arena, Interface, Spot, moves_rows
-from mtool.compiler.codegen.c_text import Part, function, include, qualified, tidied
+from mtool.compiler.codegen.c_text import Part, function, include, listed, qualified, tidied
 from mtool.compiler.codegen.calls import Calls
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import definitions
@@ -305,11 +305,11 @@ def _arena_pointers(plan: Plan, interface: Interface, arena: Arena) -> list[str]
         if arena.is_callers:
             lines += _places(model, kind, tensors, spots, arena)
             continue
-        lines.append(f"const struct {model}_{kind} {model}_arena_{kind} = {{")
-        for tensor, spot in zip(tensors, spots, strict=True):
-            place = arena.pointer(DType.of(tensor.dtype).c, spot) if spot else "0"
-            lines.append(f"    {place}, {comment(tensor.c_name)}")
-        lines += ["    0,"] * (not tensors) + ["};", ""]
+        rows = [
+            f"{arena.pointer(DType.of(tensor.dtype).c, spot) if spot else '0'}, {comment(tensor.c_name)}"
+            for tensor, spot in zip(tensors, spots, strict=True)
+        ]
+        lines += [listed(f"const struct {model}_{kind} {model}_arena_{kind}", rows or ["0,"]), ""]
     return lines
 
 

@@ -1,19 +1,13 @@
 """The functions of generated C: their length in tokens, and the functions that they call."""
 
-import re
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-_TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|[^\s\w]")
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_FUNCTION = re.compile(r"^(?:MT_ALONE |static )*[\w ]+?\*?(\w+)\([^{;]*\)\n\{\n(.*?)^\}$", re.MULTILINE | re.DOTALL)
-_CALL = re.compile(r"\b([A-Za-z_]\w*) ?\(")
-_VARIABLE = re.compile(r"^static (?!const)((?:struct |union )?\w+) \w+(?:\[(\d+)\])?(?: =.*)?;", re.MULTILINE)
-_TABLE = re.compile(r"^(?:static )?const ([\w ]+?) \w+(?:\[\w*\])? = \{(.*?)\};", re.MULTILINE | re.DOTALL)
-_STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
-_INCLUDE = re.compile(r'^#include "(\w+)\.h"$', re.MULTILINE)
-_SIZES = {"uint8_t": 1, "int8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
-          "int64_t": 8, "uint64_t": 8, "double": 8, "DLTensor": 40, "union mt_value": 8}  # fmt: skip
+from mtool.compiler.codegen.c_text import Part, tokens, without_comments
+
+SIZES = {"uint8_t": 1, "int8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
+         "int64_t": 8, "uint64_t": 8, "double": 8, "DLTensor": 40, "mt_value": 8}  # fmt: skip
 _LARGEST = 64  # bytes of a structure that is not listed
 
 
@@ -53,26 +47,35 @@ def sources(files: Iterable[str]) -> list[str]:
     return sorted(name for name in files if name.endswith(".c") and not name.endswith("_weights.c"))
 
 
-def read(texts: Iterable[str]) -> CSource:
-    """Read the C files of a model, its weights left out."""
+def read(parts: Iterable[Part]) -> CSource:
+    """Read the parts of a model's C files, its weights left out."""
     functions: dict[str, Function] = {}
-    called: set[str] = set()
-    is_wide = has_float = False
+    found, called, included = set[str](), set[str](), set[str]()
     data_bytes = table_bytes = 0
-    included: set[str] = set()
-    for source in texts:
-        text = _COMMENT.sub(" ", source)
-        for name, body in _FUNCTION.findall(text):
-            functions[name] = Function(len(_TOKEN.findall(body)), _is_wide(body))
-        called |= set(_CALL.findall(text))
-        is_wide = is_wide or _is_wide(text)
-        has_float = has_float or "float" in text or "double" in text
-        data_bytes += sum(_SIZES.get(kind, _LARGEST) * int(count or 1) for kind, count in _VARIABLE.findall(text))
-        table_bytes += sum((8 if "int64" in kind else 4) * (body.count(",") + 1) for kind, body in _TABLE.findall(text))
-        table_bytes += sum(len(string) + 1 for string in _STRING.findall(_INCLUDE.sub("", text)))
-        included |= set(_INCLUDE.findall(text))
-    return CSource(functions, frozenset(called), is_wide, has_float, data_bytes, table_bytes, frozenset(included))
+    for part in parts:
+        if part.kind == "include":
+            included.add(part.name.removesuffix(".h"))
+            continue
+        text = without_comments(part)
+        own = tokens(text)
+        found |= {*own}
+        called |= {name for name, after in itertools.pairwise(own) if after == "("}
+        strings = text.replace("\\\\", "__").replace('\\"', "__").split('"')[1::2]
+        table_bytes += sum(len(string) + 1 for string in strings)
+        if part.kind == "function":
+            body = own[own.index("{") + 1 : -1]
+            functions[part.name] = Function(len(body), _is_wide(body))
+        elif part.kind == "object" and "const" in own[:2]:
+            is_list = own[own.index("=") + 1] == "{"
+            table_bytes += (8 if "int64_t" in own else 4) * (own.count(",") + 1) * is_list
+        elif part.kind == "object" and part.is_static and own[2] != "{":
+            count = int(own[own.index("[") + 1]) if "[" in own else 1
+            data_bytes += count * SIZES.get(own[own.index(part.name) - 1], _LARGEST)
+    has_float = any("float" in token or "double" in token for token in found)
+    return CSource(
+        functions, frozenset(called), _is_wide(found), has_float, data_bytes, table_bytes, frozenset(included)
+    )
 
 
-def _is_wide(text: str) -> bool:
-    return "int64_t" in text or "double" in text
+def _is_wide(found: Iterable[str]) -> bool:
+    return any("int64_t" in token or "double" in token for token in found)

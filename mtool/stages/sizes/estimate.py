@@ -8,7 +8,6 @@ operator, where its framework could be built; elsewhere it is assumed, generousl
 
 import functools
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from mtool import project
 from mtool.base.filetree import FileTree
 from mtool.base.option_values import IN_RAM
 from mtool.boards import Board
+from mtool.compiler.codegen.c_text import parts_of
 from mtool.device.build import fit
 from mtool.device.build.fit import ARRAY_BYTES_AVR, Need, Part
 from mtool.manifest import (
@@ -28,7 +28,7 @@ from mtool.manifest import (
     total_constant_bytes,
 )
 from mtool.project.template import Template
-from mtool.stages.sizes.c_source import CSource, read, sources
+from mtool.stages.sizes.c_source import SIZES, CSource, read, sources
 
 _ARMV7 = ("cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 _NEAREST = {  # by GCC's name of the board's core: the core that was measured, and how many times its bytes are taken
@@ -86,7 +86,6 @@ _ASSUMED = {  # of a framework that could not be built where sizes.json was made
     "host": {"code": 0, "data": 0},
 }
 _UNOPTIMISED = {"-O0": 3.0, "-Og": 1.2}  # of the example on a Cortex-M4: 2.7, 1.07
-_ARRAY = re.compile(r"^extern const .*?\b(?:u?int(\d+)_t|float|double|\w+) (\w+)\[(\d+)\];$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def estimate(
         template: the template.
         options: the value of each of its options.
     """
-    c_source = _read(tuple(files[name] for name in sources(files)))
+    c_source = _read(tuple(part for name in sources(files) if name in files.outline for part in parts_of(files, name)))
     kinds = [_of_kind(kind, c_source, manifest, board, template, options) for kind in template.firmware]
     needs = []
     beside, constants = bytes_in_memories(manifest.models), constants_in_memories(manifest.models)
@@ -127,9 +126,7 @@ def estimate(
     return Estimate(tuple(needs), refused)
 
 
-@functools.lru_cache(maxsize=16)
-def _read(texts: tuple[bytes, ...]) -> CSource:
-    return read(text.decode() for text in texts)
+_read = functools.lru_cache(maxsize=16)(read)
 
 
 def _of_kind(
@@ -233,10 +230,11 @@ def table() -> Mapping[str, Any]:
 def _too_large(files: FileTree, manifest: Manifest) -> tuple[str, ...]:
     """Return which constants are larger than the compiler of an AVR takes."""
     found = []
-    for bits, name, count in _ARRAY.findall(files.text(f"{manifest.model}_weights.h")):
-        size = int(count) * (int(bits) // 8 if bits else 4)
+    for part in parts_of(files, f"{manifest.model}_weights.h"):
+        head, _, count = part.removesuffix("];").partition("[")
+        size = int(count) * SIZES[head.split()[-2]] if part.kind == "declaration" else 0
         if size > ARRAY_BYTES_AVR:
-            found.append(f"{name} is one array of {size:,} B, of which the compiler takes {ARRAY_BYTES_AVR:,}")
+            found.append(f"{part.name} is one array of {size:,} B, of which the compiler takes {ARRAY_BYTES_AVR:,}")
     return tuple(found)
 
 

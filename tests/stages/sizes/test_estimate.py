@@ -17,6 +17,7 @@ from mtool.base.errors import FitError
 from mtool.boards import Board
 from mtool.commands import Options
 from mtool.compiler.codegen import conventions
+from mtool.compiler.codegen.c_text import include, parts_of, variable
 from mtool.compiler.plan import Choice
 from mtool.device.build.fit import Need
 from mtool.stages.fitting import fit_of
@@ -224,12 +225,14 @@ def test_a_build_of_other_options_does_not_count(tmp_path: Path) -> None:
 
 def test_the_text_is_read_as_it_is_written() -> None:
     files, manifest = toy.compiled()
-    read = c_source.read(files.text(name) for name in c_source.sources(files))
+    read = c_source.read(part for name in c_source.sources(files) for part in parts_of(files, name))
     assert {operator.function for operator in manifest.operators} | {"toy_run", "run", "toy_operator"} <= set(
         read.functions
     )
     assert "expf" in read.called and read.has_float and not read.is_wide
-    variables = "static const int32_t table[9] = {0};\nstatic int32_t codes[5];\nstatic uint8_t is_started; /* it */\n"
-    assert c_source.read([variables]).data_bytes == 21
-    assert c_source.read([variables]).table_bytes == 4
-    assert c_source.read(['#include "a.h"\nconst char *const name = "seven!";\n']).table_bytes == 7
+    table = variable("static const int32_t table[9]", " = {0}")
+    variables = [table, variable("static int32_t codes[5]"), variable("static uint8_t is_started")]
+    assert c_source.read(variables).data_bytes == 21
+    assert c_source.read(variables).table_bytes == 4
+    name = variable("const char *const name", ' = "seven!"')
+    assert c_source.read([*include("a.h"), name]).table_bytes == 7
