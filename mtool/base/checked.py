@@ -39,7 +39,7 @@ _OF_PYTHON = {  # options of single commands, and of a table's row that has seve
 }  # fmt: skip
 _ARGUMENTS = {
     **{
-        one.spelled[0].removeprefix("--"): f"Deployment.{one.python_name}"
+        one.flags[0].removeprefix("--"): f"Deployment.{one.python_name}"
         if one.name in OF_DEPLOYMENT and one.name not in ("output_dir", "timeout")
         else one.python_name
         for one in OPTIONS.values()
@@ -54,7 +54,7 @@ _WHOLE = {
     "module-key": 'template_options={"module_key": ...}',
     "unsigned-modules": 'template_options={"modules": "unsigned"}',
 }
-_SWITCHES = {one.spelled[0].removeprefix("--") for one in OPTIONS.values() if one.kind is bool} | {"insecure"}
+_SWITCHES = {one.flags[0].removeprefix("--") for one in OPTIONS.values() if one.kind is bool} | {"insecure"}
 
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*[a-z])\b(?: ('[^']*'|(?:[^\s,;)']|,(?=[a-z]+=))*[\w\"}\]]))?")
 _COMMAND = re.compile(r"(?<![\w.])(mtool|pip|dask|west) [a-z-]+[^;]*")

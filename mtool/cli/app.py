@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,11 +22,11 @@ from typer.exceptions import TyperException
 from mtool.base import locks, spelling
 from mtool.base.errors import MtoolError, UsageError, of_os_error
 from mtool.base.escaping import argument
-from mtool.base.option_table import of_group
+from mtool.base.option_table import of_command
 from mtool.cli import several
 from mtool.cli.ending import INTERRUPTED, ReaderGone
 from mtool.cli.output import Output
-from mtool.cli.parameters import SEVERAL, FirmwareOptions, OptionGroup, ProjectOptions, option
+from mtool.cli.parameters import FirmwareOptions, OptionGroup, ProjectOptions, annotation_of
 from mtool.version import __version__
 
 # A command whose help tells its options in groups: its own first, then those of a subject, by their panels.
@@ -173,14 +174,16 @@ Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit
 """
 _VERSION = "--version"
 _BOARDS = "MTOOL_BOARDS"  # as mtool.boards reads it, which takes longer to load than --help may
-_common_option = functools.partial(option, rich_help_panel="Every command")
 BoardFiles = Annotated[
     list[str] | None,
-    option("--boards FILE|DIR", "Know the boards of this file too (docs/add-a-board.md); may be repeated."),
+    typer.Option(
+        "--boards", metavar="FILE|DIR", help="Know the boards of this file too (docs/add-a-board.md); may be repeated."
+    ),
 ]
-AsJson = Annotated[bool, _common_option("--json", "Print the result as JSON.")]
-Verbose = Annotated[int, _common_option("--verbose -v", "Say more; -vv shows tracebacks.", count=True)]
-Quiet = Annotated[bool, _common_option("--quiet -q", "Say nothing but results and errors.")]
+_common_option = functools.partial(typer.Option, rich_help_panel="Every command")
+AsJson = Annotated[bool, _common_option("--json", help="Print the result as JSON.")]
+Verbose = Annotated[int, _common_option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
+Quiet = Annotated[bool, _common_option("--quiet", "-q", help="Say nothing but results and errors.")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -291,7 +294,9 @@ def _print_version(wanted: bool) -> None:
 
 def _global_options(
     context: typer.Context,
-    version: Annotated[bool, option(_VERSION, "Print the version.", callback=_print_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option(_VERSION, callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
     as_json: AsJson = False,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -353,7 +358,7 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             paths = given.get(key) or []
             paths = paths if isinstance(paths, list) else [paths]
             for name, one in groups.items():
-                raw = {each: given.pop(each) for each in of_group(one.name)}
+                raw = {each: given.pop(each) for each in one.parameters}
                 given[name] = several.options(raw, paths) if one.of_models else one.read(raw)
             if project is not None:
                 folder = folder or project.folder_for(given["board"])
@@ -382,11 +387,11 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         else:
             may_lack = of_a_project and parameter.name in (key, "board") and parameter.default is parameter.empty
             default = None if may_lack else parameter.default
-            annotation = parameter.annotation
+            is_model = is_repeated and parameter.name == "model"
+            row = of_command(command.__name__, "models" if is_model else parameter.name)
+            annotation = annotation_of(row, list[Path] if is_model else parameter.annotation)
             if parameter.name in of_one:
                 annotation, default = several.repeated(annotation), None
-            elif is_repeated:
-                annotation = SEVERAL.get(annotation, annotation)
             keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             parameters.append(keyword)
     parameters += _keywords(common)

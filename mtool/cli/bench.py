@@ -1,12 +1,12 @@
 """`mtool bench`: what a model costs on a board."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import option
 
 if TYPE_CHECKING:
     from mtool.device.session.profile import Profile
@@ -16,38 +16,23 @@ _BAR = 20  # columns of the longest bar
 
 def bench(
     out: Output,
-    model: parameters.ModelFile,
-    board: parameters.BoardName = parameters.HOST,
-    number: Annotated[int, option("--number", "Inferences between two readings of the timer.", min=1)] = 1,
-    repeat: Annotated[int, parameters.repeat("Readings, of which the median counts.")] = 3,
-    min_repeat_ms: Annotated[
-        float, option("--min-repeat-ms", "How long a reading takes at least; --number grows for it.", min=0)
-    ] = 0.0,
-    fill: parameters.Fill = "random",
-    cooldown_ms: Annotated[
-        float, option("--cooldown-ms", "A pause between readings, for a board that grows hot.", min=0)
-    ] = 0.0,
-    repeats_to_cooldown: Annotated[int, option("--repeats-to-cooldown", "Readings between two pauses.", min=1)] = 1,
-    zero_time_limit: Annotated[
-        int, option("--zero-time-limit", "How often --number may grow while the timer reads zero.", min=0)
-    ] = 100,
-    function: Annotated[
-        str, option("--function NAME", "Time this operator alone, by its number in --layers or its name.")
-    ] = "",
-    layers: Annotated[bool, option("--layers", "Measure each operator by itself.")] = False,
+    model: Path,
+    board: str = parameters.HOST,
+    number: int = 1,
+    repeat: int = 3,
+    min_repeat_ms: float = 0.0,
+    fill: str = "random",
+    cooldown_ms: float = 0.0,
+    repeats_to_cooldown: int = 1,
+    zero_time_limit: int = 100,
+    function: str = "",
+    layers: bool = False,
     *,
-    on: parameters.OnDevice = None,
+    on: Path | None = None,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
-    cycles: Annotated[bool, option("--cycles", "Estimate cycles, from what the emulator runs.")] = False,
-    clock: Annotated[
-        list[str] | None,
-        option(
-            "--clock BOARD|HZ",
-            "With --cycles: milliseconds on this board, at this frequency (120MHz), or both (BOARD@80MHz); may be "
-            "repeated.",
-        ),
-    ] = None,
+    cycles: bool = False,
+    clock: list[str] | None = None,
 ) -> None:
     """Measure instructions (or time), flash, RAM, stack; estimate cycles."""
     from mtool import boards

@@ -4,15 +4,13 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from mtool.base import configuration, files
 from mtool.base.errors import UsageError
-from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import argument, option
 from mtool.stages.formatting import kilobytes
 
 if TYPE_CHECKING:
@@ -135,31 +133,13 @@ RAM = frozenset({"arena", "data", "stack"})
 
 def boards(
     out: Output,
-    name: Annotated[str, argument("[BOARD]", "Show this one in full.", autocompletion=parameters.complete_boards)] = "",
-    attached: Annotated[bool, option("--attached", "List what is plugged in instead.")] = False,
-    watch: Annotated[bool, option("--watch", "Keep reporting what is plugged in and out.")] = False,
-    new: Annotated[
-        str, option("--new NAME", "Write an entry for a board of your own, by questions or by --from and --set.")
-    ] = "",
-    origin: Annotated[
-        str,
-        option(
-            "--from BOARD",
-            "With --new: begin with what is known of this one; zephyr:NAME reads the Zephyr tree.",
-            autocompletion=parameters.complete_boards,
-        ),
-    ] = "",
-    facts: Annotated[
-        list[str] | None,
-        option(
-            "--set KEY=VALUE",
-            "With --new: a fact of it: cpu=cortex-m4, flash=0x08000000:1MiB, ram=0x20000000:64KiB, "
-            "clock=168MHz, zephyr=NAME; may be repeated.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None, parameters.output_file("FILE", "With --new: the file to write; default: boards/NAME.yaml.")
-    ] = None,
+    name: str = "",
+    attached: bool = False,
+    watch: bool = False,
+    new: str = "",
+    origin: str = "",
+    facts: list[str] | None = None,
+    output: Path | None = None,
 ) -> None:
     """List the boards, or show one in full; or write an entry for one of your own."""
     if new or origin or facts or output:

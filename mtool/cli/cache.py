@@ -1,14 +1,11 @@
 """`mtool cache`: what was compiled and built before, and is kept to be used again."""
 
-from typing import Annotated
-
 from mtool.cli.output import Output
-from mtool.cli.parameters import option
 
 
 def cache(
     out: Output,
-    clear: Annotated[bool, option("--clear", "Remove all that is kept.")] = False,
+    clear: bool = False,
 ) -> None:
     """Tell what is kept of earlier compilations and builds, or remove it.
 

@@ -2,19 +2,16 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-from mtool.cli import parameters
 from mtool.cli.output import Output
-from mtool.cli.parameters import argument, option
 
 
 def calibrate(
     out: Output,
-    folder: Annotated[Path, argument("FOLDER", "A project whose firmware runs on the board.")],
-    seconds: Annotated[float, option("--seconds", "How long to measure.", min=0.01)] = 10.0,
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
+    folder: Path,
+    seconds: float = 10.0,
+    port: str = "",
+    probe: str = "",
 ) -> None:
     """Measure a board's timer against this computer's clock.
 

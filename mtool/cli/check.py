@@ -1,14 +1,14 @@
 """`mtool check`: what a model needs and where it fits, before anything is built."""
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mtool import commands
 from mtool.base.errors import FitError, UsageError
 from mtool.base.escaping import short_name
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import option
 from mtool.stages import formatting
 
 if TYPE_CHECKING:
@@ -44,17 +44,11 @@ _ALL = "all"  # boards, as if none were named
 
 def check(
     out: Output,
-    models: parameters.ModelFiles,
-    board: Annotated[
-        list[str] | None,
-        parameters.boards("May be repeated; default: all of them. Several models need named ones, not `all`."),
-    ] = None,
-    output_dir: parameters.BuiltDir = None,
+    models: list[Path],
+    board: list[str] | None = None,
+    output_dir: Path | None = None,
     *,
-    clock: Annotated[
-        str,
-        option("--clock BOARD|HZ", "Estimate times at this frequency (120MHz), at this board's, or as BOARD@80MHz."),
-    ] = "",
+    clock: str = "",
     options: parameters.FitOptions,
 ) -> None:
     """Tell what a model needs and which boards it fits; nothing is built.

@@ -4,44 +4,28 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
 
 from mtool.base.errors import BuildError
 from mtool.cli import parameters
 from mtool.cli.output import Output
-from mtool.cli.parameters import option
 
 
 def debug(
     out: Output,
-    model: parameters.ModelOrProject,
-    board: parameters.BoardOrProjects = "",
-    operator: Annotated[
-        str,
-        option(
-            "--operator NUMBER|NAME",
-            "Where to stop: an operator, or a node of the model; default: the one that faults, or the first.",
-        ),
-    ] = "",
-    input: Annotated[Path | None, option("--input -i X.npz|X.npy", "The sample; default: --fill.")] = None,
-    fill: parameters.Fill = "random",
-    seed: parameters.Seed = 0,
-    server: Annotated[
-        str,
-        option(
-            "--server RUNNER|HOST:PORT",
-            "Of a board: the tool that serves gdb, or a gdb server that runs already; default: the board's first.",
-        ),
-    ] = "",
-    gdb: Annotated[str, option("--gdb PROGRAM", "The gdb; default: that of the toolchain.")] = "",
-    ex: Annotated[
-        list[str] | None, option("--ex COMMAND", "A command for gdb, once it has stopped; may be repeated.")
-    ] = None,
-    batch: Annotated[bool, option("--batch", "End gdb after the commands of --ex.")] = False,
+    model: Path,
+    board: str = "",
+    operator: str = "",
+    input: Path | None = None,
+    fill: str = "random",
+    seed: int = 0,
+    server: str = "",
+    gdb: str = "",
+    ex: list[str] | None = None,
+    batch: bool = False,
     *,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
-    dry_run: parameters.DryRun = False,
+    dry_run: bool = False,
 ) -> None:
     """Stop an inference under gdb, at the operator that faults or one that is named.
 

@@ -1,14 +1,12 @@
 """`mtool demo`: handwritten digits, read on this computer and on an emulated Cortex-M4."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from mtool import commands
 from mtool.base import resources
 from mtool.base.errors import MismatchError
-from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import option
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,13 +26,8 @@ _INK = 16  # the darkest pixel
 
 def demo(
     out: Output,
-    board: Annotated[
-        list[str] | None,
-        parameters.boards(
-            f"May be repeated; default: {HOST}, and the first of {', '.join(EMULATED)} whose tools are here."
-        ),
-    ] = None,
-    output_dir: Annotated[Path, option("--output-dir -d DIR", "The projects go below it.")] = Path("build"),
+    board: list[str] | None = None,
+    output_dir: Path = Path("build"),
 ) -> None:
     """Read handwritten digits; show what it costs.
 

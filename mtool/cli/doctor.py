@@ -1,11 +1,9 @@
 """`mtool doctor`: what a board needs, whether it is here, and what to type if it is not."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from mtool.base.errors import BuildError
-from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import option
 
 if TYPE_CHECKING:
     from mtool.stages.checkup import Item
@@ -15,14 +13,8 @@ _SHOWN = {"ok": "ok", "missing": "MISSING", "absent": "-"}
 
 def doctor(
     out: Output,
-    board: Annotated[list[str] | None, parameters.boards("Only what this board needs; may be repeated.")] = None,
-    template: Annotated[
-        str,
-        option(
-            "--template -t NAME|DIR",
-            "What a build with this template needs; with --board, in place of the board's first.",
-        ),
-    ] = "",
+    board: list[str] | None = None,
+    template: str = "",
 ) -> None:
     """Tell what is missing here and how to install it.
 

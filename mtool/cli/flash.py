@@ -1,26 +1,20 @@
 """`mtool flash`: a model on the board on the desk."""
 
-from typing import Annotated
+from pathlib import Path
 
 from mtool.cli import parameters
 from mtool.cli.output import Output
-from mtool.cli.parameters import option
 
 
 def flash(
     out: Output,
-    models: parameters.ModelFiles,
-    board: parameters.BoardName,
-    runner: Annotated[
-        str,
-        option(
-            "--runner TOOL", "The flash tool; default: the board's first.", autocompletion=parameters.complete_runners
-        ),
-    ] = "",
+    models: list[Path],
+    board: str,
+    runner: str = "",
     *,
     options: parameters.FirmwareOptions,
     deployment: parameters.FlashDeployment,
-    dry_run: parameters.DryRun = False,
+    dry_run: bool = False,
 ) -> None:
     """Compile, build and flash a model, and run it once.
 

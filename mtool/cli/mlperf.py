@@ -1,13 +1,11 @@
 """`mtool mlperf`: EEMBC's runner for MLPerf Tiny, on the project that you are in."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from mtool.base import files
 from mtool.base.errors import UsageError
-from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import option
 from mtool.stages import formatting
 
 if TYPE_CHECKING:
@@ -17,25 +15,15 @@ if TYPE_CHECKING:
 
 def mlperf(
     out: Output,
-    data: Annotated[
-        Path,
-        option(
-            "--data DIR|X.npz",
-            "The samples: a folder with y_labels.csv as EEMBC's runner has it, or x0 and labels (or y0).",
-        ),
-    ],
-    mode: Annotated[
-        Literal["performance", "accuracy"], option("--mode", "Five windows of time, or the accuracy.")
-    ] = "performance",
-    board: Annotated[str, parameters.boards("The board; default: the project's.")] = "",
-    count: Annotated[int | None, option("--count", "Inferences of a window; default: the benchmark's.", min=1)] = None,
-    warmups: Annotated[int | None, option("--warmups", "Before each window; default: the benchmark's.", min=0)] = None,
-    samples: Annotated[
-        int | None, option("--samples", "How many to run for the accuracy; default: all.", min=1)
-    ] = None,
-    log: Annotated[Path, option("--log FILE", "The log, as a submission has it.")] = Path("build/mlperf/log.txt"),
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
+    data: Path,
+    mode: Literal["performance", "accuracy"] = "performance",
+    board: str = "",
+    count: int | None = None,
+    warmups: int | None = None,
+    samples: int | None = None,
+    log: Path = Path("build/mlperf/log.txt"),
+    port: str = "",
+    probe: str = "",
 ) -> None:
     """Measure throughput or accuracy as EEMBC's runner for MLPerf Tiny does.
 

@@ -4,12 +4,11 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import argument, option
 
 if TYPE_CHECKING:
     from mtool.commands.loading import Progress
@@ -21,38 +20,15 @@ _NATIVE = "native: code and constants that run wherever they lie"
 
 def module(
     out: Output,
-    model: Annotated[Path, argument("MODEL", "The model, .onnx or .tflite; with --show a module.")],
-    board: parameters.BoardName = parameters.HOST,
-    output: Annotated[
-        Path | None, parameters.output_file("OUT.mtm", "The file to write; default: <model>.mtm here.")
-    ] = None,
+    model: Path,
+    board: str = parameters.HOST,
+    output: Path | None = None,
     *,
-    key: Annotated[
-        Path | None,
-        option("--key FILE", "The private key that signs it (`mtool key`); with --show the public one that has."),
-    ] = None,
-    counter: Annotated[
-        int | None,
-        option(
-            "--counter",
-            "Its age: firmware refuses a module with a lower one than it has; default: 0, or that of --since.",
-        ),
-    ] = None,
-    since: Annotated[
-        Path | None,
-        option(
-            "--since OLD.mtm",
-            "The module that this one renews with other weights: its name, interface and, if possible, code stay.",
-        ),
-    ] = None,
-    bytecode: Annotated[
-        bool,
-        option(
-            "--bytecode",
-            "Calls of kernels that the firmware has, checked before they run, in place of code; for any board.",
-        ),
-    ] = False,
-    show: Annotated[bool, option("--show", "Tell what is in a module; nothing is made.")] = False,
+    key: Path | None = None,
+    counter: int | None = None,
+    since: Path | None = None,
+    bytecode: bool = False,
+    show: bool = False,
     options: parameters.ModuleOptions,
 ) -> None:
     """Make a module of a model: a file that firmware built with --modules takes at run time.
@@ -167,24 +143,14 @@ def _trust(found: "Module", data: bytes, key: Path | None) -> str:
 
 def load(
     out: Output,
-    module: Annotated[Path, argument("MODULE", "The module, .mtm (`mtool module`).")],
-    project: Annotated[
-        Path | None,
-        argument("PROJECT", "The folder of the firmware that runs on the device; without it, what answers at --port."),
-    ] = None,
-    board: Annotated[str, parameters.boards("The board at --port; default: the project's.")] = "",
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
+    module: Path,
+    project: Path | None = None,
+    board: str = "",
+    port: str = "",
+    probe: str = "",
     *,
-    ram: Annotated[bool, option("--ram", "Into RAM, where the next reset forgets it.")] = False,
-    since: Annotated[
-        Path | None,
-        option(
-            "--since OLD.mtm",
-            "The module that is in flash: its difference from the new one is sent; default: the same, where that "
-            "module was loaded from here.",
-        ),
-    ] = None,
+    ram: bool = False,
+    since: Path | None = None,
 ) -> None:
     """Give a device a module: its model is one of the device's from then on, with no new firmware.
 
@@ -248,7 +214,7 @@ def _bar(out: Output) -> Iterator["Progress"]:
 
 def key(
     out: Output,
-    file: Annotated[Path, argument("FILE", "The private key, a new file; the public one is FILE.pub beside it.")],
+    file: Path,
 ) -> None:
     """Make a pair of keys (Ed25519) for modules: one signs them, firmware is built with the other.
 

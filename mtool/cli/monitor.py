@@ -5,12 +5,10 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from mtool.base.errors import BoardError, CommunicationError, UsageError
-from mtool.cli import parameters
 from mtool.cli.output import SCHEMA_VERSION, Output
-from mtool.cli.parameters import argument, option
 
 if TYPE_CHECKING:
     from mtool.boards import Board
@@ -25,17 +23,12 @@ _LOOK_S = 0.3  # between two looks for a port that has gone
 
 def monitor(
     out: Output,
-    project: Annotated[
-        Path | None,
-        argument(
-            "[PROJECT]", "The folder of the project that runs there, to name the operator and the line of a fault."
-        ),
-    ] = None,
-    board: Annotated[str, parameters.boards("The board; default: the project's, or what is attached.")] = "",
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
-    baud: Annotated[int, option("--baud", "Bits per second; 0: those of the board, or 115200.", min=0)] = 0,
-    seconds: Annotated[float, option("--for SECONDS", "End after so long; 0: at Ctrl-C.", min=0)] = 0.0,
+    project: Path | None = None,
+    board: str = "",
+    port: str = "",
+    probe: str = "",
+    baud: int = 0,
+    seconds: float = 0.0,
 ) -> None:
     """Show what a board sends: its text, its logs and the frames of the RPC, told apart.
 

@@ -1,13 +1,12 @@
-"""Parameters that several commands take: single ones, and groups that become one argument of a command.
+"""The parameters of commands: single ones, and groups that become one argument.
 
 Nothing here loads the compiler: `--help` and a shell's completion read it.
 """
 
-import functools
 import importlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,7 @@ import typer
 
 from mtool.base import flash_runners, resources
 from mtool.base.errors import UsageError
-from mtool.base.option_table import OPTIONS, of_group
+from mtool.base.option_table import Option, of_group
 
 if TYPE_CHECKING:
     from mtool.commands import Deployment, Options
@@ -58,136 +57,22 @@ def _model(text: str) -> Path:
     return Path(text)
 
 
-def option(usage: str, help: str, **settings: Any) -> Any:
-    """Return an option of a command.
-
-    Args:
-        usage: its flags, and what stands for its value: "--golden -g G.npz".
-        help: what --help says.
-        settings: as of `typer.Option`.
-    """
-    words = usage.split()
-    flags = [word for word in words if word.startswith("-")]
-    return typer.Option(*flags, metavar=" ".join(words[len(flags) :]) or None, help=help, **settings)
+_READERS = {"model": _model, "folder": _folder}
+_COMPLETIONS = {"boards": complete_boards, "runners": complete_runners}
 
 
-def argument(metavar: str, help: str, **settings: Any) -> Any:
-    """Return an argument of a command: what stands for it in --help, and what it is."""
-    return typer.Argument(metavar=metavar, help=help, **settings)
-
-
-def _of_table(name: str, help: str = "", *more_flags: str) -> Any:
-    """Return an option of the table as the command line takes it; `help` and `more_flags` are a command's own."""
-    one = OPTIONS[name]
-    least, most = one.limits
-    return typer.Option(
-        *one.spelled,
-        *more_flags,
-        help=help or one.help,
-        rich_help_panel=one.section,
-        metavar=one.metavar or None,
-        min=least,
-        max=most,
-        parser=_folder if name == "output_dir" else None,
-    )
-
-
-def output_dir(meaning: str, *others: str) -> Any:
-    """Return the option -d with its help; `others` are further names of it."""
-    return _of_table("output_dir", meaning, *others)
-
-
-def boards(meaning: str) -> Any:
-    """Return the option -b of a command that means something else by it than the board to build for."""
-    return _board_option("--board -b BOARD", meaning, autocompletion=complete_boards)
-
-
-def output_file(metavar: str, meaning: str) -> Any:
-    """Return the option -o with its help."""
-    return option(f"--output -o {metavar}", meaning)
-
-
-def repeat(meaning: str) -> Any:
-    """Return the option --repeat with its help."""
-    return option("--repeat", meaning, min=1)
-
-
-_board_option = functools.partial(option, rich_help_panel="The board")
-
-ModelFile = Annotated[Path, argument("MODEL", "The model, .onnx or .tflite.", parser=_model)]
-ModelFiles = Annotated[
-    list[Path], argument("MODEL...", "The model, .onnx or .tflite; several share one firmware.", parser=_model)
-]
-ModelOrProject = Annotated[
-    Path, argument("MODEL|PROJECT", "The model, .onnx or .tflite, or a project's folder.", parser=_model)
-]
-ModelsOrProject = Annotated[
-    list[Path],
-    argument(
-        "MODEL...|PROJECT",
-        "The model, .onnx or .tflite, of which several share one firmware; or a project's folder.",
-        parser=_model,
-    ),
-]
-SEVERAL = {ModelFile: ModelFiles, ModelOrProject: ModelsOrProject}
-"""What stands for the model of a command that is done for each of several."""
-
-BoardName = Annotated[
-    str, _board_option("--board -b BOARD", "The board; `mtool boards` lists them.", autocompletion=complete_boards)
-]
-BoardOrProjects = Annotated[str, boards("The board; `mtool boards` lists them; default: a project's own, else host.")]
-OnDevice = Annotated[
-    Path | None,
-    _board_option(
-        "--on PROJECT", "The folder of a firmware that has the model as a module (`mtool load`): that is what runs."
-    ),
-]
-Port = Annotated[str, _of_table("port")]
-Probe = Annotated[str, _of_table("probe")]
-FlashCommand = Annotated[str, _of_table("flash_command")]
-PowerCommand = Annotated[str, _of_table("power")]
-DryRun = Annotated[bool, _board_option("--dry-run", "Print the commands that would be run, and run none.")]
-
-OutputDir = Annotated[Path | None, _of_table("output_dir")]
-SourceDir = Annotated[Path | None, output_dir("The folder to write to; default: build/<model>-<board>-<format>.")]
-BuiltDir = Annotated[
-    Path | None, output_dir("A project folder, whose build is measured; default: build/<model>-<board>.")
-]
-Force = Annotated[bool, _of_table("force")]
-Keep = Annotated[bool, _of_table("keep")]
-ListOptions = Annotated[
-    bool,
-    option(
-        "--options",
-        "List what --option takes for this board and template, and do nothing else.",
-        rich_help_panel="The project",
-    ),
-]
-
-Seed = Annotated[int, option("--seed", "The seed of the inputs that are drawn.", min=0)]
-_MOST_SAMPLES = 100_000  # all of them are drawn before the first is run
-SampleCount = Annotated[int, option("--samples", "The number of inputs to draw.", min=1, max=_MOST_SAMPLES)]
-Fill = Annotated[
-    str,
-    option(
-        "--fill zeros|ones|random|FILE",
-        "What the inputs are filled with: a pattern, arrays (.npz, .npy), or the bytes of all inputs in order.",
-    ),
-]
-
-_farm_option = functools.partial(option, rich_help_panel="A board farm")
-Scheduler = Annotated[
-    str,
-    _farm_option(
-        "--scheduler ADDRESS",
-        "Measure on the boards of a farm: those of the workers of this Dask scheduler, HOST:PORT (docs/farm.md).",
-    ),
-]
-TlsCa = Annotated[Path | None, _farm_option("--tls-ca FILE", "The certificate of who signs those of a board farm.")]
-TlsCertificate = Annotated[
-    Path | None, _farm_option("--tls-cert FILE", "This computer's certificate, for a board farm.")
-]
-TlsKey = Annotated[Path | None, _farm_option("--tls-key FILE", "The key of --tls-cert.")]
+def annotation_of(one: Option, kind: Any) -> Any:
+    """Return the annotation of a parameter: its type, and an option or argument of the table as typer takes it."""
+    settings: dict[str, Any] = {
+        "help": one.help,
+        "rich_help_panel": one.section or None,
+        "metavar": one.metavar or None,
+        "min": one.least,
+        "max": one.most,
+        "parser": _READERS.get(one.reads),
+        "autocompletion": _COMPLETIONS.get(one.completes),
+    }
+    return Annotated[kind, typer.Argument(**settings) if one.argument else typer.Option(*one.flags, **settings)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +83,11 @@ class OptionGroup:
         name: which options of the table they are.
         reader: the function of mtool.stages that makes the argument of their values.
         of_models: there is one argument for each model that the command is given.
-        help: of options that mean something else in these commands.
     """
 
     name: str
     reader: str = "options.parse"
     of_models: bool = False
-    help: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, values: Mapping[str, Any]) -> Any:
         """Return the argument that the values of the options make."""
@@ -214,24 +97,14 @@ class OptionGroup:
     @property
     def parameters(self) -> dict[str, tuple[Any, Any]]:
         """Each option's annotation and default by its name."""
-        return {
-            name: (Annotated[OPTIONS[name].kind, _of_table(name, self.help.get(name, ""))], OPTIONS[name].default)
-            for name in of_group(self.name)
-        }
+        return {one.name: (annotation_of(one, one.kind), one.default) for one in of_group(self.name)}
 
 
 ProjectDeployment = Annotated["Deployment", OptionGroup("run", "deployment.parse")]
 """The project folder, and the device that runs it."""
 FlashDeployment = Annotated["Deployment", OptionGroup("flash", "deployment.parse")]
 """And the commands that flash it and cycle its power."""
-TrialsDeployment = Annotated[
-    "Deployment",
-    OptionGroup(
-        "trials",
-        "deployment.parse",
-        help={"output_dir": "The folder for the trials' projects; default: build/tune-<model>-<board>."},
-    ),
-]
+TrialsDeployment = Annotated["Deployment", OptionGroup("trials", "deployment.parse")]
 """The same, with a folder for many projects."""
 ShapeOptions = Annotated["Options", OptionGroup("quantize")]
 """What a model's shapes follow from."""

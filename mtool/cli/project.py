@@ -3,14 +3,13 @@
 import dataclasses
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from mtool import commands
 from mtool.base.errors import UsageError
 from mtool.base.option_values import Format, ProjectType
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import argument, option
 from mtool.stages import formatting
 from mtool.stages.formatting import kilobytes
 
@@ -24,21 +23,12 @@ if TYPE_CHECKING:
 
 def new(
     out: Output,
-    folder: Annotated[Path, argument("FOLDER", "Where; a new or an empty folder.")],
-    model: Annotated[Path, option("--model -m MODEL", "The model, .onnx or .tflite.")],
-    board: Annotated[str, parameters.boards("The board that the program is for.")],
-    type: Annotated[
-        ProjectType, option("--type", "A program around the model, a model that a host drives, or EEMBC's benchmark.")
-    ] = "standalone",
-    test_board: Annotated[
-        str,
-        option(
-            "--test-board BOARD",
-            "Where the tests run; default: the board if it is emulated, else an emulated one with its processor.",
-            autocompletion=parameters.complete_boards,
-        ),
-    ] = "",
-    keep: Annotated[bool, option("--keep", "Leave files that are there as they are.")] = False,
+    folder: Path,
+    model: Path,
+    board: str,
+    type: ProjectType = "standalone",
+    test_board: str = "",
+    keep: bool = False,
     *,
     given: parameters.GivenOptions,
 ) -> None:
@@ -80,7 +70,7 @@ def new(
 # `mtool update`: the part of a project that is mtool's, renewed.
 
 
-def update(out: Output, force: parameters.Force = False, keep: parameters.Keep = False) -> None:
+def update(out: Output, force: bool = False, keep: bool = False) -> None:
     """Renew the generated folder of the project that you are in.
 
     After another model, other options or another mtool. Your own files are never touched; a generated file that you
@@ -131,12 +121,12 @@ def show_template_options(out: Output, board: str, template: str) -> None:
 
 def generate(
     out: Output,
-    models: parameters.ModelFiles,
-    board: parameters.BoardName = parameters.HOST,
-    output_dir: parameters.OutputDir = None,
+    models: list[Path],
+    board: str = parameters.HOST,
+    output_dir: Path | None = None,
     *,
     options: parameters.FirmwareOptions,
-    list_options: parameters.ListOptions = False,
+    list_options: bool = False,
 ) -> None:
     """Compile a model and write its project; nothing is built.
 
@@ -157,13 +147,13 @@ def generate(
 
 def build(
     out: Output,
-    models: parameters.ModelFiles,
-    board: parameters.BoardName = parameters.HOST,
-    output_dir: parameters.OutputDir = None,
+    models: list[Path],
+    board: str = parameters.HOST,
+    output_dir: Path | None = None,
     *,
     options: parameters.FirmwareOptions,
-    list_options: parameters.ListOptions = False,
-    dry_run: parameters.DryRun = False,
+    list_options: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Compile a model and build its firmware.
 
@@ -225,16 +215,13 @@ def _protection(manifest: "Manifest") -> dict[str, Any]:
 
 def compile(
     out: Output,
-    models: parameters.ModelFiles,
-    board: parameters.BoardName = parameters.HOST,
-    output_dir: parameters.SourceDir = None,
+    models: list[Path],
+    board: str = parameters.HOST,
+    output_dir: Path | None = None,
     *,
     options: parameters.SourceOptions,
-    emit: Annotated[Format, option("--emit", "The C alone, or a package of an ecosystem.")] = "c",
-    about: Annotated[
-        list[str] | None,
-        option("--about KEY=VALUE", "What a package says of itself: author, url, version, vendor; may be repeated."),
-    ] = None,
+    emit: Format = "c",
+    about: list[str] | None = None,
 ) -> None:
     """Write a model as C, without a project.
 
@@ -270,11 +257,9 @@ def compile(
 
 def partition(
     out: Output,
-    model: parameters.ModelFile,
-    board: parameters.BoardName = parameters.HOST,
-    output_dir: Annotated[
-        Path | None, parameters.output_dir("The folder to write to; default: build/<model>-<board>-regions.", "-o")
-    ] = None,
+    model: Path,
+    board: str = parameters.HOST,
+    output_dir: Path | None = None,
     *,
     options: parameters.PartitionOptions,
 ) -> None:

@@ -2,13 +2,12 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from mtool import commands
 from mtool.base.option_values import Integer, Method
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import option
 from mtool.stages import formatting
 
 if TYPE_CHECKING:
@@ -19,36 +18,20 @@ _WORST = 5  # layers that are printed
 
 def quantize(
     out: Output,
-    model: parameters.ModelFile,
-    data: Annotated[
-        Path,
-        option(
-            "--data DIR|X.npz|X.npy", "Calibration data: samples of the inputs, or a folder of .npy files or images."
-        ),
-    ],
-    output: Annotated[
-        Path | None, parameters.output_file("OUT.onnx", "The file to write; default: <model>_int8.onnx here.")
-    ] = None,
-    board: parameters.BoardName = parameters.HOST,
-    method: Annotated[Method, option("--method", "How an activation's range is found.")] = "minmax",
-    activations: Annotated[Integer, option("--activations", "The type of activations.")] = "int8",
-    symmetric: Annotated[bool, option("--symmetric", "Activations have no offset.")] = False,
-    per_tensor: Annotated[
-        bool, option("--per-tensor", "One weight scale a tensor, not one for each output channel.")
-    ] = False,
-    exclude: Annotated[list[str] | None, option("--exclude NODE", "Leave it float; may be repeated.")] = None,
-    integer_io: Annotated[
-        bool, option("--integer-io", "The inputs and outputs become integers too: a smaller arena.")
-    ] = False,
-    scale: Annotated[float, option("--scale", "How images are scaled: value = pixel * SCALE + OFFSET.")] = 1 / 255,
-    offset: Annotated[float, option("--offset", "Of images.")] = 0.0,
-    evaluate: Annotated[
-        Path | None, option("--evaluate DIR|X.npz|X.npy", "Other data to compare the two models over; default: --data.")
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        option("--labels L.npy|L.txt", "The class of each sample that is compared; default: `labels` in the .npz."),
-    ] = None,
+    model: Path,
+    data: Path,
+    output: Path | None = None,
+    board: str = parameters.HOST,
+    method: Method = "minmax",
+    activations: Integer = "int8",
+    symmetric: bool = False,
+    per_tensor: bool = False,
+    exclude: list[str] | None = None,
+    integer_io: bool = False,
+    scale: float = 1 / 255,
+    offset: float = 0.0,
+    evaluate: Path | None = None,
+    labels: Path | None = None,
     *,
     options: parameters.ShapeOptions,
 ) -> None:

@@ -1,7 +1,6 @@
 """`mtool report`: a model on a board on one page."""
 
 from pathlib import Path
-from typing import Annotated
 
 from mtool import commands
 from mtool.base import files
@@ -15,14 +14,12 @@ _HEAD = 1024  # bytes of a page in which the mark stands
 
 def report(
     out: Output,
-    model: parameters.ModelFile,
-    board: parameters.BoardName = parameters.HOST,
-    output: Annotated[
-        Path | None, parameters.output_file("FILE.html", "Where to write the page; default: report.html here.")
-    ] = None,
-    samples: parameters.SampleCount = 4,
-    seed: parameters.Seed = 0,
-    repeat: Annotated[int, parameters.repeat("Inferences, of which the median counts.")] = 3,
+    model: Path,
+    board: str = parameters.HOST,
+    output: Path | None = None,
+    samples: int = 4,
+    seed: int = 0,
+    repeat: int = 3,
     *,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,

@@ -3,7 +3,7 @@
 import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from mtool import commands
 from mtool.base import files
@@ -12,7 +12,6 @@ from mtool.base.escaping import short_name
 from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
-from mtool.cli.parameters import option
 
 if TYPE_CHECKING:
     from mtool.commands import RunResult
@@ -24,17 +23,13 @@ _SHOWN = 16  # elements of an output that are printed
 
 def run(
     out: Output,
-    model: parameters.ModelOrProject,
-    board: parameters.BoardOrProjects = "",
-    input: Annotated[
-        Path | None, option("--input -i X.npz|X.npy", "One or more samples; default: a random one.")
-    ] = None,
-    output: Annotated[Path | None, option("--output Y.npz", "Write the outputs there.")] = None,
-    fill: parameters.Fill = "random",
-    dump: Annotated[
-        Path | None, option("--dump DIR", "Write every tensor there, as .npy by its name in the model, and index.json.")
-    ] = None,
-    seed: parameters.Seed = 0,
+    model: Path,
+    board: str = "",
+    input: Path | None = None,
+    output: Path | None = None,
+    fill: str = "random",
+    dump: Path | None = None,
+    seed: int = 0,
     *,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,

@@ -3,16 +3,13 @@
 import contextlib
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from mtool.base import distribution
 from mtool.base.errors import MismatchError, MtoolError, UsageError
-from mtool.cli import parameters
 from mtool.cli.ending import INTERRUPTED
 from mtool.cli.output import Output
-from mtool.cli.parameters import argument, option
 
 _PLUGIN = "mtool.plugins.testing.plugin"
 _PASSED, _FAILED, _INTERRUPTED, _USAGE, _NOTHING = 0, 1, 2, 4, 5  # pytest's exit codes
@@ -20,14 +17,12 @@ _PASSED, _FAILED, _INTERRUPTED, _USAGE, _NOTHING = 0, 1, 2, 4, 5  # pytest's exi
 
 def test(
     out: Output,
-    arguments: Annotated[list[str] | None, argument("[-- PYTEST..]", "Arguments of pytest.")] = None,
-    board: Annotated[str, parameters.boards("Where the tests run; default: test_board of mtool.toml.")] = "",
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
-    record: Annotated[bool, option("--record", "Write the figures to figures.json, if all tests pass.")] = False,
-    log: Annotated[
-        Path | None, option("--log FILE", "Write down what was done and what went over the channel.")
-    ] = None,
+    arguments: list[str] | None = None,
+    board: str = "",
+    port: str = "",
+    probe: str = "",
+    record: bool = False,
+    log: Path | None = None,
 ) -> None:
     """Run the tests of the project that you are in, by pytest.
 

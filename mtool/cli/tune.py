@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from mtool.base.errors import UsageError
 from mtool.base.option_values import Objective
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import argument, option
 
 if TYPE_CHECKING:
     from mtool.cli.console import Fitted
@@ -21,40 +20,23 @@ if TYPE_CHECKING:
 
 def tune(
     out: Output,
-    model: Annotated[Path | None, argument("[MODEL]", "The model, .onnx or .tflite.")] = None,
-    board: parameters.BoardName = parameters.HOST,
-    output: Annotated[Path, option("--output -o FILE", "The tuning log, to which is appended.")] = Path("tuning.jsonl"),
-    objective: Annotated[
-        Objective, option("--objective", "What is to be small; auto: what the board's timer measures.")
-    ] = "auto",
-    trials: Annotated[int, option("--trials", "Candidates to measure at most; 0: all.", min=0)] = 0,
-    minutes: Annotated[float, option("--minutes", "Time to measure at most; 0: until all is.", min=0)] = 0.0,
-    repeat: Annotated[int, parameters.repeat("Readings of each candidate, if they are times.")] = 3,
-    show: Annotated[
-        list[Path] | None,
-        option("--show FILE|DIR", "Show what a tuning log knows, and measure nothing; may be repeated."),
-    ] = None,
-    pareto: Annotated[
-        bool,
-        option(
-            "--pareto",
-            "Measure plans for less arena and less flash too; with --show: those that no other beats in time, "
-            "arena and flash, of which --tuned LOG:1 (or :fastest, :arena, :flash) takes one.",
-        ),
-    ] = False,
-    builds: Annotated[
-        bool,
-        option(
-            "--builds/--no-builds", "Try other builds of the fastest too: at -O2, -O3 and -Os, and with weights in RAM."
-        ),
-    ] = True,
+    model: Path | None = None,
+    board: str = parameters.HOST,
+    output: Path = Path("tuning.jsonl"),
+    objective: Objective = "auto",
+    trials: int = 0,
+    minutes: float = 0.0,
+    repeat: int = 3,
+    show: list[Path] | None = None,
+    pareto: bool = False,
+    builds: bool = True,
     *,
     options: parameters.TuningOptions,
     deployment: parameters.TrialsDeployment,
-    scheduler: parameters.Scheduler = "",
-    tls_ca: parameters.TlsCa = None,
-    tls_cert: parameters.TlsCertificate = None,
-    tls_key: parameters.TlsKey = None,
+    scheduler: str = "",
+    tls_ca: Path | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
 ) -> None:
     """Measure schedules on a board and remember the fastest."""
     if show:

@@ -5,14 +5,13 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from mtool import commands
 from mtool.base.errors import UsageError
 from mtool.base.escaping import short_name
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.cli.parameters import option
 from mtool.stages.formatting import count, share
 from mtool.stages.formatting import samples as samples_of
 
@@ -25,32 +24,17 @@ _BAR = 40  # columns of the longest bar of a histogram
 
 def verify(
     out: Output,
-    model: parameters.ModelFile,
-    board: parameters.BoardName = parameters.HOST,
-    golden: Annotated[
-        Path | None,
-        option("--golden -g G.npz", "Inputs x0.. and outputs y0..; default: onnxruntime, LiteRT for .tflite."),
-    ] = None,
-    samples: parameters.SampleCount = 4,
-    seed: parameters.Seed = 0,
-    lsb: Annotated[
-        int | None,
-        option(
-            "--lsb",
-            "Steps that integers may differ by; default: 0 but for ties of float sums; see docs/verify.md.",
-            min=0,
-        ),
-    ] = None,
-    layers: Annotated[bool, option("--layers", "Compare every operator's result, not the outputs alone.")] = False,
-    atol: Annotated[
-        float | None,
-        option(
-            "--atol", "Of floats, times max(1, largest magnitude); default: 1e-5, 2^-10 of a model in float16.", min=0
-        ),
-    ] = None,
-    rtol: Annotated[float | None, option("--rtol", "Of floats, relative; default: as that of --atol.", min=0)] = None,
+    model: Path,
+    board: str = parameters.HOST,
+    golden: Path | None = None,
+    samples: int = 4,
+    seed: int = 0,
+    lsb: int | None = None,
+    layers: bool = False,
+    atol: float | None = None,
+    rtol: float | None = None,
     *,
-    on: parameters.OnDevice = None,
+    on: Path | None = None,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
 ) -> None:

@@ -1,13 +1,12 @@
 """`mtool worker`: boards of this computer, for who tunes on another."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 from mtool.base.errors import UsageError
-from mtool.cli import parameters
 from mtool.cli.app import GroupedCommand
 from mtool.cli.output import Output
-from mtool.cli.parameters import argument, option
 
 _OWN = {"--port": "--port", "-p": "--port", "--probe": "--probe"}
 
@@ -61,40 +60,20 @@ def aligned(args: Sequence[str]) -> list[str]:
 
 def worker(
     out: Output,
-    scheduler: Annotated[str, argument("SCHEDULER", "The Dask scheduler, HOST:PORT.")],
-    board: Annotated[
-        list[str] | None,
-        option(
-            "--board -b BOARD",
-            "A board that this computer has; may be repeated, each with its --port or --probe behind it.",
-            autocompletion=parameters.complete_boards,
-        ),
-    ] = None,
-    port: Annotated[list[str] | None, option("--port -p DEVICE", "The serial port of the board before it.")] = None,
-    probe: Annotated[
-        list[str] | None, option("--probe SERIAL", "The USB serial number of the board before it, or of its probe.")
-    ] = None,
-    builds: Annotated[
-        int | None,
-        option("--builds N", "How many firmwares to compile at a time; default: 1 without boards, 0 with some.", min=0),
-    ] = None,
-    name: Annotated[str, option("--name", "The worker's name; default: the computer's and the process's number.")] = "",
-    hang: Annotated[float, option("--hang SECONDS", "A board that says nothing for so long hangs.", min=1)] = 600.0,
-    host: Annotated[
-        str,
-        option(
-            "--host ADDRESS",
-            "Where to listen; default: at the interface that reaches the scheduler, loopback for a local one.",
-        ),
-    ] = "",
-    insecure: Annotated[
-        bool, option("--insecure", "Listen beyond loopback without TLS: all who can connect can run programs.")
-    ] = False,
-    flash_command: parameters.FlashCommand = "",
-    power: parameters.PowerCommand = "",
-    tls_ca: parameters.TlsCa = None,
-    tls_cert: parameters.TlsCertificate = None,
-    tls_key: parameters.TlsKey = None,
+    scheduler: str,
+    board: list[str] | None = None,
+    port: list[str] | None = None,
+    probe: list[str] | None = None,
+    builds: int | None = None,
+    name: str = "",
+    hang: float = 600.0,
+    host: str = "",
+    insecure: bool = False,
+    flash_command: str = "",
+    power: str = "",
+    tls_ca: Path | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
 ) -> None:
     """Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS."""
     from mtool.commands import Deployment

@@ -124,9 +124,7 @@ class Deployment:
             files.check_folder(Path("build"))
         return replace(self, models=compile_models(paths, board=target, options=options, folder=self.folder))
 
-    def compile(
-        self, path: str | Path, *, board: str | Board, options: Options | None = None, checks_device: bool = True
-    ) -> CompiledModel:
+    def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> CompiledModel:
         """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
 
         Raises:
@@ -137,10 +135,9 @@ class Deployment:
             names = [one.manifest.model for one in self.models]
             return self.models[names.index(options.name if options else "")]
         target = boards.get(board) if isinstance(board, str) else board
-        if checks_device:
-            self.check_device(target, options or Options())
-            if self.folder is None:
-                files.check_folder(Path("build"))  # where the project goes
+        self.check_device(target, options or Options())
+        if self.folder is None:
+            files.check_folder(Path("build"))  # where the project goes
         return compile(path, board=target, options=options, folder=self.folder)
 
     def build(self, model: CompiledModel, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> BuiltProject:

@@ -78,13 +78,13 @@ class Job:
         Raises:
             MtoolError: as `Deployment.compile`; or the project has no firmware that takes modules.
         """
-        if self.on is None:
-            return self.deployment.compile(
-                self.path, board=self.board, options=self.options, checks_device=checks_device
-            )
-        project = project_in(self.on)
-        require_modules(project)
-        return compile(self.path, board=project.board, options=self.options)
+        if self.on is not None:
+            project = project_in(self.on)
+            require_modules(project)
+            return compile(self.path, board=project.board, options=self.options)
+        if checks_device or self.deployment.models:
+            return self.deployment.compile(self.path, board=self.board, options=self.options)
+        return compile(self.path, board=self.board, options=self.options, folder=self.deployment.folder)
 
     def build(self, model: CompiledModel, kinds: Sequence[str] = (HOST_DRIVEN,)) -> BuiltProject:
         """Build the project of the compiled model; of a module it is the one whose firmware has it.
