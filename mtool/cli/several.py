@@ -118,7 +118,7 @@ def once_for_each(parameters: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[
 def repeated(annotation: Any) -> Any:
     """Return the annotation of an option that may stand several times, from that of one that stands once."""
     value, *of_option = get_args(annotation)
-    (single) = [one for one in get_args(value) or (value,) if one is not type(None)]
+    (single,) = [one for one in get_args(value) or (value,) if one is not type(None)]
     return Annotated[(list[single] | None, *of_option)]  # type: ignore[valid-type]
 
 
