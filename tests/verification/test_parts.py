@@ -61,8 +61,7 @@ def test_a_step_that_a_finer_grid_makes_three_is_no_fault(tmp_path: Path) -> Non
 
 def test_a_part_that_is_translated_wrongly_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def halved(t: Translation) -> None:
-        whole = t.node("Concat", [t.real(0), t.real(1)], axis=1)
-        t.store(t.node("Mul", [whole, t.constant("half", 0.5, np.float32)]))
+        t.store(t("Mul", t("Concat", t.real(0), t.real(1), axis=1), 0.5))
 
     path = tmp_path / "m.tflite"
     path.write_bytes(detector())

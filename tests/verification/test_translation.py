@@ -42,7 +42,7 @@ def network(quantized: bool) -> bytes:
 
 
 def _steeper(t: Translation) -> None:
-    t.store(t.node("Softmax", [t.node("Mul", [t.real(0), t.constant("beta", 2, np.float32)])], axis=-1))
+    t.store(t("Softmax", t("Mul", t.real(0), 2.0), axis=-1))
 
 
 @pytest.mark.product(2)
@@ -67,8 +67,8 @@ def test_a_mistranslated_operator_is_named(quantized: bool, tmp_path: Path, monk
 
 def _half_as_much_again(t: Translation) -> None:
     x, channels = products.flat_rows(products.Real(t))
-    w = t.node("Mul", [products.weights(t, 1, lambda data: data, 0), t.constant("more", 1.5, np.float32)])
-    t.store(products.unflat(t, t.node("Gemm", [x, w], transB=1), channels))
+    w = t("Mul", products.weights(t, 1, lambda data: data, 0), 1.5)
+    t.store(products.unflat(t, t("Gemm", x, w, transB=1), channels))
 
 
 @pytest.mark.product(2)

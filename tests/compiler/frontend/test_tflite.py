@@ -247,7 +247,7 @@ def test_shared_models_damaged(name: str, tmp_path: Path) -> None:
             {"AlignCorners": True, "HalfPixelCenters": True},
             "half_pixel",
         ),
-        ("SOFTMAX", "SoftmaxOptions", {"Beta": float("-inf")}, "beta"),
+        ("SOFTMAX", "SoftmaxOptions", {"Beta": -1.0}, "beta"),
         ("SQUEEZE", "SqueezeOptions", {}, "which it does not make of"),
     ],
 )

@@ -1,10 +1,10 @@
 """The table of TFLite's operators: how each is translated, in which arithmetics."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import tflite
 
 from mtool.compiler.frontend.tflite import (
     control,
@@ -17,7 +17,7 @@ from mtool.compiler.frontend.tflite import (
     reductions,
     signal,
 )
-from mtool.compiler.frontend.tflite.elementwise import by_table, composed, interpolated, linear, plain, single
+from mtool.compiler.frontend.tflite.elementwise import by_table, composed, interpolated, plain, single
 from mtool.compiler.frontend.tflite.products import Exact, Hybrid, Real
 from mtool.compiler.frontend.tflite.rescaling import checked
 from mtool.compiler.frontend.tflite.rewriting import COPY, ROW
@@ -75,6 +75,12 @@ def _of_floats(real: Translate, function: elementwise.Function) -> Builtin:
     return Builtin(real, by_table(single(function)), interpolated(function), is_coarse=True)
 
 
+def _clip(real: Translate, least: float, most: float, *, wide: bool = False) -> Builtin:
+    """Numbers between two others; `wide`: LiteRT has it of int16, too."""
+    exact = elementwise.linear(least, most)
+    return Builtin(real, by_table(exact), elementwise.wide_linear(least, most) if wide else None)
+
+
 def _products(
     translate: Callable[[type[Real]], Translate], operands: tuple[int, ...], hybrid: type[Hybrid] | None = None
 ) -> Builtin:
@@ -95,7 +101,7 @@ BUILTINS: dict[str, Builtin] = {
     },
     # Sums of products.
     **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D"), _products(products.conv, (0,), Hybrid)),
-    "CONV_3D": Builtin(products.conv_3d),
+    "CONV_3D": Builtin(products.conv(Real)),
     "TRANSPOSE_CONV": Builtin(products.transpose_conv, checked(products.exact_transpose_conv, 2)),
     "FULLY_CONNECTED": _products(products.fully_connected, (0,), Hybrid),
     "BATCH_MATMUL": _products(products.batch_matmul, (0, 1)),
@@ -116,64 +122,67 @@ BUILTINS: dict[str, Builtin] = {
     "DIV": Builtin(plain("Div", 2), elementwise.exact_quotient),
     "MAXIMUM": Builtin(plain("Max", 2), elementwise.exact_extreme("Max")),
     "MINIMUM": Builtin(plain("Min", 2), elementwise.exact_extreme("Min")),
-    "PRELU": Builtin(elementwise.prelu, elementwise.exact_prelu),
-    "SQUARED_DIFFERENCE": Builtin(elementwise.squared_difference, elementwise.exact_squared_difference),
+    "PRELU": Builtin(composed(elementwise.prelu, 2), elementwise.exact_prelu),
+    "SQUARED_DIFFERENCE": Builtin(
+        composed(lambda t, a, b: t("Mul", *[t("Sub", a, b)] * 2), 2), elementwise.exact_squared_difference
+    ),
     "FLOOR_DIV": Builtin(elementwise.floor_div),
-    "FLOOR_MOD": Builtin(elementwise.floor_mod),
+    "FLOOR_MOD": Builtin(composed(elementwise.floor_mod, 2)),
     "ADD_N": Builtin(elementwise.add_n),
-    "ATAN2": Builtin(elementwise.atan2),
-    "NOT_EQUAL": Builtin(elementwise.not_equal),
+    "ATAN2": Builtin(composed(elementwise.atan2, 2)),
+    "NOT_EQUAL": Builtin(composed(lambda t, a, b: t("Not", t("Equal", a, b)), 2)),
     "RIGHT_SHIFT": Builtin(elementwise.right_shift),
     "STABLEHLO_AND": Builtin(elementwise.stablehlo_and),
     "SELECT": Builtin(elementwise.select),
     "SELECT_V2": Builtin(elementwise.select),
     # Single elements: one operand.
-    "RELU": Builtin(plain("Relu"), by_table(linear(tflite.ActivationFunctionType.RELU)), elementwise.wide_relu),
-    "RELU6": Builtin(
-        composed(lambda t, x: t.clip(x, 0.0, 6.0)),
-        by_table(linear(tflite.ActivationFunctionType.RELU6)),
-        elementwise.wide_relu,
+    "RELU": _clip(plain("Relu"), 0.0, math.inf, wide=True),
+    "RELU6": _clip(composed(lambda t, x: t("Clip", x, 0.0, 6.0)), 0.0, 6.0, wide=True),
+    "RELU_N1_TO_1": _clip(composed(lambda t, x: t("Clip", x, -1.0, 1.0)), -1.0, 1.0),
+    "RELU_0_TO_1": _clip(composed(lambda t, x: t("Clip", x, 0.0, 1.0)), 0.0, 1.0),
+    "LEAKY_RELU": Builtin(
+        composed(lambda t, x: t("LeakyRelu", x, alpha=float(t.op.option("Alpha", 0.0)))),
+        by_table(elementwise.exact_leaky_relu),
+        elementwise.wide_leaky_relu,
     ),
-    "RELU_N1_TO_1": Builtin(
-        composed(lambda t, x: t.clip(x, -1.0, 1.0)), by_table(linear(tflite.ActivationFunctionType.RELU_N1_TO_1))
-    ),
-    "RELU_0_TO_1": Builtin(composed(lambda t, x: t.clip(x, 0.0, 1.0)), by_table(elementwise.from_0_to_1)),
-    "LEAKY_RELU": Builtin(elementwise.leaky_relu, by_table(elementwise.exact_leaky_relu), elementwise.wide_leaky_relu),
     "HARD_SWISH": Builtin(plain("HardSwish"), by_table(elementwise.exact_hard_swish)),
     "LOGISTIC": Builtin(plain("Sigmoid"), by_table(single(elementwise.sigmoid)), elementwise.wide_logistic),
     "TANH": Builtin(plain("Tanh"), by_table(single(lambda _, x: np.tanh(x))), elementwise.wide_tanh),
     "ELU": Builtin(plain("Elu"), by_table(single(lambda _, x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x)))),
-    "GELU": _of_floats(elementwise.gelu, elementwise.gaussian),
+    "GELU": _of_floats(
+        composed(lambda t, x: t("Gelu", x, approximate="tanh" if t.op.option("Approximate", False) else "none")),
+        elementwise.gaussian,
+    ),
     "EXP": _of_floats(plain("Exp"), lambda _, x: np.exp(np.minimum(x, 88.0))),
     "LOG": _of_floats(plain("Log"), elementwise.logarithm),
     "ABS": Builtin(plain("Abs"), by_table(elementwise.absolute), elementwise.wide_absolute),
     "NEG": Builtin(plain("Neg"), by_table(elementwise.negative)),
-    "SQUARE": Builtin(composed(lambda t, x: t.node("Mul", [x, x]))),
+    "SQUARE": Builtin(composed(lambda t, x: t("Mul", x, x))),
     "SQRT": Builtin(plain("Sqrt"), by_table(elementwise.root), elementwise.wide_root),
     "RSQRT": Builtin(
-        composed(lambda t, x: t.node("Reciprocal", [t.node("Sqrt", [x])])),
+        composed(lambda t, x: t("Reciprocal", t("Sqrt", x))),
         by_table(elementwise.exact_inverse_root),
         interpolated(elementwise.inverse_root_or_most),
         is_coarse=True,
     ),
-    "CAST": Builtin(elementwise.cast),
+    "CAST": Builtin(lambda t: t.put(t.cast(t.stored(0), t.result().dtype))),
     "QUANTIZE": Builtin(elementwise.requantise, elementwise.exact_quantize),
     "DEQUANTIZE": Builtin(elementwise.requantise),
-    "FAKE_QUANT": Builtin(elementwise.fake_quant),
+    "FAKE_QUANT": Builtin(composed(elementwise.fake_quant)),
     # Along axes.
-    "SOFTMAX": Builtin(reductions.softmax, reductions.exact_softmax, reductions.wide_softmax, is_coarse=True),
-    "LOG_SOFTMAX": Builtin(reductions.log_softmax, reductions.exact_log_softmax),
-    "L2_NORMALIZATION": Builtin(reductions.l2_normalization, reductions.exact_l2_normalization),
+    "SOFTMAX": Builtin(composed(reductions.softmax), reductions.exact_softmax, reductions.wide_softmax, is_coarse=True),
+    "LOG_SOFTMAX": Builtin(composed(lambda t, x: t("LogSoftmax", x, axis=-1)), reductions.exact_log_softmax),
+    "L2_NORMALIZATION": Builtin(composed(reductions.l2_normalization), reductions.exact_l2_normalization),
     "MEAN": Builtin(reductions.reduce("ReduceMean"), reductions.exact_mean),
     "SUM": Builtin(reductions.reduce("ReduceSum"), reductions.exact_sum),
     "REDUCE_MAX": Builtin(reductions.reduce("ReduceMax")),
     "REDUCE_MIN": Builtin(reductions.reduce("ReduceMin")),
     "REDUCE_PROD": Builtin(reductions.reduce("ReduceProd"), reductions.exact_product),
-    "REDUCE_ANY": Builtin(reductions.reduce_bool("ReduceMax")),
-    "REDUCE_ALL": Builtin(reductions.reduce_bool("ReduceMin")),
+    "REDUCE_ANY": Builtin(reductions.reduce("ReduceMax")),
+    "REDUCE_ALL": Builtin(reductions.reduce("ReduceMin")),
     "ARG_MAX": Builtin(reductions.arg("ArgMax")),
     "ARG_MIN": Builtin(reductions.arg("ArgMin")),
-    "CUMSUM": Builtin(reductions.cumsum),
+    "CUMSUM": Builtin(composed(reductions.cumsum)),
     # Moves, also of complex numbers.
     **_moves("RESHAPE", "SQUEEZE", "EXPAND_DIMS", real=movement.view),
     **_moves("TRANSPOSE", real=movement.transpose),
@@ -187,9 +196,9 @@ BUILTINS: dict[str, Builtin] = {
     **_moves("SLICE", real=movement.cut),
     **_moves("STRIDED_SLICE", real=movement.strided_slice),
     **_moves("GATHER_ND", real=movement.gather_nd),
-    **_moves("TILE", real=movement.tile),
-    **_moves("BROADCAST_TO", real=movement.broadcast_to),
-    **_moves("FILL", real=movement.fill),
+    **_moves("TILE", real=movement.move("Tile", "the multiples")),
+    **_moves("BROADCAST_TO", real=movement.move("Expand", "the shape")),
+    **_moves("FILL", real=movement.move("Expand", "the shape", 1)),
     **_moves("REVERSE_V2", real=movement.reverse),
     **_moves("SHAPE", real=movement.shape_of),
     **_moves("RANK", real=movement.rank_of),
@@ -198,7 +207,7 @@ BUILTINS: dict[str, Builtin] = {
     **_moves(COPY, real=lambda t: t.put(t.stored(0))),
     # By numbers of elements.
     "UNIQUE": Builtin(movement.unique),
-    "WHERE": Builtin(movement.nonzero),
+    "WHERE": Builtin(lambda t: t.put(t("Transpose", t("NonZero", t.stored(0)), perm=[1, 0]))),
     "TOPK_V2": Builtin(movement.topk),
     "ONE_HOT": Builtin(movement.one_hot),
     "SCATTER_ND": Builtin(movement.scatter_nd),
@@ -206,11 +215,10 @@ BUILTINS: dict[str, Builtin] = {
     "REVERSE_SEQUENCE": Builtin(movement.reverse_sequence),
     "MATRIX_DIAG": Builtin(movement.matrix_diag),
     "MATRIX_SET_DIAG": Builtin(movement.matrix_set_diag),
-    "SEGMENT_SUM": Builtin(movement.segments("add", lambda _: 0)),
-    "UNSORTED_SEGMENT_SUM": Builtin(movement.segments("add", lambda _: 0)),
-    "UNSORTED_SEGMENT_PROD": Builtin(movement.segments("mul", lambda _: 1)),
-    "UNSORTED_SEGMENT_MAX": Builtin(movement.segments("max", movement.least)),
-    "UNSORTED_SEGMENT_MIN": Builtin(movement.segments("min", movement.largest)),
+    **dict.fromkeys(("SEGMENT_SUM", "UNSORTED_SEGMENT_SUM"), Builtin(movement.segments("add"))),
+    "UNSORTED_SEGMENT_PROD": Builtin(movement.segments("mul")),
+    "UNSORTED_SEGMENT_MAX": Builtin(movement.segments("max")),
+    "UNSORTED_SEGMENT_MIN": Builtin(movement.segments("min")),
     "EMBEDDING_LOOKUP": Builtin(movement.embedding_lookup),
     "DYNAMIC_UPDATE_SLICE": Builtin(movement.dynamic_update_slice),
     "GATHER": Builtin(movement.gather),

@@ -14,7 +14,7 @@ from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, Translation
 from mtool.compiler.ir import DType
 from mtool.compiler.operators.external import kind_number
 from mtool.compiler.operators.pose_decoder import KEYPOINTS, MASK
-from mtool.compiler.operators.problems import OWN, Unsupported
+from mtool.compiler.operators.problems import Unsupported
 
 _COMPILED = {
     "edgetpu-custom-op": "it is a network for a Coral Edge TPU alone: give the model that edgetpu_compiler was given",
@@ -163,9 +163,8 @@ def detection_postprocess(t: Translation) -> None:
     grids = [number for index in range(3) for number in _detection_grid(t.tensor(index))]
     made = t.several(
         "DetectionPostProcess",
-        [t.stored(index) for index in range(3)],
         4,
-        domain=OWN,
+        *[t.stored(index) for index in range(3)],
         max_detections=most,
         max_classes_per_detection=each,
         detections_per_class=options.whole("detections_per_class", NUM_DETECTIONS_PER_CLASS, least=1, most=2**31 - 1),
@@ -237,9 +236,8 @@ def posenet_decoder(t: Translation) -> None:
     unit = float(np.float32(1 / stride))
     made = t.several(
         "PosenetDecoder",
-        [t.stored(index) for index in range(counts[0])],
         counts[1],
-        domain=OWN,
+        *[t.stored(index) for index in range(counts[0])],
         max_detections=most,
         stride=stride,
         threshold=float(threshold),
@@ -302,7 +300,7 @@ def max_pooling(t: Translation) -> None:
         raise Unsupported(f"its window {window} is larger than its input")
     pads = _before(padding, size, made, window, stride)
     attrs = {"window": window, "strides": stride, "pads": pads, "made": made}
-    best, positions = t.several("MaxPoolArgmax", [t.stored(0)], 2, domain=OWN, **attrs)
+    best, positions = t.several("MaxPoolArgmax", 2, t.stored(0), **attrs)
     t.put(t.activated(best, activation))
     t.put(positions, 1)
 
@@ -317,7 +315,7 @@ def max_unpooling(t: Translation) -> None:
     made = [n * k for n, k in zip(size, window, strict=True)]
     pads = _before(SAME, made, size, window, stride)
     attrs = {"window": window, "strides": stride, "pads": pads, "made": made}
-    t.put(t.node("MaxUnpoolWindow", [t.stored(0), t.stored(1)], domain=OWN, **attrs))
+    t.put(t("MaxUnpoolWindow", t.stored(0), t.stored(1), **attrs))
 
 
 def transpose_conv_bias(t: Translation) -> None:
@@ -331,12 +329,10 @@ def transpose_conv_bias(t: Translation) -> None:
     pairs = zip(size[1:3], shape[1:3], stride, strict=True)
     totals = [max(0, k - (n - 1) % s - 1) if padding == SAME else 0 for n, k, s in pairs]
     pads = [total // 2 for total in totals] + [total - total // 2 for total in totals]
-    image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
+    image = t("Transpose", t.stored(0), perm=NCHW_OF_NHWC)
     filters = weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 1)
     offsets = t.constant("bias", t.known(2, "bias").reshape(-1), np.float32)
-    t.store_image(
-        t.node("ConvTranspose", [image, filters, offsets], kernel_shape=shape[1:3], strides=stride, pads=pads)
-    )
+    t.store_image(t("ConvTranspose", image, filters, offsets, kernel_shape=shape[1:3], strides=stride, pads=pads))
 
 
 KIND = "CUSTOM ethos-u"
@@ -390,16 +386,16 @@ def ethos_u(t: Translation) -> None:
     ]
     made = t.several(
         "EthosU",
-        [*names, *(t.stored(number) for number in range(_FIXED, count))],
         len(written),
-        domain=OWN,
+        *names,
+        *(t.stored(number) for number in range(_FIXED, count)),
         scratch=_bytes(scratch),
         fast=0 if t.op.inputs[2] == t.op.inputs[3] else _bytes(fast),
         read=_places(scratch, read),
         written=_places(scratch, written),
         types=[kind_number(DType.of(one.dtype)) for one in written],
         ranks=[len(one.shape) for one in written],
-        **({"sizes": sizes} if (sizes := [size for one in written for size in one.shape]) else {}),
+        **{"sizes": sizes} if (sizes := [size for one in written for size in one.shape]) else {},
     )
     for number, value in enumerate(made):
         t.put(value, number)

@@ -5,6 +5,7 @@ Sources: tensorflow/lite/kernels/internal/quantization_util.cc (QuantizeMultipli
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import tflite
@@ -24,7 +25,7 @@ RANGES = {
 """What fused activations leave of real numbers, of those that only clamp."""
 
 
-def multipliers(scales: Array) -> tuple[Array, Array]:
+def multipliers(scales: float | Array) -> tuple[Array, Array]:
     """Return int32 multipliers and int8 shifts with scale = multiplier / 2^(32 + shift), as `rescale` takes them."""
     found = [fixed_multiplier(float(scale)) for scale in np.atleast_1d(scales)]
     return np.asarray([m for m, _ in found], np.int32), np.asarray([-1 - e for _, e in found], np.int8)
@@ -56,8 +57,7 @@ def between(tensor: Tensor, least: float, most: float) -> tuple[int, int]:
 
 def rescaled(values: Array, scale: float) -> Array:
     """Return int64 values times a scale, by its multiplier, rounded twice."""
-    (multiplier,), (shift,) = multipliers(np.asarray([scale]))
-    return scaled_by(values, int(multiplier), -1 - int(shift))
+    return scaled_by(values, *fixed_multiplier(scale))
 
 
 def scaled_by(values: Array, multiplier: int, exponent: int) -> Array:
@@ -66,6 +66,11 @@ def scaled_by(values: Array, multiplier: int, exponent: int) -> Array:
     first = ((values.astype(np.int64) << left) * multiplier + (1 << 30)) >> 31
     rounded: Array = (first + (1 << right >> 1) - (first < 0)) >> right if right else first
     return rounded
+
+
+def narrowed(multiplier: Any) -> Any:
+    """Return multipliers of 31 bits behind the point as such of 15."""
+    return np.minimum((np.asarray(multiplier, np.int64) + (1 << 15)) >> 16, 2**15 - 1)
 
 
 def inverse_root(number: int) -> tuple[int, int]:
@@ -91,21 +96,18 @@ def inverse_root(number: int) -> tuple[int, int]:
 def exponentials(scale: float) -> Array:
     """Return exp(-scale * d) for d = 255 … 0 as int32 with 31 bits behind the point, as TFLite's softmax has them."""
     whole = 5  # bits before the point of the exponent's argument
-    (multiplier,), (shift,) = multipliers(np.asarray([min(scale * 2 ** (31 - whole), 2.0**31 - 1)]))
-    right, left = 32 + int(shift), -1 - int(shift)
-    furthest = math.floor(31 * 2 ** (31 - whole) / 2**left)
-    results = []
-    for difference in range(-255, 1):
-        argument = (difference * int(multiplier) + (1 << (right - 1))) >> right
-        results.append(_exponential(argument, whole) if -difference <= furthest else 0)
-    return np.asarray(results, np.int32)
+    multiplier, left = fixed_multiplier(min(scale * 2 ** (31 - whole), 2.0**31 - 1))
+    differences, right = np.arange(-255, 1), 31 - left
+    arguments = (differences * multiplier + (1 << (right - 1))) >> right
+    is_near = -differences <= math.floor(31 * 2 ** (31 - whole) / 2**left)
+    return np.where(is_near, _exponential(np.where(is_near, arguments, 0), whole), 0).astype(np.int32)
 
 
-def _product(a: int, b: int) -> int:
+def _product(a: Any, b: Any) -> Any:
     return (a * b + (1 << 30)) >> 31
 
 
-def divided(value: int, shift: int) -> int:
+def divided(value: Any, shift: int) -> Any:
     """Return value / 2^shift, ties away from zero."""
     mask = (1 << shift) - 1
     return (value >> shift) + ((value & mask) > (mask >> 1) + (value < 0))
@@ -115,23 +117,20 @@ FACTORS = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (
 """exp(-2^n), with 31 bits behind the point."""
 
 
-def _exponential(argument: int, whole: int) -> int:
-    """Return exp of a number that is not positive, with `whole` bits before the point."""
-    if argument == 0:
-        return 2**31 - 1
+def _exponential(arguments: Array, whole: int) -> Array:
+    """Return exp of numbers that are not positive, with `whole` bits before the point."""
     fraction = 31 - whole
     quarter = 1 << (fraction - 2)
-    rest = (argument & (quarter - 1)) - quarter
+    rest = (arguments & (quarter - 1)) - quarter
     result = exp_near_zero(rest << whole)
-    remainder = rest - argument
     for exponent, factor in FACTORS:
-        if remainder >> (fraction + exponent) & 1:
-            result = _product(result, factor)
-    return result
+        has_factor = (rest - arguments) >> (fraction + exponent) & 1
+        result = np.where(has_factor, _product(result, factor), result)
+    return np.where(arguments == 0, 2**31 - 1, result)
 
 
-def exp_near_zero(argument: int) -> int:
-    """Return exp of a number from -1/4 to 0, by its series around -1/8."""
+def exp_near_zero(argument: Any) -> Any:
+    """Return exp of numbers from -1/4 to 0, by its series around -1/8."""
     x = argument + (1 << 28)
     square = _product(x, x)
     cube, fourth = _product(square, x), _product(square, square)

@@ -1,64 +1,63 @@
 """Operators on images without weights: pooling, resizing, space and depth, space and batch."""
 
-from collections.abc import Callable
+import functools
+import math
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper
 
-from mtool.compiler.frontend.tflite.elementwise import INTEGERS
 from mtool.compiler.frontend.tflite.fixed_point import limits
-from mtool.compiler.frontend.tflite.products import padding, pair
-from mtool.compiler.frontend.tflite.rescaling import clamped, eight_bits, kept_of, plain, unscaled, widened
-from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translation
+from mtool.compiler.frontend.tflite.products import padding, steps
+from mtool.compiler.frontend.tflite.rescaling import eight_bits, kept_of, unscaled, whole
+from mtool.compiler.frontend.tflite.translation import (
+    GRIDS,
+    NCHW_OF_NHWC,
+    NHWC_OF_NCHW,
+    Operand,
+    Translate,
+    Translation,
+)
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.problems import OWN, Unsupported
+from mtool.compiler.operators.problems import Unsupported
 
 
-def window(t: Translation) -> tuple[tuple[int, int], tuple[int, int], list[int]]:
-    """Return a pool's window, strides and pads."""
+def window(t: Translation) -> dict[str, Any]:
+    """Return a pool's window, strides and pads, as attributes."""
     kernel = t.op.option("FilterHeight"), t.op.option("FilterWidth")
     if min(kernel) < 1:
         raise Unsupported(f"its window is {kernel[0]} x {kernel[1]}")
-    strides = pair(t, "Stride")
-    return kernel, strides, padding(t.op.option("Padding"), t.shape(0, 4)[1:3], kernel, strides)
+    strides = steps(t, "Stride{}")
+    pads = padding(t.op.option("Padding"), t.shape(0, 4)[1:3], kernel, strides)
+    return {"kernel_shape": kernel, "strides": strides, "pads": pads}
 
 
 def average_pool(t: Translation) -> None:
     """Append AVERAGE_POOL_2D."""
-    kernel, strides, pads = window(t)
-    made = t.node("AveragePool", [t.image(0)], kernel_shape=kernel, strides=strides, pads=pads, count_include_pad=0)
-    t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
+    t.store_image(t.activated(t("AveragePool", t.image(0), **window(t), count_include_pad=0)))
 
 
 def l2_pool(t: Translation) -> None:
     """L2_POOL_2D: the root of the mean of the squares."""
-    kernel, strides, pads = window(t)
     x = t.image(0)
-    squares = t.node("Mul", [x, x])
-    made = t.node("AveragePool", [squares], kernel_shape=kernel, strides=strides, pads=pads, count_include_pad=0)
-    t.store_image(t.activated(t.node("Sqrt", [made]), t.op.option("FusedActivationFunction")))
+    mean = t("AveragePool", t("Mul", x, x), **window(t), count_include_pad=0)
+    t.store_image(t.activated(t("Sqrt", mean)))
 
 
 def max_pool(t: Translation) -> None:
     """MAX_POOL_2D, of the integers themselves where the output stands on the same grid."""
-    kernel, strides, pads = window(t)
-    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
-    if t.same_grid(0) and not t.op.option("FusedActivationFunction") and t.result().dtype.name != "int16":
-        _put_moved(t, "MaxPool", **attrs)
-        return
-    made = t.node("MaxPool", [t.image(0)], **attrs)
-    t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
+    if t.same_grid(0) and not t.activation and t.result().dtype.name != "int16":
+        _put_moved(t, "MaxPool", **window(t))
+    else:
+        t.store_image(t.activated(t("MaxPool", t.image(0), **window(t))))
 
 
-def _put_moved(t: Translation, kind: str, *more: str, **attrs: Any) -> None:
+def _put_moved(t: Translation, kind: str, *more: Operand, **attrs: Any) -> None:
     """Make what an operator makes of the image, as it is stored, the output."""
-    image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
-    t.put(t.node("Transpose", [t.node(kind, [image, *more], **attrs)], perm=NHWC_OF_NCHW))
+    image = t("Transpose", t.stored(0), perm=NCHW_OF_NHWC)
+    t.put(t("Transpose", t(kind, image, *more, **attrs), perm=NHWC_OF_NCHW))
 
 
-def resize(mode: str) -> Callable[[Translation], None]:
+def resize(mode: str) -> Translate:
     """Append RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR."""
 
     def translate(t: Translation) -> None:
@@ -68,11 +67,11 @@ def resize(mode: str) -> Callable[[Translation], None]:
         attrs: dict[str, str] = {"coordinate_transformation_mode": how, "mode": mode}
         if mode == "nearest":
             attrs["nearest_mode"] = "round_prefer_ceil" if corners or centres else "floor"
-        sizes = t.whole("sizes", (batch, channels, *size))
+        sizes = (batch, channels, *size)
         if mode == "nearest" and t.tensor(0).dtype == t.result().dtype:  # moved as stored, as LiteRT does
             _put_moved(t, "Resize", "", "", sizes, **attrs)
         else:
-            t.store_image(t.node("Resize", [t.image(0), "", "", sizes], **attrs))
+            t.store_image(t("Resize", t.image(0), "", "", sizes, **attrs))
 
     return translate
 
@@ -87,13 +86,12 @@ def _resized(t: Translation) -> tuple[list[int], bool, bool]:
     return size, corners, centres
 
 
-def blocks(kind: str, **fixed: str) -> Callable[[Translation], None]:
+def blocks(kind: str, **fixed: str) -> Translate:
     """SPACE_TO_DEPTH, DEPTH_TO_SPACE: TensorFlow's order of the channels is ONNX's DCR."""
 
     def translate(t: Translation) -> None:
         t.shape(0, 4)
-        if not t.same_grid(0):
-            raise Unsupported("its input and output stand on different grids")
+        t.check_grid(0)
         _put_moved(t, kind, blocksize=t.op.option("BlockSize"), **fixed)
 
     return translate
@@ -110,18 +108,15 @@ def space_to_batch(t: Translation) -> None:
     rest = len(shape) - 1 - spatial
     if np.any(pads):
         ends = [0, *(p[0] for p in pads), *[0] * rest, 0, *(p[1] for p in pads), *[0] * rest]
-        point = t.tensor(0).zero_point[0] if t.tensor(0).is_quantised else 0
-        value = t.node("Pad", [value, t.whole("pads", ends), t.constant("value", point, t.tensor(0).dtype)])
+        value = t("Pad", value, ends, np.asarray(t.tensor(0).zero, t.tensor(0).dtype))
     sizes = [n + a + b for n, (a, b) in zip(shape[1:], pads, strict=False)]
     if any(size % b for size, b in zip(sizes, block, strict=True)):
         raise Unsupported(f"its padded size is {sizes}, its block {block}")
-    cut = [shape[0], *(n for size, b in zip(sizes, block, strict=True) for n in (size // b, b)), *shape[1 + spatial :]]
-    inner, outer = [2 + 2 * n for n in range(spatial)], [1 + 2 * n for n in range(spatial)]
-    value = t.node("Reshape", [value, t.whole("cut", cut)])
-    value = t.node("Transpose", [value], perm=[*inner, 0, *outer, *range(1 + 2 * spatial, len(cut))])
     blocks = [size // b for size, b in zip(sizes, block, strict=True)]
-    whole = [shape[0] * int(np.prod(block)), *blocks, *shape[1 + spatial :]]
-    t.put(t.node("Reshape", [value, t.whole("whole", whole)]))
+    cut = [shape[0], *(n for pair in zip(blocks, block, strict=True) for n in pair), *shape[1 + spatial :]]
+    inner, outer = [2 + 2 * n for n in range(spatial)], [1 + 2 * n for n in range(spatial)]
+    value = t("Transpose", t("Reshape", value, cut), perm=[*inner, 0, *outer, *range(1 + 2 * spatial, len(cut))])
+    t.put(t("Reshape", value, [shape[0] * math.prod(block), *blocks, *shape[1 + spatial :]]))
 
 
 def batch_to_space(t: Translation) -> None:
@@ -132,67 +127,58 @@ def batch_to_space(t: Translation) -> None:
     if len(crops) != spatial or len(shape) <= spatial or count < 1 or shape[0] % count or not t.same_grid(0):
         raise Unsupported(f"its input is {list(shape)}, its block {block}, its crops {crops}")
     batch, sizes, rest = shape[0] // count, shape[1 : 1 + spatial], shape[1 + spatial :]
-    value = t.node("Reshape", [t.stored(0), t.whole("cut", [*block, batch, *sizes, *rest])])
+    value = t("Reshape", t.stored(0), [*block, batch, *sizes, *rest])
     woven = [dim for n in range(spatial) for dim in (spatial + 1 + n, n)]
-    value = t.node("Transpose", [value], perm=[spatial, *woven, *range(2 * spatial + 1, 2 * spatial + 1 + len(rest))])
+    value = t("Transpose", value, perm=[spatial, *woven, *range(2 * spatial + 1, 2 * spatial + 1 + len(rest))])
     grown = [size * b for size, b in zip(sizes, block, strict=True)]
-    value = t.node("Reshape", [value, t.whole("whole", [batch, *grown, *rest])])
-    starts = [crop[0] for crop in crops]
+    value = t("Reshape", value, [batch, *grown, *rest])
     ends = [size - crop[1] for size, crop in zip(grown, crops, strict=True)]
-    axes = t.whole("axes", range(1, 1 + spatial))
-    t.put(t.node("Slice", [value, t.whole("starts", starts), t.whole("ends", ends), axes]))
+    t.put(t("Slice", value, [crop[0] for crop in crops], ends, range(1, 1 + spatial)))
 
 
 def exact_average_pool(t: Translation) -> None:
     """AVERAGE_POOL_2D: the sum of the integers inside, divided with ties away from zero."""
     eight_bits(t, 0, wide=True)
-    kernel, strides, pads = window(t)
-    if not t.same_grid(0):
-        raise Unsupported("its input and output stand on different grids")
-    count, channels = int(np.prod(kernel)), t.shape(0)[3]
-    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
-    if any(pads) or t.result().dtype == np.int16:
-        image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0), point=0)], perm=NCHW_OF_NHWC)
+    attrs = window(t)
+    t.check_grid(0)
+    count, channels, is_padded = math.prod(attrs["kernel_shape"]), t.shape(0)[3], any(attrs["pads"])
+    by_products = is_padded or t.result().dtype == np.int16
+    scaled = unscaled(t, t.stored(0), t.tensor(0), 1.0 if by_products else float(count), 0)
+    image = t("Transpose", scaled, perm=NCHW_OF_NHWC)
+    if by_products:
         t.afford(channels * count)
-        ones = t.constant("ones", np.ones((channels, 1, *kernel), np.int8))
-        filters = plain(t, ones, np.dtype(np.int8))
-        sums = t.node("Conv", [image, filters], group=channels, **attrs)
-        divisor = t.constant("count", _inside(t, kernel, strides, pads) if any(pads) else count, np.int32)
+        ones = t.constant("ones", np.ones((channels, 1, *attrs["kernel_shape"]), np.int8))
+        sums = t("Conv", image, whole(t, ones, np.dtype(np.int8)), group=channels, **attrs)
     else:
-        image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0), float(count), 0)], perm=NCHW_OF_NHWC)
-        sums = t.node("AveragePool", [image], **attrs)
-        divisor = t.constant("count", count, np.int32)
-    sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
-    activation = t.op.option("FusedActivationFunction")
-    t.put(t.node("RoundedMean", [sums, divisor], domain=OWN, **kept_of(t.result(), activation)))
+        sums = t("AveragePool", image, **attrs)
+    divisor = t.constant("count", _inside(t, **attrs) if is_padded else count, np.int32)
+    sums = t("Transpose", sums, perm=NHWC_OF_NCHW)
+    t.put(t("RoundedMean", sums, divisor, **kept_of(t.result(), t.activation)))
 
 
 def exact_max_pool(t: Translation) -> None:
     """MAX_POOL_2D: of the integers themselves, kept inside of the activation's limits."""
-    kernel, strides, pads = window(t)
-    if not t.same_grid(0):
-        raise Unsupported("its input and output stand on different grids")
-    kind, activation = t.result().dtype, t.op.option("FusedActivationFunction")
-    value = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
+    t.check_grid(0)
+    kind = t.result().dtype
+    value = t("Transpose", t.stored(0), perm=NCHW_OF_NHWC)
     if kind == np.int16:  # which MaxPool does not have; float32 has its numbers
-        value = t.node("Cast", [value], to=onnx.TensorProto.FLOAT)
-    value = t.node("MaxPool", [value], kernel_shape=kernel, strides=strides, pads=pads)
-    value, to = t.node("Transpose", [value], perm=NHWC_OF_NCHW), helper.np_dtype_to_tensor_dtype(kind)
-    if activation:
-        low, high = limits(t.result(), activation)
-        value = clamped(t, widened(t, value), low, max(low, high))
-    t.put(t.node("Cast", [value], to=to) if activation or kind == np.int16 else value)
+        value = t.cast(value, np.float32)
+    value = t("Transpose", t("MaxPool", value, **window(t)), perm=NHWC_OF_NCHW)
+    if t.activation:
+        low, high = limits(t.result(), t.activation)
+        value = t("Clip", t.cast(value, np.int32), low, max(low, high))
+    t.put(t.cast(value, kind) if t.activation or kind == np.int16 else value)
 
 
-def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
+def _inside(t: Translation, kernel_shape: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
     """Return how many elements of the window lie inside the image, [1, height, width, 1] of the output."""
-    counts = []
-    image = t.shape(0)[1:3]
-    made = [(n + a + b - k) // s + 1 for n, a, b, k, s in zip(image, pads, pads[2:], kernel, strides, strict=False)]
-    t.afford(8 * int(np.prod(made)))
+    counts, image = [], t.shape(0)[1:3]
+    sides = zip(image, pads, pads[2:], kernel_shape, strides, strict=False)
+    made = [(n + a + b - k) // s + 1 for n, a, b, k, s in sides]
+    t.afford(8 * math.prod(made))
     for axis, size in enumerate(image):
         first = np.arange(made[axis]) * strides[axis] - pads[axis]
-        counts.append(np.minimum(first + kernel[axis], size) - np.maximum(first, 0))
+        counts.append(np.minimum(first + kernel_shape[axis], size) - np.maximum(first, 0))
     inside: Array = np.maximum(np.outer(*counts), 1)[None, :, :, None]
     return inside
 
@@ -206,36 +192,27 @@ def exact_resize_bilinear(t: Translation) -> None:
     x, (size, _, _) = t.tensor(0), _resized(t)
     if min(height, width) < 1:
         raise Unsupported(f"its input is {list(x.shape)}")
-    if x.dtype.name not in INTEGERS or not t.same_grid(0):
+    if x.dtype.name not in GRIDS or not t.same_grid(0):
         raise Unsupported(f"its input is {x.dtype}, or its output stands on another grid")
     neighbours = _neighbours_by_floats if x.dtype == np.uint8 else _neighbours
     rows, columns = (neighbours(t, n, count) for n, count in ((height, size[0]), (width, size[1])))
     dtype = {"uint8": np.float32, "int8": np.int32, "int16": np.int64}[x.dtype.name]
-    image = t.node("Cast", [t.stored(0)], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    image = t.cast(t.stored(0), dtype)
     terms = []
     for column in (0, 1):
         for row in (0, 1):
-            at = t.node("Gather", [image, t.constant("rows", rows[row], np.int32)], axis=1)
-            at = t.node("Gather", [at, t.constant("columns", columns[column], np.int32)], axis=2)
-            at = t.node("Mul", [at, t.constant("weights", rows[2 + row].reshape(1, -1, 1, 1), dtype)])
-            terms.append(t.node("Mul", [at, t.constant("weights", columns[2 + column].reshape(1, 1, -1, 1), dtype)]))
-    total = terms[0]
-    for term in terms[1:]:
-        total = t.node("Add", [total, term])
-    to = helper.np_dtype_to_tensor_dtype(x.dtype)
-    if x.dtype == np.uint8:
-        whole = widened(t, t.node("Add", [total, t.constant("half", 0.5, np.float32)]))
-        t.put(t.node("Cast", [whole], to=to))
-        return
-    one = 1 << (2 * FRACTION_BITS)
-    if x.dtype == np.int16:
-        positive = t.node("Greater", [total, t.constant("zero", 0, np.int64)])
-        halves = (t.constant("half", half, np.int64) for half in (one // 2, -one // 2))
-        moved = t.node("Add", [total, t.node("Where", [positive, *halves])])
-        t.put(t.node("Cast", [t.node("Div", [moved, t.constant("one", one, np.int64)])], to=to))
-        return
-    count = t.constant("count", one, np.int32)
-    t.put(t.node("RoundedMean", [total, count], domain=OWN, **kept_of(x)))
+            at = t("Gather", image, t.constant("rows", rows[row], np.int32), axis=1)
+            at = t("Gather", at, t.constant("columns", columns[column], np.int32), axis=2)
+            at = t("Mul", at, t.constant("weights", rows[2 + row].reshape(1, -1, 1, 1), dtype))
+            terms.append(t("Mul", at, t.constant("weights", columns[2 + column].reshape(1, 1, -1, 1), dtype)))
+    total, one = functools.reduce(lambda a, b: t("Add", a, b), terms), 1 << (2 * FRACTION_BITS)
+    if x.dtype == np.int8:
+        t.put(t("RoundedMean", total, one, **kept_of(x)))
+    elif x.dtype == np.uint8:
+        t.put(t.cast(t.cast(t("Add", total, 0.5), np.int32), x.dtype))
+    else:
+        half = t("Where", t("Greater", total, np.int64(0)), np.int64(one // 2), np.int64(-one // 2))
+        t.put(t.cast(t("Div", t("Add", total, half), np.int64(one)), x.dtype))
 
 
 def _neighbours(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:

@@ -1,20 +1,20 @@
 """Operators that move, pick, place or repeat elements: on the stored integers, where the grid stays the same."""
 
+import functools
+import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import onnx
 import tflite
-from onnx import helper
 
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.interpolation import away
 from mtool.compiler.operators.indexing import GATHER_ND
 from mtool.compiler.operators.ordering import TOP_K
-from mtool.compiler.operators.problems import OWN, Unsupported
+from mtool.compiler.operators.problems import Unsupported
 
 
 def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
@@ -30,8 +30,7 @@ def view(t: Translation) -> None:
     made = _asked(t) if t.result().open else t.result().shape
     if not _VIEWS[t.op.kind](t, made):
         raise Unsupported(f"its output is {list(made)}, which it does not make of {list(t.shape(0))}")
-    shape = t.whole("shape", made)
-    moved(t, lambda x: t.node("Reshape", [x, shape]))
+    moved(t, lambda x: t("Reshape", x, made))
 
 
 def _asked(t: Translation) -> tuple[int, ...]:
@@ -81,10 +80,20 @@ def _is_expanded(t: Translation, made: tuple[int, ...]) -> bool:
 _VIEWS = {"RESHAPE": _is_reshaped, "SQUEEZE": _is_squeezed, "EXPAND_DIMS": _is_expanded}
 
 
+def move(kind: str, role: str, first: int = 0) -> Translate:
+    """One ONNX operator of what is stored, with a constant list behind its input: the input `1 - first`."""
+
+    def translate(t: Translation) -> None:
+        numbers = t.numbers(1 - first, role)
+        moved(t, lambda x: t(kind, x, numbers), first)
+
+    return translate
+
+
 def transpose(t: Translation) -> None:
     """Append TRANSPOSE."""
     perm = t.numbers(1, "the permutation")
-    moved(t, lambda x: t.node("Transpose", [x], perm=perm))
+    moved(t, lambda x: t("Transpose", x, perm=perm))
 
 
 def _pads(t: Translation) -> list[int]:
@@ -98,14 +107,10 @@ def _pads(t: Translation) -> list[int]:
 
 def pad(t: Translation) -> None:
     """PAD with what 0 is stored as, PADV2 with a stated value."""
-    pads, tensor = t.whole("pads", _pads(t)), t.tensor(0)
-    if not t.same_grid(0):
-        raise Unsupported("its input and output stand on different grids")
-    if t.has(2):
-        value = t.constant("value", t.known(2, "the value").reshape(-1)[0], tensor.dtype)
-    else:
-        value = t.constant("value", tensor.zero_point[0] if tensor.is_quantised else 0, tensor.dtype)
-    t.put(t.node("Pad", [t.stored(0), pads, value]))
+    pads, dtype = _pads(t), t.tensor(0).dtype
+    t.check_grid(0)
+    value = t.known(2, "the value").reshape(-1)[0] if t.has(2) else t.tensor(0).zero
+    t.put(t("Pad", t.stored(0), pads, np.asarray(value, dtype)))
 
 
 def mirror_pad(t: Translation) -> None:
@@ -122,36 +127,27 @@ def mirror_pad(t: Translation) -> None:
             if before or behind:
                 t.afford(8 * (size + before + behind))
                 sources = np.pad(np.arange(size), (before, behind), "reflect" if edge else "symmetric")
-                x = t.node("Gather", [x, t.whole("indices", sources)], axis=axis)
-        return x if any(pads) else t.node("Identity", [x])
+                x = t("Gather", x, sources, axis=axis)
+        return x if any(pads) else t("Identity", x)
 
     moved(t, build)
 
 
 def concatenation(t: Translation) -> None:
     """Append CONCATENATION."""
-    axis = t.op.option("Axis")
-    operands = range(len(t.op.inputs))
-    if t.op.option("FusedActivationFunction"):
+    if t.activation:
         raise Unsupported("it has a fused activation, which some of LiteRT's kernels refuse and others leave out")
-    if t.same_grid(*operands):
-        t.put(t.node("Concat", [t.stored(index) for index in operands], axis=axis))
-        return
-    t.store(t.node("Concat", [t.real(index) for index in operands], axis=axis))
+    t.move(lambda *parts: t("Concat", *parts, axis=t.op.option("Axis")), *range(len(t.op.inputs)))
 
 
 def pack(t: Translation) -> None:
     """Append PACK."""
-    rank = len(t.shape(0)) + 1
-    axis = t.whole("axis", [t.op.option("Axis") % rank])
-    operands = range(len(t.op.inputs))
-    kept = t.same_grid(*operands)
-    parts = [t.node("Unsqueeze", [t.stored(index) if kept else t.real(index), axis]) for index in operands]
-    made = t.node("Concat", parts, axis=t.op.option("Axis") % rank)
-    if kept:
-        t.put(made)
-    else:
-        t.store(made)
+    axis = t.op.option("Axis") % (len(t.shape(0)) + 1)
+
+    def build(*parts: str) -> str:
+        return t("Concat", *[t("Unsqueeze", part, [axis]) for part in parts], axis=axis)
+
+    t.move(build, *range(len(t.op.inputs)))
 
 
 def _split(t: Translation, x: int, axis: int, sizes: list[int]) -> None:
@@ -164,13 +160,9 @@ def _split(t: Translation, x: int, axis: int, sizes: list[int]) -> None:
         sizes = [size - (sum(sizes) + 1) if number == -1 else number for number in sizes]
     if sum(sizes) != size or min(sizes) < 0:
         raise Unsupported(f"its parts are {sizes} of {size}")
-    if not t.same_grid(x):
-        raise Unsupported("its input and outputs stand on different grids")
-    start = 0
-    for index, length in enumerate(sizes):
-        ends = t.whole("starts", [start]), t.whole("ends", [start + length]), t.whole("axis", [axis % len(shape)])
-        t.put(t.node("Slice", [t.stored(x), *ends]), index)
-        start += length
+    t.check_grid(x)
+    for index, end in enumerate(itertools.accumulate(sizes)):
+        t.put(t("Slice", t.stored(x), [end - sizes[index]], [end], [axis % len(shape)]), index)
 
 
 def split_equal(t: Translation) -> None:
@@ -194,7 +186,7 @@ def unpack(t: Translation) -> None:
     if not -len(shape) <= axis < len(shape) or shape[axis] != len(t.op.outputs) or not t.same_grid(0):
         raise Unsupported(f"its axis is {axis} of {list(shape)}, for {len(t.op.outputs)} outputs")
     for index in range(len(t.op.outputs)):
-        t.put(t.node("Gather", [t.stored(0), t.constant("place", index, np.int64)], axis=axis), index)
+        t.put(t("Gather", t.stored(0), np.int64(index), axis=axis), index)
 
 
 def cut(t: Translation) -> None:
@@ -205,8 +197,7 @@ def cut(t: Translation) -> None:
     ends = [n if length == -1 else start + length for n, start, length in zip(shape, begin, size, strict=True)]
     if any(not 0 <= start <= end <= n for start, end, n in zip(begin, ends, shape, strict=True)):
         raise Unsupported(f"its begin is {begin}, its size {size}, its input {list(shape)}")
-    starts, stops = t.whole("starts", begin), t.whole("ends", ends)
-    moved(t, lambda x: t.node("Slice", [x, starts, stops]))
+    moved(t, lambda x: t("Slice", x, begin, ends))
 
 
 def strided_slice(t: Translation) -> None:
@@ -222,7 +213,7 @@ def strided_slice(t: Translation) -> None:
     rest = len(shape) - (len(begin) - len(fresh) - (masks["Ellipsis"].bit_count()))
     if rest < 0:
         raise Unsupported(told)
-    parts: list[tuple[int, int, int, int]] = []  # first, last, stride, axis
+    parts: list[tuple[int, int, int, int]] = []  # first, last, axis, stride
     gone, added = [], []
     axis, made, far = 0, 0, 2**31 - 1  # of the input, and of the output
     for n, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
@@ -239,60 +230,37 @@ def strided_slice(t: Translation) -> None:
             first += shape[axis] if first < 0 else 0
             if not 0 <= first < shape[axis]:
                 raise Unsupported(f"its begin is {begin}, its input {list(shape)}")
-            part = first, first + 1, 1
+            last, step = first + 1, 1
             gone.append(axis)
         else:
-            low = (0 if step > 0 else far) if masks["Begin"] >> n & 1 else first
+            first = (0 if step > 0 else far) if masks["Begin"] >> n & 1 else first
             if t.op.option("Offset"):
-                last += min(low, shape[axis] - 1) + (shape[axis] if low < 0 else 0)
+                last += min(first, shape[axis] - 1) + (shape[axis] if first < 0 else 0)
                 last = last if last >= 0 else -far  # an index, never counted from the end
-            part = low, (far if step > 0 else -far) if masks["End"] >> n & 1 else last, step
+            last = (far if step > 0 else -far) if masks["End"] >> n & 1 else last
             made += 1
-        parts.append((*part, axis))
+        parts.append((first, last, axis, step))
         axis += 1
-    stems = ("starts", "ends", "steps", "axes")
-    columns = dict(zip(stems, zip(*parts, strict=True), strict=True)) if parts else {}
-    names = [t.whole(stem, columns[stem]) for stem in ("starts", "ends", "axes", "steps") if parts]
-    shrunk, grown = t.whole("shrunk", gone), t.whole("grown", added)
 
     def build(x: str) -> str:
-        x = t.node("Slice", [x, *names]) if parts else t.node("Identity", [x])
-        x = t.node("Squeeze", [x, shrunk]) if gone else x
-        return t.node("Unsqueeze", [x, grown]) if added else x
+        x = t("Slice", x, *zip(*parts, strict=True)) if parts else t("Identity", x)
+        x = t("Squeeze", x, gone) if gone else x
+        return t("Unsqueeze", x, added) if added else x
 
     moved(t, build)
 
 
 def gather_nd(t: Translation) -> None:
     """Append GATHER_ND."""
-    indices = t.node("Cast", [t.stored(1)], to=helper.np_dtype_to_tensor_dtype(np.dtype(np.int64)))
-    moved(t, lambda x: t.node(GATHER_ND, [x, indices]))
-
-
-def tile(t: Translation) -> None:
-    """Append TILE."""
-    repeats = t.whole("repeats", t.numbers(1, "the multiples"))
-    moved(t, lambda x: t.node("Tile", [x, repeats]))
-
-
-def broadcast_to(t: Translation) -> None:
-    """Append BROADCAST_TO."""
-    shape = t.whole("shape", t.numbers(1, "the shape"))
-    moved(t, lambda x: t.node("Expand", [x, shape]))
-
-
-def fill(t: Translation) -> None:
-    """Append FILL."""
-    shape = t.whole("shape", t.numbers(0, "the shape"))
-    moved(t, lambda x: t.node("Expand", [x, shape]), 1)
+    indices = t.cast(t.stored(1), np.int64)
+    moved(t, lambda x: t(GATHER_ND, x, indices))
 
 
 def reverse(t: Translation) -> None:
     """Append REVERSE_V2."""
     axes = t.numbers(1, "the axes")
-    ends = [t.whole(stem, [number] * len(axes)) for stem, number in (("starts", -1), ("ends", -(2**31)))]
-    names = [*ends, t.whole("axes", axes), t.whole("steps", [-1] * len(axes))]
-    moved(t, lambda x: t.node("Slice", [x, *names]))
+    ends = [[number] * len(axes) for number in (-1, -(2**31))]
+    moved(t, lambda x: t("Slice", x, *ends, axes, [-1] * len(axes)))
 
 
 def shape_of(t: Translation) -> None:
@@ -327,51 +295,20 @@ def exact_concatenation(t: Translation) -> None:
     if t.same_grid(*operands):
         concatenation(t)
         return
-    out = t.result()
-    if out.dtype != np.uint8 or any(t.tensor(index).dtype != np.uint8 for index in operands):
+    if any(tensor.dtype != np.uint8 for tensor in (t.result(), *(t.tensor(index) for index in operands))):
         raise Unsupported("its inputs and its output stand on different grids, which LiteRT has for uint8 only")
-    parts = [t.stored(index) if _stands_on(t.tensor(index), out) else _on_grid_of(t, index, out) for index in operands]
-    t.put(t.node("Concat", parts, axis=t.op.option("Axis")))
-
-
-def _stands_on(tensor: Tensor, out: Tensor) -> bool:
-    return bool(tensor.zero == out.zero and tensor.scale[0] == out.scale[0])
+    t.put(t("Concat", *[_on_grid_of(t, index, t.result()) for index in operands], axis=t.op.option("Axis")))
 
 
 def _on_grid_of(t: Translation, index: int, out: Tensor) -> str:
     """Return an input on the grid of the output, by float32 arithmetic."""
     tensor = t.tensor(index)
+    if tensor.zero == out.zero and tensor.scale[0] == out.scale[0]:
+        return t.stored(index)
     scale = tensor.scale[0] * (np.float32(1) / out.scale[0])
     steps = np.arange(256).astype(np.float32) * scale + np.float32(-tensor.zero) * scale
-    results = np.clip(_rounded(steps) + out.zero, 0, 255)
-    data = t.constant("table", results, np.uint8)
-    return t.node("Table", [t.stored(index), data], domain=OWN, to=helper.np_dtype_to_tensor_dtype(out.dtype))
-
-
-def _rounded(values: Array) -> Array:
-    """Return whole numbers, ties away from zero."""
-    wide = values.astype(np.float64)
-    return (np.sign(wide) * np.floor(np.abs(wide) + 0.5)).astype(np.int64)
-
-
-def _long(t: Translation, value: str) -> str:
-    return t.node("Cast", [value], to=onnx.TensorProto.INT64)
-
-
-def _stored_as_it_is(t: Translation, *operands: int) -> None:
-    """Check that integers need not be scaled.
-
-    Raises:
-        Unsupported: these inputs and the outputs stand on different grids.
-    """
-    if not t.same_grid(*operands):
-        raise Unsupported("its inputs and its output stand on different grids")
-
-
-def _filled(t: Translation, shape: Sequence[int], value: float) -> str:
-    """Return a tensor of one number, of the output's type."""
-    scalar = t.constant("value", value, t.result().dtype)
-    return t.node("Expand", [scalar, t.whole("shape", shape)]) if len(shape) else scalar
+    results = np.clip(away(steps.astype(np.float64)).astype(np.int64) + out.zero, 0, 255)
+    return t("Table", t.stored(index), t.constant("table", results, np.uint8), to=out.dtype)
 
 
 def replaced_row(t: Translation) -> None:
@@ -379,11 +316,8 @@ def replaced_row(t: Translation) -> None:
     shape, row = t.shape(0), t.shape(2)
     if row != (1, *shape[1:]):
         raise Unsupported(f"it replaces a row of {list(shape)} by {list(row)}")
-    number = t.node("Reshape", [_long(t, t.stored(1)), t.whole("shape", [1, 1])])
-    if t.same_grid(0, 2):
-        t.put(t.node("ScatterND", [t.stored(0), number, t.stored(2)]))
-    else:
-        t.store(t.node("ScatterND", [t.real(0), number, t.real(2)]))
+    number = t("Reshape", t.cast(t.stored(1), np.int64), [1, 1])
+    t.move(lambda whole, part: t("ScatterND", whole, number, part), 0, 2)
 
 
 def topk(t: Translation) -> None:
@@ -391,10 +325,9 @@ def topk(t: Translation) -> None:
     (k,), size = t.numbers(1, "k"), (t.shape(0) or (0,))[-1]
     if not 0 < k <= size or t.tensor(0).dtype != t.result().dtype:
         raise Unsupported(f"it picks {k} of {size}")
-    values, indices = t.several(TOP_K, [t.stored(0), t.whole("k", [k])], 2, axis=-1, largest=1, sorted=1)
-    to = helper.np_dtype_to_tensor_dtype(t.result(1).dtype)
+    values, indices = t.several(TOP_K, 2, t.stored(0), [k], axis=-1, largest=1, sorted=1)
     t.put(values)
-    t.put(t.node("Cast", [indices], to=to), 1)
+    t.put(t.cast(indices, t.result(1).dtype), 1)
 
 
 def one_hot(t: Translation) -> None:
@@ -405,38 +338,37 @@ def one_hot(t: Translation) -> None:
     if depth < 0 or not 0 <= axis < rank:
         raise Unsupported(f"its depth is {depth}, its axis {axis} of {rank}")
     t.afford(8 * depth)
-    index = t.node("Unsqueeze", [_long(t, t.stored(0)), t.whole("axis", [axis])])
+    index = t("Unsqueeze", t.cast(t.stored(0), np.int64), [axis])
     sizes = [depth if number == axis else 1 for number in range(rank)]
-    hit = t.node("Equal", [index, t.constant("places", np.arange(depth).reshape(sizes), np.int64)])
-    _stored_as_it_is(t, 2, 3)
-    scalars = [t.node("Reshape", [t.stored(number), t.whole("scalar", [])]) for number in (2, 3)]
-    t.put(t.node("Where", [hit, *scalars]))
+    hit = t("Equal", index, t.constant("places", np.arange(depth).reshape(sizes), np.int64))
+    t.check_grid(2, 3)
+    scalars = [t("Reshape", t.stored(number), []) for number in (2, 3)]
+    t.put(t("Where", hit, *scalars))
 
 
 def scatter_nd(t: Translation) -> None:
     """SCATTER_ND: what is placed twice is summed."""
     shape = t.numbers(2, "the shape")
-    _stored_as_it_is(t, 1)
+    t.check_grid(1)
     if t.result().dtype == np.bool_ or min(shape, default=1) < 1:
         raise Unsupported(f"it makes {t.result().dtype}{shape}")
-    zeros = _filled(t, shape, 0)
-    t.put(t.node("ScatterND", [zeros, _long(t, t.stored(0)), t.stored(1)], reduction="add"))
+    zeros = t.filled(shape, 0)
+    t.put(t("ScatterND", zeros, t.cast(t.stored(0), np.int64), t.stored(1), reduction="add"))
 
 
 def sparse_to_dense(t: Translation) -> None:
     """SPARSE_TO_DENSE: a value at each index, a default elsewhere."""
     shape, shape_of_indices = t.numbers(1, "the shape"), t.shape(0)
-    _stored_as_it_is(t, 2, 3)
+    t.check_grid(2, 3)
     count = shape_of_indices[0] if shape_of_indices else 1
     if (shape_of_indices[1:] or (1,)) != (len(shape),) or len(shape_of_indices) > 2:
         raise Unsupported(f"its indices are {list(shape_of_indices)}, its output's shape {shape}")
-    default = t.node("Reshape", [t.stored(3), t.whole("scalar", [])])
-    dense = t.node("Expand", [default, t.whole("shape", shape)])
-    indices = t.node("Reshape", [_long(t, t.stored(0)), t.whole("rows", (count, len(shape)))])
+    dense = t("Expand", t("Reshape", t.stored(3), []), shape)
+    indices = t("Reshape", t.cast(t.stored(0), np.int64), (count, len(shape)))
     values = t.stored(2)
     if t.shape(2) != (count,):
-        values = t.node("Expand", [t.node("Reshape", [values, t.whole("one", [1])]), t.whole("count", [count])])
-    t.put(t.node("ScatterND", [dense, indices, values]))
+        values = t("Expand", t("Reshape", values, [1]), [count])
+    t.put(t("ScatterND", dense, indices, values))
 
 
 def reverse_sequence(t: Translation) -> None:
@@ -444,45 +376,44 @@ def reverse_sequence(t: Translation) -> None:
     rank, time, batch = len(t.shape(0)), t.op.option("SeqDim"), t.op.option("BatchDim")
     if not (0 <= time < rank and 0 <= batch < rank) or time == batch:
         raise Unsupported(f"it reverses axis {time} by axis {batch} of {rank}")
-    lengths = _long(t, t.stored(1))
+    lengths = t.cast(t.stored(1), np.int64)
     order = [batch, time, *(number for number in range(rank) if number not in (batch, time))]
     back = [order.index(number) for number in range(rank)]
 
     def build(x: str) -> str:
-        front = t.node("Transpose", [x], perm=order)
-        made = t.node("ReverseSequence", [front, lengths], batch_axis=0, time_axis=1)
-        return t.node("Transpose", [made], perm=back)
+        front = t("Transpose", x, perm=order)
+        made = t("ReverseSequence", front, lengths, batch_axis=0, time_axis=1)
+        return t("Transpose", made, perm=back)
 
     moved(t, build)
 
 
 def matrix_diag(t: Translation) -> None:
     """MATRIX_DIAG: vectors as diagonals, 0 elsewhere."""
-    _stored_as_it_is(t, 0)
+    t.check_grid(0)
     size = (t.shape(0) or (0,))[-1]
     t.afford(size * size)
-    value = t.node("Unsqueeze", [t.stored(0), t.whole("axis", [-1])])
-    zero = t.constant("zero", 0, t.result().dtype)
-    t.put(t.node("Where", [t.constant("diagonal", np.eye(size, dtype=bool)), value, zero]))
+    value = t("Unsqueeze", t.stored(0), [-1])
+    t.put(t("Where", t.constant("diagonal", np.eye(size, dtype=bool)), value, t.result().dtype.type(0)))
 
 
 def matrix_set_diag(t: Translation) -> None:
     """MATRIX_SET_DIAG: matrices with another diagonal."""
-    _stored_as_it_is(t, 0, 1)
+    t.check_grid(0, 1)
     shape = t.shape(0)
     if len(shape) < 2 or t.shape(1) != (*shape[:-2], min(shape[-2:])):
         raise Unsupported(f"its matrices are {list(shape)}, their diagonals {list(t.shape(1))}")
     t.afford(shape[-2] * shape[-1])
     axis = -1 if shape[-2] <= shape[-1] else -2  # the shorter one goes along the diagonal's elements
-    value = t.node("Unsqueeze", [t.stored(1), t.whole("axis", [axis])])
-    t.put(t.node("Where", [t.constant("diagonal", np.eye(*shape[-2:], dtype=bool)), value, t.stored(0)]))
+    value = t("Unsqueeze", t.stored(1), [axis])
+    t.put(t("Where", t.constant("diagonal", np.eye(*shape[-2:], dtype=bool)), value, t.stored(0)))
 
 
-def segments(kind: str, first: Callable[["np.dtype[Any]"], float]) -> Translate:
+def segments(kind: str) -> Translate:
     """SEGMENT_SUM, UNSORTED_SEGMENT_*: elements with the same number, summed or so; those below 0 are left out."""
 
     def translate(t: Translation) -> None:
-        _stored_as_it_is(t, 0)
+        t.check_grid(0)
         shape, segments, dtype = t.shape(0), t.shape(1), t.result().dtype
         if t.op.kind == "SEGMENT_SUM":
             known = t.numbers(1, "the segments")
@@ -493,27 +424,16 @@ def segments(kind: str, first: Callable[["np.dtype[Any]"], float]) -> Translate:
             (count,) = t.numbers(2, "the number of segments")
         if shape[: len(segments)] != segments or count < 1 or dtype == np.bool_:
             raise Unsupported(f"its input is {dtype}{list(shape)}, its segments are {list(segments)}, {count} of them")
-        rest = shape[len(segments) :]
-        numbers, none = _long(t, t.stored(1)), t.constant("none", 0, np.int64)
-        out = t.node("Where", [t.node("Less", [numbers, none]), t.constant("beyond", count, np.int64), numbers])
-        rows = t.node("Reshape", [out, t.whole("rows", (math.prod(segments), 1))])
-        values = t.node("Reshape", [t.stored(0), t.whole("values", (math.prod(segments), *rest))])
-        begun = _filled(t, (count + 1, *rest), first(dtype))
-        made = t.node("ScatterND", [begun, rows, values], reduction=kind)
-        names = t.whole("starts", [0]), t.whole("ends", [count]), t.whole("axis", [0])
-        t.put(t.node("Slice", [made, *names]))
+        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+        first = {"add": 0, "mul": 1, "max": limits.min, "min": limits.max}[kind]
+        rest, numbers = shape[len(segments) :], t.cast(t.stored(1), np.int64)
+        out = t("Where", t("Less", numbers, np.int64(0)), np.int64(count), numbers)
+        rows = t("Reshape", out, (math.prod(segments), 1))
+        values = t("Reshape", t.stored(0), (math.prod(segments), *rest))
+        made = t("ScatterND", t.filled((count + 1, *rest), first), rows, values, reduction=kind)
+        t.put(t("Slice", made, [0], [count], [0]))
 
     return translate
-
-
-def least(dtype: "np.dtype[Any]") -> float:
-    """Return the least number of a type."""
-    return float(np.finfo(dtype).min) if dtype.kind == "f" else int(np.iinfo(dtype).min)
-
-
-def largest(dtype: "np.dtype[Any]") -> float:
-    """Return the largest number of a type."""
-    return float(np.finfo(dtype).max) if dtype.kind == "f" else int(np.iinfo(dtype).max)
 
 
 def embedding_lookup(t: Translation) -> None:
@@ -522,63 +442,55 @@ def embedding_lookup(t: Translation) -> None:
     if table.is_quantised and t.result().dtype == np.float32:
         if table.scale.size != 1:
             raise Unsupported(f"its table has {table.scale.size} scales")
-        rows = t.node("Gather", [t.stored(1), t.stored(0)], axis=0)
+        rows = t("Gather", t.stored(1), t.stored(0), axis=0)
         t.put(t.dequantise(rows, table.dtype, table.scale, table.zero_point))
         return
-    moved(t, lambda x: t.node("Gather", [x, t.stored(0)], axis=0), 1)
+    moved(t, lambda x: t("Gather", x, t.stored(0), axis=0), 1)
 
 
 def dynamic_update_slice(t: Translation) -> None:
     """DYNAMIC_UPDATE_SLICE: a part of a tensor is another; where it begins is kept inside."""
-    _stored_as_it_is(t, 0, 1)
+    t.check_grid(0, 1)
     shape, part = t.shape(0), t.shape(1)
     if len(shape) != len(part) or any(size > whole for size, whole in zip(part, shape, strict=True)):
         raise Unsupported(f"its update is {list(part)}, its operand {list(shape)}")
     if t.shape(2) != (len(shape),):
         raise Unsupported(f"its begin is {list(t.shape(2))} for {len(shape)} dimensions")
     t.afford(8 * sum(shape))
-    begin, value, hits = _long(t, t.stored(2)), t.stored(1), []
+    begin, value, hits = t.cast(t.stored(2), np.int64), t.stored(1), []
     for axis, (size, whole) in enumerate(zip(part, shape, strict=True)):
         if size == whole:
             continue
-        first = t.node("Gather", [begin, t.constant("axis", axis, np.int64)])
-        bounds = (t.constant(stem, number, np.int64) for stem, number in (("first", 0), ("last", whole - size)))
-        first = t.node("Clip", [first, *bounds])
-        index = t.node("Sub", [t.constant("places", np.arange(whole), np.int64), first])
-        ends = [t.constant(stem, number, np.int64) for stem, number in (("low", 0), ("high", size - 1))]
-        inside = t.node("Clip", [index, *ends])
-        hit = t.node("Equal", [index, inside])
+        first = t("Clip", t("Gather", begin, np.int64(axis)), np.int64(0), np.int64(whole - size))
+        index = t("Sub", t.constant("places", np.arange(whole), np.int64), first)
+        inside = t("Clip", index, np.int64(0), np.int64(size - 1))
         sizes = [whole if number == axis else 1 for number in range(len(shape))]
-        hits.append(t.node("Reshape", [hit, t.whole("sizes", sizes)]))
-        value = t.node("Gather", [value, inside], axis=axis)
-    if not hits:
-        t.put(value)
-        return
-    whole_hit = hits[0]
-    for hit in hits[1:]:
-        whole_hit = t.node("And", [whole_hit, hit])
-    t.put(t.node("Where", [whole_hit, value, t.stored(0)]))
+        hits.append(t("Reshape", t("Equal", index, inside), sizes))
+        value = t("Gather", value, inside, axis=axis)
+    if hits:
+        value = t("Where", functools.reduce(lambda a, b: t("And", a, b), hits), value, t.stored(0))
+    t.put(value)
 
 
 def gather(t: Translation) -> None:
     """GATHER, by batch if it is told to: each of the first dimensions has its own indices."""
     batch, axis, rank, dims = t.op.option("BatchDims"), t.op.option("Axis"), len(t.shape(0)), len(t.shape(1))
     if not batch:
-        moved(t, lambda x: t.node("Gather", [x, t.stored(1)], axis=axis))
+        moved(t, lambda x: t("Gather", x, t.stored(1), axis=axis))
         return
     batch, axis = (number + (number < 0) * count for number, count in ((batch, dims), (axis, rank)))
     if not 0 <= batch <= axis < rank or batch > dims or t.shape(0)[:batch] != t.shape(1)[:batch]:
         raise Unsupported(f"it gathers {list(t.shape(1))} of {list(t.shape(0))} along axis {axis}, {batch} by batch")
-    indices = t.node("Unsqueeze", [_long(t, t.stored(1)), t.whole("last", [-1])])
+    indices = t("Unsqueeze", t.cast(t.stored(1), np.int64), [-1])
     order = [*range(batch), axis, *(number for number in range(batch, rank) if number != axis)]
     between, picked = axis - batch, dims - batch
     back = [*range(batch), *range(batch + picked, batch + picked + between), *range(batch, batch + picked)]
     back += range(batch + picked + between, rank - 1 + picked)
 
     def build(x: str) -> str:
-        front = t.node("Transpose", [x], perm=order) if between else x
-        made = t.node(GATHER_ND, [front, indices], batch_dims=batch)
-        return t.node("Transpose", [made], perm=back) if between and picked else made
+        front = t("Transpose", x, perm=order) if between else x
+        made = t(GATHER_ND, front, indices, batch_dims=batch)
+        return t("Transpose", made, perm=back) if between and picked else made
 
     moved(t, build)
 
@@ -589,22 +501,15 @@ def bucketize(t: Translation) -> None:
     if (np.diff(found) < 0).any():
         raise Unsupported("its boundaries do not ascend")
     rank = len(t.shape(0))
-    value = t.node("Cast", [t.stored(0)], to=onnx.TensorProto.FLOAT)
-    each = t.node("Unsqueeze", [value, t.whole("axis", [rank])])
-    above = t.node("GreaterOrEqual", [each, t.constant("boundaries", found)])
-    wide = t.node("Cast", [above], to=onnx.TensorProto.INT32)
-    t.put(t.node("ReduceSum", [wide, t.whole("axes", [rank])], keepdims=0))
-
-
-def nonzero(t: Translation) -> None:
-    """WHERE: the indices of what is not 0, in rows; how many there are, only the run knows."""
-    t.put(t.node("Transpose", [t.node("NonZero", [t.stored(0)])], perm=[1, 0]))
+    each = t("Unsqueeze", t.cast(t.stored(0), np.float32), [rank])
+    above = t("GreaterOrEqual", each, t.constant("boundaries", found))
+    t.put(t("ReduceSum", t.cast(above, np.int32), [rank], keepdims=0))
 
 
 def unique(t: Translation) -> None:
     """UNIQUE: each number once, in the order of the first, and where each element is in that."""
     if t.tensor(0).dtype != t.result().dtype or len(t.shape(0)) != 1:
         raise Unsupported(f"its input is {t.tensor(0).dtype}{list(t.shape(0))}")
-    values, _, inverse = t.several("Unique", [t.stored(0)], 3, sorted=0)
+    values, _, inverse = t.several("Unique", 3, t.stored(0), sorted=0)
     t.put(values)
-    t.put(t.node("Cast", [inverse], to=helper.np_dtype_to_tensor_dtype(t.result(1).dtype)), 1)
+    t.put(t.cast(inverse, t.result(1).dtype), 1)

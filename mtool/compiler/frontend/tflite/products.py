@@ -13,12 +13,11 @@ from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.frontend.tflite.fixed_point import limits, single_rounding
 from mtool.compiler.frontend.tflite.rescaling import (
     EIGHT_BITS,
-    plain,
+    kept_of,
     rescale,
-    rescale_by,
     rescale_long,
-    rescale_real,
     unscaled,
+    whole,
 )
 from mtool.compiler.frontend.tflite.schema import Operator, Tensor
 from mtool.compiler.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translate, Translation
@@ -38,23 +37,15 @@ def padding(code: int, size: tuple[int, ...], window: tuple[int, ...], stride: t
     return [total // 2 for total in totals] + [total - total // 2 for total in totals]
 
 
-def pair(t: Translation, stem: str, default: int = 1) -> tuple[int, int]:
-    """Return an option that stands for height and width, such as StrideH and StrideW.
+def steps(t: Translation, name: str, axes: str = "HW") -> tuple[int, ...]:
+    """Return an option that stands for several axes, such as StrideH and StrideW.
 
     Raises:
         Unsupported: one is below 1.
     """
-    height, width = (t.op.option(f"{stem}{axis}", default) for axis in ("H", "W"))
-    if min(height, width) < 1:
-        raise Unsupported(f"its {stem.lower()} is {height} x {width}")
-    return height, width
-
-
-def dilations(t: Translation) -> tuple[int, int]:
-    """Return the dilation of a convolution."""
-    found = t.op.option("DilationHFactor", 1), t.op.option("DilationWFactor", 1)
+    found = tuple(t.op.option(name.format(axis), 1) for axis in axes)
     if min(found) < 1:
-        raise Unsupported(f"its dilation is {found[0]} x {found[1]}")
+        raise Unsupported(f"its {name.partition('{')[0].lower()} is {' x '.join(map(str, found))}")
     return found
 
 
@@ -163,11 +154,6 @@ class Real:
     w: int = 1
     b: int = 2
 
-    @property
-    def activation(self) -> int:
-        """The fused activation."""
-        return int(self.t.op.option("FusedActivationFunction"))
-
     def operand(self, index: int, name: str = "") -> str:
         """Return an input, or the same by another name, as it is multiplied."""
         tensor = self.t.tensor(index)
@@ -186,12 +172,12 @@ class Real:
         return bias(self.t, self.b, channels, self.x, self.w)
 
     def put_image(self, made: str, channels: int) -> None:
-        """Make sums, an NCHW image, the output."""
-        self.t.store_image(self.t.activated(made, self.activation))
+        """Make sums, a channels-first image, the output."""
+        self.t.store_image(self.t.activated(made), len(self.t.shape(self.x)))
 
     def put_rows(self, made: str, channels: int) -> None:
         """Make sums, a row for each of the input, the output."""
-        self.t.store(unflat(self.t, self.t.activated(made, self.activation), channels))
+        self.t.store(unflat(self.t, self.t.activated(made), channels))
 
     def put_product(self, made: str) -> None:
         """Make a product of two variables the output."""
@@ -209,9 +195,8 @@ class Hybrid(Real):
         """Return the steps of an input; the scale of each row is kept."""
         t = self.t
         around_zero = not t.op.option("AsymmetricQuantizeInputs") if t.op.kind == "FULLY_CONNECTED" else not self.apart
-        inputs = [name or t.real(index)]
-        steps, self.scale = t.several(STEPS, inputs, 2, domain=OWN, around_zero=int(around_zero))
-        return plain(t, steps, np.dtype(np.int16))
+        rows, self.scale = t.several(STEPS, 2, name or t.real(index), around_zero=int(around_zero))
+        return whole(t, rows, np.dtype(np.int16))
 
     @property
     def apart(self) -> bool:
@@ -223,7 +208,7 @@ class Hybrid(Real):
     def weights(self, arranged: Arranged, axis: int) -> str:
         """Return the weights as whole numbers."""
         data = arranged(self.t.known(self.w, "weights"))
-        return plain(self.t, self.t.constant("weights", data), data.dtype)
+        return whole(self.t, self.t.constant("weights", data), data.dtype)
 
     def bias(self, channels: int) -> list[str]:
         """Return nothing: the bias is added to what has been scaled."""
@@ -231,21 +216,20 @@ class Hybrid(Real):
 
     def put_image(self, made: str, channels: int) -> None:
         """Make sums, an NCHW image, the output."""
-        t, scales = self.t, self.t.tensor(self.w).scale
-        sums = t.node("Transpose", [made], perm=NHWC_OF_NCHW)
+        t = self.t
+        sums = t("Transpose", made, perm=NHWC_OF_NCHW)
         if t.op.kind == "DEPTHWISE_CONV_2D":
-            self._finish(t.node("Mul", [sums, t.node("Mul", [self._channel_scales(channels), self.scale])]), channels)
+            scaled = t("Mul", sums, t("Mul", self._channel_scales(channels), self.scale))
         elif self.apart:
-            own = t.node("Mul", [sums, self._channel_scales(channels)])
-            self._finish(t.node("Mul", [own, self.scale]), channels)
+            scaled = t("Mul", t("Mul", sums, self._channel_scales(channels)), self.scale)
         else:
-            factor = t.node("Mul", [self.scale, t.constant("scale", scales[0], np.float32)])
-            self._finish(t.node("Mul", [sums, factor]), channels)
+            scaled = t("Mul", sums, t("Mul", self.scale, t.tensor(self.w).scale[0]))
+        self._finish(scaled, channels)
 
     def put_rows(self, made: str, channels: int) -> None:
         """Make sums, a row for each of the input, the output."""
-        factor = self.t.node("Mul", [self.scale, self._channel_scales(channels)])
-        self._finish(self.t.node("Mul", [made, factor]), channels)
+        factor = self.t("Mul", self.scale, self._channel_scales(channels))
+        self._finish(self.t("Mul", made, factor), channels)
 
     def _channel_scales(self, channels: int) -> str:
         scale = self.t.tensor(self.w).scale
@@ -256,7 +240,7 @@ class Hybrid(Real):
     def _finish(self, made: str, channels: int) -> None:
         """Add the bias, apply the fused activation, and make that the output."""
         t, offsets = self.t, bias(self.t, self.b, channels, self.x, self.w)
-        made = t.activated(t.node("Add", [made, *offsets]) if offsets else made, self.activation)
+        made = t.activated(t("Add", made, *offsets) if offsets else made)
         t.put(unflat(t, made, channels) if t.op.kind == "FULLY_CONNECTED" else made)
 
 
@@ -275,7 +259,7 @@ class Exact(Real):
         """Return an operand of a matrix product of two variables, of int16 as int64."""
         if self.t.tensor(0).dtype != np.int16:
             return self.operand(index)
-        return self.t.node("Cast", [self.t.stored(index)], to=onnx.TensorProto.INT64)
+        return self.t.cast(self.t.stored(index), np.int64)
 
     def weights(self, arranged: Arranged, axis: int) -> str:
         """Return the weights less their zero points."""
@@ -298,7 +282,7 @@ class Exact(Real):
             raise Unsupported(f"its bias is {data.dtype}[{data.size}]")
         if np.abs(data.astype(np.int64)).max(initial=0) >= 2**31:
             raise Unsupported("its bias has more than 32 bits")
-        return [plain(t, t.constant("bias", np.tile(data, phases), np.int32), np.dtype(np.int32))]
+        return [whole(t, t.constant("bias", np.tile(data, phases), np.int32), np.dtype(np.int32))]
 
     @property
     def scales(self) -> Array:
@@ -308,7 +292,7 @@ class Exact(Real):
 
     def put_image(self, made: str, channels: int) -> None:
         """Make sums, an NCHW image, the output."""
-        self.t.put(self.rescaled_image(self.t.node("Transpose", [made], perm=NHWC_OF_NCHW)))
+        self.t.put(self.rescaled_image(self.t("Transpose", made, perm=NHWC_OF_NCHW)))
 
     def rescaled_image(self, sums: str, phases: int = 1) -> str:
         """Scale the sums of a convolution; those of int16 have 64 bits, unless their bias has 32."""
@@ -320,7 +304,7 @@ class Exact(Real):
         narrow = t.has(self.b) and t.tensor(self.b).dtype == np.int32
         if out.dtype != np.int16 or narrow:
             return rescale(t, sums, scales, out, axis=3)
-        return rescale_long(t, sums, scales, out, axis=3, activation=self.activation)
+        return rescale_long(t, sums, scales, out, axis=3, activation=t.activation)
 
     def put_rows(self, made: str, channels: int) -> None:
         """Make sums, a row for each of the input, the output."""
@@ -331,9 +315,10 @@ class Exact(Real):
             )
         found = self._rounding_once(scales) if t.tensor(0).dtype != np.int16 else None
         if found is None:
-            made = rescale_real(t, made, scales, out, axis=1, activation=self.activation)
+            factors, kept = t.constant("scale", scales, np.float64), kept_of(out, t.activation)
+            made = t("RescaleReal", made, factors, axis=1, zero_point=out.zero, **kept)
         else:
-            made = rescale_by(t, made, *found, out, axis=1, twice=False)
+            made = rescale(t, made, found, out, axis=1, twice=False)
         t.put(unflat(t, made, channels))
 
     def _rounding_once(self, scales: Array) -> tuple[Array, Array] | None:
@@ -343,7 +328,7 @@ class Exact(Real):
         offsets = t.known(2, "bias").reshape(-1) if t.has(2) else np.zeros(len(rows), np.int64)
         kind = np.iinfo(x.dtype)
         reach = Reach.of(rows, offsets, kind.min - x.zero, kind.max - x.zero).of_32_bits
-        low, high = (bound - out.zero for bound in limits(out, self.activation))
+        low, high = (bound - out.zero for bound in limits(out, t.activation))
         return single_rounding(scales, reach.of_all if scales.size == 1 else reach, low, max(low, high))
 
     def put_product(self, made: str) -> None:
@@ -354,58 +339,36 @@ class Exact(Real):
 
 
 def conv(arithmetic: type[Real]) -> Translate:
-    """CONV_2D: weights [out, height, width, in / groups]; DEPTHWISE_CONV_2D: [1, height, width, in * multiplier]."""
+    """CONV_2D: weights [out, height, width, in / groups]; DEPTHWISE_CONV_2D: [1, height, width, in * multiplier].
+
+    CONV_3D: [depth, height, width, in, out].
+    """
 
     def translate(t: Translation) -> None:
-        products, size, shape = arithmetic(t), t.shape(0, 4), t.shape(1, 4)
+        axes = "DHW" if t.op.kind == "CONV_3D" else "HW"
+        products, rank = arithmetic(t), len(axes) + 2
+        size, shape = t.shape(0, rank), t.shape(1, rank)
+        depth, wanted = size[-1], shape[3]
+        order: tuple[int, ...]
         if t.op.kind == "DEPTHWISE_CONV_2D":
-            if not size[3] or shape[3] % size[3] or shape[0] != 1:
-                raise Unsupported(f"its weights are {list(shape)}, its input has {size[3]} channels")
-            channels, group, order = shape[3], size[3], (3, 0, 1, 2)
+            if not depth or wanted % depth or shape[0] != 1:
+                raise Unsupported(f"its weights are {list(shape)}, its input has {depth} channels")
+            channels, group, order, window = wanted, depth, (3, 0, 1, 2), shape[1:3]
+        elif not wanted or depth % wanted or (rank == 5 and depth != wanted):
+            raise Unsupported(f"its weights are for {wanted} channels, its input has {depth}")
+        elif rank == 5:
+            channels, group, order, window = shape[4], 1, (4, 3, 0, 1, 2), shape[:3]
         else:
-            if not shape[3] or size[3] % shape[3]:
-                raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[3]}")
-            channels, group, order = shape[0], size[3] // shape[3], (0, 3, 1, 2)
-        strides, dilated = pair(t, "Stride"), dilations(t)
-        reach = tuple((k - 1) * d + 1 for k, d in zip(shape[1:3], dilated, strict=True))
-        pads = padding(t.op.option("Padding"), size[1:3], reach, strides)
+            channels, group, order, window = shape[0], depth // wanted, (0, 3, 1, 2), shape[1:3]
+        strides, dilated = steps(t, "Stride{}", axes), steps(t, "Dilation{}Factor", axes)
+        reach = tuple((k - 1) * d + 1 for k, d in zip(window, dilated, strict=True))
+        pads = padding(t.op.option("Padding"), size[1:-1], reach, strides)
         filters = products.weights(lambda data: data.transpose(order), 0)
-        made = t.node(
-            "Conv",
-            [t.node("Transpose", [products.operand(0)], perm=NCHW_OF_NHWC), filters, *products.bias(channels)],
-            kernel_shape=shape[1:3], strides=strides, dilations=dilated, pads=pads, group=group,
-        )  # fmt: skip
-        products.put_image(made, channels)
+        image = t("Transpose", products.operand(0), perm=[0, rank - 1, *range(1, rank - 1)])
+        attrs = {"kernel_shape": window, "strides": strides, "dilations": dilated, "pads": pads, "group": group}
+        products.put_image(t("Conv", image, filters, *products.bias(channels), **attrs), channels)
 
     return translate
-
-
-def conv_3d(t: Translation) -> None:
-    """CONV_3D: of float32, weights [depth, height, width, in, out]."""
-    size, shape = t.shape(0, 5), t.shape(1, 5)
-    if size[4] != shape[3]:
-        raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[4]}")
-    axes = ("D", "H", "W")
-    strides, dilated = (
-        tuple(t.op.option(name.format(axis), 1) for axis in axes) for name in ("Stride{}", "Dilation{}Factor")
-    )
-    if min(*strides, *dilated) < 1:
-        raise Unsupported(f"its strides are {list(strides)}, its dilations {list(dilated)}")
-    reach = tuple((k - 1) * d + 1 for k, d in zip(shape[:3], dilated, strict=True))
-    made = t.node(
-        "Conv",
-        [
-            t.node("Transpose", [t.real(0)], perm=[0, 4, 1, 2, 3]),
-            weights(t, 1, lambda data: data.transpose(4, 3, 0, 1, 2), 0),
-            *bias(t, 2, shape[4], 0, 1),
-        ],
-        kernel_shape=list(shape[:3]),
-        strides=list(strides),
-        dilations=list(dilated),
-        pads=padding(t.op.option("Padding"), size[1:4], reach, strides),
-    )
-    made = t.node("Transpose", [made], perm=[0, 2, 3, 4, 1])
-    t.store(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
 def spread(t: Translation) -> dict[str, Any]:
@@ -418,7 +381,7 @@ def spread(t: Translation) -> dict[str, Any]:
     size = t.shape(2, 4)
     if len(wanted) != 4 or min(wanted) < 0:
         raise Unsupported(f"its output's shape is {wanted}")
-    strides, kernel = pair(t, "Stride"), t.shape(1, 4)[1:3]
+    strides, kernel = steps(t, "Stride{}"), t.shape(1, 4)[1:3]
     for n, out, step, width in zip(size[1:3], wanted[1:3], strides, kernel, strict=True):
         reach = out if t.op.option("Padding") == tflite.Padding.SAME else out - width + 1
         if n != -(-reach // step):
@@ -438,7 +401,7 @@ def transpose_conv(t: Translation) -> None:
     """TRANSPOSE_CONV: inputs are the output's shape, weights [out, height, width, in], the image, a bias."""
     products, attrs, channels = Real(t, 2, 1, 3), spread(t), t.shape(1)[0]
     filters, offsets = products.weights(lambda data: data.transpose(3, 0, 1, 2), 1), products.bias(channels)
-    products.put_image(t.node("ConvTranspose", [t.image(2), filters, *offsets], **attrs), channels)
+    products.put_image(t("ConvTranspose", t.image(2), filters, *offsets, **attrs), channels)
 
 
 def exact_transpose_conv(t: Translation) -> None:
@@ -456,17 +419,11 @@ def exact_transpose_conv(t: Translation) -> None:
     top, left, bottom, right = phases.pads
     image = products.operand(2)
     if min(bottom, right) < 0:  # the last inputs meet no output
-        ends = size[1] + min(bottom, 0), size[2] + min(right, 0)
-        names = t.whole("starts", (0, 0)), t.whole("ends", ends), t.whole("axes", (1, 2))
-        image = t.node("Slice", [image, *names])
-    sums = t.node(
-        "Conv",
-        [t.node("Transpose", [image], perm=NCHW_OF_NHWC), filters, *products.bias(outputs, count)],
-        kernel_shape=phases.taps,
-        pads=[top, left, max(bottom, 0), max(right, 0)],
-    )
-    sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
-    _interleave(t, phases, products.rescaled_image(sums, count))
+        image = t("Slice", image, (0, 0), (size[1] + min(bottom, 0), size[2] + min(right, 0)), (1, 2))
+    image = t("Transpose", image, perm=NCHW_OF_NHWC)
+    pads = [top, left, max(bottom, 0), max(right, 0)]
+    sums = t("Conv", image, filters, *products.bias(outputs, count), kernel_shape=phases.taps, pads=pads)
+    _interleave(t, phases, products.rescaled_image(t("Transpose", sums, perm=NHWC_OF_NCHW), count))
 
 
 def _in_phases(t: Translation, phases: Phases, weights: Array) -> Array:
@@ -483,14 +440,12 @@ def _in_phases(t: Translation, phases: Phases, weights: Array) -> Array:
 def _interleave(t: Translation, phases: Phases, made: str) -> None:
     """Make the output of [N, QH, QW, SH * SW * O], without what lies in its padding."""
     batch, height, width, channels = t.numbers(0, "the output's shape")
-    apart = t.node("Reshape", [made, t.whole("apart", (batch, *phases.quotients, *phases.stride, channels))])
-    turned = t.node("Transpose", [apart], perm=[0, 1, 3, 2, 4, 5])
-    whole = [count * stride for count, stride in zip(phases.quotients, phases.stride, strict=True)]
-    image = t.node("Reshape", [turned, t.whole("whole", (batch, *whole, channels))])
-    if (height, width) != tuple(whole):
-        ends = phases.pad[0] + height, phases.pad[1] + width
-        names = t.whole("starts", phases.pad), t.whole("ends", ends), t.whole("axes", (1, 2))
-        image = t.node("Slice", [image, *names])
+    apart = t("Reshape", made, (batch, *phases.quotients, *phases.stride, channels))
+    turned = t("Transpose", apart, perm=[0, 1, 3, 2, 4, 5])
+    sizes = [count * stride for count, stride in zip(phases.quotients, phases.stride, strict=True)]
+    image = t("Reshape", turned, (batch, *sizes, channels))
+    if (height, width) != tuple(sizes):
+        image = t("Slice", image, phases.pad, (phases.pad[0] + height, phases.pad[1] + width), (1, 2))
     t.put(image)
 
 
@@ -508,10 +463,10 @@ def flat_rows(products: Real) -> tuple[str, int]:
         raise Unsupported(f"its weights are for {depth} inputs, its input is {list(shape)}")
     if len(shape) == 2 and shape[1] == depth:
         return products.operand(0), channels
-    tensor, flat = t.tensor(0), t.whole("flat", (math.prod(shape) // depth, depth))
+    tensor, flat = t.tensor(0), (math.prod(shape) // depth, depth)
     if tensor.is_quantised and tensor.scale.size == 1:
-        return products.operand(0, t.node("Reshape", [t.stored(0), flat])), channels
-    rows = t.node("Reshape", [t.real(0), flat])
+        return products.operand(0, t("Reshape", t.stored(0), flat)), channels
+    rows = t("Reshape", t.real(0), flat)
     return products.operand(0, rows) if isinstance(products, Hybrid) else rows, channels
 
 
@@ -519,7 +474,7 @@ def unflat(t: Translation, made: str, channels: int) -> str:
     """Return rows of results in the shape of FULLY_CONNECTED's output."""
     shape = t.shape(0)
     if t.op.option("KeepNumDims") and len(shape) != 2:
-        return t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
+        return t("Reshape", made, (*shape[:-1], channels))
     return made
 
 
@@ -531,7 +486,7 @@ def fully_connected(arithmetic: type[Real]) -> Translate:
         x, channels = flat_rows(products)
         is_variable = arithmetic is Real and t.weights(1).data is None
         w = t.real(1) if is_variable else products.weights(lambda data: data, 0)
-        products.put_rows(t.node("Gemm", [x, w, *products.bias(channels)], transB=1), channels)
+        products.put_rows(t("Gemm", x, w, *products.bias(channels), transB=1), channels)
 
     return translate
 
@@ -546,8 +501,8 @@ def batch_matmul(arithmetic: type[Real]) -> Translate:
             if rank < 2:
                 raise Unsupported(f"its input {index} has {rank} dimensions")
             if t.op.option(option):
-                value = t.node("Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2])
+                value = t("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
             operands.append(value)
-        products.put_product(t.node("MatMul", operands))
+        products.put_product(t("MatMul", *operands))
 
     return translate

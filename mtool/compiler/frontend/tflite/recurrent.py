@@ -5,8 +5,8 @@ ONNX's LSTM: a step is written out, and a Scan repeats it.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,49 +14,36 @@ import onnx
 import tflite
 from onnx import helper, numpy_helper
 
-from mtool.compiler.frontend.tflite.fixed_point import multipliers
+from mtool.compiler.frontend.tflite.elementwise import power_of_2
 from mtool.compiler.frontend.tflite.products import weights
-from mtool.compiler.frontend.tflite.rescaling import centred_of, clamped, divided, plain, rescale_to, unscaled, widened
+from mtool.compiler.frontend.tflite.rescaling import centred_of, mean_of, rescale_to, unscaled, whole
 from mtool.compiler.frontend.tflite.schema import VARIABLE, Tensor
 from mtool.compiler.frontend.tflite.translation import Translation
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.problems import OWN, Unsupported
+from mtool.compiler.operators.problems import Unsupported
 
-_NAMES = ("input", "forget", "cell", "output")
+Gates = Mapping[str, int]
+"""The inputs of an operator that are a tensor of each gate; an input gate without weights is 1 less the forget gate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gates:
-    """The inputs of an operator that are a tensor of each gate.
+def _gates(first: int) -> Gates:
+    """Four inputs in a row."""
+    return {name: first + number for number, name in enumerate(("input", "forget", "cell", "output"))}
 
-    Where the input gate has no weights, it is 1 less the forget gate.
-    """
 
-    input: int
-    forget: int
-    cell: int
-    output: int
+def _peepholes(first: int) -> Gates:
+    """The cell has none."""
+    return {name: first + number for number, name in enumerate(("input", "forget", "output"))}
 
-    @classmethod
-    def at(cls, first: int) -> "Gates":
-        """Four inputs in a row."""
-        return cls(first, first + 1, first + 2, first + 3)
 
-    def names(self, t: Translation) -> list[str]:
-        """Return the gates that have such a tensor."""
-        return [name for name in _NAMES if t.has(getattr(self, name))]
-
-    def present(self, t: Translation) -> list[int]:
-        """Return their inputs of the operator."""
-        return [getattr(self, name) for name in self.names(t)]
+def _present(t: Translation, gates: Gates) -> list[int]:
+    """Return the inputs of the gates that have such a tensor."""
+    return [index for index in gates.values() if t.has(index)]
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The inputs of an operator that are the tensors of an LSTM.
-
-    A projection's bias is behind its weights. A cell has no peephole: -1.
-    """
+    """The inputs of an operator that are the tensors of an LSTM. A projection's bias is behind its weights."""
 
     weights: Gates
     recurrent: Gates
@@ -65,26 +52,21 @@ class Operands:
     projection: int
     state: int
     cell: int
-    norms: Gates | None = None
+    norms: Gates = field(default_factory=dict)
 
     def gates(self, t: Translation, sums: str) -> dict[str, str]:
         """Append the split of the sums of all gates; return those of each gate, by its name."""
-        names = self.weights.names(t)
-        parts = t.several("Split", [sums], len(names), axis=1, num_outputs=len(names))
-        return dict(zip(names, parts, strict=True))
-
-    def is_coupled(self, t: Translation) -> bool:
-        """Whether the input gate is 1 less the forget gate."""
-        return not t.has(self.weights.input)
+        names = [name for name, index in self.weights.items() if t.has(index)]
+        return dict(zip(names, t.several("Split", len(names), sums, axis=1, num_outputs=len(names)), strict=True))
 
     def is_normalised(self, t: Translation) -> bool:
         """Whether the sums of its gates are normalised."""
-        return self.norms is not None and t.has(self.norms.output)
+        return bool(self.norms) and t.has(self.norms["output"])
 
 
-ONE = Operands(Gates.at(1), Gates.at(5), Gates(9, 10, -1, 11), Gates.at(12), 16, 18, 19, Gates.at(20))
-FORWARD = Operands(Gates.at(1), Gates.at(5), Gates(9, 10, -1, 11), Gates.at(12), 16, 35, 36)
-BACKWARD = Operands(Gates.at(18), Gates.at(22), Gates(26, 27, -1, 28), Gates.at(29), 33, 37, 38)
+ONE = Operands(_gates(1), _gates(5), _peepholes(9), _gates(12), 16, 18, 19, _gates(20))
+FORWARD = Operands(_gates(1), _gates(5), _peepholes(9), _gates(12), 16, 35, 36)
+BACKWARD = Operands(_gates(18), _gates(22), _peepholes(26), _gates(29), 33, 37, 38)
 Step = Callable[[str, Sequence[str]], Sequence[str]]
 """A step: what is read and the states; it returns the next states, of which the first is the result, too."""
 
@@ -132,14 +114,10 @@ def over_time(t: Translation, value: str, states: Sequence[State], step: Step, *
     """
     steps, images, count = sizes(t)
     if steps == 1:
-        last = step(_shaped(t, value, (images, count)), [state.name for state in states])
+        last = step(t("Reshape", value, (images, count)), [state.name for state in states])
         for state, new in zip(states, last, strict=True):
             state.put(new)
-        width = states[0].tensor.shape[-1]
-        whole = (1, images, width) if t.op.option("TimeMajor") else (images, 1, width)
-        if len(t.shape(0)) == 2:
-            return t.node("Identity", [last[0]])  # the state keeps its own name
-        return _shaped(t, last[0], whole)
+        return _one_step(t, last[0], states[0].tensor.shape[-1])
     turned = not t.op.option("TimeMajor")
     body = _body(t, states, step, count)
     inputs = [*(state.name for state in states), _turned(t, value, t.shape(0)) if turned else value]
@@ -148,8 +126,15 @@ def over_time(t: Translation, value: str, states: Sequence[State], step: Step, *
     t.nodes.append(helper.make_node("Scan", inputs, outputs, name=t.op.name, body=body, num_scan_inputs=1, **attrs))
     for state, new in zip(states, outputs, strict=False):
         state.put(new)
-    made = outputs[-1]
-    return _turned(t, made, (steps, images, states[0].tensor.shape[-1])) if turned else made
+    return _turned(t, outputs[-1], (steps, images, states[0].tensor.shape[-1])) if turned else outputs[-1]
+
+
+def _one_step(t: Translation, value: str, width: int) -> str:
+    """Return the results of a single step in the shape of the output."""
+    if len(t.shape(0)) == 2:
+        return t("Identity", value)  # the state keeps its own name
+    images = sizes(t)[1]
+    return t("Reshape", value, (1, images, width) if t.op.option("TimeMajor") else (images, 1, width))
 
 
 def _body(t: Translation, states: Sequence[State], step: Step, count: int) -> onnx.GraphProto:
@@ -160,7 +145,7 @@ def _body(t: Translation, states: Sequence[State], step: Step, count: int) -> on
     around, t.nodes = t.nodes, []
     try:
         last = [*step(row, inside)]
-        last = [t.node("Identity", [value]) for value in (*last, last[0])]
+        last = [t("Identity", value) for value in (*last, last[0])]
         nodes = t.nodes
     finally:
         t.nodes = around
@@ -178,22 +163,18 @@ def _body(t: Translation, states: Sequence[State], step: Step, count: int) -> on
     return helper.make_graph(nodes, "step", inputs, made, held)
 
 
-def _shaped(t: Translation, value: str, shape: Sequence[int]) -> str:
-    return t.node("Reshape", [value, t.whole("shape", shape)])
-
-
 def _turned(t: Translation, value: str, shape: Sequence[int]) -> str:
     """Exchange the first two dimensions."""
     first, second, width = shape
     if 1 in (first, second):
-        return _shaped(t, value, (second, first, width))
-    return t.node("Transpose", [value], perm=[1, 0, 2])
+        return t("Reshape", value, (second, first, width))
+    return t("Transpose", value, perm=[1, 0, 2])
 
 
 def real_activation(t: Translation, value: str) -> str:
     """Apply the fused activation, which may be a hyperbolic tangent here."""
     code = t.op.option("FusedActivationFunction")
-    return t.node("Tanh", [value]) if code == tflite.ActivationFunctionType.TANH else t.activated(value, code)
+    return t("Tanh", value) if code == tflite.ActivationFunctionType.TANH else t.activated(value, code)
 
 
 def finish(t: Translation, value: str, shape: Sequence[int], index: int = 0) -> None:
@@ -212,21 +193,22 @@ def _stacked(t: Translation, operands: Sequence[int], role: str) -> str:
         if len(kinds) == 1 and all(one.scale.size == 1 for one in tensors):
             data = np.concatenate([one.data for one in tensors if one.data is not None])
             rows = [one.shape[0] for one in tensors]
-            scales, points = (np.repeat([getattr(one, field)[0] for one in tensors], rows) for field in _GRID)
+            scales, points = (
+                np.repeat([getattr(one, name)[0] for one in tensors], rows) for name in ("scale", "zero_point")
+            )
             return t.dequantise(t.constant(role, data), data.dtype, scales.astype(np.float32), points, 0)
-    found = []
-    for index in operands:
-        data = t.known(index, role)
-        tensor = t.tensor(index)
-        if data.dtype.kind != "f":
-            if not tensor.is_quantised or tensor.scale.size != 1:
-                raise Unsupported(f"its {role} are {data.dtype} with {tensor.scale.size} scales")
-            data = ((data.astype(np.int64) - tensor.zero_point) * tensor.scale).astype(np.float32)
-        found.append(np.diag(data) if data.ndim == 1 else data)
-    return t.constant(role, np.concatenate(found), np.float32)
+    found = [_real(t, index, role) for index in operands]
+    return t.constant(role, np.concatenate([np.diag(data) if data.ndim == 1 else data for data in found]), np.float32)
 
 
-_GRID = ("scale", "zero_point")
+def _real(t: Translation, index: int, role: str) -> Array:
+    """Return the real numbers of a constant input."""
+    data, tensor = t.known(index, role), t.tensor(index)
+    if data.dtype.kind != "f":
+        if not tensor.is_quantised or tensor.scale.size != 1:
+            raise Unsupported(f"its {role} are {data.dtype} with {tensor.scale.size} scales")
+        data = (data.astype(np.int64) - tensor.zero_point) * tensor.scale
+    return data.astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,65 +217,50 @@ class _Cell:
 
     t: Translation
     at: Operands
-    hidden: int
 
     def step(self, row: str, states: Sequence[str]) -> list[str]:
         """Append a step."""
         t, at = self.t, self.at
         state, cell = states
-        inputs = [row, _stacked(t, at.weights.present(t), "weights")]
+        inputs = [row, _stacked(t, _present(t, at.weights), "weights")]
         if not at.is_normalised(t):
-            inputs.append(t.constant("bias", self._vectors(at.biases.present(t)), np.float32))
-        sums = t.node("Gemm", inputs, transB=1)
-        own = t.node("Gemm", [state, _stacked(t, at.recurrent.present(t), "recurrent weights")], transB=1)
-        gates = at.gates(t, t.node("Add", [sums, own]))
-        forget = t.node("Sigmoid", [self._gate("forget", gates, cell)])
+            inputs.append(self._vector("bias", *_present(t, at.biases)))
+        sums = t("Gemm", *inputs, transB=1)
+        own = t("Gemm", state, _stacked(t, _present(t, at.recurrent), "recurrent weights"), transB=1)
+        gates = at.gates(t, t("Add", sums, own))
+        forget = t("Sigmoid", self._gate("forget", gates, cell))
         candidate = real_activation(t, self._gate("cell", gates, ""))
-        if "input" in gates:
-            let_in = t.node("Sigmoid", [self._gate("input", gates, cell)])
-        else:
-            let_in = t.node("Sub", [t.constant("one", 1, np.float32), forget])
-        kept = t.node("Mul", [forget, cell])
-        after = self._clipped(t.node("Add", [kept, t.node("Mul", [let_in, candidate])]), "CellClip")
-        opened = t.node("Sigmoid", [self._gate("output", gates, after)])
-        made = t.node("Mul", [opened, real_activation(t, after)])
+        let_in = t("Sigmoid", self._gate("input", gates, cell)) if "input" in gates else t("Sub", 1.0, forget)
+        kept = t("Mul", forget, cell)
+        after = self._clipped(t("Add", kept, t("Mul", let_in, candidate)), "CellClip")
+        opened = t("Sigmoid", self._gate("output", gates, after))
+        made = t("Mul", opened, real_activation(t, after))
         if t.has(at.projection):
             inputs = [made, _stacked(t, [at.projection], "projection")]
             if t.has(at.projection + 1):
                 inputs.append(t.constant("bias", t.known(at.projection + 1, "projection bias"), np.float32))
-            made = self._clipped(t.node("Gemm", inputs, transB=1), "ProjClip")
+            made = self._clipped(t("Gemm", *inputs, transB=1), "ProjClip")
         return [made, after]
 
-    def _vectors(self, operands: Sequence[int]) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
-        return np.concatenate([np.asarray(self.t.known(index, "bias"), np.float32).reshape(-1) for index in operands])
+    def _vector(self, role: str, *operands: int) -> str:
+        return self.t.constant(role, np.concatenate([_real(self.t, index, role).reshape(-1) for index in operands]))
 
     def _gate(self, gate: str, gates: dict[str, str], cell: str) -> str:
         """Return the argument of a gate's activation; `cell` is what it looks at through a peephole."""
         t, at, value = self.t, self.at, gates[gate]
-        peephole = getattr(at.peepholes, gate, -1) if at.peepholes and cell else -1
-        if peephole >= 0 and t.has(peephole):
-            value = t.node("Add", [value, t.node("Mul", [cell, self._row(peephole, "peephole")])])
+        if gate in at.peepholes and t.has(at.peepholes[gate]):
+            value = t("Add", value, t("Mul", cell, self._vector("peephole", at.peepholes[gate])))
         if not at.is_normalised(t):
             return value
-        assert at.norms is not None
-        mean = t.node("ReduceMean", [value, t.whole("axes", [1])], keepdims=1)
-        off = t.node("Sub", [value, mean])
-        variance = t.node("ReduceMean", [t.node("Mul", [off, off]), t.whole("axes", [1])], keepdims=1)
-        spread = t.node("Sqrt", [t.node("Add", [variance, t.constant("least", 1e-8, np.float32)])])
-        scaled = t.node("Mul", [t.node("Div", [off, spread]), self._row(getattr(at.norms, gate), "normalisation")])
-        bias = self._vectors([getattr(at.biases, gate)])
-        return t.node("Add", [scaled, t.constant("bias", bias, np.float32)])
-
-    def _row(self, index: int, role: str) -> str:
-        t, tensor = self.t, self.t.tensor(index)
-        data = t.known(index, role)
-        if data.dtype.kind != "f":
-            data = (data.astype(np.int64) - tensor.zero_point) * tensor.scale
-        return t.constant(role, data.reshape(-1), np.float32)
+        off = t("Sub", value, t("ReduceMean", value, [1], keepdims=1))
+        variance = t("ReduceMean", t("Mul", off, off), [1], keepdims=1)
+        spread = t("Sqrt", t("Add", variance, 1e-8))
+        scaled = t("Mul", t("Div", off, spread), self._vector("normalisation", at.norms[gate]))
+        return t("Add", scaled, self._vector("bias", at.biases[gate]))
 
     def _clipped(self, value: str, option: str) -> str:
         limit = float(self.t.op.option(option, 0.0))
-        return self.t.clip(value, -limit, limit) if limit > 0 else value
+        return self.t("Clip", value, -limit, limit) if limit > 0 else value
 
 
 def _checked(t: Translation, at: Operands) -> tuple[int, int]:
@@ -303,13 +270,14 @@ def _checked(t: Translation, at: Operands) -> tuple[int, int]:
         Unsupported: the weights do not fit together.
     """
     _, _, count = sizes(t)
-    cells = t.shape(at.weights.output, 2)[0]
-    recurrent = t.shape(at.recurrent.output)
+    cells = t.shape(at.weights["output"], 2)[0]
+    recurrent = t.shape(at.recurrent["output"])
     width = recurrent[-1]
-    for gate in at.weights.names(t):
-        found = t.shape(getattr(at.weights, gate)), t.shape(getattr(at.recurrent, gate))
-        biases = t.shape(getattr(at.biases, gate))
-        if found != ((cells, count), recurrent) or int(np.prod(biases)) != cells:
+    for gate, index in at.weights.items():
+        if not t.has(index):
+            continue
+        found = t.shape(index), t.shape(at.recurrent[gate])
+        if found != ((cells, count), recurrent) or math.prod(t.shape(at.biases[gate])) != cells:
             raise Unsupported(f"the weights of its {gate} gate are {list(found[0])} and {list(found[1])}")
     projected = t.shape(at.projection) if t.has(at.projection) else (cells, cells)
     if recurrent not in ((cells, width), (cells,)) or projected != (width, cells):
@@ -324,7 +292,7 @@ def _direction(t: Translation, at: Operands, *, backward: bool = False) -> str:
     if t.tensor(0).is_quantised:
         return direction(t, at, cells, width)
     states = [State(t, at.state, (images, width), ("float32",)), State(t, at.cell, (images, cells), ("float32",))]
-    return over_time(t, t.real(0), states, _Cell(t, at, width).step, backward=backward)
+    return over_time(t, t.real(0), states, _Cell(t, at).step, backward=backward)
 
 
 def lstm(t: Translation) -> None:
@@ -333,9 +301,8 @@ def lstm(t: Translation) -> None:
         raise Unsupported("it is of the basic kind of kernel, which TFLite Micro does not have either")
     if t.op.option("DiagonalRecurrentTensors"):
         raise Unsupported("its recurrent weights are vectors by an option that LiteRT does not read")
-    at = ONE
-    width = t.shape(at.recurrent.output)[-1]
-    finish(t, _direction(t, at), (*t.shape(0)[:-1], width))
+    width = t.shape(ONE.recurrent["output"])[-1]
+    finish(t, _direction(t, ONE), (*t.shape(0)[:-1], width))
 
 
 def bidirectional_lstm(t: Translation) -> None:
@@ -345,12 +312,12 @@ def bidirectional_lstm(t: Translation) -> None:
     if any(t.has(index) for index in range(39, len(t.op.inputs))):
         raise Unsupported("it has a second input")
     made = [_direction(t, FORWARD), _direction(t, BACKWARD, backward=True)]
-    _put_both(t, made, [t.shape(at.recurrent.output)[-1] for at in (FORWARD, BACKWARD)])
+    _put_both(t, made, [t.shape(at.recurrent["output"])[-1] for at in (FORWARD, BACKWARD)])
 
 
 def _put_both(t: Translation, made: Sequence[str], widths: Sequence[int]) -> None:
     if t.op.option("MergeOutputs"):
-        finish(t, t.node("Concat", list(made), axis=len(t.shape(0)) - 1), (*t.shape(0)[:-1], sum(widths)))
+        finish(t, t("Concat", *list(made), axis=len(t.shape(0)) - 1), (*t.shape(0)[:-1], sum(widths)))
         return
     for index, (value, width) in enumerate(zip(made, widths, strict=True)):
         finish(t, value, (*t.shape(0)[:-1], width), index)
@@ -365,9 +332,9 @@ def _simple(t: Translation, first: int, kept: int, *, backward: bool = False) ->
 
     def step(row: str, states: Sequence[str]) -> list[str]:
         bias = t.constant("bias", t.known(first + 2, "bias"), np.float32)
-        sums = t.node("Gemm", [row, _stacked(t, [first], "weights"), bias], transB=1)
-        own = t.node("Gemm", [states[0], _stacked(t, [first + 1], "recurrent weights")], transB=1)
-        return [real_activation(t, t.node("Add", [sums, own]))]
+        sums = t("Gemm", row, _stacked(t, [first], "weights"), bias, transB=1)
+        own = t("Gemm", states[0], _stacked(t, [first + 1], "recurrent weights"), transB=1)
+        return [real_activation(t, t("Add", sums, own))]
 
     if t.tensor(0).is_quantised:
         raise Unsupported("LiteRT has it of real numbers only")
@@ -411,70 +378,51 @@ class _IntegerCell:
         """Append a step."""
         t, at = self.t, self.at
         state, cell = states
-        sums = self._sums(row, t.tensor(0), at.weights.present(t), INT16, at.biases.present(t))
-        own = self._sums(state, self.state, at.recurrent.present(t), INT32, ())
-        gates = at.gates(t, self._narrow(t.node("Add", [widened(t, sums), own])))
-        forget = self._logistic(gates["forget"])
-        if "input" in gates:
-            let_in = self._logistic(gates["input"])
-        else:
-            let_in = t.node("Sub", [t.constant("one", 2**15 - 1, np.int32), forget])
-        kept = divided(t, t.node("Mul", [forget, widened(t, cell)]), 2**15)
-        new = t.node("Mul", [let_in, self._tanh(gates["cell"], WHOLE)])
-        summed = t.node("Add", [kept, divided(t, new, 2 ** (15 + self.point))])
+        sums = self._sums(row, t.tensor(0), at.weights, INT16, at.biases)
+        own = self._sums(state, self.state, at.recurrent, INT32, {})
+        total = t("Clip", t("Add", t.cast(sums, INT32), own), -(2**15), 2**15 - 1)
+        gates = at.gates(t, t.cast(total, INT16))
+        forget = self._fixed("FixedLogistic", gates["forget"])
+        let_in = self._fixed("FixedLogistic", gates["input"]) if "input" in gates else t("Sub", 2**15 - 1, forget)
+        kept = mean_of(t, t("Mul", forget, t.cast(cell, INT32)), 2**15)
+        new = t("Mul", let_in, self._fixed("FixedTanh", gates["cell"]))
+        summed = t("Add", kept, mean_of(t, new, 2 ** (15 + self.point)))
         low, high = (-self.clip, self.clip) if self.clip else (-(2**15), 2**15 - 1)
-        after = t.node("Cast", [clamped(t, summed, low, high)], to=_code(INT16))
-        opened = self._logistic(gates["output"])
-        product = t.node("Mul", [opened, self._tanh(after, self.point)])
-        return [self._result(product), after]
+        after = t.cast(t("Clip", summed, low, high), INT16)
+        opened = self._fixed("FixedLogistic", gates["output"])
+        return [self._result(t("Mul", opened, self._fixed("FixedTanh", after, self.point))), after]
 
-    def _sums(self, value: str, kind: Tensor, operands: Sequence[int], to: DType, biases: Sequence[int]) -> str:
+    def _sums(self, value: str, kind: Tensor, gates: Gates, to: DType, biases: Gates) -> str:
         """Append the products of several gates' weights, as steps of the gates' sums."""
-        t = self.t
-        data = np.concatenate([_weights(t, index) for index in operands])
+        t, operands = self.t, _present(self.t, gates)
         scales = [np.float32(t.tensor(index).scale[0] * kind.scale[0]) / UNIT for index in operands]
         rows = [t.shape(index)[0] for index in operands]
-        inputs = [unscaled(t, value, kind), plain(t, t.constant("weights", data), data.dtype)]
-        if biases:
-            inputs.append(plain(t, t.constant("bias", np.concatenate([_bias(t, index) for index in biases])), INT32))
-        sums = t.node("Gemm", inputs, transB=1)
-        by, shift = multipliers(np.repeat(np.asarray(scales, np.float64), rows))
-        return rescale_to(t, sums, by, shift, to, axis=1)
+        sums = _products(t, unscaled(t, value, kind), operands, _present(t, biases))
+        return rescale_to(t, sums, np.repeat(np.asarray(scales, np.float64), rows), to, axis=1)
 
     def _result(self, product: str) -> str:
-        t, at = self.t, self.at
-        scale = np.float32(2.0**-15 / float(self.inner.scale[0]) * 2.0**-15)
-        by, shift = multipliers(np.asarray([scale], np.float64))
-        if not t.has(at.projection):
-            return rescale_to(t, product, by, shift, INT8, self.inner.zero)
-        made = rescale_to(t, product, by, shift, INT8, -self.inner.zero)
-        data = _weights(t, at.projection)
-        centred = t.dequantise(made, INT8, np.ones(1, np.float32), np.asarray([-self.inner.zero]))
-        inputs = [centred, plain(t, t.constant("weights", data), data.dtype)]
-        if t.has(at.projection + 1):
-            inputs.append(plain(t, t.constant("bias", _bias(t, at.projection + 1)), INT32))
-        sums = t.node("Gemm", inputs, transB=1)
-        scale = np.float32(t.tensor(at.projection).scale[0] * self.inner.scale[0]) / self.state.scale[0]
-        by, shift = multipliers(np.asarray([scale], np.float64))
+        t, projection, inner = self.t, self.at.projection, self.inner
+        scale = float(np.float32(2.0**-15 / float(inner.scale[0]) * 2.0**-15))
+        if not t.has(projection):
+            return rescale_to(t, product, scale, INT8, inner.zero)
+        made = rescale_to(t, product, scale, INT8, -inner.zero)
+        centred = t.dequantise(made, INT8, np.ones(1, np.float32), np.asarray([-inner.zero]))
+        sums = _products(t, centred, [projection], [projection + 1] if t.has(projection + 1) else [])
+        scale = float(np.float32(t.tensor(projection).scale[0] * inner.scale[0]) / self.state.scale[0])
         limit = _steps(t.op.option("ProjClip", 0.0), t.result(), INT8)
-        bounds = (-limit, limit) if limit > 0 else None
-        return rescale_to(t, sums, by, shift, INT8, self.state.zero, bounds)
+        return rescale_to(t, sums, scale, INT8, self.state.zero, (-limit, limit) if limit > 0 else ())
 
-    def _narrow(self, value: str) -> str:
-        t = self.t
-        return t.node("Cast", [clamped(t, value, -(2**15), 2**15 - 1)], to=_code(INT16))
-
-    def _logistic(self, value: str) -> str:
-        t = self.t
-        return widened(t, t.node("FixedLogistic", [value], domain=OWN, whole=WHOLE, to=_code(INT16)))
-
-    def _tanh(self, value: str, whole: int) -> str:
-        t = self.t
-        return widened(t, t.node("FixedTanh", [value], domain=OWN, whole=whole, to=_code(INT16)))
+    def _fixed(self, function: str, value: str, whole: int = WHOLE) -> str:
+        return self.t.cast(self.t(function, value, whole=whole, to=INT16), INT32)
 
 
-def _code(dtype: DType) -> int:
-    return int(helper.np_dtype_to_tensor_dtype(dtype))
+def _products(t: Translation, value: str, operands: Sequence[int], biases: Sequence[int]) -> str:
+    """Append the products of whole numbers with several matrices below one another, and with the biases of these."""
+    data = np.concatenate([_weights(t, index) for index in operands])
+    inputs = [value, whole(t, t.constant("weights", data), data.dtype)]
+    if biases:
+        inputs.append(whole(t, t.constant("bias", np.concatenate([_bias(t, index) for index in biases])), INT32))
+    return t("Gemm", *inputs, transB=1)
 
 
 def _weights(t: Translation, index: int) -> Array:
@@ -506,7 +454,7 @@ def direction(t: Translation, at: Operands, cells: int, width: int) -> str:
         Unsupported: it has what LiteRT's kernel has, and mtool has not, or its grids are others.
     """
     _, images, _ = sizes(t)
-    if at.is_normalised(t) or any(t.has(index) for index in (9, 10, 11)):
+    if at.is_normalised(t) or _present(t, at.peepholes):
         raise Unsupported("it has peepholes or normalised gates, which mtool has of real numbers only")
     x, out = t.tensor(0), t.result()
     state = State(t, at.state, (images, width), ("int8",))
@@ -519,14 +467,13 @@ def direction(t: Translation, at: Operands, cells: int, width: int) -> str:
     for tensor in (x, out, state.tensor, cell.tensor, inner):
         if tensor.scale.size != 1:
             raise Unsupported(f"{tensor.name!r} has {tensor.scale.size} scales")
-    exponent = math.log2(float(cell.tensor.scale[0]))
-    point = 15 + round(exponent)
-    if abs(exponent - round(exponent)) > 1e-3 or not 0 <= point <= MOST_WHOLE or cell.tensor.zero:
+    exponent = power_of_2(cell.tensor.scale[0])
+    if exponent is None or not 0 <= (point := 15 + exponent) <= MOST_WHOLE or cell.tensor.zero:
         raise Unsupported(f"the scale of its cell, {cell.tensor.scale[0]:.3g}, is not a power of 2 from 2^-15 to 2^-9")
     if not -128 <= -inner.zero <= 127:
         raise Unsupported(f"the zero point of its inner numbers is {inner.zero}")
     clip = _steps(t.op.option("CellClip", 0.0), cell.tensor, INT16)
-    if t.at_once and not at.is_coupled(t) and not t.has(at.projection):
+    if t.at_once and t.has(at.weights["input"]) and not t.has(at.projection):
         return _as_one(t, at, (state, cell), inner, point, clip)
     made = _IntegerCell(t, at, state.tensor, inner, point, clip)
     return over_time(t, t.stored(0), [state, cell], made.step)
@@ -534,32 +481,17 @@ def direction(t: Translation, at: Operands, cells: int, width: int) -> str:
 
 def _as_one(t: Translation, at: Operands, states: tuple[State, State], inner: Tensor, point: int, clip: int) -> str:
     """Append it as one node; return its results."""
-    steps, images, _ = sizes(t)
-    inputs = [t.stored(0), *(state.name for state in states)]
-    for gate in ("input", "forget", "cell", "output"):
-        places = (getattr(operands, gate) for operands in (at.weights, at.recurrent, at.biases))
+    steps, inputs = sizes(t)[0], [t.stored(0), *(state.name for state in states)]
+    for gate in at.weights:
+        places = (operands[gate] for operands in (at.weights, at.recurrent, at.biases))
         inputs += [t.stored(place) if t.has(place) else "" for place in places]
-    major, width = int(bool(t.op.option("TimeMajor"))), states[0].tensor.shape[-1]
     made = t.several(
-        "IntegerLstm",
-        inputs,
-        2 if steps == 1 else 3,
-        domain=OWN,
-        steps=steps,
-        time_major=major,
-        point=point,
-        clip=clip,
-        inner_scale=float(inner.scale[0]),
-        inner_zero=inner.zero,
-    )
+        "IntegerLstm", 2 if steps == 1 else 3, *inputs, steps=steps, time_major=int(bool(t.op.option("TimeMajor"))),
+        point=point, clip=clip, inner_scale=float(inner.scale[0]), inner_zero=inner.zero,
+    )  # fmt: skip
     for state, new in zip(states, made[-2:], strict=True):
         state.put(new)
-    if steps > 1:
-        return made[0]
-    if len(t.shape(0)) == 2:
-        return t.node("Identity", [made[0]])
-    shape = (1, images, width) if major else (images, 1, width)
-    return t.node("Reshape", [made[0], t.whole("shape", shape)])
+    return made[0] if steps > 1 else _one_step(t, made[0], states[0].tensor.shape[-1])
 
 
 def svdf(t: Translation) -> None:
@@ -574,39 +506,34 @@ def svdf(t: Translation) -> None:
     state = State(t, 4, (images, memory * filters), kinds)
     if t.at_once and integer:
         inputs = [t.stored(0), state.name, t.stored(1), t.stored(2), t.stored(3) if t.has(3) else ""]
-        made, kept = t.several("IntegerSvdf", inputs, 2, domain=OWN, rank=rank)
+        made, kept = t.several("IntegerSvdf", 2, *inputs, rank=rank)
         state.put(kept)
         finish(t, made, (images, filters // rank))
         return
-    old = t.node("Reshape", [state.name, t.whole("shape", (images, filters, memory))])
-    kept = t.node("Slice", [old, t.whole("start", [1]), t.whole("end", [memory]), t.whole("axes", [2])])
-    latest = _integer_features(t, state) if integer else _features(t)
-    latest = t.node("Reshape", [latest, t.whole("shape", (images, filters, 1))])
-    seen = t.node("Concat", [kept, latest], axis=2)
-    state.put(t.node("Reshape", [seen, t.whole("shape", (images, memory * filters))]))
-    made = _integer_result(t, state, seen, rank) if integer else _svdf_result(t, seen, rank)
+    old = t("Reshape", state.name, (images, filters, memory))
+    kept = t("Slice", old, [1], [memory], [2])
+    latest = _integer_features(t, state) if integer else t("Gemm", t.real(0), weights(t, 1, lambda x: x, 0), transB=1)
+    seen = t("Concat", kept, t("Reshape", latest, (images, filters, 1)), axis=2)
+    state.put(t("Reshape", seen, (images, memory * filters)))
+    terms = _integer_terms(t, state, seen) if integer else _terms(t, seen)
+    total = t("ReduceSum", t("Reshape", terms, (images, filters // rank, rank * memory)), [2], keepdims=0)
+    if t.has(3):
+        total = t("Add", total, t.constant("bias", t.known(3, "bias"), INT32 if integer else np.float32))
+    if integer:
+        factor = float(state.tensor.scale[0] * t.tensor(2).scale[0] / t.result().scale[0])  # of float32
+        made = rescale_to(t, total, factor, t.result().dtype, t.result().zero)
+    else:
+        made = real_activation(t, total)
     finish(t, made, (images, filters // rank))
 
 
-def _features(t: Translation) -> str:
-    name = weights(t, 1, lambda data: data, 0)
-    return t.node("Gemm", [t.real(0), name], transB=1)
-
-
-def _svdf_result(t: Translation, seen: str, rank: int) -> str:
-    """Sum over time, over the filters of a unit, and add the bias."""
-    images, (filters, memory) = t.shape(0)[0], t.shape(2)
-    units = filters // rank
-    data = t.known(2, "weights over time")
-    weights = t.constant("time", data, np.float32)
-    if t.tensor(2).is_quantised:
-        name = t.constant("time", data)
-        weights = t.dequantise(name, data.dtype, t.tensor(2).scale, t.tensor(2).zero_point, 0)
-    grouped = t.node("Reshape", [t.node("Mul", [seen, weights]), t.whole("shape", (images, units, rank * memory))])
-    total = t.node("ReduceSum", [grouped, t.whole("axes", [2])], keepdims=0)
-    if t.has(3):
-        total = t.node("Add", [total, t.constant("bias", t.known(3, "bias"), np.float32)])
-    return real_activation(t, total)
+def _terms(t: Translation, seen: str) -> str:
+    """Return what was seen times the weights over time."""
+    data, tensor = t.known(2, "weights over time"), t.tensor(2)
+    if not tensor.is_quantised:
+        return t("Mul", seen, t.constant("time", data, np.float32))
+    name = t.constant("time", data)
+    return t("Mul", seen, t.dequantise(name, data.dtype, tensor.scale, tensor.zero_point, 0))
 
 
 def _integer_features(t: Translation, state: State) -> str:
@@ -614,29 +541,19 @@ def _integer_features(t: Translation, state: State) -> str:
     data = t.known(1, "weights")
     if x.dtype != np.int8 or data.dtype != np.int8 or w.scale.size != 1 or w.zero_point.any() or kept.scale.size != 1:
         raise Unsupported(f"its input is {x.dtype}, its weights are {data.dtype} with {w.scale.size} scales")
-    weights = plain(t, t.constant("weights", data), data.dtype)
-    sums = t.node("Gemm", [unscaled(t, t.stored(0), x), weights], transB=1)
+    weights = whole(t, t.constant("weights", data), data.dtype)
+    sums = t("Gemm", unscaled(t, t.stored(0), x), weights, transB=1)
     factor = float(x.scale[0] * w.scale[0] / kept.scale[0])  # of float32
     if not kept.zero:
-        return rescale_to(t, sums, *multipliers(np.asarray([factor])), kept.dtype)
+        return rescale_to(t, sums, factor, kept.dtype)
     bounds = np.iinfo(kept.dtype)  # the result is clamped before the zero point is added, which may wrap around
-    wide = rescale_to(t, sums, *multipliers(np.asarray([factor])), np.dtype(np.int32))
-    inside = clamped(t, wide, int(bounds.min), int(bounds.max))
-    moved = t.node("Add", [inside, t.constant("zero_point", kept.zero, np.int32)])
-    return t.node("Cast", [moved], to=onnx.helper.np_dtype_to_tensor_dtype(kept.dtype))
+    inside = t("Clip", rescale_to(t, sums, factor), int(bounds.min), int(bounds.max))
+    return t.cast(t("Add", inside, kept.zero), kept.dtype)
 
 
-def _integer_result(t: Translation, state: State, seen: str, rank: int) -> str:
-    images, (filters, memory) = t.shape(0)[0], t.shape(2)
-    units = filters // rank
-    w, out = t.tensor(2), t.result()
-    data = t.known(2, "weights over time")
+def _integer_terms(t: Translation, state: State, seen: str) -> str:
+    """Return what was seen, less its zero point, times the weights over time."""
+    w, out, data = t.tensor(2), t.result(), t.known(2, "weights over time")
     if out.dtype != np.int8 or out.scale.size != 1 or w.scale.size != 1 or w.zero_point.any():
         raise Unsupported(f"its output is {out.dtype}, its weights over time are {w.dtype} with {w.scale.size} scales")
-    terms = t.node("Mul", [centred_of(t, seen, state.tensor), widened(t, t.constant("time", data))])
-    grouped = t.node("Reshape", [terms, t.whole("shape", (images, units, rank * memory))])
-    total = t.node("ReduceSum", [grouped, t.whole("axes", [2])], keepdims=0)
-    if t.has(3):
-        total = t.node("Add", [total, t.constant("bias", t.known(3, "bias"), np.int32)])
-    factor = float(state.tensor.scale[0] * w.scale[0] / out.scale[0])  # of float32
-    return rescale_to(t, total, *multipliers(np.asarray([factor])), out.dtype, out.zero)
+    return t("Mul", centred_of(t, seen, state.tensor), t.cast(t.constant("time", data), INT32))

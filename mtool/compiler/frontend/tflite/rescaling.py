@@ -3,17 +3,16 @@
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper
 
-from mtool.compiler.frontend.tflite.fixed_point import limits, multipliers
+from mtool.compiler.frontend.tflite.fixed_point import limits, multipliers, narrowed
 from mtool.compiler.frontend.tflite.schema import Tensor
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.problems import OWN, Unsupported
+from mtool.compiler.operators.problems import Unsupported
 
-INT32 = np.dtype(np.int32)
 EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
+Scales = float | Array | tuple[Array, Array]
+"""A scale, one for each channel, or multipliers and shifts."""
 
 
 def eight_bits(t: Translation, *operands: int, wide: bool = False) -> None:
@@ -40,74 +39,38 @@ def checked(translate: Translate, *operands: int) -> Translate:
     return with_check
 
 
-def rescale(
-    t: Translation, value: str, scales: Array, out: Tensor | None = None, *, axis: int = 0, twice: bool = True
-) -> str:
-    """Append a Rescale, to the grid of `out` behind the fused activation, or to int32."""
-    return rescale_by(t, value, *multipliers(scales), out, axis=axis, twice=twice)
-
-
-def rescale_by(
-    t: Translation, value: str, by: Array, shifts: Array, out: Tensor | None, *, axis: int = 0, twice: bool = True
-) -> str:
-    """Append a Rescale by multipliers and shifts."""
-    if out is None:
-        return rescale_to(t, value, by, shifts, INT32, axis=axis, twice=twice)
-    bounds = limits(out, t.op.option("FusedActivationFunction"))
-    point = int(out.zero_point[0])
-    return rescale_to(t, value, by, shifts, out.dtype, point, bounds, axis=axis, twice=twice)
+def rescale(t: Translation, value: str, by: Scales, out: Tensor, *, axis: int = 0, twice: bool = True) -> str:
+    """Append a Rescale to the grid of `out`, behind the fused activation."""
+    return rescale_to(t, value, by, out.dtype, out.zero, limits(out, t.activation), axis=axis, twice=twice)
 
 
 def rescale_to(
-    t: Translation,
-    value: str,
-    by: Array,
-    shifts: Array,
-    dtype: "np.dtype[Any]",
-    point: int = 0,
-    bounds: tuple[int, int] | None = None,
-    *,
-    axis: int = 0,
-    twice: bool = True,
-) -> str:
+    t: Translation, value: str, by: Scales, dtype: Any = np.int32, point: int = 0, bounds: tuple[int, ...] = (),
+    *, axis: int = 0, twice: bool = True,
+) -> str:  # fmt: skip
     """Append a Rescale to integers of a type, all that it has or those between two bounds."""
-    names = t.constant("multiplier", by), t.constant("shift", shifts)
+    multiplier, shift = by if isinstance(by, tuple) else multipliers(by)
     low, high = bounds or (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-    return t.node(
-        "Rescale",
-        [value, *names],
-        domain=OWN,
-        axis=axis,
-        zero_point=point,
-        low=low,
-        high=max(low, high),
-        twice=int(twice),
-        to=helper.np_dtype_to_tensor_dtype(dtype),
-    )
+    return t(
+        "Rescale", value, t.constant("multiplier", multiplier), t.constant("shift", shift), axis=axis,
+        zero_point=point, low=low, high=max(low, high), twice=int(twice), to=dtype,
+    )  # fmt: skip
 
 
 def kept_of(out: Tensor, activation: int = 0) -> dict[str, Any]:
     """Return the limits and the type of an output behind a fused activation, as attributes."""
     low, high = limits(out, activation)
-    return {"low": low, "high": max(low, high), "to": helper.np_dtype_to_tensor_dtype(out.dtype)}
+    return {"low": low, "high": max(low, high), "to": out.dtype}
 
 
 def rescale_long(t: Translation, value: str, scales: Array, out: Tensor, *, axis: int = 0, activation: int = 0) -> str:
     """Append a RescaleLong of sums of 64 bits to the grid of `out`, by multipliers of 15 bits."""
     by, shift = multipliers(scales)
-    reduced = np.where(by < 0x7FFF0000, (by.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF)
     shifts = shift.astype(np.int64) + 16
     if (shifts < 1).any():
         raise Unsupported("its sums are scaled up too far")
-    names = t.constant("multiplier", reduced, np.int32), t.constant("shift", shifts, np.int8)
-    kept = kept_of(out, activation)
-    return t.node("RescaleLong", [value, *names], domain=OWN, axis=axis, zero_point=out.zero, **kept)
-
-
-def rescale_real(t: Translation, value: str, scales: Array, out: Tensor, *, axis: int, activation: int = 0) -> str:
-    """Append a RescaleReal of sums to the grid of `out`, by numbers of float64."""
-    names, kept = [value, t.constant("scale", scales, np.float64)], kept_of(out, activation)
-    return t.node("RescaleReal", names, domain=OWN, axis=axis, zero_point=out.zero, **kept)
+    names = t.constant("multiplier", narrowed(by), np.int32), t.constant("shift", shifts, np.int8)
+    return t("RescaleLong", value, *names, axis=axis, zero_point=out.zero, **kept_of(out, activation))
 
 
 def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, point: int | None = None) -> str:
@@ -116,7 +79,7 @@ def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, poin
     return t.dequantise(name, tensor.dtype, np.asarray([scale], np.float32), points)
 
 
-def plain(t: Translation, name: str, dtype: "np.dtype[Any]") -> str:
+def whole(t: Translation, name: str, dtype: "np.dtype[Any]") -> str:
     """Return integers as whole numbers of float32."""
     return t.dequantise(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
 
@@ -128,13 +91,8 @@ def centred(t: Translation, index: int) -> str:
 
 def centred_of(t: Translation, name: str, tensor: Tensor) -> str:
     """Return integers of a tensor's type less its zero point, as int32."""
-    wide = widened(t, name)
-    return t.node("Sub", [wide, t.constant("zero_point", tensor.zero, np.int32)]) if tensor.zero else wide
-
-
-def widened(t: Translation, name: str) -> str:
-    """Return integers as int32."""
-    return t.node("Cast", [name], to=onnx.TensorProto.INT32)
+    wide = t.cast(name, np.int32)
+    return t("Sub", wide, tensor.zero) if tensor.zero else wide
 
 
 def requantised(t: Translation) -> str:
@@ -142,21 +100,13 @@ def requantised(t: Translation) -> str:
     x, out = t.tensor(0), t.result()
     if x.scale.size != 1 or out.scale.size != 1:
         raise Unsupported(f"it has {x.scale.size} and {out.scale.size} scales")
-    by, shifts = multipliers(np.asarray([float(x.scale[0]) / float(out.scale[0])]))
-    made = rescale_to(t, centred(t, 0), by, shifts, out.dtype, 0 if out.dtype == np.int32 else out.zero)
-    if out.dtype == np.int32 and out.zero:
-        made = t.node("Add", [made, t.constant("zero_point", out.zero, np.int32)])
-    return made
+    wide = out.dtype == np.int32
+    scale = float(x.scale[0]) / float(out.scale[0])
+    made = rescale_to(t, centred(t, 0), scale, out.dtype, 0 if wide else out.zero)
+    return t("Add", made, out.zero) if wide and out.zero else made
 
 
-def clamped(t: Translation, value: str, low: int, high: int) -> str:
-    """Return int32 numbers clamped to two bounds."""
-    return t.node("Clip", [value, t.constant("low", low, np.int32), t.constant("high", high, np.int32)])
-
-
-def divided(t: Translation, value: str, count: int) -> str:
+def mean_of(t: Translation, value: str, count: int) -> str:
     """Return int32 numbers divided by a count, ties away from zero."""
     bounds = np.iinfo(np.int32)
-    to = onnx.TensorProto.INT32
-    divisor = t.constant("count", count, np.int32)
-    return t.node("RoundedMean", [value, divisor], domain=OWN, low=int(bounds.min), high=int(bounds.max), to=to)
+    return t("RoundedMean", value, count, low=int(bounds.min), high=int(bounds.max), to=np.int32)

@@ -13,7 +13,7 @@ from mtool.compiler.frontend.tflite.custom import numbers_of
 from mtool.compiler.frontend.tflite.schema import COMPLEX, Tensor
 from mtool.compiler.frontend.tflite.translation import Translate, Translation
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.problems import OWN, Unsupported
+from mtool.compiler.operators.problems import Unsupported
 from mtool.compiler.operators.signal import RADICES, radices_of
 
 FFT_TYPES = ("int16", "int32", "float32")
@@ -51,7 +51,7 @@ def _put(t: Translation, values: Sequence[str]) -> None:
 
 def _make(t: Translation, inputs: Sequence[str], outputs: int = 1, **attrs: int) -> list[str]:
     """Append mtool's own operator of the same name."""
-    return t.several(t.op.kind.removeprefix("CUSTOM "), inputs, outputs, domain=OWN, **attrs)
+    return t.several(t.op.kind.removeprefix("CUSTOM "), outputs, *inputs, **attrs)
 
 
 def _state(t: Translation, name: str, kind: Tensor, first: Array | None = None) -> str:
@@ -189,8 +189,7 @@ def _rows(t: Translation) -> tuple[tuple[int, ...], int]:
 
 def _cut(t: Translation, value: str, first: int, end: int) -> str:
     """Return the elements of the last dimension from `first` to before `end`."""
-    names = [t.whole(name, [number]) for name, number in (("first", first), ("end", end), ("axis", -1))]
-    return t.node("Slice", [value, *names])
+    return t("Slice", value, [first], [end], [-1])
 
 
 def _behind(t: Translation, name: str, count: int) -> str:
@@ -199,7 +198,7 @@ def _behind(t: Translation, name: str, count: int) -> str:
     if not count:
         return t.stored(0)
     kind = _kind(name, t.tensor(0).dtype.name, (*outer, count))
-    whole = t.node("Concat", [_state(t, name, kind), t.stored(0)], axis=-1)
+    whole = t("Concat", _state(t, name, kind), t.stored(0), axis=-1)
     _keep(t, name, kind, _cut(t, whole, size, size + count))
     return whole
 
@@ -229,15 +228,15 @@ def framer(t: Translation) -> None:
     t.afford(8 * frames * length)
     whole = _behind(t, "samples", before)
     positions = np.arange(frames)[:, None] * step + np.arange(length)
-    _give(t, t.node("Gather", [whole, t.constant("places", positions, np.int64)], axis=-1), (*outer, frames, length))
+    _give(t, t("Gather", whole, t.constant("places", positions, np.int64), axis=-1), (*outer, frames, length))
     if prefill or steps == 1:
         t.put(t.constant("valid", True, bool), 1)
         return
     kind = _kind("steps", "int32", ())
-    first = t.node("Add", [_state(t, "steps", kind), t.constant("one", 1, np.int32)])
-    t.put(t.node("GreaterOrEqual", [first, t.constant("full", steps, np.int32)]), 1)
-    taken = t.node("Add", [first, t.constant("frames", frames - 1, np.int32)])
-    _keep(t, "steps", kind, t.node("Min", [taken, t.constant("most", steps - 1, np.int32)]))
+    first = t("Add", _state(t, "steps", kind), 1)
+    t.put(t("GreaterOrEqual", first, steps), 1)
+    taken = t("Add", first, frames - 1)
+    _keep(t, "steps", kind, t("Min", taken, steps - 1))
 
 
 def _give(t: Translation, value: str, shape: Sequence[int]) -> None:
@@ -245,7 +244,7 @@ def _give(t: Translation, value: str, shape: Sequence[int]) -> None:
     wanted = t.result().shape
     if math.prod(wanted) != math.prod(shape):
         raise Unsupported(f"its output is {list(wanted)}; it makes {list(shape)}")
-    t.put(value if wanted == tuple(shape) else t.node("Reshape", [value, t.whole("shape", wanted)]))
+    t.put(value if wanted == tuple(shape) else t("Reshape", value, wanted))
 
 
 def stacker(t: Translation) -> None:
@@ -262,22 +261,19 @@ def stacker(t: Translation) -> None:
     t.afford(2 * frames * channels)
     whole, wait = _kind("frames", "int16", ((frames - 1) * channels,)), _kind("wait", "int32", ())
     waiting = _state(t, "wait", wait, np.asarray(frames + 1, np.int32))
-    is_first = t.node("Greater", [waiting, t.constant("most", frames, np.int32)])
+    is_first = t("Greater", waiting, frames)
     if frames > 1:
-        copies = t.node("Tile", [t.stored(0), t.whole("copies", [frames - 1])])
-        before = t.node("Where", [is_first, copies, _state(t, "frames", whole)])
-        stacked = t.node("Concat", [before, t.stored(0)], axis=0)
+        copies = t("Tile", t.stored(0), [frames - 1])
+        before = t("Where", is_first, copies, _state(t, "frames", whole))
+        stacked = t("Concat", before, t.stored(0), axis=0)
         _keep(t, "frames", whole, _cut(t, stacked, channels, frames * channels))
     else:
-        stacked = t.node("Identity", [t.stored(0)])
+        stacked = t("Identity", t.stored(0))
     _give(t, stacked, (frames * channels,))
-    still = t.node(
-        "Where",
-        [is_first, t.constant("first", right, np.int32), t.node("Sub", [waiting, t.constant("one", 1, np.int32)])],
-    )
-    valid = t.node("Equal", [still, t.constant("none", 0, np.int32)])
-    _keep(t, "wait", wait, t.node("Where", [valid, t.constant("step", step, np.int32), still]))
-    t.put(t.node("Identity", [valid]), 1)
+    still = t("Where", is_first, right, t("Sub", waiting, 1))
+    valid = t("Equal", still, 0)
+    _keep(t, "wait", wait, t("Where", valid, step, still))
+    t.put(t("Identity", valid), 1)
 
 
 def overlap_add(t: Translation) -> None:
@@ -317,17 +313,16 @@ def rfft2d(t: Translation) -> None:
     value, rows = t.stored(0), min(shape[-2], height)
     if shape[-1] > width or shape[-2] > height:
         ends = [rows, min(shape[-1], width)]
-        names = [t.whole(name, numbers) for name, numbers in (("first", [0, 0]), ("end", ends), ("axes", [-2, -1]))]
-        value = t.node("Slice", [value, *names])
+        value = t("Slice", value, [0, 0], ends, [-2, -1])
     if 8 * math.prod((*shape[:-2], height, width // 2 + 1)) >= MOST_BYTES:
         raise Unsupported(f"its lengths are {lengths} for an input of {list(shape)}, which is too large")
     t.afford(8 * width)
-    value = t.node("SignalRfft", [value], domain=OWN, length=width)
+    value = t("SignalRfft", value, length=width)
     parts = (*shape[:-2], rows, width // 2 + 1, 2)
-    value = t.node("Reshape", [value, t.whole("parts", parts)])
+    value = t("Reshape", value, parts)
     if height > 1:
         t.afford(16 * height)
-        value = t.node("DFT", [value, _scalar(t, height), _scalar(t, len(parts) - 3)])
+        value = t("DFT", value, np.int64(height), np.int64(len(parts) - 3))
     number, made = t.op.outputs[0], (*shape[:-2], height, width // 2 + 1)
     if not t.tensors[number].allows(made):
         raise Unsupported(f"its output is {list(t.tensors[number].shape)} instead of {list(made)}")
@@ -336,12 +331,7 @@ def rfft2d(t: Translation) -> None:
 
 
 def _part(t: Translation, value: str, number: int) -> str:
-    ends = [t.whole(stem, [place]) for stem, place in (("start", number), ("end", number + 1), ("axis", -1))]
-    return t.node("Squeeze", [t.node("Slice", [value, *ends]), ends[2]])
-
-
-def _scalar(t: Translation, number: int) -> str:
-    return t.constant("number", number, np.int64)
+    return t("Squeeze", t("Slice", value, [number], [number + 1], [-1]), [-1])
 
 
 def of_complex(t: Translation, moves: Translate | None) -> None:
@@ -387,8 +377,8 @@ def _operands(t: Translation) -> list[tuple[str, str]]:
 
 def _product(t: Translation) -> None:
     (a, b), (c, d) = _operands(t)
-    products = [t.node("Mul", pair) for pair in ((a, c), (b, d), (a, d), (b, c))]
-    t.complex[t.op.outputs[0]] = t.node("Sub", products[:2]), t.node("Add", products[2:])
+    products = [t("Mul", *pair) for pair in ((a, c), (b, d), (a, d), (b, c))]
+    t.complex[t.op.outputs[0]] = t("Sub", *products[:2]), t("Add", *products[2:])
 
 
 def _real(make: Callable[[str, str, Translation], str]) -> Callable[[Translation], None]:
@@ -404,9 +394,7 @@ def _real(make: Callable[[str, str, Translation], str]) -> Callable[[Translation
 
 
 _OF_COMPLEX: dict[str, Callable[[Translation], None]] = {
-    "COMPLEX_ABS": _real(
-        lambda real, imaginary, t: t.node("Sqrt", [t.node("Add", [t.node("Mul", [x, x]) for x in (real, imaginary)])])
-    ),
+    "COMPLEX_ABS": _real(lambda real, imaginary, t: t("Sqrt", t("Add", *[t("Mul", x, x) for x in (real, imaginary)]))),
     "REAL": _real(lambda real, _imaginary, _t: real),
     "IMAG": _real(lambda _real, imaginary, _t: imaginary),
     "CAST": _real(lambda real, _imaginary, _t: real),

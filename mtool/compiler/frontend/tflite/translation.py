@@ -19,10 +19,12 @@ from mtool.compiler.frontend.budget import Budget
 from mtool.compiler.frontend.options import Pairs
 from mtool.compiler.frontend.tflite.schema import Model, Operator, Tensor
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators.problems import Unsupported, ValueNeeded
+from mtool.compiler.operators.problems import OWN, Unsupported, ValueNeeded
 
 Key = Hashable
 """What tells one variable from another."""
+
+Operand = str | int | float | Sequence[int] | Array | np.generic
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,13 +305,13 @@ class Translation:
         if tensor.is_quantised:
             return self.dequantise(name, tensor.dtype, tensor.scale, tensor.zero_point, tensor.axis)
         if tensor.dtype == np.float16 and self.result().dtype == np.float32:
-            return self.node("Cast", [name], to=onnx.TensorProto.FLOAT)
+            return self.cast(name, np.float32)
         return name
 
     def image(self, index: int) -> str:
         """Return input `index`, an image, as NCHW real numbers."""
         self.shape(index, 4)
-        return self.node("Transpose", [self.real(index)], perm=NCHW_OF_NHWC)
+        return self("Transpose", self.real(index), perm=NCHW_OF_NHWC)
 
     def fix(self, number: int, data: Array) -> None:
         """Give a tensor a value that is known before the model runs."""
@@ -342,24 +344,37 @@ class Translation:
         """Add a list of int64 and return its name."""
         return self.constant(stem, list(numbers), np.int64)
 
-    def node(self, kind: str, inputs: Sequence[str], *, domain: str = "", **attrs: Any) -> str:
-        """Append a node of one output and return that."""
-        return self.several(kind, inputs, 1, domain=domain, **attrs)[0]
+    def __call__(self, kind: str, *operands: Operand, **attrs: Any) -> str:
+        """Append a node of one output and return that; as `several`."""
+        return self.several(kind, 1, *operands, **attrs)[0]
 
-    def several(self, kind: str, inputs: Sequence[str], count: int, *, domain: str = "", **attrs: Any) -> list[str]:
-        """Append a node of `count` outputs and return them."""
+    def several(self, kind: str, count: int, *operands: Operand, **attrs: Any) -> list[str]:
+        """Append a node of `count` outputs and return them: of ONNX, or of mtool's own domain.
+
+        An operand is a value's name or a constant: an integer stands for one of int32, a real number for one of
+        float32, a list for int64; NumPy's have their own type. An attribute `to` is a type of NumPy.
+        """
         outputs = [self.unique(f"{self.names[self.op.outputs[0]]}/{kind}") for _ in range(count)]
+        inputs = [one if isinstance(one, str) else self._operand(one) for one in operands]
         if kind == "Reshape":  # a size of 0 is one: nothing is copied from the input's shape
             attrs = {"allowzero": 1, **attrs}
+        if "to" in attrs:
+            attrs["to"] = helper.np_dtype_to_tensor_dtype(np.dtype(attrs["to"]))
+        domain = "" if onnx.defs.has(kind) else OWN
         self.nodes.append(helper.make_node(kind, inputs, outputs, name=self.op.name, domain=domain, **attrs))
         return outputs
+
+    def _operand(self, data: Any) -> str:
+        known = isinstance(data, np.ndarray | np.generic)
+        kinds = {int: np.int32, float: np.float32}
+        return self.constant("operand", data, None if known else kinds.get(type(data), np.int64))
 
     def dequantise(self, name: str, dtype: Any, scale: Array, zero_point: Array, axis: int = 0) -> str:
         """Append a DequantizeLinear; one scale is for the whole tensor, several lie along `axis`."""
         along = scale.size > 1
         scales = self.constant("scale", scale if along else scale[0], np.float32)
         points = self.constant("zero_point", zero_point if along else zero_point.reshape(-1)[0], dtype)
-        return self.node("DequantizeLinear", [name, scales, points], axis=axis if along else 0)
+        return self("DequantizeLinear", name, scales, points, axis=axis if along else 0)
 
     def quantise(self, name: str, tensor: Tensor) -> str:
         """Append a QuantizeLinear to the grid of a tensor.
@@ -373,33 +388,34 @@ class Translation:
             raise Unsupported(
                 f"the scale of its output {tensor.name!r}, {tensor.scale[0]:.3g}, is too small for float32"
             )
-        scale = self.constant("scale", tensor.scale[0], np.float32)
-        points = self.constant("zero_point", tensor.zero_point.reshape(-1)[0], tensor.dtype)
-        return self.node("QuantizeLinear", [name, scale, points])
+        return self("QuantizeLinear", name, tensor.scale[0], tensor.zero_point.reshape(-1)[0].astype(tensor.dtype))
 
-    def activated(self, value: str, code: int) -> str:
-        """Apply a fused activation.
+    def cast(self, value: str, dtype: Any) -> str:
+        """Append a Cast to a type of NumPy."""
+        return self("Cast", value, to=dtype)
+
+    @property
+    def activation(self) -> int:
+        """The fused activation of the operator at work."""
+        return int(self.op.option("FusedActivationFunction"))
+
+    def activated(self, value: str, code: int | None = None) -> str:
+        """Apply the fused activation, or another.
 
         Raises:
             Unsupported: there is no such activation.
         """
         kinds = tflite.ActivationFunctionType
+        code = self.activation if code is None else code
         if code == kinds.NONE:
             return value
         if code == kinds.RELU:
-            return self.node("Relu", [value])
+            return self("Relu", value)
         if code in (kinds.RELU_N1_TO_1, kinds.RELU6):
-            bounds = (-1.0, 1.0) if code == kinds.RELU_N1_TO_1 else (0.0, 6.0)
-            return self.clip(value, *bounds)
+            return self("Clip", value, *((-1.0, 1.0) if code == kinds.RELU_N1_TO_1 else (0.0, 6.0)))
         if code == kinds.TANH:
             raise Unsupported("its fused activation is TANH, which LiteRT's kernels leave out")
         raise Unsupported(f"its fused activation is number {code}")
-
-    def clip(self, value: str, low: float, high: float) -> str:
-        """Append a Clip of float32."""
-        return self.node(
-            "Clip", [value, self.constant("low", low, np.float32), self.constant("high", high, np.float32)]
-        )
 
     def put(self, value: str, index: int = 0) -> None:
         """Make `value` output number `index`, as it is."""
@@ -423,12 +439,12 @@ class Translation:
                 what = f"its output {tensor.name!r} is {tensor.dtype}"
                 raise Unsupported(f"{what}, its input {first.name!r} is quantised")
         elif tensor.dtype == np.float16:
-            value = self.node("Cast", [value], to=onnx.TensorProto.FLOAT16)
+            value = self.cast(value, np.float16)
         self.put(value, index)
 
-    def store_image(self, value: str) -> None:
-        """Make an NCHW image of real numbers the output."""
-        self.store(self.node("Transpose", [value], perm=NHWC_OF_NCHW))
+    def store_image(self, value: str, rank: int = 4) -> None:
+        """Make an NCHW image of real numbers, or another with its channels first, the output."""
+        self.store(self("Transpose", value, perm=[0, *range(2, rank), 1]))
 
     def same_grid(self, *operands: int) -> bool:
         """Whether these inputs and all outputs are of one type and, if quantised, stand on one grid."""
@@ -440,6 +456,27 @@ class Translation:
             and np.array_equal(tensor.zero_point, first.zero_point)
             for tensor in tensors
         )
+
+    def move(self, build: Callable[..., str], *operands: int) -> None:
+        """Make `build` of inputs the output: of what is stored if all stand on one grid, else of real numbers."""
+        if self.same_grid(*operands):
+            self.put(build(*(self.stored(index) for index in operands)))
+        else:
+            self.store(build(*(self.real(index) for index in operands)))
+
+    def check_grid(self, *operands: int) -> None:
+        """Check that integers need not be scaled.
+
+        Raises:
+            Unsupported: these inputs and the outputs stand on different grids.
+        """
+        if not self.same_grid(*operands):
+            raise Unsupported("its inputs and its outputs stand on different grids")
+
+    def filled(self, shape: Sequence[int], value: float) -> Operand:
+        """Return a tensor of one number, of the output's type."""
+        scalar = np.asarray(value, self.result().dtype)
+        return self("Expand", scalar, shape) if len(shape) else scalar
 
     # The whole.
 
