@@ -55,12 +55,11 @@ class Option:
         return self.field or self.name
 
 
-def _read() -> tuple[Option, ...]:
-    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["option"]
-    return tuple(Option(**{"default": _EMPTY.get(row.get("type", "")), **row}) for row in rows)
+_FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = tuple(Option(**{"default": _EMPTY.get(row.get("type", "")), **row}) for row in _FILE["option"])
 
-
-_TABLE = _read()
+COMMANDS: dict[str, str] = _FILE["commands"]
+"""Each command with a summary of what it does."""
 
 OPTIONS = {one.name: one for one in reversed(_TABLE) if one.type}
 """Every option that Python and mtool.toml have too, by its name."""

@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,10 +18,9 @@ import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from mtool.base import locks, spelling
+from mtool.base import locks, option_table, spelling
 from mtool.base.errors import MtoolError, UsageError, of_os_error
 from mtool.base.escaping import argument
-from mtool.base.option_table import of_command
 from mtool.cli import several
 from mtool.cli.ending import INTERRUPTED, ReaderGone
 from mtool.cli.output import Output
@@ -125,36 +123,7 @@ def _meant(message: str) -> str:
     return ""
 
 
-COMMANDS: Mapping[str, str] = {
-    "doctor": "Tell what is missing here and how to install it.",
-    "boards": "List the boards, or show one in full; or write an entry for one of your own.",
-    "check": "Tell what a model needs and which boards it fits; nothing is built.",
-    "quantize": "Make a float model one of 8-bit integers, and tell what that loses and saves.",
-    "compile": "Write a model as C, without a project.",
-    "partition": "Write the parts of a model that backends claim as files for their compilers; none is run.",
-    "generate": "Compile a model and write its project; nothing is built.",
-    "new": "Begin a project of your own: a program around a model, its tests and its CI.",
-    "update": "Renew the generated folder of the project that you are in.",
-    "build": "Compile a model and build its firmware.",
-    "key": "Make a pair of keys (Ed25519) for modules: one signs them, firmware is built with the other.",
-    "module": "Make a module of a model: a file that firmware built with --modules takes at run time.",
-    "load": "Give a device a module: its model is one of the device's from then on, with no new firmware.",
-    "flash": "Compile, build and flash a model, and run it once.",
-    "run": "Run a model on a board and show its outputs.",
-    "verify": "Compare a model's outputs with a reference.",
-    "bench": "Measure instructions (or time), flash, RAM, stack; estimate cycles.",
-    "monitor": "Show what a board sends: its text, its logs and the frames of the RPC, told apart.",
-    "debug": "Stop an inference under gdb, at the operator that faults or one that is named.",
-    "test": "Run the tests of the project that you are in, by pytest.",
-    "mlperf": "Measure throughput or accuracy as EEMBC's runner for MLPerf Tiny does.",
-    "tune": "Measure schedules on a board and remember the fastest.",
-    "worker": "Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS.",
-    "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "
-    "fits.",
-    "cache": "Tell what is kept of earlier compilations and builds, or remove it.",
-    "calibrate": "Measure a board's timer against this computer's clock.",
-    "demo": "Read handwritten digits; show what it costs.",
-}
+COMMANDS: Mapping[str, str] = option_table.COMMANDS
 """Each command with the first line of its docstring: `--help` shows them, and loads none.
 
 The command is the function of that name in the module of that name, or of `_MODULES`.
@@ -277,15 +246,6 @@ def _typer(**settings: Any) -> typer.Typer:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Common:
-    """The options that stand before the command or after it."""
-
-    as_json: bool
-    verbose: int
-    quiet: bool
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         Output("mtool").line(f"mtool {__version__}")
@@ -301,7 +261,7 @@ def _global_options(
     verbose: Verbose = 0,
     quiet: Quiet = False,
 ) -> None:
-    context.obj = _Common(as_json, verbose, quiet)
+    context.obj = (as_json, verbose, quiet)  # which stand before the command or after it
     if context.invoked_subcommand is None:
         sys.stderr.write(context.get_help() + "\n")
         raise typer.Exit(UsageError.exit_code)
@@ -336,24 +296,15 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         board_files: Sequence[str] | None,
         **values: Any,
     ) -> None:
-        before: _Common = context.obj
-        verbosity = -1 if quiet or before.quiet else verbose + before.verbose
-        output = Output(command.__name__, as_json=as_json or before.as_json, verbosity=verbosity)
+        json_before, verbose_before, quiet_before = context.obj
+        verbosity = -1 if quiet or quiet_before else verbose + verbose_before
+        output = Output(command.__name__, as_json=as_json or json_before, verbosity=verbosity)
 
         @locks.keep_locks()
         def act() -> None:
             given, project = values, None
             if of_a_project:
-                given, project = several.filled(
-                    values,
-                    key=key,
-                    command=command.__name__,
-                    argument=next(
-                        getattr(one, "metavar", "MODEL") for one in context.command.params if one.name == key
-                    ),
-                    needs_board=needs_board,
-                    is_given=lambda name: _is_given(context, name),
-                )
+                given, project = several.filled(values, context, key, needs_board=needs_board)
             folder = given.get("output_dir")
             paths = given.get(key) or []
             paths = paths if isinstance(paths, list) else [paths]
@@ -369,7 +320,9 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
                 several.for_each(command, output, given)
             else:
                 one_of = {name: given[name][0] for name, one in groups.items() if one.of_models}
-                one_of |= {name: several.of_the_only(name, given, default) for name, default in of_one.items()}
+                one_of |= {
+                    name: several.of_the_only(name, given[name] or [default]) for name, default in of_one.items()
+                }
                 command(output, **{**given, **({key: paths[0]} if paths else {}), **one_of})
 
         with _boards_known(board_files or ()):
@@ -388,7 +341,7 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             may_lack = of_a_project and parameter.name in (key, "board") and parameter.default is parameter.empty
             default = None if may_lack else parameter.default
             is_model = is_repeated and parameter.name == "model"
-            row = of_command(command.__name__, "models" if is_model else parameter.name)
+            row = option_table.of_command(command.__name__, "models" if is_model else parameter.name)
             annotation = annotation_of(row, list[Path] if is_model else parameter.annotation)
             if parameter.name in of_one:
                 annotation, default = several.repeated(annotation), None
@@ -399,11 +352,6 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
 
 
 @contextlib.contextmanager
@@ -434,25 +382,23 @@ def _end(output: Output, action: Callable[[], None]) -> int:
         try:
             action()
             return 0
-        except MtoolError as error:
-            output.trace()
-            output.error(error)
-            return error.exit_code
         except (KeyboardInterrupt, ReaderGone, typer.Exit):
             raise
-        except OSError as failed:
+        except Exception as failed:
             output.trace()
-            return _report_error(output, of_os_error(failed))
-        except MemoryError:
-            output.trace()
-            return _report_error(output, UsageError("there is not enough memory", hint="free some, or raise ulimit -v"))
-        except Exception as bug:
-            output.trace()
-            hint = "" if output.verbosity >= 2 else "run it again with -vv for the traceback, and report it"
-            output.error(MtoolError(f"internal error: {type(bug).__name__}: {bug}", hint=hint))
-            return MtoolError.exit_code
+            error = _error_of(failed, verbosity=output.verbosity)
+            output.error(error)
+            return error.exit_code
 
 
-def _report_error(output: Output, error: MtoolError) -> int:
-    output.error(error)
-    return error.exit_code
+def _error_of(failed: Exception, *, verbosity: int) -> MtoolError:
+    """Return the error that tells what has failed; what nobody has thought of is internal."""
+    match failed:
+        case MtoolError():
+            return failed
+        case OSError():
+            return of_os_error(failed)
+        case MemoryError():
+            return UsageError("there is not enough memory", hint="free some, or raise ulimit -v")
+    hint = "" if verbosity >= 2 else "run it again with -vv for the traceback, and report it"
+    return MtoolError(f"internal error: {type(failed).__name__}: {failed}", hint=hint)

@@ -9,6 +9,8 @@ from mtool.base.identifiers import model_name
 from mtool.cli.output import Output
 
 if TYPE_CHECKING:
+    import typer
+
     from mtool.commands import Deployment, Options
     from mtool.commands.user_project import UserProject
 
@@ -98,12 +100,7 @@ def _with_one_value(values: Mapping[str, Any], model: str) -> dict[str, Any]:
     found = dict(values)
     for key in _ONE_VALUE.keys() & values.keys():
         if not isinstance(values[key], str):
-            given = values[key] or [""]
-            if len(given) > 1:
-                raise UsageError(
-                    f"--{_ONE_VALUE[key]} stands {len(given)} times for {model}", hint="leave all but one of them out"
-                )
-            found[key] = given[0]
+            found[key] = of_the_only(_ONE_VALUE[key], values[key] or [""], model)
     return found
 
 
@@ -122,15 +119,14 @@ def repeated(annotation: Any) -> Any:
     return Annotated[(list[single] | None, *of_option)]  # type: ignore[valid-type]
 
 
-def of_the_only(name: str, given: Mapping[str, Any], default: Any) -> Any:
-    """Return the value of an option that may stand several times, where there is one model.
+def of_the_only(option: str, values: Sequence[Any], model: str = "one model") -> Any:
+    """Return the value of an option that may stand several times, for one model.
 
     Raises:
         UsageError: it stands several times.
     """
-    values = given.get(name) or [default]
     if len(values) > 1:
-        raise UsageError(f"--{name} stands {len(values)} times for one model", hint="leave all but one of them out")
+        raise UsageError(f"--{option} stands {len(values)} times for {model}", hint="leave all but one of them out")
     return values[0]
 
 
@@ -201,13 +197,7 @@ def _urgent(output: Output, deployment: "Deployment") -> dict[str, Any]:
 
 
 def filled(
-    values: Mapping[str, Any],
-    *,
-    key: str,
-    command: str,
-    argument: str,
-    needs_board: bool,
-    is_given: Callable[[str], bool],
+    values: Mapping[str, Any], context: "typer.Context", key: str, *, needs_board: bool
 ) -> "tuple[dict[str, Any], UserProject | None]":
     """Return a command's values with those of the project that it is run in, and the project.
 
@@ -215,16 +205,14 @@ def filled(
 
     Args:
         values: the parameters of the command by name.
+        context: of the command: tells which of them were given on the command line.
         key: the name of the one that has the models.
-        command: its name, for messages.
-        argument: what it calls the model or what may stand in its place.
         needs_board: it has no board unless one is given.
-        is_given: tells whether a parameter was given on the command line.
 
     Raises:
         UsageError: no model is given, and the working folder lies in no project; or a board is missing.
     """
-    result = dict(values)
+    result, command = dict(values), context.info_name
     if result.get("list_options"):  # of a template, whatever the model is
         return result, None
     if result[key]:
@@ -235,20 +223,16 @@ def filled(
 
     found = user_project.find()
     if found is None:
+        argument = next(getattr(one, "metavar", "MODEL") for one in context.command.params if one.name == key)
         raise UsageError(
             f"missing argument '{argument}'", hint=f"see: mtool {command} --help; or cd into a project (mtool new)"
         )
     found.check_model()
-    board = result["board"] if is_given("board") else found.board
-    result |= {key: [found.model], "board": board}
-    for name, value in found.values_for(board).items():
-        if name in result and not is_given(name):
-            result[name] = value
-    if "output_dir" in result and not is_given("output_dir"):
-        result["output_dir"] = _short(found.folder_for(board))
-    return result, found
-
-
-def _short(folder: Path) -> Path:
-    """Return a folder as a person in the working folder calls it."""
-    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    given = {name for name in values if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"}
+    board = result["board"] if "board" in given else found.board
+    own = {name: value for name, value in found.values_for(board).items() if name in result}
+    if "output_dir" in result:  # as a person in the working folder calls it
+        folder, here = found.folder_for(board), Path.cwd()
+        own["output_dir"] = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    result |= {name: value for name, value in own.items() if name not in given}
+    return result | {key: [found.model], "board": board}, found

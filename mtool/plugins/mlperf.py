@@ -140,13 +140,9 @@ class DeviceUnderTest:
             if left <= 0:
                 raise NoAnswerError(
                     f"{self._transport.name} has not said {_READY} within {timeout_s:.3g} s",
-                    details=[f"it said: {line}" for line in _last(lines)],
+                    details=[f"it said: {line}" for line in lines[-3:]],
                 )
             self._rest += self._transport.read(timeout_s=min(left, _LOOK_S))
-
-
-def _last(lines: Sequence[str]) -> Sequence[str]:
-    return lines[-3:]
 
 
 # The samples of a benchmark: a folder as EEMBC's runner has them, or an .npz.
@@ -178,7 +174,14 @@ def read(path: Path, benchmark: str, tensor: Tensor) -> list[Item]:
     Raises:
         UsageError: something of it is missing or malformed.
     """
-    return _from_folder(path, benchmark) if path.is_dir() else _from_arrays(path, benchmark, tensor)
+    if path.is_dir():
+        return _from_folder(path, benchmark)
+    samples = sampling.inputs_of(path, [tensor])
+    pairs = zip(samples, _labels(path, len(samples), benchmark), strict=True)
+    return [
+        Item(f"{path.name}[{index}]", label, (wire(sample[tensor.name], benchmark, tensor),))
+        for index, (sample, label) in enumerate(pairs)
+    ]
 
 
 def _from_folder(folder: Path, benchmark: str) -> list[Item]:
@@ -206,15 +209,6 @@ def _from_folder(folder: Path, benchmark: str) -> list[Item]:
     return items
 
 
-def _from_arrays(path: Path, benchmark: str, tensor: Tensor) -> list[Item]:
-    samples = sampling.inputs_of(path, [tensor])
-    labels = _labels(arrays.read(path), len(samples), benchmark, path)
-    return [
-        Item(f"{path.name}[{index}]", label, (wire(sample[tensor.name], benchmark, tensor),))
-        for index, (sample, label) in enumerate(zip(samples, labels, strict=True))
-    ]
-
-
 def wire(sample: Array, benchmark: str, tensor: Tensor) -> bytes:
     """Return a sample of the model's input as the runner sends it: pixels from 0 on, float32 of ad01."""
     if tensor.dtype == "int8" and benchmark in _PIXELS:
@@ -225,7 +219,8 @@ def wire(sample: Array, benchmark: str, tensor: Tensor) -> bytes:
     return sample.tobytes()
 
 
-def _labels(found: dict[str, Array], count: int, benchmark: str, path: Path) -> Sequence[int | None]:
+def _labels(path: Path, count: int, benchmark: str) -> Sequence[int | None]:
+    found = arrays.read(path)
     if "labels" in found:
         labels = found["labels"].reshape(-1)
     elif "y0" in found and benchmark != _SCORED and len(found["y0"]) == count:
@@ -289,6 +284,7 @@ LEAST_S = 10.0  # of a window, for a submission
 COUNTS = {"ad01": (1500, 10), "ic01": (20, 5), "kws01": (70, 10), "vww01": (20, 5)}
 """Inferences of a window and those to warm up, as in the runner's tests_performance.yaml."""
 _RULE = "-" * 57
+_TIMEOUT_S = 600.0  # of a window
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +319,6 @@ def run(
     count: int | None = None,
     warmups: int | None = None,
     most: int | None = None,
-    timeout_s: float = 600.0,
     emulated: str = "",
 ) -> Outcome:
     """Drive a device through a session.
@@ -336,7 +331,6 @@ def run(
         count: inferences of a window; None: the benchmark's.
         warmups: before each window; None: the benchmark's.
         most: samples of accuracy mode; None: all.
-        timeout_s: how long a window may take.
         emulated: what the device's seconds are, if it is emulated: an objection, which the log has too.
 
     Raises:
@@ -356,16 +350,9 @@ def run(
     for line in own:
         say(line)
     if mode == "performance":
-        default, before = COUNTS.get(benchmark, (10, 1))
-        times = _performance(
-            device,
-            found,
-            default if count is None else count,
-            before if warmups is None else warmups,
-            say=say,
-            timeout_s=timeout_s,
-        )
-        total = default if count is None else count
+        usual_count, usual_warmups = COUNTS.get(benchmark, (10, 1))
+        total = usual_count if count is None else count
+        times = _performance(device, found, total, usual_warmups if warmups is None else warmups, say)
         throughput = float(np.median([total / seconds if seconds else 0.0 for seconds in times]))
         objections = () if all(seconds >= LEAST_S for seconds in times) else (f"a window took less than {LEAST_S:g} s",)
         for line in (_RULE, f"Median throughput is {throughput:>10.3f} inf./sec.", _RULE):
@@ -376,7 +363,7 @@ def run(
         raise UsageError(
             "the samples have no classes", hint="give a folder with y_labels.csv, or an .npz with labels or y0"
         )
-    scores = _accuracy(device, chosen, say=say, timeout_s=timeout_s)
+    scores = _accuracy(device, chosen, say)
     labels = np.array([item.label for item in chosen], np.int64)
     right, area = accuracy(scores, labels), auc(scores, labels)
     say(f"Top 1% = {right:2.1f}")
@@ -386,38 +373,27 @@ def run(
 
 
 def _performance(
-    device: DeviceUnderTest,
-    items: Sequence[Item],
-    count: int,
-    warmups: int,
-    *,
-    say: Callable[[str], None],
-    timeout_s: float,
+    device: DeviceUnderTest, items: Sequence[Item], count: int, warmups: int, say: Callable[[str], None]
 ) -> list[float]:
+    """Return the seconds of each window."""
     times = []
     for window in range(WINDOWS):
         item = items[window % len(items)]
         say(f"Loading file {item.name} segment 0")
         device.load(item.windows[0])
         say("Load complete.")
-        inferred = device.infer(count, warmups, timeout_s=timeout_s)
-        _say_window(say, window, count, inferred)
-        times.append(inferred.elapsed_us / 1e6)
+        inferred = device.infer(count, warmups, timeout_s=_TIMEOUT_S)
+        seconds = inferred.elapsed_us / 1e6
+        say(f"Performance results for window {window + 1}:")
+        say(f"  # Inferences : {count:>13}")
+        say(f"  Runtime      : {seconds:>10.3f} sec.")
+        say(f"  Throughput   : {count / seconds if seconds else 0.0:>10.3f} inf./sec.")
+        say(f"  m-results    : {[*inferred.results]}")
+        times.append(seconds)
     return times
 
 
-def _say_window(say: Callable[[str], None], window: int, count: int, inferred: Inferred) -> None:
-    seconds = inferred.elapsed_us / 1e6
-    say(f"Performance results for window {window + 1}:")
-    say(f"  # Inferences : {count:>13}")
-    say(f"  Runtime      : {seconds:>10.3f} sec.")
-    say(f"  Throughput   : {count / seconds if seconds else 0.0:>10.3f} inf./sec.")
-    say(f"  m-results    : {[*inferred.results]}")
-
-
-def _accuracy(
-    device: DeviceUnderTest, items: Sequence[Item], *, say: Callable[[str], None], timeout_s: float
-) -> Scores:
+def _accuracy(device: DeviceUnderTest, items: Sequence[Item], say: Callable[[str], None]) -> Scores:
     """Return a row of scores for each sample: the mean of its windows', each of several classes made to sum to one."""
     rows = []
     for item in items:
@@ -425,7 +401,7 @@ def _accuracy(
         for segment, data in enumerate(item.windows):
             say(f"Loading file {item.name} segment {segment}")
             device.load(data)
-            results = np.array(device.infer(1, 0, timeout_s=timeout_s).results, np.float64)
+            results = np.array(device.infer(1, 0, timeout_s=_TIMEOUT_S).results, np.float64)
             say(f"  m-results    : {[*map(float, results)]}   class {item.label}")
             total = results.sum()
             found.append(results / total if len(results) > 1 and total > 0 else results)
