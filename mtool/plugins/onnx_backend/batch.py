@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import jinja2
 import numpy as np
 import onnx
 from numpy.typing import NDArray
@@ -31,6 +32,13 @@ Array = NDArray[Any]
 
 HOST = Target("host", frozenset())
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow")
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
 _TIMEOUT_S = 600.0
 _GRACE_S = 10.0  # from the end of its output to its own: a sanitizer writes its report
 _WORDS, _WORDS_BYTES = 6, 1 << 14  # of what it says as it dies
@@ -189,8 +197,8 @@ def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags
             files.write(folder / name, model.files[name])
     include = resources.path("crt") / "include"
     while True:
-        numbers = [number for number in range(len(models)) if number not in batch.refused]
-        files.write(folder / "batch.c", _program(models, numbers).encode())
+        kept = {number: one.manifest for number, one in enumerate(models) if number not in batch.refused}
+        files.write(folder / "batch.c", rendered("batch.c.j2", models=kept).encode())
         errors = ["-Werror"] if resources.warnings_are_errors() else []
         argv = [compiler, *STRICT, *errors, *flags, "-I", str(include), "batch.c", "-o", "batch", "-lm"]
         done = proc.run(argv, what="build of a batch", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
@@ -214,37 +222,6 @@ def refused(output: str, models: Sequence[CModel]) -> dict[int, str]:
     return found
 
 
-def call_of(name: str) -> tuple[str, str]:
-    """Return the C that runs a model on the tensors in its arena: declarations, and the call.
-
-    The pointers are volatile: where GCC inlines the call it warns of a copy of a tensor onto itself (-Wrestrict), in
-    code that is never reached.
-    """
-    return (
-        f"const struct {name}_inputs *volatile inputs = &{name}_arena_inputs; "
-        f"const struct {name}_outputs *volatile outputs = &{name}_arena_outputs;",
-        f"{name}_run(inputs, outputs)",
-    )
-
-
-def _program(models: Sequence[CModel], numbers: Sequence[int]) -> str:
-    """Return the C that includes the models and drives them."""
-    lines = ["#include <stdint.h>", "#include <stdio.h>", ""]
-    for number in numbers:
-        name = models[number].manifest.model
-        lines += [f'#include "{name}.c"', f'#include "{name}_weights.c"']
-    lines += ["", "static int get(void *data, size_t bytes) { return fread(data, 1, bytes, stdin) == bytes; }"]
-    lines += ["static int put(const void *data, size_t bytes) { return fwrite(data, 1, bytes, stdout) == bytes; }", ""]
-    for number in numbers:
-        manifest = models[number].manifest
-        name = manifest.model
-        gets = [f"get({name}_arena_inputs.{tensor.c_name}, {tensor.bytes})" for tensor in manifest.inputs]
-        puts = [f"put({name}_arena_outputs.{tensor.c_name}, {tensor.bytes})" for tensor in manifest.outputs]
-        given, run = call_of(name)
-        lines += [f"static int serve_{number}(void) {{ {given} return {' && '.join([*gets, f'{run} == 0', *puts])}; }}"]
-    lines += ["", "static int serve(uint32_t number)", "{", "    switch (number) {"]
-    lines += [f"    case {number}: return serve_{number}();" for number in numbers]
-    lines += ["    default: return 0;", "    }", "}", "", "int main(void)", "{", "    uint32_t number;"]
-    lines += ["    while (get(&number, sizeof number)) {", "        if (!serve(number))", "            return 1;"]
-    lines += ["        fflush(stdout);", "    }", "    return 0;", "}", ""]
-    return "\n".join(lines)
+def rendered(template: str, **values: Any) -> str:
+    """Return the C of a template in this folder."""
+    return _TEMPLATES.get_template(template).render(**values)

@@ -83,24 +83,27 @@ def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:
 
 def _as_one_model(models: Sequence[CModel], refused: Collection[int]) -> tuple[FileTree, Manifest]:
     """Return the files of all models that are not refused and of what drives them, and the manifest of the whole."""
-    kept = {number: model for number, model in enumerate(models) if number not in refused}
+    kept = [model for number, model in enumerate(models) if number not in refused]
+    manifests = {number: model.manifest for number, model in enumerate(models) if number not in refused}
     files = {}
-    for model in kept.values():
+    for model in kept:
         for name in model.files:
             if not name.endswith("_rpc.c"):  # included, not compiled by itself: the runtime's functions come in once
                 files[name.replace(".c", ".inc")] = model.files[name]
-    request = 4 + max((_bytes(model.manifest.inputs) for model in kept.values()), default=0)
-    reply = max((1, *(_bytes(model.manifest.outputs) for model in kept.values())))
-    tensors = [
+    request, reply = (
         Tensor(name=name, c_name=name, dtype="uint8", shape=(size,), bytes=size, arena_offset=None)
-        for name, size in (("request", request), ("reply", reply))
-    ]
-    files[f"{NAME}.c"] = _driver(kept).encode()
+        for name, size in (
+            ("request", 4 + max((_bytes(one.inputs) for one in manifests.values()), default=0)),
+            ("reply", max((1, *(_bytes(one.outputs) for one in manifests.values())))),
+        )
+    )
+    files[f"{NAME}.c"] = batch.rendered("firmware.c.j2", models=manifests).encode()
     model_hash = hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
-    files[f"{NAME}_rpc.c"] = _descriptor(tensors, model_hash).encode()
+    descriptor = batch.rendered("firmware_rpc.c.j2", name=NAME, model_hash=model_hash, request=request, reply=reply)
+    files[f"{NAME}_rpc.c"] = descriptor.encode()
     manifest = Manifest(
-        mtool_version="", model=NAME, model_file="", model_hash=model_hash, io="external", inputs=(tensors[0],),
-        outputs=(tensors[1],), macs=sum(model.manifest.macs for model in kept.values()), parameters=0, arena_bytes=0,
+        mtool_version="", model=NAME, model_file="", model_hash=model_hash, io="external", inputs=(request,),
+        outputs=(reply,), macs=sum(one.macs for one in manifests.values()), parameters=0, arena_bytes=0,
         arena_bound_bytes=0, constant_bytes=0, constants=(), symbols={}, operators=(),
     )  # fmt: skip
     return FileTree(files), manifest
@@ -108,51 +111,3 @@ def _as_one_model(models: Sequence[CModel], refused: Collection[int]) -> tuple[F
 
 def _bytes(tensors: Sequence[Tensor]) -> int:
     return sum(tensor.bytes for tensor in tensors)
-
-
-def _driver(models: Mapping[int, CModel]) -> str:
-    """Return the C that includes the models, by their numbers, and runs the one that a request names."""
-    lines = ["#include <stdint.h>", "#include <string.h>", ""]
-    for model in models.values():
-        name = model.manifest.model
-        lines += [f'#include "{name}.inc"', f'#include "{name}_weights.inc"']
-    signature = "int32_t batch_run(const uint8_t *request, uint8_t *reply)"
-    lines += ["", f"{signature};", signature, "{", "    uint32_t number;", "    memcpy(&number, request, 4);"]
-    lines += ["    request += 4;", "    (void)reply;", "    switch (number) {"]
-    for number, model in models.items():
-        manifest = model.manifest
-        name = manifest.model
-        given, run = batch.call_of(name)
-        lines += [f"    case {number}: {{", f"        {given}"]
-        for way, tensors in (("request", manifest.inputs), ("reply", manifest.outputs)):
-            offset = 0
-            for tensor in tensors:
-                member = f"{name}_arena_{'inputs' if way == 'request' else 'outputs'}.{tensor.c_name}"
-                pair = (member, f"request + {offset}") if way == "request" else (f"reply + {offset}", member)
-                lines += [f"        memcpy({pair[0]}, {pair[1]}, {tensor.bytes});"] * (tensor.bytes > 0)
-                offset += tensor.bytes
-            if way == "request":
-                lines += [f"        if ({run} != 0)", "            return 1;"]
-        lines += ["        return 0;", "    }"]
-    return "\n".join([*lines, "    default:", "        return 1;", "    }", "}", ""])
-
-
-def _descriptor(tensors: Sequence[Tensor], model_hash: str) -> str:
-    lines = ['#include "mt_model.h"', "", "int32_t batch_run(const uint8_t *request, uint8_t *reply);", ""]
-    lines += [f"static uint8_t {tensor.c_name}[{tensor.bytes}];" for tensor in tensors]
-    lines += ["static int32_t run(const struct mt_model *model)", "{"]
-    lines += ["    (void)model;", "    return batch_run(request, reply);", "}"]
-    lines += ["static int32_t step(const struct mt_model *model, uint16_t number)", "{"]
-    lines += ["    return number == 0 ? run(model) : 1;", "}"]
-    lines += [
-        f"static const struct mt_tensor {tensor.c_name}_tensor[] = {{{{{tensor.c_name}, {tensor.bytes}}}}};"
-        for tensor in tensors
-    ]
-    lines += ["const struct mt_model mt_model = {"]
-    fields = {
-        "name": f'"{NAME}"', "model_hash": f'"{model_hash}"', "inputs": "request_tensor", "outputs": "reply_tensor",
-        "input_count": "1", "output_count": "1", "operator_count": "1", "run": "run", "step": "step",
-    }  # fmt: skip
-    lines += [f"    .{name} = {value}," for name, value in fields.items()]
-    lines += ["};", ""]
-    return "\n".join(lines)
