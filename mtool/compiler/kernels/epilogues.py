@@ -93,6 +93,11 @@ class EpilogueText:
         return weight_offset(self.node, self.graph)
 
     @property
+    def weights(self) -> Array:
+        """The weights that are multiplied: vectors of floats have them all, others correct for an offset."""
+        return self.graph.constants[self.node.inputs[1]]
+
+    @property
     def stored_weights(self) -> Array:
         """The weights as they are stored."""
         return stored_weights(self.node, self.graph)

@@ -42,7 +42,7 @@ class Im2col(PatchSchedule):
 
     def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
         """Write the function."""
-        weights = packed(epilogue.stored_weights.reshape(conv.out_channels, -1))
+        weights = packed(epilogue.weights.reshape(conv.out_channels, -1))
         layout = f"packed for {HEADER}: {LANES} channels at a time, side by side for each input"
         return epilogue.kernel(
             "kernels/conv2d/simd/im2col.c.j2",
@@ -94,7 +94,7 @@ class Depthwise(PortableSchedule):
     def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
         """Write the function."""
         ring, channels = Ring.of(conv), round_up(conv.channels, LANES)
-        taps = np.ascontiguousarray(epilogue.stored_weights.reshape(conv.channels, -1).T, np.float32)
+        taps = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, -1).T, np.float32)
         return epilogue.kernel(
             "kernels/conv2d/simd/depthwise.c.j2",
             filled_up(taps, len(taps), channels),
