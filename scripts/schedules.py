@@ -99,10 +99,13 @@ def page() -> str:
 
 
 def _described(schedule: Schedule) -> str:
+    takes = inspect.getdoc(getattr(schedule, "fits", schedule.supports)) or ""
+    if type(schedule).supports is Schedule.supports:
+        takes = "Everything."
     lines = [
         f"### `{schedule.name}` ({INSTRUCTION_SETS[instruction_set(schedule)]})",
         "",
-        f"Takes: {(inspect.getdoc(getattr(schedule, 'fits', schedule.supports)) or '').splitlines()[0]}",
+        f"Takes: {takes.splitlines()[0]}",
         "",
         f"File: `{Path(inspect.getfile(type(schedule))).relative_to(RESULT.parents[1])}`",
         "",

@@ -7,7 +7,7 @@ from typing import Final
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import Kernel, Schedule
 from mtool.compiler.kernels.target import Target
 
 KERNELS: Final = {
@@ -103,7 +103,7 @@ class NoKernel(Exception):
 
 
 @dataclass(frozen=True)
-class Method(BaseSchedule):
+class Method(Schedule):
     """The calls of a node.
 
     Attributes:

@@ -4,7 +4,7 @@ import math
 
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.kernels.expressions import operand_arguments, operand_constants
-from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp
+from mtool.compiler.kernels.schedule import Argument, Kernel, KernelOp, Schedule
 from mtool.compiler.kernels.specification import RowReads, RowWise, Specification, always
 from mtool.compiler.kernels.target import Target
 
@@ -47,14 +47,10 @@ SPECIFICATION = Specification(Concat, takes_more=True, agree=_agree, row_wise=Ro
 # Concatenation in portable C: copies.
 
 
-class Copies(BaseSchedule):
+class Copies(Schedule):
     """A memcpy for each input and each slice before the axis; none for a first input that is in its place already."""
 
     name = "c99_copies"
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Everything."""
-        return True
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """None."""

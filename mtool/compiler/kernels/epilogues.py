@@ -201,6 +201,11 @@ class TileEpilogue:
         return not WithEpilogue.of(self.node).epilogue.operands()
 
     @property
+    def stores_kind(self) -> bool:
+        """Whether the output's elements are as large as the results that `rest` reads, which can lie in their place."""
+        return self.graph.types[self.node.outputs[0]].dtype.size == self.kind.size
+
+    @property
     def keeps_type(self) -> bool:
         """Whether the output has the input's type."""
         node, types = self.node, self.graph.types

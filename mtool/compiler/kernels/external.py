@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mtool.compiler.ir import Attributes, Graph, Node
-from mtool.compiler.kernels.schedule import RESOURCE, Argument, BaseSchedule, Kernel, KernelOp
+from mtool.compiler.kernels.schedule import RESOURCE, Argument, Kernel, KernelOp, Schedule
 from mtool.compiler.kernels.specification import Specification
 from mtool.compiler.kernels.target import Target
 
@@ -191,14 +191,10 @@ def _unused(arguments: Sequence[Argument], text: str) -> str:
     return "".join(f"    (void){name};\n" for name in unused)
 
 
-class ExternalCall(BaseSchedule):
+class ExternalCall(Schedule):
     """The call, as the backend wrote it."""
 
     name = "c99_call"
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Everything: the backend was asked."""
-        return True
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """What the backend asked for, unless it lies in another memory."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from mtool.base.option_values import Level
 from mtool.compiler.ir import Expr, Graph, Node
@@ -120,53 +120,54 @@ class Kernel:
     in_ram: bool = False
 
 
-class Schedule(Protocol):
+class Schedule:
     """One way to compute an operator. `c99` is always there and is the reference for the others."""
 
     name: str
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Return whether this schedule can compute the node on the target."""
-        ...
+        return True
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Return the bytes of working memory that it needs in the arena while it runs."""
-        ...
+        return 0
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Return the numbers of the inputs whose storage the first output may take."""
-        ...
+        """Return the numbers of the inputs whose storage the first output may take: operands that follow its sums."""
+        return residual_operands(node, graph)
 
     def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
         """Return the same for all outputs: pairs of an input and an output that may be written over it."""
-        ...
+        return tuple((place, 0) for place in self.in_place(node, graph))
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Estimate instructions; the planner takes the schedule with the smallest."""
-        ...
+        raise NotImplementedError
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """Return by how much its constants exceed the operator's weights, where they do so for speed; 0: they don't."""
-        ...
+        return 0
 
-    def for_core(self, node: Node, graph: Graph, target: Target) -> "Schedule":
+    def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
         """Return this schedule with its knobs as they are fastest on the core, where instructions say otherwise.
 
         It is asked when the planner has chosen the schedule; who names one gets what is named.
         """
-        ...
+        return self
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Return the C."""
-        ...
+        raise NotImplementedError
 
-    def knobs(self) -> Mapping[str, "Knob"]:
+    def knobs(self) -> Mapping[str, Knob]:
         """Return what may be turned, by the names of the schedule's fields.
 
         Every setting gives the same integers, and floats within their tolerance.
         `dataclasses.replace(schedule, unroll=8)` turns one.
         """
-        ...
+        declared: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
+        return {one.name: one.metadata["knob"] for one in declared if "knob" in one.metadata}
 
 
 def schedule_text(schedule: Schedule) -> str:
@@ -174,35 +175,6 @@ def schedule_text(schedule: Schedule) -> str:
     values = {name: (knob, getattr(schedule, name)) for name, knob in schedule.knobs().items()}
     turned = [f"{name}={knob.written(value)}" for name, (knob, value) in values.items() if value != knob.default]
     return f"{schedule.name}:{','.join(turned)}" if turned else schedule.name
-
-
-class BaseSchedule:
-    """The defaults of most schedules; each may override them."""
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """None."""
-        return 0
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """A residual operand that is not its input."""
-        return residual_operands(node, graph)
-
-    def grown_bytes(self, node: Node, graph: Graph) -> int:
-        """They don't."""
-        return 0
-
-    def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
-        """As it is."""
-        return self
-
-    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
-        """The first output over what `in_place` says."""
-        return tuple((place, 0) for place in self.in_place(node, graph))
-
-    def knobs(self) -> Mapping[str, Knob]:
-        """The declared knobs."""
-        declared: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
-        return {one.name: one.metadata["knob"] for one in declared if "knob" in one.metadata}
 
 
 @dataclass(frozen=True, slots=True)

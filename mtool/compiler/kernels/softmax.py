@@ -9,7 +9,7 @@ from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.expressions import kernel_of, needs_math
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, KernelOp
+from mtool.compiler.kernels.schedule import Kernel, KernelOp, Schedule
 from mtool.compiler.kernels.specification import Operand, Specification
 from mtool.compiler.kernels.target import Target
 
@@ -66,7 +66,7 @@ def _label(node: Node, graph: Graph) -> str:
 DISTANCES = "d = -255 to 0, how far an element is below the largest of its row"
 
 
-class Softmax(BaseSchedule):
+class Softmax(Schedule):
     """Row by row: the maximum, the sum of the exponentials, the quotients.
 
     The exponentials are kept where the quotients go, if they are floats; those of integers are looked up twice.

@@ -3,14 +3,14 @@
 from typing import ClassVar, Generic, TypeVar
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import Kernel, Schedule
 from mtool.compiler.kernels.target import Target
 
 S = TypeVar("S")
 E = TypeVar("E")
 
 
-class SumSchedule(BaseSchedule, Generic[S, E]):
+class SumSchedule(Schedule, Generic[S, E]):
     """A schedule that answers for a layer's sizes and its epilogue, in the form that the schedule has by heart.
 
     core: the property of a target that it needs; "": it is for all.

@@ -10,7 +10,7 @@ from mtool.compiler.ir import Graph, Node, State
 from mtool.compiler.ir.control import Rounds
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.external import External
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import Kernel, Schedule
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.plan.memory import aliases
 from mtool.compiler.plan.plan import Plan
@@ -18,16 +18,12 @@ from mtool.compiler.plan.step import Step
 
 
 @dataclass(frozen=True)
-class ControlSchedule(BaseSchedule):
+class ControlSchedule(Schedule):
     """The plans of a node's graphs; each reads and writes what is outside of it where that lies."""
 
     plans: tuple[Plan, ...]
 
     name = "calls"
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """The node that it was made for."""
-        return True
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """The largest arena of its graphs."""

@@ -6,11 +6,11 @@ from typing import Any, get_args
 
 from mtool.base.option_values import LEVEL, WEIGHTS, Level
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, Knob, Schedule
+from mtool.compiler.kernels.schedule import Kernel, Knob, Schedule
 from mtool.compiler.kernels.target import Target
 
 
-class BoundSchedule(BaseSchedule):
+class BoundSchedule(Schedule):
     """A schedule for the node that it was made for; what it does not say itself is what `inner` says."""
 
     inner: Schedule
@@ -20,10 +20,6 @@ class BoundSchedule(BaseSchedule):
         if name.startswith("__") or name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """The node that it was made for."""
-        return True
 
     def knobs(self) -> Mapping[str, Knob]:
         """Those of the schedule."""

@@ -4,12 +4,15 @@ Many sums lie at a half or beside it, where float32 rounds to the even neighbour
 vectors are such that a tile's last part is not whole.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from one_firmware import build_for, emulated
+from graphs import lowered, model
+from one_firmware import Case, build_for, emulated, failures
+from onnx import helper
 
 from mtool.compiler.codegen.weights import number_rows
 from mtool.compiler.ir import DType, Expr
@@ -17,8 +20,12 @@ from mtool.compiler.ir.scalar import FUNCTIONS, FixedRequantise, Rescale
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.rvv import VectorEpilogue
 from mtool.compiler.kernels.scaling import FixedScaling
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import make_plan
+from mtool.compiler.plan.choice import Choice
 
 BOARD = "qemu_riscv32_v"
+RVV = Target("rv32imc_zve32x", frozenset({"rvv"}))
 SHIFT = 9
 SHAPES = [(1, 1, 1), (1, 5, 150), (2, 4, 70), (5, 7, 17), (7, 9, 33), (13, 3, 8)]  # input vectors, depth, outputs
 KINDS = ["", "_near", "_even", "_once", "_twice"]
@@ -133,3 +140,26 @@ def test_any_vector_length_gives_exact_results(optimise: str, tmp_path: Path) ->
     build_for(tmp_path, BOARD, optimise)
     for length in (128, 256, 512):
         assert emulated(tmp_path, BOARD, ("vlen=128", f"vlen={length}")) == "end\n", length
+
+
+def test_floats_are_not_written_over_the_results_that_they_come_from(tmp_path: Path) -> None:
+    """A row of int8 lies in the output's place until an epilogue reads it: that must not be of larger elements."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "s": np.float32(0.05), "z": np.int8(3), "w": rng.integers(-50, 50, (8, 1, 3, 3)).astype(np.int8),
+        "ws": np.float32(0.01), "wz": np.int8(0), "ys": np.float32(0.1),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
+        helper.make_node("Conv", ["xf", "wf"], ["c"], group=8, pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", ["c", "ys", "wz"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "ys", "wz"], ["y"]),
+    ]
+    graph = lowered(model(nodes, {"x": (np.int8, (1, 8, 6, 6))}, ["y"], constants), RVV)
+    plain = replace(graph, name="depthwise_plain")
+    portable = {step.node.name: Choice("c99_plane") for step in make_plan(plain, RVV).steps if step.node.op == "conv2d"}
+    assert portable
+    feeds = {"x": rng.integers(-128, 128, (1, 8, 6, 6)).astype(np.int8)}
+    case = Case(make_plan(replace(graph, name="depthwise"), RVV), make_plan(plain, RVV, schedules=portable), feeds)
+    assert failures([case], tmp_path, None) == []

@@ -17,7 +17,7 @@ from mtool.compiler.kernels.expressions import (
     operands_read,
 )
 from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, identity_loads
+from mtool.compiler.kernels.schedule import Argument, Kernel, Schedule, identity_loads
 from mtool.compiler.kernels.target import Target
 
 INDENT = "    "
@@ -37,14 +37,10 @@ def _axis_name(number: int) -> str:
     return NAMES[number] if number < len(NAMES) else f"a{number}"
 
 
-class LoopNest(BaseSchedule):
+class LoopNest(Schedule):
     """Axes in order, outermost first; a single flat loop where every operand has the output's shape."""
 
     name = "c99_loop"
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Every expression has this form."""
-        return True
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Operands that are read only at the element that is written."""

@@ -5,13 +5,13 @@ import math
 from mtool.compiler.ir import Expr, Graph, Node
 from mtool.compiler.ir.expr import axis
 from mtool.compiler.kernels.loop.node import Loop
-from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import Argument, Kernel, Schedule
 from mtool.compiler.kernels.target import Target
 
 # Loops that only copy: one memmove.
 
 
-class Move(BaseSchedule):
+class Move(Schedule):
     """One memmove, for copies between states and line buffers, which may overlap."""
 
     name = "c99_move"

@@ -11,20 +11,16 @@ from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue
 from mtool.compiler.kernels.matmul.node import Matmul, Product, kernel
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel, knob
+from mtool.compiler.kernels.schedule import Kernel, Schedule, knob
 from mtool.compiler.kernels.target import Target
 
 # Batched products in portable C.
 
 
-class Gemm(BaseSchedule):
+class Gemm(Schedule):
     """One output at a time."""
 
     name = "c99_product"
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Everything."""
-        return True
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """7 instructions a multiply-accumulate, 20 an output."""
@@ -53,7 +49,7 @@ def dot_cost(depth: int, unroll: int) -> int:
 
 
 @dataclass(frozen=True)
-class GemmInt8(BaseSchedule):
+class GemmInt8(Schedule):
     """Both operands are widened to int16, less their zero points: columns a block at a time, then three rows."""
 
     name = "dsp_product"

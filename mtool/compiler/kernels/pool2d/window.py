@@ -9,13 +9,13 @@ from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.expressions import kernel_of
 from mtool.compiler.kernels.pool2d.node import Pool2d
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import BaseSchedule, Kernel
+from mtool.compiler.kernels.schedule import Kernel, Schedule
 from mtool.compiler.kernels.target import Target
 
 MOST_COLUMNS = 255  # whose sum stays within 16 bits
 
 
-class WindowSchedule(BaseSchedule):
+class WindowSchedule(Schedule):
     """One output pixel at a time, all of its channels, over the part of its window that lies inside the input.
 
     Attributes:
@@ -85,14 +85,10 @@ class WindowSchedule(BaseSchedule):
         return kernel_of(node, graph, body, epilogue.expr, scratch=scratch, headers=(self.header,))
 
 
-class PortableWindow(BaseSchedule):
+class PortableWindow(Schedule):
     """One output at a time, over the part of its window that lies inside the input."""
 
     name = "c99_window"
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Everything."""
-        return True
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """5 instructions an input element of a window, 20 an output."""

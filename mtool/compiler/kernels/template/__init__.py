@@ -10,7 +10,7 @@ from typing import Any
 from mtool.compiler.ir import Attributes, Graph, Node
 from mtool.compiler.kernels.expressions import operand_arguments, operand_constants
 from mtool.compiler.kernels.rendering import template
-from mtool.compiler.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp
+from mtool.compiler.kernels.schedule import Argument, Kernel, KernelOp, Schedule
 from mtool.compiler.kernels.specification import Specification
 from mtool.compiler.kernels.target import Target
 
@@ -65,14 +65,10 @@ SPECIFICATION = Specification(TemplateKernel, takes_more=True, has_one_output=Fa
 # The schedule of kernels that are one C template.
 
 
-class Template(BaseSchedule):
+class Template(Schedule):
     """The template as it is."""
 
     name = "c99_template"
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Everything."""
-        return True
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """The scratch that the lowering asked for."""

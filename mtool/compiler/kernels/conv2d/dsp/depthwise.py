@@ -142,8 +142,7 @@ class Depthwise(Taps[Int8Epilogue]):
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """Any kernel, stride and multiplier, one image, int8 to 8 bits; weights may have a zero point."""
-        as_wide = epilogue.graph.types[epilogue.node.outputs[0]].dtype.size == epilogue.kind.size
-        return super().fits(conv, epilogue) and as_wide
+        return super().fits(conv, epilogue) and epilogue.stores_kind
 
     def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """If each channel has one output that is no larger."""

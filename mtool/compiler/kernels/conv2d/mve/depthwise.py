@@ -59,8 +59,7 @@ class Depthwise(ConvSchedule[Int8Epilogue]):
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """Any kernel, stride, dilation and multiplier, weights from -127, one image, int8 to 8 bits."""
-        narrow = epilogue.graph.types[epilogue.node.outputs[0]].dtype.size == 1
-        return conv.is_depthwise and conv.batch == 1 and has_negatives(epilogue) and narrow
+        return conv.is_depthwise and conv.batch == 1 and has_negatives(epilogue) and epilogue.stores_kind
 
     def _pitch(self, conv: Conv) -> int:
         """Bytes of a row of the ring."""

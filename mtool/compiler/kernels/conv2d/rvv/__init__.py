@@ -147,8 +147,8 @@ class Depthwise(Vectors):
     )
 
     def fits(self, conv: Conv, epilogue: VectorEpilogue) -> bool:
-        """One image, one output a channel, any kernel, stride and dilation, int8 to int8."""
-        return conv.is_channelwise
+        """One image, one output a channel, any kernel, stride and dilation, int8 to 8 bits."""
+        return conv.is_channelwise and epilogue.stores_kind
 
     def _tile(self, conv: Conv, epilogue: VectorEpilogue) -> Tile:
         return TILES.get(self.tile) or min(TILES.values(), key=lambda tile: _cost(conv, tile, epilogue.suffix))
