@@ -17,7 +17,7 @@ from mtool.compiler.kernels.expressions import (
     kernel_of,
     operand_names,
 )
-from mtool.compiler.kernels.f32 import UNIT, Stored
+from mtool.compiler.kernels.f32 import UNIT, Stored, stored_as
 from mtool.compiler.kernels.rendering import template
 from mtool.compiler.kernels.scaling import FixedScaling, FloatScaling, NearFloatScaling, OddFloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Kernel
@@ -47,6 +47,11 @@ class EpilogueText:
         self.node, self.graph = node, graph
         self.expr = WithEpilogue.of(node).epilogue
         self.names = operand_names(node, graph, self.expr)
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self:
+        """Return that of a node."""
+        return cls(node, graph)
 
     def __call__(self, acc: str, offset: str, axes: dict[int, str]) -> str:
         """Return the value to store."""
@@ -460,28 +465,12 @@ class SumEpilogue(TileEpilogue):
         return element(self.rest, self.node, self.graph, names, where.__getitem__, acc=acc, offset=offset)
 
 
-def epilogue_of_int16(node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
-    """Return the epilogue of a kernel of int16, which scales sums if it can; None: it is neither."""
-    return Int16Epilogue.of(node, graph) or SumEpilogue.of(node, graph)
-
-
 @dataclass(frozen=True, slots=True)
 class FloatEpilogue(TileEpilogue):
     """An epilogue as `rest(relu(acc))`; `relu` is done in the tile, `rest` on the stored sums (None: nothing)."""
 
     relu: bool
     kind: ClassVar[DType] = DType.FLOAT32
-
-    @classmethod
-    def of_stored(cls, node: Node, graph: Graph) -> Self | None:
-        """Split the epilogue of a node whose weights may be bytes (kernels.f32.stored); None: as `of`."""
-        kind = graph.types[node.inputs[0]].dtype
-        if graph.constants[node.inputs[1]].dtype.name != "int8" or kind is not DType.FLOAT32:
-            return cls.of(node, graph)
-        total = acc(DType.FLOAT32)
-        whole = call("mul", total, const(UNIT, DType.FLOAT32))
-        expr = WithEpilogue.of(node).epilogue.rewrite(lambda part: whole if part == total else part)
-        return cls(node, graph, expr, False) if is_elementwise(expr, node, graph, cls.kind, by_channel=True) else None
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
@@ -505,3 +494,19 @@ class FloatEpilogue(TileEpilogue):
     def least(self) -> str:
         """Return the bound that tiles of mt_mve_f32.h have, in C."""
         return "0" if self.relu else "MT_MVE_F32_ANY"
+
+
+class StoredEpilogue(FloatEpilogue):
+    """One of a layer whose weights are widened as they are read, from float16 or bytes (mtool.compiler.kernels.f32)."""
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self | None:
+        """Split a node's epilogue; None: as FloatEpilogue, or the weights can't be widened."""
+        kind, stored = graph.types[node.inputs[0]].dtype, stored_as(node, graph)
+        if stored is None or stored != "bytes" or kind is not DType.FLOAT32:
+            return super().of(node, graph) if stored is not None else None
+        total = acc(DType.FLOAT32)
+        whole = call("mul", total, const(UNIT, DType.FLOAT32))
+        expr = WithEpilogue.of(node).epilogue.rewrite(lambda part: whole if part == total else part)
+        is_local = is_elementwise(expr, node, graph, cls.kind, by_channel=True)
+        return cls(node, graph, expr, False) if is_local else None

@@ -1,6 +1,6 @@
 """The common part of schedules that add up products, and then compute an epilogue: of convolutions, dense layers, …"""
 
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.schedule import Kernel, Schedule
@@ -14,9 +14,11 @@ class SumSchedule(Schedule, Generic[S, E]):
     """A schedule that answers for a layer's sizes and its epilogue, in the form that the schedule has by heart.
 
     core: the property of a target that it needs; "": it is for all.
+    forms: the classes of epilogues that it has, the first of which is taken that a node's is of.
     """
 
     core: ClassVar[str] = ""
+    forms: ClassVar[tuple[Any, ...]]
 
     def sizes(self, node: Node, graph: Graph) -> S:
         """Return the sizes of a node."""
@@ -24,7 +26,8 @@ class SumSchedule(Schedule, Generic[S, E]):
 
     def epilogue(self, node: Node, graph: Graph) -> E | None:
         """Return the epilogue of a node; None: it has another form."""
-        raise NotImplementedError
+        found = (form.of(node, graph) for form in self.forms)
+        return next((one for one in found if one is not None), None)
 
     def fits(self, sizes: S, epilogue: E) -> bool:
         """Everything."""

@@ -35,9 +35,7 @@ class ConvSchedule(SumSchedule[Conv, E]):
 class PortableSchedule(ConvSchedule[EpilogueText]):
     """A schedule that writes the epilogue out around each result."""
 
-    def epilogue(self, node: Node, graph: Graph) -> EpilogueText:
-        """Any."""
-        return EpilogueText(node, graph)
+    forms = (EpilogueText,)
 
 
 class PatchSchedule(PortableSchedule):

@@ -74,15 +74,12 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 
     name = "dsp_rows"
     core = "has_dsp"
+    forms = (Int8Epilogue,)
     element = DType.INT8
 
     unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number, or 16")
 
     outputs: int = knob(0, 4, 8, meaning="outputs at a time; auto: with fewer instructions")
-
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph)
 
     def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
         """int8 to int8, weights that go in pairs."""
@@ -212,22 +209,16 @@ class GemvInt16(Rows[Int16Epilogue]):
     """Row by row of the input; four outputs share each pair of it. Sums of 64 bits: two outputs."""
 
     name = "dsp16_rows"
+    forms = (Int16Epilogue,)
     storing = 45
-
-    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | None:
-        """Of int16."""
-        return Int16Epilogue.of(node, graph)
 
 
 class GemvSums(Rows[SumEpilogue]):
     """Row by row of the input; four outputs share each pair of it. What follows a row of sums is any expression."""
 
     name = "dsp16_row_sums"
+    forms = (SumEpilogue,)
     storing = 60
-
-    def epilogue(self, node: Node, graph: Graph) -> SumEpilogue | None:
-        """Of sums."""
-        return SumEpilogue.of(node, graph)
 
 
 SCHEDULES = (Gemv(), GemvInt16(), GemvSums())

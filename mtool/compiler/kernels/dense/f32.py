@@ -5,9 +5,9 @@ The inner loops and the layout of the packed weights: crt/include/mt_f32_gemv.h.
 
 from dataclasses import dataclass
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import DType
 from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, pack_f32
-from mtool.compiler.kernels.epilogues import FloatEpilogue, Products
+from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue
 from mtool.compiler.kernels.f32 import PRODUCT_MEANING, PRODUCTS, best_product, stored_as, words_of
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import knob
@@ -22,13 +22,10 @@ class Gemv(GroupedGemv[FloatEpilogue]):
 
     name = "f32_rows"
     core = "has_float_tiles"
+    forms = (StoredEpilogue,)
     element = DType.FLOAT32
 
     product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
-
-    def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
-        """Of float32, if the weights can be widened."""
-        return FloatEpilogue.of_stored(node, graph) if stored_as(node, graph) is not None else None
 
     def fits(self, size: Matrix, epilogue: FloatEpilogue) -> bool:
         """float32; weights of float16 or int8 are widened as they are read."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, T, pack_f32
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
@@ -59,13 +59,10 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 
     name = "mve_rows"
     core = "has_mve"
+    forms = (Int8Epilogue,)
     element = DType.INT8
 
     unroll: int = knob(0, *UNROLLS, meaning="vectors of inputs an iteration; auto: the most that divide the depth")
-
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph)
 
     def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
         """int8 to int8."""
@@ -170,22 +167,16 @@ class GemvInt16(Rows[Int16Epilogue]):
     """Row by row of the input; eight outputs share each vector of it."""
 
     name = "mve16_rows"
+    forms = (Int16Epilogue,)
     storing = 30
-
-    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | None:
-        """Of int16."""
-        return Int16Epilogue.of(node, graph)
 
 
 class GemvSums(Rows[SumEpilogue]):
     """Row by row of the input; eight outputs share each vector of it. What follows a row of sums is any expression."""
 
     name = "mve16_row_sums"
+    forms = (SumEpilogue,)
     storing = 100
-
-    def epilogue(self, node: Node, graph: Graph) -> SumEpilogue | None:
-        """Of sums."""
-        return SumEpilogue.of(node, graph)
 
 
 FLOAT_GROUPS = (16, 8, 4)  # outputs at a time: the loops that mt_mve_gemv_f32.h has
@@ -197,13 +188,10 @@ class GemvF32(GroupedGemv[FloatEpilogue]):
 
     name = "mve_f32_rows"
     core = "has_mve"
+    forms = (FloatEpilogue,)
     element = DType.FLOAT32
 
     outputs: int = knob(0, *FLOAT_GROUPS, meaning="at a time; auto: as many as take fewest instructions")
-
-    def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
-        """Of float32."""
-        return FloatEpilogue.of(node, graph)
 
     def fits(self, size: Matrix, epilogue: FloatEpilogue) -> bool:
         """float32."""

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, Conv, Traversal
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, T
@@ -132,13 +131,10 @@ class Depthwise(Taps[Int8Epilogue]):
     """
 
     name = "dsp_taps"
+    forms = (Int8Epilogue,)
     header = "mt_dsp_depthwise_int8.h"
     after = 6
     sweep: ClassVar[str] = "mt_dsp_sweep"
-
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """Any kernel, stride and multiplier, one image, int8 to 8 bits; weights may have a zero point."""
@@ -177,13 +173,10 @@ class DepthwiseInt16(Depthwise):
     """
 
     name = "dsp16_taps"
+    forms = (Int16Epilogue,)
     header = "mt_dsp_depthwise_int16.h"
     after = 8
     sweep = "mt_dsp16_sweep"
-
-    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | None:
-        """Of int16."""
-        return Int16Epilogue.of(node, graph)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """Any kernel, stride and multiplier, one image, int16 to int16, sums of 32 bits."""
@@ -197,12 +190,9 @@ class DepthwiseSums(Taps[SumEpilogue]):
     """
 
     name = "dsp16_tap_sums"
+    forms = (SumEpilogue,)
     header = "mt_dsp_depthwise_int16.h"
     after = 8
-
-    def epilogue(self, node: Node, graph: Graph) -> SumEpilogue | None:
-        """Of sums."""
-        return SumEpilogue.of(node, graph)
 
     def fits(self, conv: Conv, epilogue: SumEpilogue) -> bool:
         """Any kernel, stride and multiplier, one image, int16, sums of 32 bits."""

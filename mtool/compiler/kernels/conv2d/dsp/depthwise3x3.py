@@ -67,12 +67,9 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
 
     name = "dsp_plane"
     core = "has_dsp"
+    forms = (Int8Epilogue,)
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
-
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """3x3, stride 1 or 2 both ways, one image, int8 to int8."""

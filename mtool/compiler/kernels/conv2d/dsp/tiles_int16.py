@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile
 from mtool.compiler.kernels.conv2d.tiles import TileSchedule
 from mtool.compiler.kernels.dsp import PACKING_MEANING, UNROLLS, Kind, pack_int16
-from mtool.compiler.kernels.epilogues import Int16Epilogue, Products, SumEpilogue, epilogue_of_int16
+from mtool.compiler.kernels.epilogues import Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
@@ -39,6 +39,7 @@ class Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
     """The common part of both schedules."""
 
     core = "has_dsp"
+    forms = (Int16Epilogue, SumEpilogue)
     template = "kernels/conv2d/dsp/tiles_int16.c.j2"
     element = DType.INT16
     scratch_type = "int32_t"
@@ -47,9 +48,10 @@ class Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
     unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
     packing: str = knob("", "halves", meaning=PACKING_MEANING)
 
-    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
-        """Of int16 or sums, if the weights are int8 or int16."""
-        return epilogue_of_int16(node, graph) if Kind.of(node, graph, self.packing) is not None else None
+    def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
+        """Return whether the shape is one of this schedule's, and the weights are int8 or int16."""
+        known = Kind.of(epilogue.node, epilogue.graph, self.packing) is not None
+        return super().fits(conv, epilogue) and known
 
     def order(self, conv: Conv) -> Array:
         """Return the index into the filter of each element of a column, -1 for filling."""

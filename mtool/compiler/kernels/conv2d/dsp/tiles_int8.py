@@ -105,6 +105,7 @@ class Tiles(TileSchedule[Int8Epilogue]):
     """The common part of both schedules."""
 
     core = "has_dsp"
+    forms = (Int8Epilogue,)
     template = "kernels/conv2d/dsp/tiles_int8.c.j2"
     element = DType.INT16
     scratch_type = "int32_t"
@@ -117,9 +118,9 @@ class Tiles(TileSchedule[Int8Epilogue]):
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8, if the stored weights are."""
-        return Int8Epilogue.of(node, graph) if is_stored_as_int8(node, graph) else None
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """Return whether the shape is one of this schedule's, and the stored weights are int8."""
+        return super().fits(conv, epilogue) and is_stored_as_int8(epilogue.node, epilogue.graph)
 
     def order(self, conv: Conv) -> Sequence[int]:
         """Return the index into the kernel of each element of a column, -1 for filling."""
@@ -188,7 +189,7 @@ class Tiles(TileSchedule[Int8Epilogue]):
 
     def _layer(self, graph: Graph, node: Node) -> Layer | None:
         epilogue, conv = self.epilogue(node, graph), Conv.of(node, graph)
-        if epilogue is None or conv.is_depthwise:
+        if epilogue is None or conv.is_depthwise or not is_stored_as_int8(node, graph):
             return None
         tile = self.shape(conv)
         code = FUNCTION + CODE[tile.name] * self._turn(epilogue) / WORD

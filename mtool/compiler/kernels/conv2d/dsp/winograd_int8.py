@@ -63,11 +63,8 @@ class Winograd(ConvSchedule[Int8Epilogue]):
 
     name = "dsp_winograd"
     core = "has_dsp"
+    forms = (Int8Epilogue,)
     unroll: int = knob(0, 32, *UNROLLS, meaning="input channels an iteration; auto: with the fewest instructions")
-
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """int8 to int8, 3x3, stride 1, one group; four times a sum stays within 32 bits."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv, Tile
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
 from mtool.compiler.kernels.conv2d.tiles import TileSchedule
-from mtool.compiler.kernels.epilogues import FloatEpilogue, Products
+from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue
 from mtool.compiler.kernels.f32 import (
     LAYOUT,
     MOST,
@@ -46,6 +46,7 @@ class Im2col(TileSchedule[FloatEpilogue]):
 
     name = "f32_columns"
     core = "has_float_tiles"
+    forms = (StoredEpilogue,)
     template = "kernels/conv2d/f32/tiles.c.j2"
     element = DType.FLOAT32
     scratch_type = "float"
@@ -53,10 +54,6 @@ class Im2col(TileSchedule[FloatEpilogue]):
 
     product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
-
-    def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
-        """Of float32, if the weights can be widened."""
-        return FloatEpilogue.of_stored(node, graph) if stored_as(node, graph) is not None else None
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """One image, no groups, no dilation of columns, float32; weights of float16 or int8 are widened."""
@@ -144,13 +141,10 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
 
     name = "f32_plane"
     core = "has_float_tiles"
+    forms = (FloatEpilogue,)
 
     product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
-
-    def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
-        """Of float32."""
-        return FloatEpilogue.of(node, graph)
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """Depthwise, one image, one output a channel, float32, taps that fit in registers, nothing read afterwards."""

@@ -7,11 +7,10 @@ import math
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, Ring, reads_ahead
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
-from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue, epilogue_of_int16
+from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
 from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.scaling import Scaling
@@ -51,11 +50,8 @@ class Depthwise(ConvSchedule[Int8Epilogue]):
 
     name = "mve_taps"
     core = "has_mve"
+    forms = (Int8Epilogue,)
     over_operands = False
-
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """Any kernel, stride, dilation and multiplier, weights from -127, one image, int8 to 8 bits."""
@@ -133,15 +129,12 @@ class DepthwiseInt16(ConvSchedule[Int16Epilogue | SumEpilogue]):
 
     name = "mve16_taps"
     core = "has_mve"
+    forms = (Int16Epilogue, SumEpilogue)
     over_operands = False
-
-    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
-        """Of int16 or sums, of 32 bits."""
-        return epilogue_of_int16(node, graph) if has_narrow_sums(node, graph) else None
 
     def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
         """Any kernel, stride and dilation, one image, int16 to int16 or sums of 32 bits."""
-        return conv.is_channelwise
+        return conv.is_channelwise and has_narrow_sums(epilogue.node, epilogue.graph)
 
     def _results(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> int:
         """Results of a pixel that an epilogue follows, in int16."""

@@ -5,7 +5,6 @@ The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwi
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, reads_ahead
 from mtool.compiler.kernels.conv2d.mve.depthwise import has_negatives
@@ -45,10 +44,7 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
 
     name = "mve_ring"
     core = "has_mve"
-
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph)
+    forms = (Int8Epilogue,)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """3x3, stride 1 or 2, whole vectors of channels (or 8 and pairs of pixels), weights from -127, int8 to int8."""

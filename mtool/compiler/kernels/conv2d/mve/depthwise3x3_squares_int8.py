@@ -9,7 +9,6 @@ from typing import Self
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
@@ -91,10 +90,7 @@ class Squares(ConvSchedule[Int8Epilogue]):
 
     name = "mve_squares"
     core = "has_mve"
-
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph)
+    forms = (Int8Epilogue,)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """3x3, stride 1 or 2, channels in eights, int8 to the whole of int8 by floats."""

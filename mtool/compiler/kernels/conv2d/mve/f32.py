@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, Ring, Tile, reads_ahead
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
@@ -44,15 +44,12 @@ class Im2col(TileSchedule[FloatEpilogue]):
 
     name = "mve_f32_columns"
     core = "has_mve"
+    forms = (FloatEpilogue,)
     template = "kernels/conv2d/mve/tiles_f32.c.j2"
     element = DType.FLOAT32
     scratch_type = "float"
 
     pixels: int = knob(0, *CHANNELS, meaning="of a tile: 3 by eight channels or 6 by four; auto: what wastes less")
-
-    def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
-        """Of float32."""
-        return FloatEpilogue.of(node, graph)
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """One image, no groups, no dilation of columns, float32; no window beside the input."""
@@ -162,14 +159,11 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
 
     name = "mve_f32_taps"
     core = "has_mve"
+    forms = (FloatEpilogue,)
 
     outputs: int = knob(
         0, *OUTPUTS, meaning="side by side, that share inputs and weights; auto: as many as take fewest instructions"
     )
-
-    def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
-        """Of float32."""
-        return FloatEpilogue.of(node, graph)
 
     def _outputs(self, conv: Conv) -> int:
         """Outputs at a time; 0: a load does not reach all of their inputs."""

@@ -5,7 +5,6 @@ The inner loops and the layout of the packed weights: crt/include/mt_mve_pixels_
 
 import numpy as np
 
-from mtool.compiler.ir import Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, shrinks_by_rows
 from mtool.compiler.kernels.conv2d.mve.tiles_int8 import SCATTER_REACH
@@ -49,10 +48,7 @@ class SmallPatches(ConvSchedule[Int8Epilogue]):
     """The common part of the schedules: two pixels, whose patches are 64 bytes at most, times four channels."""
 
     core = "has_mve"
-
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph)
+    forms = (Int8Epilogue,)
 
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """Return whether channels come in fours, patches are small, and results near and stored as they are."""

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile
 from mtool.compiler.kernels.conv2d.mve.tiles_int8 import SCATTER_REACH
 from mtool.compiler.kernels.conv2d.tiles import TileSchedule
-from mtool.compiler.kernels.epilogues import Int16Epilogue, Products, SumEpilogue, epilogue_of_int16
+from mtool.compiler.kernels.epilogues import Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.mve import INT16_LANES, has_narrow_sums
 from mtool.compiler.kernels.packing import packed_by_rows, round_up
 from mtool.compiler.kernels.schedule import knob
@@ -54,19 +54,17 @@ class Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
     """The common part of both schedules."""
 
     core = "has_mve"
+    forms = (Int16Epilogue, SumEpilogue)
     template = "kernels/conv2d/mve/tiles_int16.c.j2"
     element = DType.INT16
     scratch_type = "int16_t"
 
     unroll: int = knob(0, *UNROLLS, meaning="blocks of k an iteration; auto: the most that divide the depth")
 
-    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
-        """Of int16 or sums, of 32 bits."""
-        return epilogue_of_int16(node, graph) if has_narrow_sums(node, graph) else None
-
     def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
         """One image, int16 to int16 or sums of 32 bits."""
-        return super().fits(conv, epilogue) and conv.out_channels < SCATTER_REACH
+        narrow = has_narrow_sums(epilogue.node, epilogue.graph)
+        return super().fits(conv, epilogue) and narrow and conv.out_channels < SCATTER_REACH
 
     def shape(self, conv: Conv) -> Tile:
         """Four pixels by two channels."""

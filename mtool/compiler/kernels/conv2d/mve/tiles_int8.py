@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir import DType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, Tile
 from mtool.compiler.kernels.conv2d.tiles import TileSchedule
@@ -71,6 +71,7 @@ class Tiles(TileSchedule[Int8Epilogue]):
     """The common part of both schedules."""
 
     core = "has_mve"
+    forms = (Int8Epilogue,)
     template = "kernels/conv2d/mve/tiles_int8.c.j2"
     element = DType.INT8
     scratch_type = "int8_t"
@@ -80,13 +81,10 @@ class Tiles(TileSchedule[Int8Epilogue]):
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
-    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
-        """Of int8."""
-        return Int8Epilogue.of(node, graph) if graph.constants[node.inputs[1]].dtype == np.int8 else None
-
     def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
         """One image, int8 to int8."""
-        return super().fits(conv, epilogue) and conv.out_channels < SCATTER_REACH
+        int8 = bool(epilogue.weights.dtype == np.int8)
+        return super().fits(conv, epilogue) and int8 and conv.out_channels < SCATTER_REACH
 
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or best_unroll(conv.depth)

@@ -19,12 +19,9 @@ class Vectors(ConvSchedule[VectorEpilogue]):
     """The common part of the schedules: vectors are of output channels."""
 
     core = "has_rvv"
+    forms = (VectorEpilogue,)
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
-
-    def epilogue(self, node: Node, graph: Graph) -> VectorEpilogue | None:
-        """Of int8."""
-        return VectorEpilogue.of(node, graph)
 
     def over_input(self, conv: Conv, epilogue: VectorEpilogue) -> bool:
         """If rows are read before they are written."""

@@ -1,6 +1,5 @@
 """Dense layers in portable C."""
 
-from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.dense.gemv import DenseSchedule, Matrix
 from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.schedule import Kernel
@@ -12,10 +11,7 @@ class Gemv(DenseSchedule[EpilogueText]):
     """Row by row of the input; four outputs at a time share each input element."""
 
     name = "c99_rows"
-
-    def epilogue(self, node: Node, graph: Graph) -> EpilogueText:
-        """Any."""
-        return EpilogueText(node, graph)
+    forms = (EpilogueText,)
 
     def instructions(self, size: Matrix, epilogue: EpilogueText, target: Target) -> float:
         """Those of the products, 24 instructions an output; outputs that are left of four share no input: 1.8 more."""

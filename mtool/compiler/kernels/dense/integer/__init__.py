@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.dense.gemv import DenseSchedule, Matrix
 from mtool.compiler.kernels.epilogues import EpilogueText
 from mtool.compiler.kernels.integer import RESULT, Tile, TileKnobs, Work, is_narrow, layout, pack
@@ -16,10 +15,7 @@ class Gemv(TileKnobs, DenseSchedule[EpilogueText]):
 
     name = "int_rows"
     core = "registers"
-
-    def epilogue(self, node: Node, graph: Graph) -> EpilogueText:
-        """Any."""
-        return EpilogueText(node, graph)
+    forms = (EpilogueText,)
 
     def fits(self, size: Matrix, epilogue: EpilogueText) -> bool:
         """8 bits by 8 bits."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.dense.gemv import DenseSchedule, Matrix
 from mtool.compiler.kernels.rvv import HEADER, TILE_MEANING, TILES, Tile, VectorEpilogue, best
 from mtool.compiler.kernels.schedule import Kernel, knob
@@ -15,12 +14,9 @@ class Gemv(DenseSchedule[VectorEpilogue]):
 
     name = "rvv_rows"
     core = "has_rvv"
+    forms = (VectorEpilogue,)
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
-
-    def epilogue(self, node: Node, graph: Graph) -> VectorEpilogue | None:
-        """Of int8."""
-        return VectorEpilogue.of(node, graph)
 
     def fits(self, size: Matrix, epilogue: VectorEpilogue) -> bool:
         """int8 to int8."""
