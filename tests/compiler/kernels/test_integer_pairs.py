@@ -9,7 +9,7 @@ from onnx import helper
 
 from mtool.compiler.frontend import onnx_graph
 from mtool.compiler.kernels import registry
-from mtool.compiler.kernels.conv2d.integer.im2col import Pairs
+from mtool.compiler.kernels.conv2d.integer import Pairs
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes import run
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import helper
 
-from mtool.compiler.kernels.conv2d.dsp.winograd_int8 import Winograd
+from mtool.compiler.kernels.conv2d.winograd import by_columns, fits, transformed
 from mtool.compiler.kernels.exact_scaling import MOST_MOVED
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.kernels.winograd import by_columns, fits, transformed
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
@@ -111,7 +110,7 @@ SHAPES = [  # channels, rows, columns, outputs, pads: top, left, bottom, right
 
 
 def test_random_convolutions_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Winograd, "cost", lambda *_: 0.0)
+    monkeypatch.setattr(DspWinograd, "cost", lambda *_: 0.0)
     rng = np.random.default_rng(3)
     all_of_them = [Convolution(rng, (1, c, h, w), n, pads) for c, h, w, n, pads in SHAPES]
     parts = [one.nodes(number) for number, one in enumerate(all_of_them)]

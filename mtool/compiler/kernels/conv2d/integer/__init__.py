@@ -1,7 +1,273 @@
-"""Convolutions for cores without SIMD."""
+"""Convolutions of 8 bits for cores without SIMD. See mtool/compiler/kernels/integer/__init__.py."""
 
-from mtool.compiler.kernels.conv2d.integer.depthwise_int8 import Depthwise
-from mtool.compiler.kernels.conv2d.integer.im2col import Im2col, Pairs
-from mtool.compiler.kernels.conv2d.integer.winograd_int8 import Winograd
+import math
+from dataclasses import dataclass
 
-SCHEDULES = (Im2col(), Depthwise(), Pairs(), Winograd())
+import numpy as np
+
+from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.code_price import price_of_code
+from mtool.compiler.kernels.conv2d.geometry import DIRECTION_MEANING, DIRECTIONS, BlockTraversal, Conv
+from mtool.compiler.kernels.conv2d.schedule import PatchSchedule, PortableSchedule
+from mtool.compiler.kernels.epilogues import EpilogueText
+from mtool.compiler.kernels.expressions import is_identity
+from mtool.compiler.kernels.integer import (
+    COLUMNS_MEANING,
+    EPILOGUE,
+    POINTERS,
+    RESULT,
+    TileKnobs,
+    Work,
+    is_narrow,
+    layout,
+    pack,
+    reads_activations,
+)
+from mtool.compiler.kernels.packing import round_up
+from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.weighted_sum import weight_offset
+
+# Convolutions of 8 bits for cores without SIMD. See mtool/compiler/kernels/integer/__init__.py.
+
+
+@dataclass(frozen=True)
+class Im2col(TileKnobs, PatchSchedule):
+    """Gather the input patches of some pixels, which are then multiplied with all output channels, some at a time."""
+
+    name = "int_columns"
+    core = "registers"
+
+    columns: int = knob(0, 1, 2, 3, 4, meaning=COLUMNS_MEANING)
+
+    def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
+        """8 bits by 8 bits, and not as many groups as channels."""
+        return is_narrow(epilogue.node, epilogue.graph) and not conv.is_depthwise
+
+    def _work(self, conv: Conv, epilogue: EpilogueText) -> Work:
+        return Work.of(epilogue.node, epilogue.graph, conv.pixels, conv.out_channels // conv.group, conv.depth)
+
+    def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
+        """As many patches as a tile has at most."""
+        return min(self.columns or 2, conv.pixels) * conv.depth
+
+    def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
+        """The tiles', 1.5 instructions a gathered element, 8 a row of a patch, 12 more an output."""
+        work = self._work(conv, epilogue)
+        products, rows = self.best(target, work).cost(target, work), 0 if conv.is_pointwise else conv.kernel[0]
+        gathered = 1.5 * conv.depth + 8 * rows
+        return conv.batch * conv.group * (products + conv.pixels * (gathered + RESULT * work.outputs))
+
+    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
+        """Write the function."""
+        tile = self.best(target, self._work(conv, epilogue))
+        weights = pack(epilogue.stored_weights.reshape(conv.out_channels, -1), tile.channels, conv.group)
+        ties = epilogue.beside_halves(tile.channels)
+        return epilogue.kernel(
+            "kernels/conv2d/integer/im2col_int8.c.j2", weights, epilogue.x.c, layout(tile.channels), ties,
+            conv=conv, tile=tile, packed=weights.size, target=target,
+        )  # fmt: skip
+
+
+HEADER = "mt_int_pairs_int8.h"
+PIXELS = 4
+PAIR = (11, 24)  # instructions of two elements and four pixels, by those of a product that is added up
+END = 4  # of a turn of the loop
+CHANNEL = 56  # of a channel and four pixels, besides
+MOST_BYTES = 1024  # of columns and patches: four times what others take
+TURNS = (1, 2, 3, 4, 5, 6, 7, 8, 10)
+
+
+@dataclass(frozen=True)
+class Pairs(PatchSchedule):
+    """Patches of four pixels become words of two, which are multiplied with all output channels, one at a time."""
+
+    name = "int_pairs"
+    core = "has_wide_registers"
+
+    turn: int = knob(0, *TURNS, meaning="pairs of elements in one turn of the loop; auto: by instructions and code")
+
+    def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
+        """int8 by int8 in sums of 32 bits, columns of 1 KB at most; no two weights of -128 in a row."""
+        int8 = is_narrow(epilogue.node, epilogue.graph) and epilogue.x is DType.INT8
+        if not (int8 and not epilogue.offset and epilogue.acc is DType.INT32):
+            return False
+        if conv.is_depthwise or self.scratch(conv, epilogue) > MOST_BYTES:
+            return False
+        return _is_exact(epilogue.stored_weights.reshape(conv.out_channels, -1))
+
+    def _turn(self, conv: Conv, epilogue: EpilogueText) -> int:
+        if self.turn:
+            return self.turn
+        byte = price_of_code(epilogue.node, epilogue.graph)
+        return min(TURNS, key=lambda turn: _products(conv, turn, PAIR[0]) + byte * 4 * PAIR[0] * turn)
+
+    def _filled(self, conv: Conv, epilogue: EpilogueText) -> int:
+        return round_up(conv.depth, 2 * self._turn(conv, epilogue))
+
+    def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
+        """The words of four pixels, and patches that are gathered."""
+        direct = conv.is_pointwise and conv.group == 1
+        return 8 * self._filled(conv, epilogue) + (0 if direct else PIXELS * conv.depth)
+
+    def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
+        """The products', 2 an element that becomes part of a word, and what gathers patches."""
+        patches = 0.0 if conv.is_pointwise and conv.group == 1 else 1.5 * conv.depth + 8 * conv.kernel[0]
+        outputs = conv.out_channels // conv.group
+        made = conv.pixels * (2 * conv.depth + patches + (RESULT - 6) * outputs)
+        pair = PAIR[target.product_instructions - 1]
+        return conv.batch * conv.group * (_products(conv, self._turn(conv, epilogue), pair) + made)
+
+    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
+        """Write the function."""
+        filled, rows = self._filled(conv, epilogue), epilogue.stored_weights.reshape(conv.out_channels, -1)
+        return epilogue.kernel(
+            "kernels/conv2d/integer/pairs_int8.c.j2",
+            np.pad(rows, ((0, 0), (0, filled - rows.shape[1]))),
+            "int32_t",
+            "output channels, the elements of a patch, filled up",
+            epilogue.beside_halves(1),
+            (HEADER,),
+            conv=conv,
+            filled=filled,
+            turn=self._turn(conv, epilogue),
+            y=epilogue.graph.types[epilogue.node.outputs[0]].dtype.c,
+        )
+
+
+def _is_exact(rows: Array) -> bool:
+    """Whether two products of each pixel fit 16 bits, [N, K]."""
+    return not bool(((rows[:, :-1:2] == -128) & (rows[:, 1::2] == -128)).any())
+
+
+def _products(conv: Conv, turn: int, pair: int) -> float:
+    """Return instructions of a group's products: two elements a time, in turns of so many."""
+    turns = -(-conv.depth // (2 * turn))
+    each = turns * (pair * turn + END) + CHANNEL
+    return math.ceil(conv.pixels / PIXELS) * (conv.out_channels // conv.group) * each
+
+
+BLOCK = 6  # outputs at most: more take longer code and hardly fewer loads
+HELD = 5  # the same where the taps stay in registers: nothing but inputs is loaded, and the code is longer
+
+
+@dataclass(frozen=True)
+class Depthwise(PortableSchedule):
+    """A channel is copied with its padding into a plane; several outputs at a time slide over it.
+
+    A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
+    input's storage.
+    """
+
+    name = "int_plane"
+    core = "registers"
+
+    direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
+    taps: str = knob(
+        "",
+        "held",
+        "loaded",
+        meaning="weights stay in registers, or are loaded for each block; auto: as many as there are",
+    )
+    block: int = knob(0, 1, 2, 3, 4, 6, meaning="outputs at a time at most; auto: as there are registers for")
+
+    def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
+        """Depthwise, one image, one output a channel, 8 bits by 8 bits; what is read afterwards lies at the element."""
+        return conv.is_channelwise and is_narrow(epilogue.node, epilogue.graph) and _is_local(epilogue)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """What fits; on a core of 8 bits without a weights' offset."""
+        return super().supports(node, graph, target) and not (target.is_8_bit and weight_offset(node, graph))
+
+    def _holds(self, conv: Conv, target: Target) -> bool:
+        fits = math.prod(conv.kernel) + 1 + 2 + POINTERS <= target.registers
+        return self.taps == "held" or (self.taps == "" and fits)
+
+    def _traversal(self, conv: Conv, epilogue: EpilogueText, target: Target) -> BlockTraversal:
+        node, graph, held = epilogue.node, epilogue.graph, self._holds(conv, target)
+        once, byte = reads_activations(node, graph), price_of_code(node, graph)
+        fitting = [
+            traversal
+            for traversal in BlockTraversal.all(conv, self.direction, self.block or (HELD if held else BLOCK))
+            if not (once and traversal.out_size[1] % traversal.block)
+            and (self.block or traversal.block == 1 or _registers(traversal, held) <= target.registers)
+        ]
+        return min(
+            fitting,
+            key=lambda traversal: (
+                conv.channels * _cost(traversal, held, target) + byte * _code_bytes(traversal, held, target)
+            ),
+        )
+
+    def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
+        """One padded plane."""
+        return math.prod(conv.plane)
+
+    def over_input(self, conv: Conv, epilogue: EpilogueText) -> bool:
+        """If the output has the same shape."""
+        return conv.keeps_shape
+
+    def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
+        """See below."""
+        return conv.channels * _cost(self._traversal(conv, epilogue, target), self._holds(conv, target), target)
+
+    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
+        """Write the function."""
+        traversal = self._traversal(conv, epilogue, target)
+        taps = traversal.turned_taps(epilogue.stored_weights.reshape(conv.channels, *conv.kernel))
+        return epilogue.kernel(
+            "kernels/conv2d/integer/depthwise_int8.c.j2",
+            np.ascontiguousarray(taps),
+            epilogue.x.c,
+            f"channels, kernel {'columns, rows' if traversal.transposed else 'rows, columns'}",
+            epilogue.beside_halves(1),
+            conv=conv,
+            traversal=traversal,
+            held=self._holds(conv, target),
+            target=target,
+        )
+
+
+def _registers(traversal: BlockTraversal, held: bool) -> int:
+    """Sums, taps, an input, what the loop needs besides."""
+    return traversal.block + (math.prod(traversal.kernel) if held else traversal.kernel[1]) + 1 + POINTERS
+
+
+def _row(traversal: BlockTraversal, held: bool, target: Target) -> int:
+    """Instructions of a row of taps: products, loads, a loop's end."""
+    products = traversal.block * traversal.kernel[1] * target.product_instructions
+    return products + len(traversal.block_inputs) + (0 if held else traversal.kernel[1] + 4)
+
+
+def _code_bytes(traversal: BlockTraversal, held: bool, target: Target) -> float:
+    """Code of a block, about."""
+    return 4 * _row(traversal, held, target) * (traversal.kernel[0] if held else 1) + 3 * EPILOGUE * traversal.block
+
+
+def _cost(traversal: BlockTraversal, held: bool, target: Target) -> float:
+    """Instructions a channel: blocks, 2.5 a copied element."""
+    each = traversal.kernel[0] * _row(traversal, held, target) + EPILOGUE * traversal.block + 12
+    return (
+        traversal.out_size[0] * (traversal.blocks * each + 8)
+        + 2.5 * math.prod(traversal.copied)
+        + 3 * traversal.copied[0]
+    )
+
+
+def _is_local(epilogue: EpilogueText) -> bool:
+    """Whether the epilogue reads nothing but its own elements, tables, and what belongs to the channel."""
+    node, types = epilogue.node, epilogue.graph.types
+    shape = types[node.outputs[0]].shape
+    own = {
+        axis
+        for load in epilogue.expr.walk()
+        if load.op == "load" and not is_identity(load, shape, types[node.inputs[load.value]].shape)
+        for index in load.args
+        for axis in index.walk()
+        if axis.op == "axis"
+    }
+    return all(axis.value == 3 for axis in own)
+
+
+SCHEDULES = (Im2col(), Depthwise(), Pairs())

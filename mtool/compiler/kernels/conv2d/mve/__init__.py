@@ -1,21 +1,18 @@
 """Convolutions for Helium."""
 
-from mtool.compiler.kernels.conv2d.mve import depthwise, f32, tiles_int8, tiles_int16
-from mtool.compiler.kernels.conv2d.mve.depthwise3x3_int8 import Depthwise3x3
-from mtool.compiler.kernels.conv2d.mve.depthwise3x3_squares_int8 import Squares
-from mtool.compiler.kernels.conv2d.mve.pixels import Columns, Pixels
+from mtool.compiler.kernels.conv2d.mve import depthwise, tiles
 
 SCHEDULES = (
-    tiles_int8.Pointwise(),
-    Pixels(),
-    Columns(),
-    tiles_int8.Im2col(),
-    Depthwise3x3(),
-    Squares(),
+    tiles.PointwiseInt8(),
+    tiles.Pixels(),
+    tiles.Columns(),
+    tiles.Im2colInt8(),
+    depthwise.Depthwise3x3(),
+    depthwise.Squares(),
     depthwise.Depthwise(),
-    tiles_int16.Pointwise(),
-    tiles_int16.Im2col(),
+    tiles.PointwiseInt16(),
+    tiles.Im2colInt16(),
     depthwise.DepthwiseInt16(),
-    f32.Im2col(),
-    f32.Depthwise(),
+    tiles.Im2colF32(),
+    depthwise.DepthwiseF32(),
 )

@@ -1,20 +1,24 @@
-"""Depthwise convolutions of int16 activations for Helium: eight lanes of channels.
+"""Depthwise convolutions for Helium: vectors of channels meet a ring of rows, or squares of a channel's inputs.
 
-The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise_int16.h.
+The inner loops and the layouts of the packed weights: crt/include/mt_mve_depthwise*.h, mt_mve_squares_int8.h.
 """
 
 import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.conv2d.geometry import Conv, Ring, reads_ahead
 from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
-from mtool.compiler.kernels.epilogues import Int8Epilogue, Int16Epilogue, Products, SumEpilogue
-from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
+from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
+from mtool.compiler.kernels.mve import F32_LANES, INT8_LANES, INT16_LANES, WIDENED_ORDER, has_narrow_sums
 from mtool.compiler.kernels.packing import round_up
-from mtool.compiler.kernels.scaling import Scaling
-from mtool.compiler.kernels.schedule import Kernel
+from mtool.compiler.kernels.scaling import FloatScaling, Scaling
+from mtool.compiler.kernels.schedule import Kernel, knob
 from mtool.compiler.kernels.target import Target
 
 # Depthwise convolutions of int8 with any kernel for Helium: 16 lanes of channels, a ring of rows.
@@ -171,4 +175,364 @@ class DepthwiseInt16(ConvSchedule[Int16Epilogue | SumEpilogue]):
             "int32_t",
             conv=conv,
             span=Ring.of(conv).rows,
+        )
+
+
+HEADER_3X3 = "mt_mve_depthwise3x3_int8.h"
+
+
+def pack_3x3(taps: Array, bias: Array, scaling: Scaling) -> Array:
+    """Return int8 [C/16, 272 or 336]: nine vectors of weights, biases and scaling in the order of the widened lanes.
+
+    Eight channels are doubled: a vector has two pixels then.
+
+    Args:
+        taps: int8 [9, C], C a multiple of 16, or 8.
+        bias: int32 [C], the input's zero point folded in.
+        scaling: of C channels.
+    """
+    if taps.shape[1] == INT8_LANES // 2:
+        taps, bias, scaling = np.tile(taps, 2), np.tile(bias, 2), scaling.repeated()
+    weights = taps.reshape(9, -1, INT8_LANES).transpose(1, 0, 2).reshape(-1, 9 * INT8_LANES)
+    heads = np.ascontiguousarray(bias.astype(np.int32).reshape(-1, INT8_LANES)[:, WIDENED_ORDER]).view(np.int8)
+    return np.concatenate([weights, heads, scaling.vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
+
+
+class Depthwise3x3(ConvSchedule[Int8Epilogue]):
+    """Depthwise 3x3: 16 channels at a time (or 8 of two pixels), each row of input is copied once into a ring of three.
+
+    Rows are read before they are written: the output may take the input's storage.
+    """
+
+    name = "mve_ring"
+    core = "has_mve"
+    forms = (Int8Epilogue,)
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """3x3, stride 1 or 2, whole vectors of channels (or 8 and pairs of pixels), weights from -127, int8 to int8."""
+        pairs = conv.channels == INT8_LANES // 2 and conv.stride == (1, 1) and conv.out_size[1] % 2 == 0
+        lanes = conv.channels % INT8_LANES == 0 or pairs
+        return conv.is_depthwise_3x3 and lanes and has_negatives(epilogue) and epilogue.rest is None
+
+    def _pitch(self, conv: Conv) -> int:
+        """Bytes of a row of the ring."""
+        lanes = min(conv.channels, INT8_LANES)
+        columns = max((conv.out_size[1] - 1) * conv.stride[1] + 3, conv.size[1] + conv.pad[1])
+        return round_up(columns * lanes + (INT8_LANES - lanes) * 2, INT8_LANES)
+
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
+        """Three rows."""
+        return 3 * self._pitch(conv)
+
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """If rows are read before they are written; a vector's channels are its own in both."""
+        return reads_ahead(conv, 3)
+
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """130 instructions a vector of outputs, 12 a copied vector."""
+        return conv.channels / INT8_LANES * (130.0 * conv.pixels + 11.5 * conv.size[0] * conv.size[1])
+
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function."""
+        lanes = min(conv.channels, INT8_LANES)
+        taps = np.ascontiguousarray(epilogue.weights.reshape(conv.channels, 9).T)
+        packed = pack_3x3(taps, epilogue.bias, epilogue.scaling)
+        layout = f"16 channels a row: a vector a tap, bytes of biases, bytes of {epilogue.scaling.meaning}"
+        return epilogue.kernel(
+            "kernels/conv2d/mve/depthwise3x3_int8.c.j2",
+            Products(packed, layout, (HEADER_3X3,)),
+            "int8_t",
+            conv=conv,
+            stream=packed.shape[1],
+            pitch=self._pitch(conv),
+            lanes=lanes,
+            pixels=INT8_LANES // lanes,
+        )
+
+
+SQUARES_HEADER = "mt_mve_squares_int8.h"
+SQUARES_LAYOUT = "8 channels a row: 8 zeros, bytes of 4x4 weights, bias and scale of each"
+GROUP = 8  # channels whose squares stand together
+SQUARES_REACH = 1 << 16  # of the offsets of a scatter, in bytes
+# Along and across, as eight are stored: of two squares, and of eight.
+LANES = ((0, 0), (2, 0), (0, 1), (2, 1), (1, 0), (3, 0), (1, 1), (3, 1))
+LANES_OF_ONE = ((0, 0), (4, 0), (1, 0), (5, 0), (2, 0), (6, 0), (3, 0), (7, 0))
+
+
+def pack_squares(taps: Array, bias: Array, scale: Array) -> Array:
+    """Return int8 [C/8, 200]: eight zeros, 16 bytes of weights a channel, bias and scale of each.
+
+    Of a channel's 16 bytes every fourth is zero, and the last four: a load that begins up to five bytes before them has
+    the weights moved on by as much, and zeros.
+
+    Args:
+        taps: int8 [C, 3, 3], the places along a line first; C a multiple of 8.
+        bias: int32 [C], the input's zero point folded in.
+        scale: float32 [C].
+    """
+    groups = len(taps) // GROUP
+    squares = np.pad(taps, ((0, 0), (0, 1), (0, 1))).reshape(groups, 16 * GROUP)
+    numbers = np.stack([bias.astype(np.int32), np.ascontiguousarray(scale, np.float32).view(np.int32)], axis=1)
+    return np.concatenate(
+        [np.zeros((groups, 8), np.int8), squares, numbers.view(np.int8).reshape(groups, 8 * GROUP)], axis=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """How a convolution is cut into lines: along rows or columns, two lines of outputs at a time, or one with stride 2.
+
+    Attributes:
+        axis: of the image along which a line goes, 1: rows.
+        steps: of eight outputs a line, or of four of two lines.
+        positions: of the squares, with padding and what the last step reads beyond.
+        strips: how often lines are computed.
+    """
+
+    axis: int
+    steps: int
+    positions: int
+    strips: int
+
+    @classmethod
+    def along(cls, conv: Conv, axis: int) -> Self:
+        """Cut it along an axis."""
+        stride, outputs = conv.stride[0], conv.out_size[axis]
+        steps = math.ceil(outputs / (4 if stride == 1 else 8))
+        read = (4 if stride == 1 else 16) * steps + 2
+        strips = conv.out_size[1 - axis] if stride > 1 else math.ceil(conv.out_size[1 - axis] / 2)
+        return cls(axis, steps, max(read, conv.pad[axis] + conv.size[axis]), strips)
+
+    def cost(self, conv: Conv) -> float:
+        """29 instructions a step (35 with stride 2), 25 more a channel; 11 a position of two new lines."""
+        step = 29 if conv.stride[0] == 1 else 35
+        each = GROUP * (step * self.steps + 25) + 11 * conv.size[self.axis] + 90
+        return conv.channels / GROUP * self.strips * each + 4.0 * self.positions
+
+    @classmethod
+    def of(cls, conv: Conv) -> Self:
+        """Take the axis that costs less; rows if they are alike."""
+        return min((cls.along(conv, axis) for axis in (1, 0)), key=lambda lines: lines.cost(conv))
+
+
+class Squares(ConvSchedule[Int8Epilogue]):
+    """Depthwise 3x3: dot products with squares of 4x4 inputs of a channel, four windows (stride 2: one) of each vector.
+
+    Eight channels at a time. Rows (or columns) are read before they are written: the output may take the input's
+    storage.
+    """
+
+    name = "mve_squares"
+    core = "has_mve"
+    forms = (Int8Epilogue,)
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """3x3, stride 1 or 2, channels in eights, int8 to the whole of int8 by floats."""
+        if not (conv.is_depthwise_3x3 and conv.channels % GROUP == 0 and epilogue.weights.dtype == np.int8):
+            return False
+        along, across = _bytes_of(conv.out_size, conv.channels, 1)
+        reach = 8 * along + across < SQUARES_REACH and 8 * across + along < SQUARES_REACH
+        return reach and max(conv.pad) <= 2 and not epilogue.rest and epilogue.is_near
+
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
+        """The squares, and padding for a position."""
+        return 4 * GROUP * Lines.of(conv).positions + GROUP
+
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """If lines are read before they are written; eight channels are their own in both."""
+        if Lines.of(conv).axis == 0 or conv.stride == (1, 1):
+            return conv.size == conv.out_size and conv.stride == (1, 1)
+        out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
+        return all((y + 1) * out_row <= (2 * y - conv.pad[0] + 4) * in_row for y in range(conv.out_size[0]))
+
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """That of the lines."""
+        return Lines.of(conv).cost(conv)
+
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function."""
+        assert isinstance(epilogue.scaling, FloatScaling)
+        lines, taps = Lines.of(conv), epilogue.weights.reshape(conv.channels, 3, 3)
+        packed = pack_squares(taps.swapaxes(1, 2) if lines.axis == 1 else taps, epilogue.bias, epilogue.scaling.scale)
+        across = 1 - lines.axis
+        (out_along, out_across), (in_along, in_across) = (
+            _bytes_of(size, conv.channels, lines.axis) for size in (conv.out_size, conv.size)
+        )
+        stride, strips = conv.stride[0], conv.out_size[across]
+        lanes = LANES if stride == 1 else LANES_OF_ONE
+        return epilogue.kernel(
+            "kernels/conv2d/mve/depthwise3x3_squares_int8.c.j2",
+            Products(
+                packed, "8 channels a row: 8 zeros, bytes of 4x4 weights, bias and scale of each", (SQUARES_HEADER,)
+            ),
+            "int8_t",
+            conv=conv,
+            by_rows=lines.axis == 1,
+            stride=stride,
+            stream=packed.shape[1],
+            steps=lines.steps,
+            positions=lines.positions,
+            before=conv.pad[lines.axis],
+            count=conv.size[lines.axis],
+            size=conv.size[across],
+            along=in_along,
+            across=in_across,
+            places=[a * out_along + b * out_across for a, b in lanes],
+            step=(4 if stride == 1 else 8) * out_along,
+            out_across=out_across,
+            strips=strips,
+            half=stride == 1 and strips % 2 == 1,
+            first=conv.pad[across],
+            lowest=-conv.pad[across],
+            highest=(math.ceil(strips / 2) * 2 if stride == 1 else 2 * strips) - conv.pad[across],
+            masks=[_masks(conv, lines, each) for each in ((2, 1) if stride == 1 else (1,))],
+        )
+
+
+def _bytes_of(size: tuple[int, int], channels: int, axis: int) -> tuple[int, int]:
+    """Return the bytes from a pixel to the next along an axis, and across it."""
+    return (channels, size[1] * channels) if axis == 1 else (size[1] * channels, channels)
+
+
+def _masks(conv: Conv, lines: Lines, across: int) -> tuple[str, str]:
+    """Return the lanes that are stored in each step, and in the last, of so many lines."""
+    places, each = (LANES, 4) if conv.stride[0] == 1 else (LANES_OF_ONE, 8)
+    rest = conv.out_size[lines.axis] - each * (lines.steps - 1)
+    wanted = ([a < count and b < across for a, b in places] for count in (each, rest))
+    every, last = (hex(sum(3 << 2 * lane for lane, yes in enumerate(some) if yes)) for some in wanted)
+    return every, last
+
+
+TAPS_HEADER = "mt_mve_depthwise_f32.h"
+OUTPUTS = (4, 3, 2, 1, 5, 6)  # at a time
+REGISTERS = 8
+REACH = 508 // 16  # vectors from a pointer that a load reaches
+MOST_CODE = 320  # instructions: the taps are all written out
+MOST_ROWS = 16  # that a ring may have
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Taps of a row of the kernel whose weights are held in registers while the inputs pass by.
+
+    `passing`: for each vector of input, how many columns from the first output's first tap it stands, what it is
+    multiplied with: pairs of an output and a tap, the taps counted from the segment's first.
+    """
+
+    first: int
+    taps: int
+    passing: Mapping[int, tuple[tuple[int, int], ...]]
+
+    @property
+    def instructions(self) -> int:
+        """Loads of weights and inputs, products."""
+        return self.taps + len(self.passing) + sum(len(products) for products in self.passing.values())
+
+
+def segments(conv: Conv, outputs: int) -> tuple[Segment, ...]:
+    """Cut a row of the kernel into as few segments as the registers allow beside the sums and an input."""
+    most = REGISTERS - 1 - outputs
+    made = []
+    for first in range(0, conv.kernel[1], most):
+        taps = min(most, conv.kernel[1] - first)
+        passing: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for output in range(outputs):
+            for tap in range(taps):
+                column = output * conv.stride[1] + (first + tap) * conv.dilation[1]
+                passing[column].append((output, tap))
+        made.append(Segment(first, taps, {column: tuple(passing[column]) for column in sorted(passing)}))
+    return tuple(made)
+
+
+def block_cost(conv: Conv, outputs: int) -> int:
+    """Return the instructions of so many outputs side by side; 0 for none."""
+    row = sum(segment.instructions for segment in segments(conv, outputs))
+    return conv.kernel[0] * row + 3 * outputs + 3 if outputs else 0
+
+
+def pack_taps(taps: Array, bias: Array) -> Array:
+    """Return the stream of vectors, float32 [C/4, 1 + taps, 4]: biases, then a vector a tap; C is filled up.
+
+    Args:
+        taps: float32 [C, taps].
+        bias: float32 [C].
+    """
+    columns = np.concatenate([bias[:, None], taps], axis=1)
+    columns = np.pad(columns, ((0, -len(columns) % F32_LANES), (0, 0)))
+    return np.ascontiguousarray(columns.reshape(-1, F32_LANES, columns.shape[1]).transpose(0, 2, 1), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class DepthwiseF32(ConvSchedule[FloatEpilogue]):
+    """Depthwise: four channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
+
+    Products are added in the order of the portable loops. The last lanes may be fewer than four.
+    """
+
+    name = "mve_f32_taps"
+    core = "has_mve"
+    forms = (FloatEpilogue,)
+
+    outputs: int = knob(
+        0, *OUTPUTS, meaning="side by side, that share inputs and weights; auto: as many as take fewest instructions"
+    )
+
+    def _outputs(self, conv: Conv) -> int:
+        """Outputs at a time; 0: a load does not reach all of their inputs."""
+        wide = conv.out_size[1]
+
+        def cost(outputs: int) -> int:
+            return wide // outputs * block_cost(conv, outputs) + block_cost(conv, wide % outputs)
+
+        def reaches(outputs: int) -> bool:
+            return (outputs - 1) * conv.stride[1] + (conv.kernel[1] - 1) * conv.dilation[1] <= REACH
+
+        tried = (self.outputs,) if self.outputs else OUTPUTS
+        return min((n for one in tried if reaches(n := min(one, wide))), key=cost, default=0)
+
+    def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
+        """Depthwise, one image, one output a channel, float32, not too many taps, nothing read afterwards."""
+        if not (conv.is_channelwise and epilogue.is_alone and epilogue.keeps_type and Ring.of(conv).rows <= MOST_ROWS):
+            return False
+        outputs = self._outputs(conv)
+        return outputs > 0 and block_cost(conv, outputs) + block_cost(conv, conv.out_size[1] % outputs) <= MOST_CODE
+
+    def _pitch(self, conv: Conv) -> int:
+        """Elements of a row of the ring."""
+        return F32_LANES * Ring.of(conv).columns
+
+    def scratch(self, conv: Conv, epilogue: FloatEpilogue) -> int:
+        """The ring."""
+        return 4 * Ring.of(conv).rows * self._pitch(conv)
+
+    def over_input(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
+        """If rows are read before they are written."""
+        return reads_ahead(conv, Ring.of(conv).rows)
+
+    def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
+        """The blocks; 4 for a copied vector, 20 for its row, 24 for one of outputs; 6 for an element of an epilogue."""
+        outputs = self._outputs(conv)
+        whole, rest = divmod(conv.out_size[1], outputs)
+        row = whole * block_cost(conv, outputs) + block_cost(conv, rest) + 24
+        after = 6 * conv.pixels * conv.channels if epilogue.rest is not None else 0
+        copying = conv.plane[0] * (4 * Ring.of(conv).copied + 20)
+        return math.ceil(conv.channels / F32_LANES) * float(conv.out_size[0] * row + copying) + after
+
+    def kernel(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Kernel:
+        """Write the function."""
+        outputs, ring = self._outputs(conv), Ring.of(conv)
+        taps, bias = epilogue.weights.reshape(conv.channels, -1), epilogue.graph.constants[epilogue.node.inputs[2]]
+        layout = "of four channels together their biases, then each tap"
+        return epilogue.kernel(
+            "kernels/conv2d/mve/depthwise_f32.c.j2",
+            Products(pack_taps(taps, bias), layout, (TAPS_HEADER,)),
+            "float",
+            conv=conv,
+            outputs=outputs,
+            segments=lambda outputs: segments(conv, outputs),
+            most_taps=max(one.taps for n in (outputs, conv.out_size[1] % outputs) if n for one in segments(conv, n)),
+            reach=REACH,
+            copied=ring.copied,
+            pitch=self._pitch(conv),
+            span=ring.rows,
         )

@@ -1,0 +1,473 @@
+"""Convolutions by register tiles of Helium.
+
+The inner loops and the layouts of the packed weights: crt/include/mt_mve_tile_*.h, mt_mve_pixels_int8.h.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mtool.compiler.ir import DType
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.conv2d.geometry import Conv, Tile, shrinks_by_rows
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
+from mtool.compiler.kernels.conv2d.tiles import TileSchedule
+from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
+from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
+from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, has_narrow_sums
+from mtool.compiler.kernels.packing import packed_by_rows, round_up
+from mtool.compiler.kernels.scaling import FloatScaling, Scaling
+from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.target import Target
+
+TILES = ("4x2", "2x4")  # pixels by channels; the second where four pixels would leave columns empty
+TILE_MEANING = "pixels x channels of the register tile; auto: 4x2, or 2x4 where that saves a fiftieth"
+HEADERS = {"4x2": "mt_mve_tile_4x2_int8.h", "2x4": "mt_mve_tile_2x4_int8.h"}
+UNROLLS = (9, 4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_int8.h has
+SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
+
+
+def best_unroll(depth: int) -> int:
+    """Return the largest unrolling of mt_mve_tile_int8.h, in blocks, that divides the depth."""
+    blocks = round_up(depth, INT8_LANES) // INT8_LANES
+    return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
+
+
+def dot_cost(padded: int, unroll: int) -> float:
+    """Return instructions of a tile's dot products with their results: 14 a block, 2 an iteration, 24 more."""
+    return padded / INT8_LANES * (14 + 2 / unroll) + 24
+
+
+def pack(weights: Array, bias: Array, scaling: Scaling, padded: int, together: int) -> Array:
+    """Return the stream of mt_mve_columns, int8 [N/T, T * padded + 32 or 48].
+
+    Args:
+        weights: int8 [N, K]; N is filled up to whole tiles, K to `padded`.
+        bias: int32 [N], the input's zero point folded in.
+        scaling: of N channels.
+        padded: whole vectors.
+        together: T, the channels of a tile.
+    """
+    wanted, depth = weights.shape
+    count = round_up(wanted, together)
+    filled = np.zeros((count, padded), np.int8)
+    filled[:wanted, :depth] = weights
+    tiles = count // together
+    blocks = filled.reshape(tiles, together, -1, INT8_LANES).transpose(0, 2, 1, 3).reshape(tiles, -1)
+    lanes = np.arange(4) % together  # two channels stand twice
+    biases = np.pad(bias.astype(np.int32), (0, count - wanted)).reshape(tiles, -1)[:, lanes]
+    return np.concatenate(
+        [blocks, np.ascontiguousarray(biases).view(np.int8), scaling.padded(count).vectors(together, lanes)], axis=1
+    )
+
+
+def _by_vectors(conv: Conv) -> bool:
+    """Whether a tap is whole vectors."""
+    return conv.channels // conv.group % INT8_LANES == 0
+
+
+@dataclass(frozen=True)
+class Int8Tiles(TileSchedule[Int8Epilogue]):
+    """The common part of both schedules."""
+
+    core = "has_mve"
+    forms = (Int8Epilogue,)
+    template = "kernels/conv2d/mve/tiles_int8.c.j2"
+    element = DType.INT8
+    scratch_type = "int8_t"
+    holds_rows = True
+
+    unroll: int = knob(0, *UNROLLS, meaning="vectors of k an iteration; auto: the most that divide the depth")
+
+    tile: str = knob("", *TILES, meaning=TILE_MEANING)
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """One image, int8 to int8."""
+        int8 = bool(epilogue.weights.dtype == np.int8)
+        return super().fits(conv, epilogue) and int8 and conv.out_channels < SCATTER_REACH
+
+    def _unroll(self, conv: Conv) -> int:
+        return self.unroll or best_unroll(conv.depth)
+
+    def depth(self, conv: Conv) -> int:
+        """Whole iterations."""
+        return round_up(conv.depth, INT8_LANES * self._unroll(conv))
+
+    def gathered(self, conv: Conv) -> int:
+        """A column, unless taps are whole vectors."""
+        return 0 if self.pointwise or _by_vectors(conv) else self.depth(conv)
+
+    def shape(self, conv: Conv) -> Tile:
+        """The one asked for, or the usual one unless another saves much."""
+        if self.tile:
+            return Tile.named(self.tile)
+        return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile), saving=0.02)
+
+    def _cost(self, conv: Conv, tile: Tile) -> float:
+        gathering = conv.depth / 4 if _by_vectors(conv) else conv.depth * 1.5
+        dots = tile.channel_steps(conv) * dot_cost(self.depth(conv), self._unroll(conv))
+        return conv.group * tile.columns(conv) * (dots + tile.pixels * gathering + 40)
+
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """The dot products, and what gathers the pixels."""
+        return self._cost(conv, self.shape(conv))
+
+    def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
+        """The channels of a tile together."""
+        tile, depth, unroll, pair = self.shape(conv), self.depth(conv), self._unroll(conv), epilogue.pair()
+        rows = partial(pack, padded=depth, together=tile.channels)
+        filters = epilogue.weights.reshape(conv.out_channels, -1)
+        weights = packed_by_rows(rows, tile.channels, filters, epilogue.bias, epilogue.scaling, groups=conv.group)
+        kind, whole = epilogue.scaling.kind, "_whole" if depth == INT8_LANES * unroll else ""
+        function = f"mt_mve_columns{'' if tile.name == TILES[0] else '_' + tile.name}{kind}_{unroll}{whole}"
+        declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
+        if pair is not None:
+            declared += f"\n    {pair.declared}"
+        layout = f"{tile.channels} output channels a row: bytes of biases, vectors of 16 weights by turns, "
+        layout += f"bytes of {epilogue.scaling.meaning}"
+        return Products(weights, layout, (HEADERS[tile.name],), function, declared, "&range")
+
+    def values(self, conv: Conv, epilogue: Int8Epilogue) -> dict[str, Any]:
+        """Whether taps are whole vectors, and the sum that follows, if there is a loop for it."""
+        return {"by_vectors": _by_vectors(conv), "pair": epilogue.pair()}
+
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function, for results that are near if they are."""
+        return super().kernel(conv, epilogue.nearer(), target)
+
+
+class Im2colInt8(Int8Tiles):
+    """k x k: the patches of a tile's pixels are gathered and multiplied with all channels, a tile's at a time.
+
+    Vectors are copied where a pixel is whole vectors; rows of a patch, or bytes on the border, elsewhere.
+    """
+
+    name = "mve_patch"
+
+
+class PointwiseInt8(Int8Tiles):
+    """1x1: a tile's pixels side by side times all channels, a tile's at a time. In place; if it grows, backwards."""
+
+    name = "mve_pointwise"
+    pointwise = True
+
+
+HEADER_INT16 = "mt_mve_tile_4x2_int16.h"
+UNROLLS_INT16 = (4, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_4x2_int16.h has
+
+
+def best_unroll_int16(depth: int) -> int:
+    """Return the largest unrolling of mt_mve_tile_4x2_int16.h, in blocks, that divides the depth."""
+    blocks = round_up(depth, INT16_LANES) // INT16_LANES
+    return next(unroll for unroll in UNROLLS_INT16 if blocks % unroll == 0)
+
+
+def pack_int16(weights: Array, bias: Array, scale: Array | None = None, *, padded: int) -> Array:
+    """Return the stream of mt_mve16_columns, int8 [N/2, 8 or 16 + 2 * padded].
+
+    Args:
+        weights: int8 [N, K]; N is filled up to an even number, K to `padded`.
+        bias: int32 [N], the input's zero point folded in.
+        scale: float32 [N]; None: the stream has none.
+        padded: whole vectors.
+    """
+    count = round_up(weights.shape[0], 2)
+    more = count - weights.shape[0]
+    filled = np.pad(weights, ((0, more), (0, padded - weights.shape[1]))).reshape(count // 2, 2, -1, INT16_LANES)
+    heads = np.pad(bias, (0, more)).view(np.int8).reshape(count // 2, 8)
+    parts = [heads, filled.swapaxes(1, 2).reshape(count // 2, -1)]
+    if scale is not None:
+        parts.append(np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(count // 2, 8))
+    return np.concatenate(parts, axis=1)
+
+
+@dataclass(frozen=True)
+class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
+    """The common part of both schedules."""
+
+    core = "has_mve"
+    forms = (Int16Epilogue, SumEpilogue)
+    template = "kernels/conv2d/mve/tiles_int16.c.j2"
+    element = DType.INT16
+    scratch_type = "int16_t"
+
+    unroll: int = knob(0, *UNROLLS_INT16, meaning="blocks of k an iteration; auto: the most that divide the depth")
+
+    def fits(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> bool:
+        """One image, int16 to int16 or sums of 32 bits."""
+        narrow = has_narrow_sums(epilogue.node, epilogue.graph)
+        return super().fits(conv, epilogue) and narrow and conv.out_channels < SCATTER_REACH
+
+    def shape(self, conv: Conv) -> Tile:
+        """Four pixels by two channels."""
+        return Tile(4, 2)
+
+    def _unroll(self, conv: Conv) -> int:
+        return self.unroll or best_unroll_int16(conv.depth)
+
+    def depth(self, conv: Conv) -> int:
+        """Whole iterations."""
+        return round_up(conv.depth, INT16_LANES * self._unroll(conv))
+
+    def gathered(self, conv: Conv) -> int:
+        """A column, unless taps are whole vectors."""
+        return 0 if self.pointwise or conv.channels // conv.group % INT16_LANES == 0 else self.depth(conv)
+
+    def instructions(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> float:
+        """14 instructions a block of 4 x 2 dot products, 2 an iteration, 36 for the results; what gathers."""
+        gathering, tile = conv.depth * (1.5 if self.gathered(conv) else 0.4), self.shape(conv)
+        each = tile.channel_steps(conv) * (self.depth(conv) / INT16_LANES * (14 + 2 / self._unroll(conv)) + 36)
+        after = 6 * conv.pixels * conv.out_channels if self.staged(conv, epilogue) else 0
+        return conv.group * tile.columns(conv) * (each + 4 * gathering + 20) + after
+
+    def products(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> Products:
+        """Two channels together."""
+        depth, unroll = self.depth(conv), self._unroll(conv)
+        numbers, kind, last = [epilogue.graph.constants[epilogue.node.inputs[2]]], "sums", ""
+        declared = (
+            f"int32_t *const sums = (int32_t *)(void *)(scratch + {4 * depth}); /* of two channels by four pixels */"
+        )
+        layout = "two output channels a row: bytes of biases, vectors of 8 weights by turns"
+        if isinstance(epilogue, Int16Epilogue):
+            numbers, kind, last = [*numbers, epilogue.scale], "columns", "&range"
+            declared, layout = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE"), layout + ", bytes of scales"
+        filters = epilogue.weights.reshape(conv.out_channels, -1)
+        weights = packed_by_rows(partial(pack_int16, padded=depth), 2, filters, *numbers, groups=conv.group)
+        return Products(weights, layout, (HEADER_INT16,), f"mt_mve16_{kind}_{unroll}", declared, last)
+
+    def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> dict[str, Any]:
+        """Whether patches are gathered before they become columns."""
+        return {"gathers": self.gathered(conv) > 0}
+
+
+class Im2colInt16(Int16Tiles):
+    """k x k: the patches of four pixels are gathered side by side and multiplied with all channels, two at a time.
+
+    Vectors are copied where a pixel is whole vectors, rows of a patch or elements elsewhere.
+    """
+
+    name = "mve16_patch"
+
+
+class PointwiseInt16(Int16Tiles):
+    """1x1: four pixels side by side times all channels, two at a time. In place; growing layers run backwards."""
+
+    name = "mve16_pointwise"
+    pointwise = True
+
+
+# 1x1 convolutions of int8 for Helium with 64 inputs at most: vectors of two pixels stay in registers.
+#
+# The inner loops and the layout of the packed weights: crt/include/mt_mve_pixels_int8.h.
+
+
+PIXELS_HEADER = "mt_mve_pixels_int8.h"
+PIXELS_LAYOUT = "4 output channels a row: vectors of 16 weights by turns, biases, scales (the bits of floats)"
+TOGETHER = 4  # output channels
+MOST_BYTES = 64  # bytes of a patch
+EACH = (32, 44, 58, 72)  # instructions for two pixels and four channels, by the vectors of a patch
+
+
+def pack_pixels(weights: Array, bias: Array, scale: Array) -> Array:
+    """Return int8 [N/4, 64 * vectors + 32]: for each vector of a patch one of each channel, biases, scales.
+
+    Args:
+        weights: int8 [N, K], N a multiple of 4.
+        bias: int32 [N], the input's zero point folded in.
+        scale: float32 [N].
+    """
+    count, depth = weights.shape
+    filled = np.pad(weights, ((0, 0), (0, round_up(depth, INT8_LANES) - depth)))
+    tiles = count // TOGETHER
+    blocks = filled.reshape(tiles, TOGETHER, -1, INT8_LANES).swapaxes(1, 2).reshape(tiles, -1)
+    numbers = [np.ascontiguousarray(one).view(np.int8).reshape(tiles, -1) for one in (bias.astype(np.int32), scale)]
+    return np.concatenate([blocks, *numbers], axis=1)
+
+
+class SmallPatches(ConvSchedule[Int8Epilogue]):
+    """The common part of the schedules: two pixels, whose patches are 64 bytes at most, times four channels."""
+
+    core = "has_mve"
+    forms = (Int8Epilogue,)
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """Return whether channels come in fours, patches are small, and results near and stored as they are."""
+        shape = conv.group == 1 and conv.batch == 1 and conv.meets_the_image and conv.depth <= MOST_BYTES
+        channels = conv.out_channels % TOGETHER == 0 and conv.out_channels < SCATTER_REACH
+        int8 = epilogue.weights.dtype == np.int8 and epilogue.rest is None
+        return shape and channels and int8 and epilogue.is_near
+
+    def _products(self, conv: Conv, after: int) -> float:
+        """Return the instructions of all products: 32 to 72 for two pixels and four channels; `after` them."""
+        each = EACH[round_up(conv.depth, INT8_LANES) // INT8_LANES - 1]
+        return round_up(conv.pixels, 2) / 2 * (conv.out_channels / TOGETHER * each + after)
+
+    def products(self, conv: Conv, epilogue: Int8Epilogue) -> Products:
+        """Return the packed weights."""
+        assert isinstance(epilogue.scaling, FloatScaling)
+        filters = epilogue.weights.reshape(conv.out_channels, -1)
+        return Products(pack_pixels(filters, epilogue.bias, epilogue.scaling.scale), PIXELS_LAYOUT, (PIXELS_HEADER,))
+
+
+class Pixels(SmallPatches):
+    """1x1, up to 64 inputs: two pixels times all channels, four at a time. In place; if it grows, backwards.
+
+    With a stride by rows, and not in place.
+    """
+
+    name = "mve_pixels"
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """1x1, no padding, no groups, one image, int8 to the whole of int8 by floats."""
+        return conv.kernel == (1, 1) and conv.pad == (0, 0) and super().fits(conv, epilogue)
+
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
+        """Vectors of one of two pixels, if those of both are more than registers hold."""
+        depth = round_up(conv.depth, INT8_LANES)
+        return depth if depth > 2 * INT8_LANES else 0
+
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """If none is left out: pixels are read before they are written."""
+        return conv.is_pointwise
+
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """The products, 30 for two pixels."""
+        return self._products(conv, 30) + (0 if conv.is_pointwise else 40 * conv.out_size[0])
+
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function."""
+        k, n, has_scratch = conv.channels, conv.out_channels, self.scratch(conv, epilogue) > 0
+        return epilogue.kernel(
+            "kernels/conv2d/mve/pointwise_pixels_int8.c.j2",
+            self.products(conv, epilogue),
+            "int8_t" if has_scratch else "",
+            conv=conv,
+            k=k,
+            n=n,
+            whole=conv.is_pointwise,
+            step=k * conv.stride[1],
+            blocks=round_up(k, INT8_LANES) // INT8_LANES,
+            sign=-1 if conv.is_pointwise and n > k else 1,
+            staging="scratch" if has_scratch else "NULL",
+        )
+
+
+TOGETHER_PIXELS = (8, 6, 4, 2)  # that are gathered before they are multiplied
+
+
+class Columns(SmallPatches):
+    """k x k, patches of at most 64 bytes: gathered by rows of a patch, a vector each, padding by predication.
+
+    Two pixels stay in registers, times all channels, four at a time. A row of results may be held back, so that the
+    output can take the input's storage.
+    """
+
+    name = "mve_columns"
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """No dilation, no groups, rows of a patch of 16 bytes at most, one image, int8 to all of int8 by floats."""
+        shape = conv.dilation == (1, 1) and not conv.is_pointwise and conv.kernel[1] * conv.channels <= INT8_LANES
+        return shape and super().fits(conv, epilogue)
+
+    def _together(self, conv: Conv) -> int:
+        """How many pixels are gathered: a part of a row, if that lets rows be held back."""
+        return next((many for many in TOGETHER_PIXELS if shrinks_by_rows(conv, many)), TOGETHER_PIXELS[0])
+
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
+        """The columns, what is written behind the last, and a row that is held back."""
+        row = conv.out_size[1] * conv.out_channels if self.over_input(conv, epilogue) else 0
+        return self._together(conv) * round_up(conv.depth, INT8_LANES) + INT8_LANES + row
+
+    def over_input(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """Row by row."""
+        return shrinks_by_rows(conv, self._together(conv))
+
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """The products, 20 for two pixels; 5 a row of a patch, 20 a pixel."""
+        return conv.pixels * (5 * conv.kernel[0] + 20) + self._products(conv, 20)
+
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function."""
+        padded = round_up(conv.depth, INT8_LANES)
+        return epilogue.kernel(
+            "kernels/conv2d/mve/im2col_columns_int8.c.j2",
+            self.products(conv, epilogue),
+            "int8_t",
+            conv=conv,
+            padded=padded,
+            blocks=padded // INT8_LANES,
+            together=self._together(conv),
+            by_rows=self.over_input(conv, epilogue),
+        )
+
+
+# Convolutions of float32 for Helium: pixels by vectors of channels.
+#
+# The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_f32.h.
+
+
+HEADER_F32 = "mt_mve_tile_f32.h"
+CHANNELS = {3: 8, 6: 4}  # that a tile of so many pixels has: six vectors of sums
+TILE_COSTS = {3: (35, 29), 6: (33, 33)}  # instructions for four steps of k, and for the results
+
+
+@dataclass(frozen=True)
+class Im2colF32(TileSchedule[FloatEpilogue]):
+    """The patches of a few pixels are gathered and multiplied with all channels, a vector or two at a time.
+
+    A 1x1 layer runs in place: forwards, or backwards if it grows.
+
+    Of tiles that waste equally little that of three pixels is taken: it has more instructions, but they load half as
+    many single floats, which nothing can be done beside.
+    """
+
+    name = "mve_f32_columns"
+    core = "has_mve"
+    forms = (FloatEpilogue,)
+    template = "kernels/conv2d/mve/tiles_f32.c.j2"
+    element = DType.FLOAT32
+    scratch_type = "float"
+
+    pixels: int = knob(0, *CHANNELS, meaning="of a tile: 3 by eight channels or 6 by four; auto: what wastes less")
+
+    def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
+        """One image, no groups, no dilation of columns, float32; no window beside the input."""
+        return conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1 and conv.meets_the_image
+
+    def is_pixelwise(self, conv: Conv) -> bool:
+        """If 1x1."""
+        return conv.is_pointwise
+
+    def shape(self, conv: Conv) -> Tile:
+        """That which wastes less."""
+
+        def products(pixels: int) -> int:
+            return round_up(conv.pixels, pixels) * round_up(conv.out_channels, CHANNELS[pixels])
+
+        pixels = self.pixels or min(CHANNELS, key=products)
+        return Tile(pixels, CHANNELS[pixels])
+
+    def depth(self, conv: Conv) -> int:
+        """Whole steps."""
+        return round_up(conv.depth, 4)
+
+    def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
+        """The tiles; three for a vector of a patch that is gathered, 8 for a row of it, 40 for all (5 if pointwise)."""
+        tile = self.shape(conv)
+        four, results = TILE_COSTS[tile.pixels]
+        run = math.ceil(conv.kernel[1] * conv.channels / 4)
+        gathering = conv.kernel[0] * (3 * run + 8) + (5 if conv.is_pointwise else 40)
+        each = tile.channel_steps(conv) * (four * self.depth(conv) // 4 + results) + tile.pixels * gathering + 25
+        return float(tile.columns(conv) * each)
+
+    def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
+        """The channels of a tile together; its last argument is the least that a result may be."""
+        node, graph, tile = epilogue.node, epilogue.graph, self.shape(conv)
+        stored, long = stored_as(node, graph) or "", "long_" if conv.depth > MOST else ""
+        function = f"mt_mve_f32_columns_{long}{stored + '_' if stored else ''}{tile.pixels}"
+        filters = epilogue.weights.reshape(conv.out_channels, -1)
+        weights = packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
+        return Products(weights, LAYOUT + words_of(stored), (HEADER_F32,), function, last=epilogue.least)

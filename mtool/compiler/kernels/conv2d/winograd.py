@@ -1,0 +1,267 @@
+"""Winograd's F(2x2, 3x3) in integers: four of nine products of a 3x3 convolution with stride 1 are left.
+
+A tile is 2x2 outputs, of 4x4 inputs d: Y = A'[(G g G') * (B' d B)]A, with * element by element. G has halves: it is
+doubled, so that weights are whole, and sums are four times the convolution's. As additions of 32 bits wrap around, only
+the result has to be within them.
+
+Sources: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (arXiv 1509.09308); the doubling: Meng and
+Brothers, Efficient Winograd Convolution via Integer Arithmetic (arXiv 1901.01965).
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from mtool.compiler.ir import DType, Graph, Node
+from mtool.compiler.ir.blocks import row_sums
+from mtool.compiler.ir.types import Array
+from mtool.compiler.kernels.conv2d.geometry import OUTPUTS, Blocks, Conv
+from mtool.compiler.kernels.conv2d.schedule import ConvSchedule, PortableSchedule
+from mtool.compiler.kernels.dsp import LIMITS
+from mtool.compiler.kernels.epilogues import EpilogueText, Int8Epilogue, Products
+from mtool.compiler.kernels.exact_scaling import MOST_MOVED, ExactScaling
+from mtool.compiler.kernels.integer import RESULT, is_narrow
+from mtool.compiler.kernels.packing import packed_by_rows, round_up
+from mtool.compiler.kernels.scaling import Scaling
+from mtool.compiler.kernels.schedule import Kernel, knob
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.kernels.threshold_multipliers import Reach
+from mtool.compiler.kernels.weighted_sum import is_stored_as_int8
+
+G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
+"""What is applied to both sides of 3x3 weights: twice the usual matrix."""
+
+ELEMENTS = (1, 2, 0, 3)
+"""The order of the elements, by rows and by columns; weights of 3 have their sign turned."""
+
+FACTOR = 4  # of the sums
+LIMIT = 2**31
+
+
+def transformed(weights: Array) -> Array:
+    """Return weights [N, 3, 3, C] of 8 or 9 bits transformed, int16 [N, 4, 4, C]: row, column, in their usual order."""
+    wide: Array = np.einsum("ai,nijc,bj->nabc", G, weights.astype(np.int32), G)
+    return wide.astype(np.int16)
+
+
+def by_columns(weights: Array) -> Array:
+    """Return weights as `transformed` gives them, [N, 4 columns, 4 rows, C], in the order of ELEMENTS."""
+    signs = np.array([1, 1, 1, -1], np.int16)
+    ordered = weights[:, ELEMENTS][:, :, ELEMENTS] * signs[:, None, None] * signs[:, None]
+    return np.ascontiguousarray(ordered.swapaxes(1, 2))
+
+
+def scaled(epilogue: Int8Epilogue) -> tuple[Scaling, Array]:
+    """Return the scaling of a layer's sums that are four times as large, if they fit, and biases, not multiplied."""
+    scaling, bias = epilogue.exact_scaling()
+    bias, scaling = scaling.without_dead_channels(epilogue.weights, bias)
+    return scaling.fourfold(), bias
+
+
+def sums_fit(epilogue: Int8Epilogue) -> bool:
+    """Whether four times the sums of a layer stay within 32 bits."""
+    known: dict[tuple[str, ...], bool] = epilogue.graph.memo.setdefault("fourfold sums", {})
+    key = tuple(epilogue.node.inputs[1:3])
+    if key not in known:
+        bias, _ = epilogue.scaling.without_dead_channels(epilogue.weights, epilogue.bias)
+        known[key] = fits(epilogue.weights, bias)
+    return known[key]
+
+
+def products_fit(node: Node, graph: Graph) -> bool:
+    """Whether four times a node's sums stay within 32 bits without their biases, which are added afterwards."""
+    known: dict[str, bool] = graph.memo.setdefault("fourfold products", {})
+    value = node.inputs[1]
+    if value not in known:
+        weights = graph.constants[value]
+        known[value] = int(row_sums(weights).magnitude.max(initial=0)) * 2**8 < LIMIT // FACTOR
+    return known[value]
+
+
+def fits(weights: Array, bias: Array) -> bool:
+    """Whether four times the sum of each channel stays within 32 bits, whatever the inputs of 8 bits.
+
+    Its bias may be moved besides (mtool.compiler.kernels.exact_scaling).
+
+    Args:
+        weights: integers [N, ...].
+        bias: int32 [N].
+    """
+    reach = Reach.of(weights, bias)
+    return int(max(-reach.least.min(initial=0), reach.most.max(initial=0))) < LIMIT // FACTOR - MOST_MOVED
+
+
+DSP_HEADER = "mt_dsp_winograd_int8.h"
+FOURS = 4  # output channels together
+UNROLLS = (16, 8)  # input channels in one turn of the loop; 32, if asked for, are 1.6 KB of code more
+DSP_SUMS = 40 * 4  # bytes: MT_DSP_BLOCK_SUMS
+DSP_LAYOUT = (
+    "four output channels at a time: of each column of the transformed elements four biases and a word of two input "
+    "channels for each, then"
+)
+
+
+def pack_pairs(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
+    """Return the stream of mt_dsp_winograd, uint32 [N/4, ...], the input channels filled up to `depth`.
+
+    Args:
+        weights: integers [N, 3, 3, C].
+        bias: int32 [N].
+        scaling: of N channels, for sums that are four times as large.
+        depth: a multiple of 4.
+    """
+    count = round_up(len(weights), FOURS)
+    fours, numbers = count // FOURS, scaling.padded(count).words
+    wide = by_columns(transformed(weights))
+    filled = np.zeros((count, 4, 4, depth), np.int16)
+    filled[: len(weights), ..., : weights.shape[3]] = wide
+    # of four input channels the pairs are (0, 2) and (1, 3)
+    pairs = filled.reshape(fours, FOURS, 4, 4, depth // 4, 2, 2).swapaxes(5, 6)
+    words = np.ascontiguousarray(pairs).view(np.uint32).reshape(fours, FOURS, 4, 4 * depth // 2)
+    biases = np.zeros((fours, 4, FOURS), np.int32)
+    biases[:, 0] = np.pad(bias * np.int32(FACTOR), (0, count - len(bias))).reshape(fours, FOURS)
+    sums = np.concatenate([biases.view(np.uint32)[:, :, None], words.transpose(0, 2, 3, 1)], axis=2)
+    behind = numbers.reshape(fours, FOURS, -1).swapaxes(1, 2)
+    return np.concatenate([sums.reshape(fours, -1), behind.reshape(fours, -1)], axis=1)
+
+
+@dataclass(frozen=True)
+class DspWinograd(ConvSchedule[Int8Epilogue]):
+    """Blocks of 2x4 outputs: their inputs are transformed, multiplied with all channels, four at a time, and back."""
+
+    name = "dsp_winograd"
+    core = "has_dsp"
+    forms = (Int8Epilogue,)
+    unroll: int = knob(0, 32, *UNROLLS, meaning="input channels an iteration; auto: with the fewest instructions")
+
+    def fits(self, conv: Conv, epilogue: Int8Epilogue) -> bool:
+        """int8 to int8, 3x3, stride 1, one group; four times a sum stays within 32 bits."""
+        int8 = is_stored_as_int8(epilogue.node, epilogue.graph)
+        return Blocks.can_compute(conv) and int8 and sums_fit(epilogue)
+
+    def _unroll(self, conv: Conv) -> int:
+        return self.unroll or min(UNROLLS, key=lambda unroll: _depth_cost(conv, unroll))
+
+    def _depth(self, conv: Conv) -> int:
+        return round_up(conv.channels, self._unroll(conv))
+
+    def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
+        """A block's columns; its sums and results, where a patch on the border is put together before."""
+        results = math.prod(OUTPUTS) * round_up(conv.out_channels, FOURS)
+        return 64 * self._depth(conv) + max(DSP_SUMS + results, _blocks(conv).patch)
+
+    def grown_bytes(self, node: Node, graph: Graph) -> int:
+        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both filled up."""
+        conv = Conv.of(node, graph)
+        filled = round_up(conv.out_channels, FOURS) * (16 * 2 * self._depth(conv) + 4 * 4)
+        return max(1, filled - 9 * conv.channels * conv.out_channels)
+
+    def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
+        """By block: 340 for four input channels, the products of four output channels, 60 and 9 a word of results."""
+        blocks, fours = _blocks(conv), -(-conv.out_channels // FOURS)
+        each = 340 * -(-conv.channels // 4) + fours * (_depth_cost(conv, self._unroll(conv)) + 400 + 72) + 90
+        return blocks.count * each + blocks.gathered * 24 * (12 + conv.channels)
+
+    def kernel(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Kernel:
+        """Write the function; the runtime's is of any range, as its results are stored apart."""
+        (scaling, bias), depth, unroll = scaled(epilogue), self._depth(conv), self._unroll(conv)
+        whole, shared = depth == unroll, tuple[str, ...]()
+        stream = packed_by_rows(partial(pack_pairs, depth=depth), FOURS, epilogue.weights, bias, scaling)
+        name = f"mt_dsp_winograd{'_whole' if whole else ''}{scaling.kind}_{unroll}"
+        if isinstance(scaling, ExactScaling):
+            clamped = (epilogue.how.low, epilogue.how.high) != LIMITS
+            name += "_range" if clamped else ""
+            by = f"MT_EXACT_{scaling.places}"
+            shared = (f"MT_DSP_WINOGRAD({name}, {unroll}, {int(whole)}, {by}, {int(clamped)})",)
+        declared = epilogue.declared("mt_dsp_range", "MT_DSP_RANGE")
+        return epilogue.kernel(
+            "kernels/conv2d/dsp/winograd_int8.c.j2",
+            Products(stream, f"{DSP_LAYOUT} {scaling.meaning} of each", (DSP_HEADER,), name, declared, shared=shared),
+            "int32_t",
+            conv=conv,
+            blocks=_blocks(conv),
+            x_type="int8_t",
+            depth=depth,
+            turns=depth // unroll,
+            sums=16 * depth,
+            sums_bytes=DSP_SUMS,
+        )
+
+
+def _blocks(conv: Conv) -> Blocks:
+    """Return its blocks, whose pixels are whole words."""
+    return Blocks(conv, round_up(conv.channels, 4))
+
+
+def _depth_cost(conv: Conv, unroll: int) -> int:
+    """Return the instructions of a block's products for four output channels: 11 for two input channels."""
+    depth = round_up(conv.channels, unroll)
+    return 16 * (11 * depth // 2 + (0 if depth == unroll else 2 + 4 * depth // unroll))
+
+
+INT_HEADER = "mt_winograd.h"
+FOURS = 4  # output channels together, and input channels in one turn of the loop
+REGISTERS = 13  # that a core has to have for eight sums
+INT_SUMS = 72 * 4  # bytes: MT_WINOGRAD_SUMS
+INT_LAYOUT = (
+    "four output channels at a time, side by side for each element and input channel of the transformed weights"
+)
+
+
+def pack_words(weights: Array) -> Array:
+    """Return the weights [N, 3, 3, C] as mt_winograd_sums reads them, int16 [N/4, ...], both filled up."""
+    count, depth = round_up(len(weights), FOURS), round_up(weights.shape[3], FOURS)
+    filled = np.zeros((count, 4, 4, depth), np.int16)
+    filled[: len(weights), ..., : weights.shape[3]] = by_columns(transformed(weights))
+    return np.ascontiguousarray(filled.reshape(count // FOURS, FOURS, -1).swapaxes(1, 2)).reshape(count // FOURS, -1)
+
+
+class IntWinograd(PortableSchedule):
+    """Blocks of 2x4 outputs: their inputs are transformed, multiplied with all channels, four at a time, and back."""
+
+    name = "int_winograd"
+    core = "has_wide_registers"
+
+    def fits(self, conv: Conv, epilogue: EpilogueText) -> bool:
+        """8 bits by 8 bits, 3x3, stride 1, one group; four times a sum stays within 32 bits."""
+        narrow = is_narrow(epilogue.node, epilogue.graph) and epilogue.acc is DType.INT32
+        return narrow and Blocks.can_compute(conv) and products_fit(epilogue.node, epilogue.graph)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """What fits, where there are registers for eight sums."""
+        return target.registers >= REGISTERS and super().supports(node, graph, target)
+
+    def scratch(self, conv: Conv, epilogue: EpilogueText) -> int:
+        """A block's columns; its sums, where a patch on the border is put together before."""
+        return 64 * round_up(conv.channels, FOURS) + max(INT_SUMS, Blocks(conv, conv.channels).patch)
+
+    def grown_bytes(self, node: Node, graph: Graph) -> int:
+        """16 words of 16 bits instead of 9 of 8 for each pair of channels, both filled up."""
+        conv = Conv.of(node, graph)
+        filled = round_up(conv.out_channels, FOURS) * round_up(conv.channels, FOURS)
+        return 32 * filled - 9 * conv.channels * conv.out_channels
+
+    def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
+        """By block: 160 for an input channel, 16 times eight products with what they load, 500 for what is left."""
+        blocks, depth, fours = (
+            Blocks(conv, conv.channels),
+            round_up(conv.channels, FOURS),
+            -(-conv.out_channels // FOURS),
+        )
+        products = 16 * depth * (6.5 + 8 * target.product_instructions)
+        each = 160 * conv.channels + fours * (products + 500 + 8 * FOURS * RESULT)
+        return blocks.count * each + blocks.gathered * 24 * (12 + conv.channels / 2)
+
+    def kernel(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Kernel:
+        """Write the function."""
+        weights, ties = pack_words(epilogue.graph.constants[epilogue.node.inputs[1]]), epilogue.beside_halves(1)
+        return epilogue.kernel(
+            "kernels/conv2d/integer/winograd_int8.c.j2", weights, "int16_t", INT_LAYOUT, ties, (INT_HEADER,),
+            conv=conv, blocks=Blocks(conv, conv.channels), x_type=epilogue.x.c, depth=round_up(conv.channels, FOURS),
+            biased=epilogue.has_bias,
+        )  # fmt: skip
+
+
+SCHEDULES = (DspWinograd(), IntWinograd())
