@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import helper
 
-from mtool.compiler.kernels.conv2d.winograd import by_columns, fits, transformed
+from mtool.compiler.kernels.conv2d.winograd import DspWinograd, by_columns, fits, transformed
 from mtool.compiler.kernels.exact_scaling import MOST_MOVED
 from mtool.compiler.kernels.target import Target
 
