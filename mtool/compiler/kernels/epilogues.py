@@ -201,6 +201,11 @@ class TileEpilogue:
         return self.graph.constants[self.node.inputs[1]]
 
     @property
+    def bias_of_model(self) -> Array:
+        """The node's biases, as the model has them."""
+        return self.graph.constants[self.node.inputs[2]]
+
+    @property
     def is_alone(self) -> bool:
         """Whether nothing but the kernel's own numbers is read after its sums."""
         return not WithEpilogue.of(self.node).epilogue.operands()

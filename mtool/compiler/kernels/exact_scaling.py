@@ -40,6 +40,7 @@ class ExactScaling(Scaling):
     places: int
     scale: Array
     zero_point: int
+    meaning = "multiplier and offset (or 0 and the bits of a float)"
 
     @classmethod
     def of_floats(cls, scale: Array, zero_point: int, places: int) -> Self:
@@ -50,11 +51,6 @@ class ExactScaling(Scaling):
     def kind(self) -> str:
         """By the places, which the instructions hold."""
         return f"_exact{self.places}"
-
-    @property
-    def meaning(self) -> str:
-        """Two words."""
-        return "multiplier and offset (or 0 and the bits of a float)"
 
     @property
     def has_multiplier(self) -> Array:

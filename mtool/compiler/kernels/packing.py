@@ -23,6 +23,22 @@ def filled_up(matrix: Array, rows: int, columns: int) -> Array:
     return np.pad(matrix, ((0, rows - matrix.shape[0]), (0, columns - matrix.shape[1])))
 
 
+def by_turns(matrix: Array, together: int, lanes: int, depth: int = 0) -> Array:
+    """Return rows of so many of a matrix's together, `lanes` elements of each by turns, [N / together, ...].
+
+    Rows are filled up to whole `together`, columns to `depth` or whole `lanes`.
+    """
+    count, columns = round_up(len(matrix), together), depth or round_up(matrix.shape[1], lanes)
+    blocks = filled_up(matrix, count, columns).reshape(count // together, together, -1, lanes)
+    return blocks.swapaxes(1, 2).reshape(count // together, -1)
+
+
+def numbers_of(numbers: Array, together: int, kind: type, word: type = np.int8) -> Array:
+    """Return a number of each channel for so many together, filled up, as `word` s, [N / together, ...]."""
+    filled: Array = np.pad(numbers.astype(kind), (0, -len(numbers) % together))
+    return filled.view(word).reshape(len(filled) // together, -1)
+
+
 def packed_by_rows(pack: Callable[..., Array], together: int, weights: Array, *numbers: Any, groups: int = 1) -> Array:
     """Return `pack(weights, *numbers)`, made for some rows of the stream at a time, [groups * rows, ...].
 

@@ -116,15 +116,8 @@ class FloatScaling(Scaling):
         """Take float32 scales [N]."""
         return cls(np.ascontiguousarray(scale, np.float32).view(np.uint32)[:, None])
 
-    @property
-    def kind(self) -> str:
-        """None: the plain name."""
-        return ""
-
-    @property
-    def meaning(self) -> str:
-        """A scale."""
-        return "scale (the bits of a float)"
+    kind = ""
+    meaning = "scale (the bits of a float)"
 
     @property
     def scale(self) -> Array:
@@ -152,10 +145,7 @@ class NearFloatScaling(FloatScaling):
 
     __slots__ = ()
 
-    @property
-    def kind(self) -> str:
-        """Near."""
-        return "_near"
+    kind = "_near"
 
 
 class OddFloatScaling(NearFloatScaling):
@@ -163,10 +153,7 @@ class OddFloatScaling(NearFloatScaling):
 
     __slots__ = ()
 
-    @property
-    def kind(self) -> str:
-        """Odd."""
-        return "_odd"
+    kind = "_odd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +164,7 @@ class FixedScaling(Scaling):
     """
 
     twice: bool
+    meaning = "multiplier and shift"
 
     @classmethod
     def of(cls, multiplier: Array, shift: Array, *, twice: bool) -> Self:
@@ -188,11 +176,6 @@ class FixedScaling(Scaling):
     def kind(self) -> str:
         """The rounding."""
         return "_twice" if self.twice else "_once"
-
-    @property
-    def meaning(self) -> str:
-        """A multiplier and a shift."""
-        return "multiplier and shift"
 
     @property
     def multiplier(self) -> Array:

@@ -95,10 +95,6 @@ class Gemv(GroupedGemv[Int8Epilogue]):
             return 4
         return self.outputs or min((4, 8), key=lambda group: self._cost(size, epilogue, group))
 
-    def filled(self, size: Matrix) -> int:
-        """Whole words."""
-        return round_up(size.depth, 4)
-
     def _unroll(self, depth: int, group: int) -> int:
         if group == 8:
             return self.unroll or LONGEST
@@ -191,7 +187,7 @@ class Rows(GroupedGemv[T]):
     def products(self, size: Matrix, epilogue: T, target: Target) -> Products:
         """By the packing and the width of the sums."""
         kind, depth, group = self._kind(epilogue), self.filled(size), self.group(size, epilogue)
-        numbers, stem, declared = [epilogue.graph.constants[epilogue.node.inputs[2]]], "mt_dsp16_row_sums", ""
+        numbers, stem, declared = [epilogue.bias_of_model], "mt_dsp16_row_sums", ""
         if isinstance(epilogue, Int16Epilogue):
             numbers, stem = [*numbers, epilogue.scale], "mt_dsp16_row"
             declared = epilogue.declared("mt_dsp_range", "MT_DSP16_RANGE")

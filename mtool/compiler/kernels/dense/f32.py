@@ -9,7 +9,6 @@ from mtool.compiler.ir import DType
 from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, pack_f32
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Products, StoredEpilogue
 from mtool.compiler.kernels.f32 import PRODUCT_MEANING, PRODUCTS, best_product, stored_as, words_of
-from mtool.compiler.kernels.packing import round_up
 from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
 
@@ -31,14 +30,6 @@ class Gemv(GroupedGemv[FloatEpilogue]):
         """float32; weights of float16 or int8 are widened as they are read."""
         return True
 
-    def group(self, size: Matrix, epilogue: FloatEpilogue) -> int:
-        """Eight."""
-        return GROUP
-
-    def filled(self, size: Matrix) -> int:
-        """Whole groups of four."""
-        return round_up(size.depth, 4)
-
     def instructions(self, size: Matrix, epilogue: FloatEpilogue, target: Target) -> float:
         """2.2 instructions a multiply-accumulate (1.2 fused), 2 an output, 1.8 to widen a byte.
 
@@ -52,7 +43,7 @@ class Gemv(GroupedGemv[FloatEpilogue]):
         """By how products are added, and whether a ReLU follows."""
         stored = stored_as(epilogue.node, epilogue.graph)
         assert stored is not None
-        weights = pack_f32(epilogue.weights, epilogue.graph.constants[epilogue.node.inputs[2]], GROUP, stored)
+        weights = pack_f32(epilogue.weights, epilogue.bias_of_model, GROUP, stored)
         function = epilogue.function("mt_f32_rows", self.product or best_product(target), stored)
         return Products(weights, LAYOUT_F32 + words_of(stored), ("mt_f32_gemv.h",), function)
 

@@ -1,6 +1,7 @@
 """The common part of the schedules of dense layers."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.epilogues import Products, TileEpilogue
 from mtool.compiler.kernels.f32 import Stored, as_words
-from mtool.compiler.kernels.packing import filled_up, round_up
+from mtool.compiler.kernels.packing import filled_up, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.schedule import Kernel
 from mtool.compiler.kernels.sum_schedule import E, SumSchedule
 from mtool.compiler.kernels.target import Target
@@ -38,18 +39,23 @@ class DenseSchedule(SumSchedule[Matrix, E]):
 class GroupedGemv(DenseSchedule[T]):
     """Row by row of the input, by a function of the runtime; a group of outputs shares what is loaded of it.
 
-    element: the type of the input's elements.
+    Attributes:
+        element: the type of the input's elements.
+        together: the outputs of a group, unless `group` says otherwise.
+        multiple: of which the function reads inputs, unless `filled` says otherwise.
     """
 
     element: ClassVar[DType]
+    together: ClassVar[int] = 8
+    multiple: ClassVar[int] = 4
 
     def group(self, size: Matrix, epilogue: T) -> int:
         """Return how many outputs are computed at a time."""
-        raise NotImplementedError
+        return self.together
 
     def filled(self, size: Matrix) -> int:
         """Return how many inputs the function reads: the depth, filled up with zeros."""
-        raise NotImplementedError
+        return round_up(size.depth, self.multiple)
 
     def products(self, size: Matrix, epilogue: T, target: Target) -> Products:
         """Return what is called, and with what weights."""
@@ -104,16 +110,12 @@ def pack_f32(weights: Array, bias: Array, group: int, stored: Stored = "") -> Ar
         stored: how the weights are stored, if not as floats: then they may be int8, and the stream is of words
             (mtool.compiler.kernels.f32), biases being floats.
     """
-    if stored:
-        count, depth = (round_up(size, to) for size, to in zip(weights.shape, (group, 4), strict=True))
-        filled = filled_up(weights, count, depth).reshape(count // group, group, depth)
-        words = as_words(filled.transpose(0, 2, 1).reshape(count // group, -1), stored)
-        biases = np.pad(bias, (0, count - bias.size)).reshape(count // group, group)
-        return np.concatenate([words, as_words(biases, "")], axis=1)
-    count, depth = weights.shape
-    whole, rest = divmod(count, group)
-    stream = np.zeros((round_up(count, group) // group, round_up(depth, 4) + 1, group), weights.dtype)
-    for part, source in ((stream[:, :depth], weights), (stream[:, -1:], bias[:, np.newaxis])):
-        part[:whole] = source[: whole * group].reshape(whole, group, source.shape[1]).transpose(0, 2, 1)
-        part[whole:, :, :rest] = source[whole * group :].T
-    return stream.reshape(len(stream), -1)
+    return packed_by_rows(partial(_rows, group=group, stored=stored), group, weights, bias)
+
+
+def _rows(weights: Array, bias: Array, group: int, stored: Stored) -> Array:
+    count, depth = (round_up(size, to) for size, to in zip(weights.shape, (group, 4), strict=True))
+    filled = filled_up(weights, count, depth).reshape(count // group, group, depth)
+    words = as_words(filled.transpose(0, 2, 1).reshape(count // group, -1), stored)
+    stream = np.concatenate([words, numbers_of(bias, group, np.float32, np.uint32)], axis=1)
+    return stream if stored else stream.view(np.float32)

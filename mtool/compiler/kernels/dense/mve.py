@@ -14,8 +14,15 @@ from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.dense.gemv import LAYOUT_F32, GroupedGemv, Matrix, T, pack_f32
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.f32 import stored_as, words_of
-from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, MultiplierScaling, has_narrow_sums, vector_scaling
-from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
+from mtool.compiler.kernels.mve import (
+    INT8_LANES,
+    INT16_LANES,
+    MultiplierScaling,
+    has_narrow_sums,
+    pack_int16,
+    vector_scaling,
+)
+from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import NearFloatScaling, Scaling
 from mtool.compiler.kernels.schedule import knob
 from mtool.compiler.kernels.target import Target
@@ -26,13 +33,8 @@ from mtool.compiler.kernels.target import Target
 
 
 GROUP = 8  # outputs at a time
-BY_TURNS = np.array([0, 2, 4, 6, 1, 3, 5, 7])  # the outputs of two vectors that are narrowed into one
+BY_TURNS = np.array([0, 2, 4, 6, 1, 3, 5, 7])  # outputs whose even ones are scaled in one vector, and narrowed then
 UNROLLS = (8, 4, 2, 1)  # vectors of inputs an iteration: the loops that mt_mve_gemv_int8.h has
-
-
-def stands_by_turns(scaling: Scaling) -> bool:
-    """Whether the even outputs are scaled in one vector and the odd in the other."""
-    return isinstance(scaling, NearFloatScaling | MultiplierScaling)
 
 
 def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
@@ -44,13 +46,11 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
         scaling: of N channels.
         depth: whole vectors, which K is filled up to.
     """
-    count = weights.shape[0]
-    groups = round_up(count, GROUP) // GROUP
-    more = groups * GROUP - count
-    filled = filled_up(weights, groups * GROUP, depth).reshape(groups, GROUP, -1, INT8_LANES)
-    heads = np.pad(bias.astype(np.int32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
-    tails = scaling.padded(groups * GROUP).vectors(GROUP, BY_TURNS if stands_by_turns(scaling) else None)
-    return np.concatenate([heads, filled.swapaxes(1, 2).reshape(groups, -1), tails], axis=1)
+    order = BY_TURNS if isinstance(scaling, NearFloatScaling | MultiplierScaling) else None
+    tails = scaling.padded(round_up(len(weights), GROUP)).vectors(GROUP, order)
+    return np.concatenate(
+        [numbers_of(bias, GROUP, np.int32), by_turns(weights, GROUP, INT8_LANES, depth), tails], axis=1
+    )
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,6 @@ class Gemv(GroupedGemv[Int8Epilogue]):
     def fits(self, size: Matrix, epilogue: Int8Epilogue) -> bool:
         """int8 to int8."""
         return bool(epilogue.weights.dtype == np.int8)
-
-    def group(self, size: Matrix, epilogue: Int8Epilogue) -> int:
-        """Eight."""
-        return GROUP
 
     def _unroll(self, size: Matrix) -> int:
         vectors = round_up(size.depth, INT8_LANES) // INT8_LANES
@@ -102,26 +98,6 @@ class Gemv(GroupedGemv[Int8Epilogue]):
 # The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_int16.h.
 
 
-def pack_int16(weights: Array, bias: Array, scale: Array | None) -> Array:
-    """Return the stream of mt_mve16_rows, int8 [N/8, 32 or 64 + 8 * K]; N and K are filled up to multiples of 8.
-
-    Args:
-        weights: int8 [N, K].
-        bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N]; None: the stream has none.
-    """
-    count, depth = (round_up(size, GROUP) for size in weights.shape)
-    more = count - weights.shape[0]
-    filled = np.pad(weights, ((0, more), (0, depth - weights.shape[1]))).reshape(
-        -1, GROUP, depth // INT16_LANES, INT16_LANES
-    )
-    heads = np.pad(bias.astype(np.int32), (0, more)).view(np.int8).reshape(-1, 4 * GROUP)
-    parts = [heads, filled.transpose(0, 2, 1, 3).reshape(len(heads), -1)]
-    if scale is not None:
-        parts.append(np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(-1, 4 * GROUP))
-    return np.concatenate(parts, axis=1)
-
-
 HEADER_INT16 = "mt_mve_gemv_int16.h"
 
 
@@ -133,19 +109,12 @@ class Rows(GroupedGemv[T]):
 
     core = "has_mve"
     element = DType.INT16
+    multiple = INT16_LANES
     storing: ClassVar[int]
 
     def fits(self, size: Matrix, epilogue: T) -> bool:
         """int16, sums of 32 bits."""
         return has_narrow_sums(epilogue.node, epilogue.graph)
-
-    def group(self, size: Matrix, epilogue: T) -> int:
-        """Eight."""
-        return GROUP
-
-    def filled(self, size: Matrix) -> int:
-        """Whole vectors."""
-        return round_up(size.depth, INT16_LANES)
 
     def instructions(self, size: Matrix, epilogue: T, target: Target) -> float:
         """19 instructions for 8 inputs and eight outputs, and what storing those takes."""
@@ -153,14 +122,16 @@ class Rows(GroupedGemv[T]):
 
     def products(self, size: Matrix, epilogue: T, target: Target) -> Products:
         """One for each kind of result."""
-        weights, bias = epilogue.weights, epilogue.graph.constants[epilogue.node.inputs[2]]
-        layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns"
-        if not isinstance(epilogue, Int16Epilogue):
-            stream = packed_by_rows(partial(pack_int16, scale=None), GROUP, weights, bias)
-            return Products(stream, layout, (HEADER_INT16,), "mt_mve16_dense_sums")
-        stream = packed_by_rows(pack_int16, GROUP, weights, bias, epilogue.scale)
-        declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
-        return Products(stream, f"{layout}, the bytes of scales", (HEADER_INT16,), "mt_mve16_dense", declared, "&range")
+        numbers, layout = (
+            [epilogue.bias_of_model],
+            "8 outputs a row: the bytes of biases, vectors of 8 weights by turns",
+        )
+        function, declared = "mt_mve16_dense_sums", ""
+        if isinstance(epilogue, Int16Epilogue):
+            numbers, layout, function = [*numbers, epilogue.scale], f"{layout}, the bytes of scales", "mt_mve16_dense"
+            declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
+        stream = packed_by_rows(partial(pack_int16, together=GROUP), GROUP, epilogue.weights, *numbers)
+        return Products(stream, layout, (HEADER_INT16,), function, declared, "&range" if declared else "")
 
 
 class GemvInt16(Rows[Int16Epilogue]):
@@ -201,10 +172,6 @@ class GemvF32(GroupedGemv[FloatEpilogue]):
         """As many as take fewest instructions."""
         return self.outputs or min(FLOAT_GROUPS, key=lambda outputs: self._row(size, outputs))
 
-    def filled(self, size: Matrix) -> int:
-        """Whole groups of four."""
-        return round_up(size.depth, 4)
-
     def _row(self, size: Matrix, outputs: int) -> int:
         """Instructions of a row: a load and a product for each vector of weights, two for four inputs, the results."""
         groups, vectors = round_up(size.outputs, outputs) // outputs, outputs // 4
@@ -218,7 +185,7 @@ class GemvF32(GroupedGemv[FloatEpilogue]):
         """By the outputs at a time; the last argument is the least that a result may be."""
         group, stored = self.group(size, epilogue), stored_as(epilogue.node, epilogue.graph) or ""
         function = f"mt_mve_f32_rows_{stored + '_' if stored else ''}{group}"
-        weights = pack_f32(epilogue.weights, epilogue.graph.constants[epilogue.node.inputs[2]], group, stored)
+        weights = pack_f32(epilogue.weights, epilogue.bias_of_model, group, stored)
         layout, headers = LAYOUT_F32 + words_of(stored), ("mt_mve_gemv_f32.h",)
         return Products(weights, layout, headers, function, last=epilogue.least)
 

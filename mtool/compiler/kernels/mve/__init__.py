@@ -10,6 +10,7 @@ from mtool.compiler.ir.scalar import Requantise
 from mtool.compiler.ir.types import Array
 from mtool.compiler.kernels.epilogues import Int8Epilogue
 from mtool.compiler.kernels.exact_scaling import ExactScaling
+from mtool.compiler.kernels.packing import by_turns, numbers_of
 from mtool.compiler.kernels.scaling import Scaling
 
 # How Helium scales the sums of a layer of int8: by the cheapest of what gives the same integers.
@@ -23,16 +24,12 @@ class MultiplierScaling(Scaling):
     """A multiplier a channel and one offset for all, which VQDMLASH adds: see mt_requantise_exact of mt_math.h."""
 
     places: int
+    meaning = "multiplier"
 
     @property
     def kind(self) -> str:
         """By the places, which the instructions hold."""
         return f"_exact{self.places}"
-
-    @property
-    def meaning(self) -> str:
-        """A multiplier."""
-        return "multiplier"
 
     def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
         """They have none."""
@@ -66,14 +63,27 @@ def vector_scaling(epilogue: Int8Epilogue) -> Int8Epilogue:
     return replace(epilogue, scaling=MultiplierScaling(words, places), bias=bias)
 
 
-# Lanes of Helium's vectors.
-
-
 INT8_LANES = 16
 INT16_LANES = 8
 F32_LANES = 4
 # Where a vector's lanes are after VMULLB/VMULLT and VMOVLB/VMOVLT.
 WIDENED_ORDER = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
+
+
+def pack_int16(weights: Array, bias: Array, scale: Array | None = None, *, together: int, depth: int = 0) -> Array:
+    """Return the stream of mt_mve16_columns and mt_mve16_rows, int8 [N/T, 4 or 8 * T + T * K].
+
+    Args:
+        weights: int8 [N, K]; N is filled up to whole T, K to `depth` or whole vectors.
+        bias: int32 [N], the input's zero point folded in.
+        scale: float32 [N]; None: the stream has none.
+        together: T, the channels that are computed together.
+        depth: whole vectors.
+    """
+    parts = [numbers_of(bias, together, np.int32), by_turns(weights, together, INT16_LANES, depth)]
+    if scale is not None:
+        parts.append(numbers_of(scale, together, np.float32))
+    return np.concatenate(parts, axis=1)
 
 
 def has_narrow_sums(node: Node, graph: Graph) -> bool:

@@ -344,7 +344,7 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
             columns = np.pad(weights.reshape(len(weights), -1), ((0, 0), (0, 1)))[:, order]
             return pack_int16(columns, bias, scale, depth, together, self.packing)
 
-        bias = epilogue.graph.constants[epilogue.node.inputs[2]]
+        bias = epilogue.bias_of_model
         stream = packed_by_rows(rows, together, epilogue.weights, bias, *scales, groups=conv.group)
         function = kind.function("mt_dsp16" if scaled else "mt_dsp16_sums", self._unroll(conv))
         declared = f"int32_t *const sums = scratch + {depth // 2 * 3};"
@@ -355,7 +355,7 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
 
     def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> dict[str, Any]:
         """Whether sums have 64 bits, and whether taps are gathered one by one."""
-        long = epilogue.graph.constants[epilogue.node.inputs[2]].dtype == np.int64
+        long = epilogue.bias_of_model.dtype == np.int64
         return {"long": long, "by_taps": goes_by_taps(conv)}
 
     def instructions(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> float:

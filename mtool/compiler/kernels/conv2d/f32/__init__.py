@@ -178,7 +178,7 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
             return f"mt_f32_relu({acc})" if epilogue.relu else acc
 
         taps = traversal.turned_taps(epilogue.weights.reshape(conv.channels, *conv.kernel))
-        weights = pack(taps, epilogue.graph.constants[epilogue.node.inputs[2]])
+        weights = pack(taps, epilogue.bias_of_model)
         return epilogue.kernel(
             "kernels/conv2d/f32/depthwise_f32.c.j2",
             Products(weights, "a channel a row: bias, taps", (PLANE_HEADER,)),

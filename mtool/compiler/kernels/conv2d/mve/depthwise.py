@@ -168,7 +168,7 @@ class DepthwiseInt16(ConvSchedule[Int16Epilogue | SumEpilogue]):
         if isinstance(epilogue, Int16Epilogue):
             scale, layout = epilogue.scale, f"{layout}, bytes of scales"
             declared = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE")
-        packed = pack_int16(taps, epilogue.graph.constants[epilogue.node.inputs[2]], scale)
+        packed = pack_int16(taps, epilogue.bias_of_model, scale)
         return epilogue.kernel(
             "kernels/conv2d/mve/depthwise_int16.c.j2",
             Products(packed, layout, (HEADER_INT16,), declared=declared),
@@ -521,7 +521,7 @@ class DepthwiseF32(ConvSchedule[FloatEpilogue]):
     def kernel(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Kernel:
         """Write the function."""
         outputs, ring = self._outputs(conv), Ring.of(conv)
-        taps, bias = epilogue.weights.reshape(conv.channels, -1), epilogue.graph.constants[epilogue.node.inputs[2]]
+        taps, bias = epilogue.weights.reshape(conv.channels, -1), epilogue.bias_of_model
         layout = "of four channels together their biases, then each tap"
         return epilogue.kernel(
             "kernels/conv2d/mve/depthwise_f32.c.j2",

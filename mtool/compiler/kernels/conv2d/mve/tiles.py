@@ -17,8 +17,8 @@ from mtool.compiler.kernels.conv2d.schedule import ConvSchedule
 from mtool.compiler.kernels.conv2d.tiles import TileSchedule
 from mtool.compiler.kernels.epilogues import FloatEpilogue, Int8Epilogue, Int16Epilogue, Products, SumEpilogue
 from mtool.compiler.kernels.f32 import LAYOUT, MOST, packed, stored_as, words_of
-from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, has_narrow_sums
-from mtool.compiler.kernels.packing import packed_by_rows, round_up
+from mtool.compiler.kernels.mve import INT8_LANES, INT16_LANES, has_narrow_sums, pack_int16
+from mtool.compiler.kernels.packing import by_turns, numbers_of, packed_by_rows, round_up
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Kernel, knob
 from mtool.compiler.kernels.target import Target
@@ -51,17 +51,10 @@ def pack(weights: Array, bias: Array, scaling: Scaling, padded: int, together: i
         padded: whole vectors.
         together: T, the channels of a tile.
     """
-    wanted, depth = weights.shape
-    count = round_up(wanted, together)
-    filled = np.zeros((count, padded), np.int8)
-    filled[:wanted, :depth] = weights
-    tiles = count // together
-    blocks = filled.reshape(tiles, together, -1, INT8_LANES).transpose(0, 2, 1, 3).reshape(tiles, -1)
     lanes = np.arange(4) % together  # two channels stand twice
-    biases = np.pad(bias.astype(np.int32), (0, count - wanted)).reshape(tiles, -1)[:, lanes]
-    return np.concatenate(
-        [blocks, np.ascontiguousarray(biases).view(np.int8), scaling.padded(count).vectors(together, lanes)], axis=1
-    )
+    biases = np.ascontiguousarray(numbers_of(bias, together, np.int32, np.int32)[:, lanes]).view(np.int8)
+    scales = scaling.padded(round_up(len(weights), together)).vectors(together, lanes)
+    return np.concatenate([by_turns(weights, together, INT8_LANES, padded), biases, scales], axis=1)
 
 
 def _by_vectors(conv: Conv) -> bool:
@@ -165,25 +158,6 @@ def best_unroll_int16(depth: int) -> int:
     return next(unroll for unroll in UNROLLS_INT16 if blocks % unroll == 0)
 
 
-def pack_int16(weights: Array, bias: Array, scale: Array | None = None, *, padded: int) -> Array:
-    """Return the stream of mt_mve16_columns, int8 [N/2, 8 or 16 + 2 * padded].
-
-    Args:
-        weights: int8 [N, K]; N is filled up to an even number, K to `padded`.
-        bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N]; None: the stream has none.
-        padded: whole vectors.
-    """
-    count = round_up(weights.shape[0], 2)
-    more = count - weights.shape[0]
-    filled = np.pad(weights, ((0, more), (0, padded - weights.shape[1]))).reshape(count // 2, 2, -1, INT16_LANES)
-    heads = np.pad(bias, (0, more)).view(np.int8).reshape(count // 2, 8)
-    parts = [heads, filled.swapaxes(1, 2).reshape(count // 2, -1)]
-    if scale is not None:
-        parts.append(np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(count // 2, 8))
-    return np.concatenate(parts, axis=1)
-
-
 @dataclass(frozen=True)
 class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
     """The common part of both schedules."""
@@ -226,7 +200,7 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
     def products(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue, target: Target) -> Products:
         """Two channels together."""
         depth, unroll = self.depth(conv), self._unroll(conv)
-        numbers, kind, last = [epilogue.graph.constants[epilogue.node.inputs[2]]], "sums", ""
+        numbers, kind, last = [epilogue.bias_of_model], "sums", ""
         declared = (
             f"int32_t *const sums = (int32_t *)(void *)(scratch + {4 * depth}); /* of two channels by four pixels */"
         )
@@ -235,7 +209,7 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
             numbers, kind, last = [*numbers, epilogue.scale], "columns", "&range"
             declared, layout = epilogue.declared("mt_mve16_range", "MT_MVE16_RANGE"), layout + ", bytes of scales"
         filters = epilogue.weights.reshape(conv.out_channels, -1)
-        weights = packed_by_rows(partial(pack_int16, padded=depth), 2, filters, *numbers, groups=conv.group)
+        weights = packed_by_rows(partial(pack_int16, together=2, depth=depth), 2, filters, *numbers, groups=conv.group)
         return Products(weights, layout, (HEADER_INT16,), f"mt_mve16_{kind}_{unroll}", declared, last)
 
     def values(self, conv: Conv, epilogue: Int16Epilogue | SumEpilogue) -> dict[str, Any]:
@@ -279,12 +253,8 @@ def pack_pixels(weights: Array, bias: Array, scale: Array) -> Array:
         bias: int32 [N], the input's zero point folded in.
         scale: float32 [N].
     """
-    count, depth = weights.shape
-    filled = np.pad(weights, ((0, 0), (0, round_up(depth, INT8_LANES) - depth)))
-    tiles = count // TOGETHER
-    blocks = filled.reshape(tiles, TOGETHER, -1, INT8_LANES).swapaxes(1, 2).reshape(tiles, -1)
-    numbers = [np.ascontiguousarray(one).view(np.int8).reshape(tiles, -1) for one in (bias.astype(np.int32), scale)]
-    return np.concatenate([blocks, *numbers], axis=1)
+    numbers = [numbers_of(bias, TOGETHER, np.int32), numbers_of(scale, TOGETHER, np.float32)]
+    return np.concatenate([by_turns(weights, TOGETHER, INT8_LANES), *numbers], axis=1)
 
 
 class SmallPatches(ConvSchedule[Int8Epilogue]):
