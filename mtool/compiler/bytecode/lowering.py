@@ -262,8 +262,7 @@ def _depthwise(node: Node, graph: Graph, conv: Conv, epilogue: Int8Epilogue) -> 
     taps = np.zeros((conv.out_channels, *reach), np.int8)  # those that a dilation leaves out are 0
     taps[:, :: conv.dilation[0], :: conv.dilation[1]] = weights
     conv = replace(conv, kernel=(reach[0], reach[1]), dilation=(1, 1))
-    way = PhasedTraversal.of(conv)
-    assert way is not None
+    way = PhasedTraversal.all(conv)[0]
     scaling, bias = _scaling(node, graph, epilogue, Together())
     rows = pack_depthwise(taps.swapaxes(1, 2) if way.transposed else taps, bias, scaling)
     stream = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 4)))

@@ -1,5 +1,6 @@
 """The epilogues of float32 tiles: nothing, a ReLU in the tile, or an expression over the stored sums."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -246,6 +247,28 @@ class TileEpilogue:
         )  # fmt: skip
 
 
+def split(node: Node, graph: Graph, scaled: Collection[str], kind: DType) -> tuple[Expr, Expr | None] | None:
+    """Return what scales a node's sums to the type of its input, and what follows that, if anything.
+
+    None: its epilogue has another form, or reads what is not elementwise.
+
+    Args:
+        node: the node.
+        graph: its graph.
+        scaled: the expressions that scale.
+        kind: the type of its input.
+    """
+    expr, narrow = WithEpilogue.of(node).epilogue, Expr("acc", kind)
+    found = {part for part in expr.walk() if part.op in scaled and part.args[0].op == "acc"}
+    if len(found) != 1 or graph.types[node.inputs[0]].dtype is not kind:
+        return None
+    (part,) = found
+    rest = expr.rewrite(lambda one: narrow if one == part else one)
+    if part.dtype is not kind or not (rest == narrow or is_elementwise(rest, node, graph, kind)):
+        return None
+    return part, None if rest == narrow else rest
+
+
 def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType, *, by_channel: bool = False) -> bool:
     """Whether an expression reads a kernel's result as `acc`, its own elements, tables, and nothing else.
 
@@ -306,19 +329,9 @@ class Int8Epilogue(TileEpilogue):
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
         """Split a node's epilogue; None: it has another form."""
-        expr = WithEpilogue.of(node).epilogue
-        found = {part for part in expr.walk() if part.op in SCALED and part.args[0].op == "acc"}
-        if len(found) != 1 or graph.types[node.inputs[0]].dtype is not cls.kind:
-            return None
-        (part,) = found
-        scaled = _scaling(part, node, graph)
-        if part.dtype is not cls.kind or scaled is None:
-            return None
-        narrow = Expr("acc", cls.kind)
-        rest = expr.rewrite(lambda p: narrow if p == part else p)
-        if rest == narrow:
-            return cls(node, graph, None, part.value, *scaled)
-        return cls(node, graph, rest, part.value, *scaled) if is_elementwise(rest, node, graph, cls.kind) else None
+        found = split(node, graph, SCALED, cls.kind)
+        scaled = _scaling(found[0], node, graph) if found else None
+        return cls(node, graph, found[1], found[0].value, *scaled) if found and scaled else None
 
     @property
     def scale(self) -> Array | None:

@@ -10,17 +10,8 @@ from mtool.compiler.ir.types import DType
 from mtool.compiler.kernels.expressions import SLOW
 
 FUNCTION_CALL = 60  # instructions of a function of the mathematical library, about;
-SHORT = {
-    "sqrt": 15,
-    "floor": 10,
-    "ceil": 10,
-    "rint": 10,
-    "round": 10,
-    "trunc": 10,
-    "div": 15,
-    "mod": 15,
-    "quantise": 15,
-}
+SHORT = dict.fromkeys(("sqrt", "div", "mod", "quantise"), 15)
+SHORT |= dict.fromkeys(("floor", "ceil", "rint", "round", "trunc"), 10)
 OTHER = 1  # of another operation,
 STORED = 8  # of storing an element and going on to the next one,
 LOADED = 3  # and of loading it

@@ -6,11 +6,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from mtool.compiler.ir import DType, Expr, Graph, Node
-from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.ir import DType, Graph, Node
 from mtool.compiler.ir.scalar import FixedRequantise, RescalePair
 from mtool.compiler.ir.types import Array
-from mtool.compiler.kernels.epilogues import Products, TileEpilogue, is_elementwise, per_channel
+from mtool.compiler.kernels.epilogues import Products, TileEpilogue, per_channel, split
 from mtool.compiler.kernels.expressions import is_identity, operand_names
 from mtool.compiler.kernels.scaling import FixedScaling
 
@@ -49,20 +48,13 @@ class VectorEpilogue(TileEpilogue):
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
         """Split a node's epilogue; None: it has another form, or the kernel is not of int8 with sums of 32 bits."""
-        expr = WithEpilogue.of(node).epilogue
-        found = {part for part in expr.walk() if part.op in _KINDS and part.args[0].op == "acc"}
         weights, bias = (graph.constants[value] for value in node.inputs[1:3])
-        int8 = graph.types[node.inputs[0]].dtype is DType.INT8 and weights.dtype == np.int8 and bias.dtype == np.int32
-        if len(found) != 1 or not int8:
+        found = split(node, graph, _KINDS, cls.kind)
+        if found is None or weights.dtype != np.int8 or bias.dtype != np.int32:
             return None
-        (part,) = found
+        part, rest = found
         numbers = [per_channel(number, node, graph) for number in part.args[1:]]
-        if part.dtype is not DType.INT8 or any(number is None for number in numbers):
-            return None
-        narrow = Expr("acc", DType.INT8)
-        whole = expr.rewrite(lambda p: narrow if p == part else p)
-        rest = None if whole == narrow else whole
-        if rest is not None and not is_elementwise(rest, node, graph, DType.INT8):
+        if any(number is None for number in numbers):
             return None
         how = part.value
         if isinstance(how, FixedRequantise):

@@ -330,16 +330,6 @@ def pointwise_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
     return residuals
 
 
-def own_in_place(node: Node, graph: Graph, *, possible: bool) -> tuple[int, ...]:
-    """Return the inputs that the output may be written over: residual operands, and the kernel's own if `possible`.
-
-    It must have elements of the same size, and nothing else may read it.
-    """
-    x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-    own = possible and x.dtype.size == y.dtype.size and not WithEpilogue.of(node).epilogue.operands() & {0}
-    return (0, *residual_operands(node, graph)) if own else residual_operands(node, graph)
-
-
 def shrinks_by_rows(conv: Conv, pixels: int) -> bool:
     """Whether each row of outputs ends before the input that the next one reads, and is whole groups of `pixels`."""
     out_row, in_row = conv.out_size[1] * conv.out_channels, conv.size[1] * conv.channels

@@ -3,8 +3,10 @@
 from typing import ClassVar, TypeVar
 
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.kernels.conv2d.geometry import Conv, own_in_place, pointwise_in_place
+from mtool.compiler.ir.node import WithEpilogue
+from mtool.compiler.kernels.conv2d.geometry import Conv, pointwise_in_place
 from mtool.compiler.kernels.epilogues import EpilogueText, TileEpilogue
+from mtool.compiler.kernels.schedule import residual_operands
 from mtool.compiler.kernels.sum_schedule import E, SumSchedule
 
 T = TypeVar("T", bound=TileEpilogue)
@@ -28,8 +30,10 @@ class ConvSchedule(SumSchedule[Conv, E]):
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """The input if `over_input` says so and no epilogue reads it; the epilogue's operands."""
-        found = own_in_place(node, graph, possible=self.over_input(*self.layer(node, graph)))
-        return found if self.over_operands else tuple(number for number in found if number == 0)
+        x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+        alone = x.dtype.size == y.dtype.size and not WithEpilogue.of(node).epilogue.operands() & {0}
+        own = (0,) if alone and self.over_input(*self.layer(node, graph)) else ()
+        return (*own, *residual_operands(node, graph)) if self.over_operands else own
 
 
 class PortableSchedule(ConvSchedule[EpilogueText]):

@@ -19,6 +19,8 @@ class TileSchedule(ConvSchedule[T]):
     template extends by what makes a column.
 
     Attributes:
+        tiles: the tiles that it has, pixels x channels; the usual one first.
+        saving: the part of the cost that another tile has to save.
         template: the path of the schedule's own part of it.
         element: the type of a column's elements.
         scratch_type: that of the scratch, in C.
@@ -27,6 +29,8 @@ class TileSchedule(ConvSchedule[T]):
         holds_rows: whether a row of results can be held back, so that the output may take the input's storage.
     """
 
+    tiles: ClassVar[tuple[str, ...]]
+    saving: ClassVar[float] = 0.2
     template: ClassVar[str]
     element: ClassVar[DType]
     scratch_type: ClassVar[str]
@@ -34,8 +38,17 @@ class TileSchedule(ConvSchedule[T]):
     apart: ClassVar[bool] = False
     holds_rows: ClassVar[bool] = False
 
+    tile: str = ""
+
     def shape(self, conv: Conv) -> Tile:
-        """Return the tile."""
+        """Return the tile: the one asked for, or the usual one unless another saves enough."""
+        usual, other = self.tiles[0], self.tiles[-1]
+        if self.tile or usual == other:
+            return Tile.named(self.tile or usual)
+        return Tile.chosen(usual, other, lambda tile: self.cost_of(conv, tile), self.saving)
+
+    def cost_of(self, conv: Conv, tile: Tile) -> float:
+        """Return the instructions with a tile, by which it is chosen."""
         raise NotImplementedError
 
     def depth(self, conv: Conv) -> int:

@@ -15,12 +15,14 @@ class Move(Schedule):
     """One memmove, for copies between states and line buffers, which may overlap."""
 
     name = "c99_move"
+    core = ""  # the property of a target that it needs
     function = "memmove"
     headers: tuple[str, ...] = ()
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """A copy of elements that lie side by side and are not constant, in a model with states or line buffers."""
-        return bool(graph.states or graph.line_buffers) and copied_range(node, graph) is not None
+        has_core = not self.core or getattr(target, self.core)
+        return has_core and bool(graph.states or graph.line_buffers) and copied_range(node, graph) is not None
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input: memmove copies between ranges that overlap."""
@@ -74,12 +76,9 @@ class MveMove(Move):
     """The same copies, by vectors: mt_mve_move.h."""
 
     name = "mve_move"
+    core = "has_mve"
     function = "mt_mve_move"
     headers = ("mt_mve_move.h",)
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """A copy of elements that lie side by side and are not constant, in a model with states or line buffers."""
-        return target.has_mve and super().supports(node, graph, target)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Three instructions for 16 bytes."""
@@ -90,12 +89,9 @@ class RvvMove(Move):
     """The same copies, by vectors: mt_rvv.h."""
 
     name = "rvv_move"
+    core = "has_rvv"
     function = "mt_rvv_move"
     headers = ("mt_rvv.h",)
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """A copy of elements that lie side by side and are not constant, in a model with states or line buffers."""
-        return target.has_rvv and super().supports(node, graph, target)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """8 instructions for eight registers, and for the call."""

@@ -37,10 +37,10 @@ class PhasedTraversal(Traversal):
     __slots__ = ()
 
     @classmethod
-    def of(cls, conv: Conv, direction: str = "") -> Self | None:
-        """Choose the direction with the fewer instructions; None: neither is possible."""
+    def all(cls, conv: Conv, direction: str = "") -> list[Self]:
+        """Return those that are possible, that with the fewest instructions first."""
         possible = [way for way in cls.ways(conv, direction) if way.dilation[1] == 1 or way.stride[1] == 1]
-        return min(possible, key=lambda way: way.cost(1), default=None)
+        return sorted(possible, key=lambda way: way.cost(1))
 
     @property
     def steps(self) -> int:
@@ -87,13 +87,11 @@ class Taps(ConvSchedule[T]):
 
     def fits(self, conv: Conv, epilogue: T) -> bool:
         """Return whether it is depthwise, of one image, with weights of 8 or 16 bits."""
-        shape = conv.is_depthwise and conv.batch == 1 and PhasedTraversal.of(conv, self.direction) is not None
+        shape = conv.is_depthwise and conv.batch == 1 and PhasedTraversal.all(conv, self.direction) != []
         return shape and epilogue.weights.dtype in (np.int8, np.int16)
 
     def _traversal(self, conv: Conv) -> PhasedTraversal:
-        traversal = PhasedTraversal.of(conv, self.direction)
-        assert traversal is not None
-        return traversal
+        return PhasedTraversal.all(conv, self.direction)[0]
 
     def scratch(self, conv: Conv, epilogue: T) -> int:
         """One padded plane of int16, and a channel's taps."""
@@ -221,8 +219,8 @@ class SlidingTraversal(Traversal):
     __slots__ = ()
 
     @classmethod
-    def of(cls, conv: Conv, direction: str = "") -> Self | None:
-        """Choose the direction with the fewer instructions; None: neither is within the reach of the instructions.
+    def all(cls, conv: Conv, direction: str = "") -> list[Self]:
+        """Return those within the reach of the instructions, that with the fewest instructions first.
 
         Of two that cost the same, the turned one takes fewer instructions with a stride of one, the other with two.
         """
@@ -230,7 +228,7 @@ class SlidingTraversal(Traversal):
             way for way in cls.ways(conv, direction) if 4 * way.pitch <= ROW_REACH and 2 * way.out_step[1] <= STEP_REACH
         ]
         usual = conv.stride[0] == 1
-        return min(fitting, key=lambda way: (way.cost(), way.transposed != usual), default=None)
+        return sorted(fitting, key=lambda way: (way.cost(), way.transposed != usual))
 
     @property
     def pitch(self) -> int:
@@ -264,12 +262,10 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
         """3x3, stride 1 or 2 both ways, one image, int8 to int8."""
         direct = epilogue.rest is None and (epilogue.is_bounded or epilogue.is_plain)
         int8 = stored_weights(epilogue.node, epilogue.graph).dtype == np.int8
-        return conv.is_depthwise_3x3 and direct and int8 and SlidingTraversal.of(conv, self.direction) is not None
+        return conv.is_depthwise_3x3 and direct and int8 and SlidingTraversal.all(conv, self.direction) != []
 
     def _traversal(self, conv: Conv) -> SlidingTraversal:
-        traversal = SlidingTraversal.of(conv, self.direction)
-        assert traversal is not None
-        return traversal
+        return SlidingTraversal.all(conv, self.direction)[0]
 
     def scratch(self, conv: Conv, epilogue: Int8Epilogue) -> int:
         """One padded plane of int16."""

@@ -121,6 +121,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
 
     core = "has_dsp"
     forms = (Int8Epilogue,)
+    tiles = TILES
     template = "kernels/conv2d/dsp/tiles_int8.c.j2"
     element = DType.INT16
     scratch_type = "int32_t"
@@ -145,10 +146,6 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         """Instructions that make all columns of a group."""
         raise NotImplementedError
 
-    def shape(self, conv: Conv) -> Tile:
-        """The one asked for, or the usual one unless another saves much."""
-        return Tile.named(self.tile) if self.tile else Tile.chosen(*TILES, lambda tile: self._cost(conv, tile))
-
     def depth(self, conv: Conv) -> int:
         """Whole words; where weights have an offset, the column's own sums too."""
         depth = len(self.order(conv))
@@ -169,7 +166,7 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         code = FUNCTION + CODE[tile.name] * whole.words
         return whole if saved > code * price_of_code(node, graph) / 2 else loop
 
-    def _cost(self, conv: Conv, tile: Tile, *, apart: bool = False) -> float:
+    def cost_of(self, conv: Conv, tile: Tile, *, apart: bool = False) -> float:
         """The dot products, and what gathers the pixels; 4 for two elements of columns that are summed up."""
         depth = self.depth(conv)
         dots = dot_cost(depth, tile, Loop.of(depth, self.unroll or max(TURNS)), apart=apart)
@@ -180,14 +177,14 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """By whether the weights go in pairs."""
         apart = not go_in_pairs(epilogue.node, epilogue.graph, conv.group)
-        return self._cost(conv, self.shape(conv), apart=apart)
+        return self.cost_of(conv, self.shape(conv), apart=apart)
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
         """On a Cortex-M7 the tile of the fewest cycles: of 2x2 more instructions go in pairs, see CYCLES."""
         if self.tile or not target.issues_pairs:
             return self
         conv = Conv.of(node, graph)
-        best = min(TILES, key=lambda name: CYCLES[name] * self._cost(conv, Tile.named(name)))
+        best = min(TILES, key=lambda name: CYCLES[name] * self.cost_of(conv, Tile.named(name)))
         return self if best == self.shape(conv).name else replace(self, tile=best)
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
@@ -300,6 +297,7 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
 
     core = "has_dsp"
     forms = (Int16Epilogue, SumEpilogue)
+    tiles = ("3x2",)
     template = "kernels/conv2d/dsp/tiles_int16.c.j2"
     element = DType.INT16
     scratch_type = "int32_t"
@@ -320,10 +318,6 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
     def gathering(self, conv: Conv) -> float:
         """Return the instructions that make all columns of all groups."""
         raise NotImplementedError
-
-    def shape(self, conv: Conv) -> Tile:
-        """Three pixels by two channels."""
-        return Tile(3, 2)
 
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or best_unroll(self.order(conv).size)

@@ -47,6 +47,8 @@ class Im2col(TileSchedule[FloatEpilogue]):
     name = "f32_columns"
     core = "has_float_tiles"
     forms = (StoredEpilogue,)
+    tiles = TILES
+    saving = 0.1
     template = "kernels/conv2d/f32/tiles.c.j2"
     element = DType.FLOAT32
     scratch_type = "float"
@@ -74,17 +76,12 @@ class Im2col(TileSchedule[FloatEpilogue]):
         """
         tile, stored = self.shape(conv), stored_as(epilogue.node, epilogue.graph)
         each = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
-        return self._cost(conv, tile, each + (1.8 / tile.pixels if stored == "bytes" else 0))
+        return self.cost_of(conv, tile, each + (1.8 / tile.pixels if stored == "bytes" else 0))
 
-    def _cost(self, conv: Conv, tile: Tile, each: float) -> float:
+    def cost_of(self, conv: Conv, tile: Tile, each: float = 1.2) -> float:
+        """Which of them leaves less empty is the same however products are summed."""
         channels = tile.channel_steps(conv) * tile.channels
         return tile.columns(conv) * tile.pixels * (channels * (each * conv.depth + 3) + 3 * conv.depth)
-
-    def shape(self, conv: Conv) -> Tile:
-        """Which of them leaves less empty is the same however products are summed."""
-        if self.tile:
-            return Tile.named(self.tile)
-        return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile, 1.2), saving=0.1)
 
     def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
         """The channels of a tile together, by how products are added."""
@@ -123,14 +120,6 @@ def cost(traversal: BlockTraversal) -> float:
     return traversal.out_size[0] * (traversal.blocks * each + 8) + 3 * math.prod(traversal.copied)
 
 
-def best_traversal(conv: Conv, direction: str = "") -> BlockTraversal | None:
-    """Return the traversal with the fewest instructions; None: the taps do not fit in the registers."""
-    fitting = [
-        traversal for traversal in BlockTraversal.all(conv, direction, PLANE_BLOCK) if registers(traversal) <= REGISTERS
-    ]
-    return min(fitting, key=cost, default=None)
-
-
 @dataclass(frozen=True)
 class Depthwise(ConvSchedule[FloatEpilogue]):
     """Depthwise: a channel is copied with its padding into a plane; several outputs at a time slide over it.
@@ -149,12 +138,15 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """Depthwise, one image, one output a channel, float32, taps that fit in registers, nothing read afterwards."""
         shape = conv.is_channelwise and epilogue.is_alone and epilogue.keeps_type
-        return shape and best_traversal(conv, self.direction) is not None
+        return shape and self._traversals(conv) != []
 
-    def _traversal(self, conv: Conv) -> BlockTraversal:
-        traversal = best_traversal(conv, self.direction)
-        assert traversal is not None
-        return traversal
+    def _traversals(self, conv: Conv) -> list[BlockTraversal]:
+        """Those whose taps fit in the registers."""
+        return [
+            traversal
+            for traversal in BlockTraversal.all(conv, self.direction, PLANE_BLOCK)
+            if registers(traversal) <= REGISTERS
+        ]
 
     def scratch(self, conv: Conv, epilogue: FloatEpilogue) -> int:
         """One padded plane."""
@@ -166,11 +158,11 @@ class Depthwise(ConvSchedule[FloatEpilogue]):
 
     def instructions(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> float:
         """See above."""
-        return conv.channels * cost(self._traversal(conv))
+        return conv.channels * min(map(cost, self._traversals(conv)))
 
     def kernel(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Kernel:
         """Write the function."""
-        traversal = self._traversal(conv)
+        traversal = min(self._traversals(conv), key=cost)
 
         def result(acc: str, offset: str) -> str:
             if epilogue.rest is not None:

@@ -68,6 +68,8 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
 
     core = "has_mve"
     forms = (Int8Epilogue,)
+    tiles = TILES
+    saving = 0.02
     template = "kernels/conv2d/mve/tiles_int8.c.j2"
     element = DType.INT8
     scratch_type = "int8_t"
@@ -93,20 +95,15 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         """A column, unless taps are whole vectors."""
         return 0 if self.pointwise or _by_vectors(conv) else self.depth(conv)
 
-    def shape(self, conv: Conv) -> Tile:
-        """The one asked for, or the usual one unless another saves much."""
-        if self.tile:
-            return Tile.named(self.tile)
-        return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile), saving=0.02)
-
-    def _cost(self, conv: Conv, tile: Tile) -> float:
+    def cost_of(self, conv: Conv, tile: Tile) -> float:
+        """The dot products, and what gathers the pixels."""
         gathering = conv.depth / 4 if _by_vectors(conv) else conv.depth * 1.5
         dots = tile.channel_steps(conv) * dot_cost(self.depth(conv), self._unroll(conv))
         return conv.group * tile.columns(conv) * (dots + tile.pixels * gathering + 40)
 
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
-        """The dot products, and what gathers the pixels."""
-        return self._cost(conv, self.shape(conv))
+        """With its tile."""
+        return self.cost_of(conv, self.shape(conv))
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """The channels of a tile together."""
@@ -164,6 +161,7 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
 
     core = "has_mve"
     forms = (Int16Epilogue, SumEpilogue)
+    tiles = ("4x2",)
     template = "kernels/conv2d/mve/tiles_int16.c.j2"
     element = DType.INT16
     scratch_type = "int16_t"
@@ -174,10 +172,6 @@ class Int16Tiles(TileSchedule[Int16Epilogue | SumEpilogue]):
         """One image, int16 to int16 or sums of 32 bits."""
         narrow = has_narrow_sums(epilogue.node, epilogue.graph)
         return super().fits(conv, epilogue) and narrow and conv.out_channels < SCATTER_REACH
-
-    def shape(self, conv: Conv) -> Tile:
-        """Four pixels by two channels."""
-        return Tile(4, 2)
 
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or best_unroll_int16(conv.depth)
