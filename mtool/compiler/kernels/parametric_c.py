@@ -31,7 +31,7 @@ _WIDE = {"INT64_C": "(int64_t)", "UINT64_C": "(uint64_t)"}  # macros that take a
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedText:
+class ParametricC:
     """A function's body, and the sizes that it depends on, by their symbols."""
 
     text: str
@@ -47,7 +47,7 @@ def without_hints(texts: Sequence[str]) -> list[str]:
     return ["\n".join(line for line in text.split("\n") if line.strip()) for text in plain]
 
 
-def joined_text(joiner: Joiner, texts: Sequence[str], top: Point) -> JoinedText:
+def parametric_c(joiner: Joiner, texts: Sequence[str], top: Point) -> ParametricC:
     """Return the text that is each of these at its point.
 
     Args:
@@ -79,7 +79,7 @@ def joined_text(joiner: Joiner, texts: Sequence[str], top: Point) -> JoinedText:
         if opening is not None and opening in _WIDE:
             at = max(n for n in range(index) if made[n] == opening)
             made[at] = _WIDE[opening]
-    return JoinedText("".join(made), frozenset(symbols))
+    return ParametricC("".join(made), frozenset(symbols))
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -243,7 +243,7 @@ class _Remainder:
         return [skeleton(line) for line in self.lines[0]]
 
 
-def joined_remainders(joiner: Joiner, texts: Sequence[str], top: Point) -> JoinedText:
+def joined_remainders(joiner: Joiner, texts: Sequence[str], top: Point) -> ParametricC:
     """Return the text that is each of these at its point, by the remainder of one of the sizes.
 
     Points at which a size is smaller than a tile are left out: what is computed there is what is left over.
@@ -279,7 +279,7 @@ class _Joining:
     period: int
     top: Point
 
-    def text(self, texts: Sequence[str]) -> JoinedText:
+    def text(self, texts: Sequence[str]) -> ParametricC:
         """Return the joined text."""
         remainders = self.remainders(texts)
         common = remainders[0].skeletons
@@ -311,7 +311,7 @@ class _Joining:
 
     def joined(
         self, remainders: Sequence[_Remainder], line_numbers: Mapping[int, Sequence[int]], count: int
-    ) -> JoinedText:
+    ) -> ParametricC:
         """Return the text: runs of lines that all have, and between them those of each remainder."""
         pieces: list[_Piece] = []
         last = dict.fromkeys(line_numbers, -1)
@@ -332,13 +332,13 @@ class _Joining:
             if local & names_in(common) or any(local & names_in(text) - declared_names(text) for text in others):
                 raise DifferError("what one remainder declares is read outside of it")
         symbols = frozenset(symbol for piece in pieces for symbol in piece.symbols)
-        return JoinedText("\n".join(piece.text for piece in pieces), symbols)
+        return ParametricC("\n".join(piece.text for piece in pieces), symbols)
 
     def line(self, remainders: Sequence[_Remainder], at: Mapping[int, int]) -> "_Piece":
         """Return a line that all remainders have."""
         points = tuple(point for one in remainders for point in one.points)
         texts = [lines[at[one.number]] for one in remainders for lines in one.lines]
-        found = joined_text(Joiner(self.joiner.names, points, self.period, self.joiner.scales), texts, self.top)
+        found = parametric_c(Joiner(self.joiner.names, points, self.period, self.joiner.scales), texts, self.top)
         return _Piece(found.text, found.symbols)
 
     def between(self, remainders: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> "_Piece":
@@ -353,7 +353,7 @@ class _Joining:
         symbols: set[str] = set()
         for one in remainders:
             begin, end = ranges[one.number]
-            found = joined_text(
+            found = parametric_c(
                 Joiner(self.joiner.names, one.points, self.period, self.joiner.scales),
                 ["\n".join(lines[begin:end]) for lines in one.lines],
                 self.top,
@@ -380,7 +380,7 @@ class _Joining:
         points = tuple(point for one in longer for point in one.points)
         texts = ["\n".join(lines[cut[one.number]]) for one in longer for lines in one.lines]
         try:
-            found = joined_text(Joiner(self.joiner.names, points, self.period, self.joiner.scales), texts, self.top)
+            found = parametric_c(Joiner(self.joiner.names, points, self.period, self.joiner.scales), texts, self.top)
         except DifferError:
             return None
         return _Piece(found.text, found.symbols)

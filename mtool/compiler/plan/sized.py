@@ -20,9 +20,9 @@ from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.parametric_c import (
     PERIODS,
     PREFIX,
-    JoinedText,
+    ParametricC,
     joined_remainders,
-    joined_text,
+    parametric_c,
     types_and_functions,
     without_hints,
 )
@@ -204,7 +204,7 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
     )
 
 
-def _joined_body(joiner: Joiner, bodies: Sequence[str], graph: Graph) -> JoinedText:
+def _joined_body(joiner: Joiner, bodies: Sequence[str], graph: Graph) -> ParametricC:
     """Return the body at any sizes: of one structure, of one for each remainder of a size, or some for small sizes."""
     plain = dict(zip(joiner.points, without_hints(bodies), strict=True))
     usual = {point: text for point, text in plain.items() if 1 not in point}
@@ -226,7 +226,7 @@ def _joined_body(joiner: Joiner, bodies: Sequence[str], graph: Graph) -> JoinedT
     raise reason
 
 
-def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) -> JoinedText:
+def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) -> ParametricC:
     """Return the body at any sizes that are not too small for it.
 
     Sizes that are those of other dimensions too may have a simpler form, and so may the smallest, at which a formula
@@ -241,7 +241,7 @@ def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) 
     reasons = []
     for points in (list(texts), *(some for some in (others, above) if _cover(some, len(names)))):
         some = Joiner(names, tuple(points), scales=graph.scales)
-        for joining in (joined_text, joined_remainders):
+        for joining in (parametric_c, joined_remainders):
             try:
                 made = joining(some, [texts[point] for point in points], top)
                 return _checked(made, [text for point, text in texts.items() if point not in points])
@@ -250,16 +250,16 @@ def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) 
     raise reasons[0]
 
 
-def _with_small(symbol: str, small: Mapping[int, str], usual: JoinedText) -> JoinedText:
+def _with_small(symbol: str, small: Mapping[int, str], usual: ParametricC) -> ParametricC:
     """Return a body that has other lines for each of the smallest sizes."""
     lines = []
     for size, text in small.items():
         lines += [f"    if ({PREFIX}{symbol} == {size}) {{", *(f"    {line}" for line in text.split("\n"))]
         lines += ["        return;", "    }"]
-    return JoinedText("\n".join([*lines, usual.text]), usual.symbols | {symbol})
+    return ParametricC("\n".join([*lines, usual.text]), usual.symbols | {symbol})
 
 
-def _checked(made: JoinedText, simpler: Sequence[str]) -> JoinedText:
+def _checked(made: ParametricC, simpler: Sequence[str]) -> ParametricC:
     """Return joined C if that of sizes that were left out has nothing that it has not: no wider type, no function.
 
     Raises:
