@@ -1,13 +1,17 @@
 """A model at several values of its run-time sizes, imported, lowered and joined."""
 
+import itertools
 import keyword
+import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from mtool.base.errors import ModelError, UsageError
+from mtool.base.escaping import argument
 from mtool.base.formulas import Point
 from mtool.base.identifiers import tensor_names
 from mtool.compiler import frontend, passes
@@ -26,12 +30,9 @@ from mtool.compiler.run_time_sizes.moves import check_mirrors, with_open_moves
 from mtool.compiler.run_time_sizes.points import (
     MORE_STRUCTURE,
     STRUCTURE,
-    Refusals,
+    dense_points,
     emitted_points,
-    following,
     is_within,
-    operator_of,
-    outline,
     small_points,
     smallest_sizes,
     structural_points,
@@ -111,16 +112,8 @@ def with_counts(graph: Graph, outputs: Mapping[str, int]) -> Graph:
         value = names.take(f"{name}_count")
         label = Names(lambda label: label in graph.output_names or label in graph.inputs).take(f"{name}_count")
         types[value] = TensorType(DType.INT32, ())
-        size = const(graph.types[values[name]].shape[axis], DType.INT32)
-        nodes.append(
-            Node(
-                "loop",
-                names.take(f"count_{len(graph.nodes) + len(nodes)}"),
-                (),
-                (value,),
-                Loop(expr=size, label="count"),
-            )
-        )
+        size = Loop(expr=const(graph.types[values[name]].shape[axis], DType.INT32), label="count")
+        nodes.append(Node("loop", names.take(f"count_{len(graph.nodes) + len(nodes)}"), (), (value,), size))
         counters.append(value)
         labels.append(label)
         counts[name] = label, axis
@@ -170,29 +163,6 @@ def with_sizes(
     )
 
 
-def check(graph: Graph, samples: Sequence[tuple[Point, Graph]], refusals: Refusals) -> None:
-    """Refuse what has no form that follows the sizes, and what would not fit where the largest does."""
-    states = {value for _, *pair in graph.state_values for value in pair}
-    for point, sample in samples:
-        for value, kind in sample.types.items():
-            if value in states and kind != graph.types[value]:
-                raise refusals.error(
-                    f"the size of the state {value!r} depends on its sizes",
-                    [f"{graph.types[value]}, for {refusals.text_of(point)} {kind}"],
-                )
-            if is_within(point, samples[0][0]) and kind.bytes > graph.types[value].bytes:
-                raise refusals.error(
-                    f"{value!r} grows as a size shrinks",
-                    [f"{graph.types[value]}, for {refusals.text_of(point)} {kind}"],
-                )
-        for node, other in zip(graph.nodes, sample.nodes, strict=True):
-            where = f"{node.op} {', '.join(node.origins[:3])}"
-            if isinstance(node.attrs, View) and View.of(node).first != View.of(other).first:
-                raise refusals.error("where a part begins depends on its sizes", [where])
-            if any(one is not two for one, two in zip(bodies_of(node), bodies_of(other), strict=True)):
-                raise refusals.error("tensors inside of control flow depend on its sizes", [where])
-
-
 def _signature(node: Node, graph: Graph) -> tuple[object, ...]:
     """Return what an operator's C depends on."""
     attrs = node.attrs if not isinstance(node.attrs, Rounds) else node.attrs.most
@@ -210,6 +180,9 @@ def _fixed_sizes(graphs: Sequence[Graph]) -> frozenset[int]:
 
 
 _MOST_SIZES = 2
+_FEWEST = 3  # sizes that have to be left
+log = logging.getLogger(__name__)
+Imports = dict[Point, Graph]
 
 
 def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[str, int]) -> tuple[Graph, Graph]:
@@ -228,54 +201,176 @@ def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[s
     names = tuple(maxima)
     symbols = tuple(f"{name}_" if keyword.iskeyword(name) else name for name in tensor_names(names))
     model = _Model(path, replace(options, maxima=of_data, keeps_rounds=True), names, tuple(maxima.values()), symbols)
-    imported, least = following(*model.imports(), model)
-    graphs, joined = model.lowered(imported, least, target)
+    least = model.following(model.least())
+    graphs, joined = model.lowered(least, target)
     points = [point for point in emitted_points(graphs, least, model.top) if model.is_known(joined, point)]
     samples = [(point, model.at(joined, point)) for point in points]
     graph = dict(samples)[model.top]
-    model.check_outputs(imported, joined)
-    check(graph, samples, model.refusals)
+    model.check_outputs(joined)
+    model.check(graph, samples)
     ranges = dict(zip(names, zip(least, model.top, strict=True), strict=True))
-    return imported[model.top], with_sizes(graph, samples, symbols, ranges)
+    return model.imported[model.top], with_sizes(graph, samples, symbols, ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A model of run-time sizes: their names in the model, their largest values, their names in formulas."""
+    """A model of run-time sizes: their names in the model, their largest values, their names in formulas; its imports.
+
+    The smallest sizes may have shapes of their own: a slice of 5 rows is cut short where there are fewer, and a window
+    that is wider than what it slides over is padded. Then the run-time sizes begin above those.
+    """
 
     path: Path
     options: ModelOptions
     names: tuple[str, ...]
     top: Point
     symbols: tuple[str, ...]
+    imported: Imports = field(default_factory=dict)
 
-    @property
-    def refusals(self) -> Refusals:
-        """The errors for this model."""
-        return Refusals(self.path.name, self.names)
+    def error(self, reason: str, details: Sequence[str]) -> ModelError:
+        """Return the error for a model that has no form for all sizes."""
+        return ModelError(
+            f"{self.path.name} can't be compiled for sizes known at run time ({', '.join(self.names)}): {reason}",
+            details=details,
+            hint="give such a dimension a size: " + " ".join(f"--dim {argument(name)}=N" for name in self.names),
+        )
 
-    def imports(self) -> tuple[dict[Point, Graph], Point]:
-        """Import the model at several points; return the graphs, and the smallest sizes that it takes."""
-        imported = {self.top: self.load(self.top)}
-        least = self.smallest(imported)
-        self.structural(least, imported)
-        for point in small_points(self.top, least):
-            self.add(point, imported)
-        return imported, least
+    def text_of(self, point: Point) -> str:
+        """Return the values of the sizes as text."""
+        return ", ".join(f"{name} = {size}" for name, size in zip(self.names, point, strict=True))
 
-    def structural(self, least: Point, imported: dict[Point, Graph], count: int = STRUCTURE) -> list[Point]:
+    def load(self, point: Point) -> Graph:
+        """Return the graph at some sizes."""
+        dims = {**self.options.dims, **dict(zip(self.names, point, strict=True))}
+        graph = frontend.load(self.path, replace(self.options, dims=dims))
+        return sharing(graph, self.imported[self.top]) if self.imported else graph
+
+    def add(self, point: Point) -> bool:
+        """Import the model at some sizes, which it may refuse beyond the largest that are asked for."""
+        if point in self.imported:
+            return True
+        try:
+            self.imported[point] = self.load(point)
+        except ModelError as refused:
+            if is_within(point, self.top):
+                reason = f"it can't be compiled for {self.text_of(point)}"
+                raise self.error(reason, [refused.what, *refused.details]) from None
+            return False
+        return True
+
+    def least(self) -> Point:
+        """Import the model at several points; return the smallest sizes that it takes, each size on its own."""
+        top = self.imported[self.top] = self.load(self.top)
+        least, structure = [], [_outline(node) for node in top.nodes]
+        for index, most in enumerate(self.top):
+            for size in smallest_sizes(most):
+                point = with_size(self.top, index, size)
+                try:
+                    graph = self.imported.get(point) or self.load(point)
+                except ModelError:
+                    continue
+                if size == most or [_outline(node) for node in graph.nodes] == structure:
+                    self.imported[point] = graph
+                    least.append(size)
+                    break
+        self.structural(tuple(least))
+        for point in small_points(self.top, tuple(least)):
+            self.add(point)
+        return tuple(least)
+
+    def structural(self, least: Point, count: int = STRUCTURE) -> list[Point]:
         """Return at which points the graph is brought to kernels, the largest first; they are imported."""
-        taken = {size for kind in imported[self.top].types.values() for size in kind.shape}
-        found = [point for point in structural_points(self.top, least, taken, count) if self.add(point, imported)]
+        taken = {size for kind in self.imported[self.top].types.values() for size in kind.shape}
+        found = [point for point in structural_points(self.top, least, taken, count) if self.add(point)]
         return list(dict.fromkeys([self.top, *found]))
 
-    def lowered(self, imported: dict[Point, Graph], least: Point, target: Target) -> tuple[dict[Point, Graph], Joined]:
+    def following(self, least: Point) -> Point:
+        """Return the smallest sizes from which on all that is imported follows formulas; leave those below out.
+
+        Raises:
+            ModelError: there are none: also near the largest sizes the model follows no formulas.
+        """
+        if self.follows(least):
+            return least
+        self.structural(least, MORE_STRUCTURE)
+        raised = least
+        try:
+            self.check_imports(self.imported)
+        except ModelError:
+            found = self.raised(least)
+            if found is None:
+                raise
+            self.structural(found, MORE_STRUCTURE)
+            raised = self.lowest(least, found)
+        for point in dense_points(self.top, raised):
+            self.add(point)
+        above = self.above(raised)
+        self.check_imports(above)
+        for name, before, size in zip(self.names, least, raised, strict=True):
+            if size > before:
+                log.warning("%s begins with %d: below, shapes or operators are others than from there on", name, size)
+        self.imported.clear()
+        self.imported.update(above)
+        return raised
+
+    def above(self, least: Point) -> Imports:
+        """Return what is imported at sizes that are not smaller."""
+        return {point: graph for point, graph in self.imported.items() if is_within(least, point)}
+
+    def follows(self, least: Point) -> bool:
+        """Whether what is imported follows formulas from some sizes on."""
+        try:
+            self.check_imports(self.above(least))
+        except ModelError:
+            return False
+        return True
+
+    def raised(self, least: Point) -> Point | None:
+        """Return the smallest of the imported sizes from which on all follow formulas; None: there are none."""
+        choices = []
+        for index, (low, most) in enumerate(zip(least, self.top, strict=True)):
+            sizes = sorted({point[index] for point in self.imported})[: 1 - _FEWEST]
+            choices.append(sorted({low, *(size for size in sizes if size <= most)}))
+        points = sorted(itertools.product(*choices), key=sum)
+        return next((point for point in points if point != least and self.follows(point)), None)
+
+    def lowest(self, least: Point, found: Point) -> Point:
+        """Return the smallest sizes from which on the model follows formulas, between those that were imported."""
+        for index, good in enumerate(found):
+            low = max((point[index] for point in self.imported if point[index] < good), default=least[index] - 1)
+            high = good
+            while high - low > 1:
+                size = (low + high) // 2
+                self.add(with_size(self.top, index, size))
+                if self.follows(with_size(found, index, size)):
+                    high = size
+                else:
+                    low = size
+            found = with_size(found, index, high)
+        return found
+
+    def other_structure(self, graphs: Sequence[Graph], points: Sequence[Point], found: DifferError) -> ModelError:
+        """Return the error for graphs that are not of one structure: which operator is not the same."""
+        first = graphs[0]
+        for graph, point in zip(graphs[1:], points[1:], strict=True):
+            for node, other in zip(first.nodes, graph.nodes, strict=False):
+                if _outline(node) != _outline(other):
+                    return self.error(
+                        "its operators are not the same at all sizes",
+                        [
+                            f"{self.text_of(points[0])}: {node.op} {node.name}",
+                            f"{self.text_of(point)}: {other.op} {other.name}",
+                        ],
+                    )
+        return self.error("an operator depends on its sizes in a way that no formula tells", [str(found)])
+
+    def lowered(self, least: Point, target: Target) -> tuple[Imports, Joined]:
         """Bring the graph to kernels at some sizes, more if those are too few; return them, and that at any."""
-        graphs: dict[Point, Graph] = {}
+        graphs: Imports = {}
         for count in (STRUCTURE, MORE_STRUCTURE):
-            structural = self.structural(least, imported, count)
-            outputs = varying_outputs(imported.values())
-            moved = with_open_moves({point: imported[point] for point in structural})
+            structural = self.structural(least, count)
+            outputs = varying_outputs(self.imported.values())
+            moved = with_open_moves({point: self.imported[point] for point in structural})
             for point, graph in moved.items():
                 if point not in graphs:
                     graphs[point] = with_counts(passes.run(graph, target), outputs)
@@ -285,41 +380,6 @@ class _Model:
                 if count == MORE_STRUCTURE:
                     raise
         raise AssertionError
-
-    def load(self, point: Point) -> Graph:
-        """Return the graph at some sizes."""
-        dims = {**self.options.dims, **dict(zip(self.names, point, strict=True))}
-        return frontend.load(self.path, replace(self.options, dims=dims))
-
-    def add(self, point: Point, imported: dict[Point, Graph]) -> bool:
-        """Import the model at some sizes, which it may refuse beyond the largest that are asked for."""
-        if point in imported:
-            return True
-        try:
-            imported[point] = sharing(self.load(point), imported[self.top])
-        except ModelError as refused:
-            if is_within(point, self.top):
-                reason = f"it can't be compiled for {self.refusals.text_of(point)}"
-                raise self.refusals.error(reason, [refused.what, *refused.details]) from None
-            return False
-        return True
-
-    def smallest(self, imported: dict[Point, Graph]) -> Point:
-        """Return the smallest sizes that the model takes, with which it is imported, each size on its own."""
-        least = []
-        structure = [outline(node) for node in imported[self.top].nodes]
-        for index, most in enumerate(self.top):
-            for size in smallest_sizes(most):
-                point = with_size(self.top, index, size)
-                try:
-                    graph = imported.get(point) or sharing(self.load(point), imported[self.top])
-                except ModelError:
-                    continue
-                if size == most or [outline(node) for node in graph.nodes] == structure:
-                    imported[point] = graph
-                    least.append(size)
-                    break
-        return tuple(least)
 
     def check_imports(self, imported: Mapping[Point, Graph]) -> None:
         """Check that what is imported is of one structure, and that its sizes follow formulas, small ones too."""
@@ -332,24 +392,21 @@ class _Model:
                 joiner.join(nodes, f"{nodes[0].op} {', '.join(nodes[0].origins[:3]) or nodes[0].name}")
             check_mirrors(graphs)
         except DifferError as found:
-            raise self.refusals.other_structure(graphs, points, found) from None
+            raise self.other_structure(graphs, points, found) from None
         read = {value for node in graphs[0].nodes for value in node.inputs} | {*graphs[0].outputs}
         for name in (name for name in graphs[0].constants if name in read):
             try:
                 joiner.join([graph.constants[name] for graph in graphs], name)
             except (DifferError, KeyError) as found:
-                raise self.refusals.error("a constant depends on its sizes", [str(found)]) from None
+                raise self.error("a constant depends on its sizes", [str(found)]) from None
         for value, kind in graphs[0].types.items():
             kinds = [graph.types.get(value, kind) for graph in graphs]
             try:
                 joiner.join(kinds, value)
             except DifferError:
-                raise self.refusals.error(
+                raise self.error(
                     f"the shape of {value!r} does not follow its sizes by a formula",
-                    [
-                        f"{self.refusals.text_of(point)}: {shape}"
-                        for point, shape in zip(points[:5], kinds, strict=False)
-                    ],
+                    [f"{self.text_of(point)}: {shape}" for point, shape in zip(points[:5], kinds, strict=False)],
                 ) from None
 
     def joined(self, graphs: Mapping[Point, Graph]) -> Joined:
@@ -363,21 +420,21 @@ class _Model:
                 return Joiner(self.symbols, points, scales=chosen[0].scales).join(chosen)
             except DifferError as found:
                 failed = failed or found
-        details = [*operator_of(next(iter(graphs.values())), str(failed)), str(failed)]
-        raise self.refusals.error("an operator depends on its sizes in a way that no formula tells", details)
+        details = [*_operator_of(next(iter(graphs.values())), str(failed)), str(failed)]
+        raise self.error("an operator depends on its sizes in a way that no formula tells", details)
 
-    def check_outputs(self, imported: Mapping[Point, Graph], joined: Joined) -> None:
+    def check_outputs(self, joined: Joined) -> None:
         """Check that the outputs of the joined graph have the shapes that the model gives them by itself."""
-        for point, graph in imported.items():
+        for point, graph in self.imported.items():
             if not is_within(point, self.top):
                 continue
             found = self.at(joined, point)
             for label, value in zip(graph.output_names, graph.outputs, strict=True):
                 own = dict(zip(found.output_names, found.outputs, strict=True))[label]
                 if graph.types[value].shape != found.types[own].shape:
-                    raise self.refusals.error(
+                    raise self.error(
                         f"the shape of {label!r} does not follow its sizes by a formula",
-                        [f"{self.refusals.text_of(point)}: {graph.types[value]}, by the formula {found.types[own]}"],
+                        [f"{self.text_of(point)}: {graph.types[value]}, by the formula {found.types[own]}"],
                     )
 
     def at(self, joined: Joined, point: Point) -> Graph:
@@ -385,7 +442,7 @@ class _Model:
         try:
             graph: Graph = joined.at(dict(zip(self.symbols, point, strict=True)))
         except DifferError as found:
-            raise self.refusals.error("a constant depends on its sizes", [str(found)]) from None
+            raise self.error("a constant depends on its sizes", [str(found)]) from None
         return graph
 
     def is_known(self, joined: Joined, point: Point) -> bool:
@@ -397,3 +454,42 @@ class _Model:
         except DifferError:
             return False
         return True
+
+    def check(self, graph: Graph, samples: Sequence[tuple[Point, Graph]]) -> None:
+        """Refuse what has no form that follows the sizes, and what would not fit where the largest does."""
+        states = {value for _, *pair in graph.state_values for value in pair}
+        for point, sample in samples:
+            for value, kind in sample.types.items():
+                if value in states and kind != graph.types[value]:
+                    raise self.error(
+                        f"the size of the state {value!r} depends on its sizes",
+                        [f"{graph.types[value]}, for {self.text_of(point)} {kind}"],
+                    )
+                if is_within(point, samples[0][0]) and kind.bytes > graph.types[value].bytes:
+                    raise self.error(
+                        f"{value!r} grows as a size shrinks",
+                        [f"{graph.types[value]}, for {self.text_of(point)} {kind}"],
+                    )
+            for node, other in zip(graph.nodes, sample.nodes, strict=True):
+                where = f"{node.op} {', '.join(node.origins[:3])}"
+                if isinstance(node.attrs, View) and View.of(node).first != View.of(other).first:
+                    raise self.error("where a part begins depends on its sizes", [where])
+                if any(one is not two for one, two in zip(bodies_of(node), bodies_of(other), strict=True)):
+                    raise self.error("tensors inside of control flow depend on its sizes", [where])
+
+
+def _outline(node: Node) -> tuple[object, ...]:
+    """Return what of an operator has to be the same at all sizes."""
+    return node.op, node.inputs, node.outputs, type(node.attrs)
+
+
+def _operator_of(graph: Graph, where: str) -> list[str]:
+    """Return the operator that a difference is in, as far as that can be told from where it was found."""
+    number = re.match(r"nodes\[(\d+)\]", where)
+    readers = [
+        node
+        for index, node in enumerate(graph.nodes)
+        if (number and index == int(number[1]))
+        or any(where.startswith((f"constants {value}:", f"types {value}.")) for value in node.inputs)
+    ]
+    return [f"operator {', '.join(node.origins[:3]) or node.name}" for node in readers[:1]]
