@@ -129,16 +129,17 @@ class Arena:
 
     def pointer(self, c_type: str, spot: Spot) -> str:
         """Return a spot as a C expression, a pointer to `c_type`."""
-        place = self.bytes_at(spot)
-        return place if c_type == "uint8_t" else f"({c_type} *)(void *)({place})"
+        return pointer_to(c_type, self.bytes_at(spot))
 
     def constant(self, symbol: str) -> str:
         """Return a constant as a C expression: where it is, or its copy in a pool."""
         copy = self.copies.get(symbol)
         return symbol if copy is None else self.pointer(f"const {copy.c_type}", copy.spot)
 
-    def no_scratch(self, c_type: str) -> str:
-        """Return a pointer for a kernel that takes scratch, and needs none of it for its empty tensors."""
+    def scratch_of(self, number: int, c_type: str) -> str:
+        """Return the pointer to a step's scratch; a kernel may take it and need none of it for its empty tensors."""
+        if number in self.scratch:
+            return self.pointer(c_type, self.scratch[number])
         first = next((number for number, one in enumerate(self.pools) if one.bytes), 0)
         return f"({c_type} *)(void *){self.base(first)}" if self.bytes else "0"
 
@@ -158,6 +159,11 @@ class Arena:
                 lines.append(f"#define {self.macro(spot)} {at}")
             lines.append("")
         return lines
+
+
+def pointer_to(c_type: str, place: str) -> str:
+    """Return a pointer to bytes as one to a type."""
+    return place if c_type == "uint8_t" else f"({c_type} *)(void *)({place})"
 
 
 class _Names:

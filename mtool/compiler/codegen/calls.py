@@ -3,11 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mtool.base.escaping import comment
 from mtool.compiler.codegen.arena import IN_PLACE, PARAMETER, Arena, Interface, Spot, address_of
 from mtool.compiler.codegen.conventions import Conventions
 from mtool.compiler.codegen.device import devices_of, is_failing, told_failure
-from mtool.compiler.codegen.functions import Call, CallLoop, Functions, arguments_of, call_loops, further, moved
+from mtool.compiler.codegen.functions import (
+    Call,
+    CallLoop,
+    Functions,
+    arguments_of,
+    call_loops,
+    checked,
+    further,
+    moved,
+)
 from mtool.compiler.codegen.streamed import head_steps
 from mtool.compiler.codegen.tensors import type_name
 from mtool.compiler.ir import Node
@@ -63,9 +71,7 @@ class Calls:
                 rounds = [] if times == 1 else ["n" if length == 1 else f"{length} * n"]
                 start = [str(first + position)] if first + position or not rounds else []
                 called += [f"OPERATOR({' + '.join([*start, *rounds])}) {head}", *rest]
-            if times > 1:
-                called = [f"for (int32_t n = 0; n < {times}; ++n) {{", *(f"    {line}" for line in called), "}"]
-            lines += called
+            lines += repeated.loop.around(called)
         return lines
 
 
@@ -117,7 +123,7 @@ class _Pointers:
     def scratch(self, number: int, c_type: str) -> str:
         """Return the pointer to a step's scratch."""
         spot = self.arena.scratch.get(number)
-        return self._declared(c_type, spot) if spot else self.arena.no_scratch(c_type)
+        return self._declared(c_type, spot) if spot else self.arena.scratch_of(number, c_type)
 
     def constant(self, symbol: str) -> str:
         """Return a constant, or the pointer to its copy in a pool."""
@@ -145,34 +151,18 @@ def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...
 def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequence[int], of: str) -> tuple[str, ...]:
     """Return the lines that call a function; `of` is the operator's number in C."""
     arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch, pointers.constant)
-    if moves:
-        arguments = moved(arguments, moves)
-    text = f"{call.function.name}({', '.join(arguments)});"
-    if call.function.kernel.can_fail:
-        return ("{", *(f"    {line}" for line in _checked(plan, number, of, text)), "}")
-    title, first = plan.steps[number].node.title, call.function.uses[0].title
-    return (text if title == first else f"{text} {comment(title)}",)
-
-
-def _checked(plan: Plan, number: int, key: str, call: str) -> list[str]:
-    """Return the lines that call what may fail, and leave the function if it does; `key` is the number in C."""
-    failed = told_failure(plan, number, f"(uint16_t)({key})" if "*" in key else key, "status")
-    return [f"const int32_t status = {call}", "if (status != 0)", f"    return {failed};"]
+    text = call.text(moved(arguments, moves) if moves else arguments, plan.steps[number].node.title)
+    if not call.function.kernel.can_fail:
+        return (text,)
+    return tuple(checked(text, told_failure(plan, number, f"(uint16_t)({of})" if "*" in of else of, "status")))
 
 
 def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:
     """Return the values whose pointers a step's call has: of typed functions those that the C reads or writes."""
     node = plan.steps[number].node
-    if not typed:
-        return {value for operands in operands_of(plan, node) for value in operands}
-    found = set()
-    for argument in call.function.kernel.arguments:
-        kind, which = (argument.source, 0) if isinstance(argument.source, str) else argument.source
-        if kind == "output":
-            found.add(node.outputs[int(which)])
-        elif kind == "input":
-            found.add(node.inputs[int(which)])
-    return found
+    if typed:
+        return {name for kind, name in call.operands(node) if kind == "value"}
+    return {value for operands in operands_of(plan, node) for value in operands}
 
 
 def _wrapped(plan: Plan, number: int, call: Call, form: str, pointers: _Pointers) -> tuple[str, ...]:
@@ -184,10 +174,10 @@ def _wrapped(plan: Plan, number: int, call: Call, form: str, pointers: _Pointers
     if form == "pointers":
         listed = ", ".join(_unqualified(pointers.value(value)) for value in values)
         called = f"{function}({', '.join(['arguments', *resource])});"
-        checked = [called]
+        lines = [called]
         if is_failing(plan, number):  # the wrapper has noted what failed
-            checked = [f"const int32_t status = {called}", "if (status != 0)", "    return status;"]
-        return ("{", f"    void *const arguments[] = {{{listed}}};", *(f"    {line}" for line in checked), "}")
+            lines = [f"const int32_t status = {called}", "if (status != 0)", "    return status;"]
+        return ("{", f"    void *const arguments[] = {{{listed}}};", *(f"    {line}" for line in lines), "}")
     if form == "values":
         listed = ", ".join(f"mt_pointer_value({pointers.value(value)})" for value in values)
         codes = ", ".join(["MT_ARG_HANDLE"] * count)

@@ -64,6 +64,25 @@ class Call:
     function: Function
     constants: Mapping[str, str]
 
+    def operands(self, node: Node) -> list[tuple[str, str]]:
+        """Return what each argument is: "value" and its name, "constant" and its symbol, "scratch" or "resource"."""
+        found = []
+        for argument in self.function.kernel.arguments:
+            kind, which = (argument.source, 0) if isinstance(argument.source, str) else argument.source
+            if kind == "constant":
+                found.append((kind, self.constants[str(which)]))
+            elif kind in ("input", "output"):
+                found.append(("value", (node.inputs if kind == "input" else node.outputs)[int(which)]))
+            else:
+                found.append((kind, ""))
+        return found
+
+    def text(self, arguments: Sequence[str], title: str) -> str:
+        """Return the statement; a comment names the operator, unless it is the function's first."""
+        text = f"{self.function.name}({', '.join(arguments)});"
+        is_plain = self.function.kernel.can_fail or title == self.function.uses[0].title
+        return text if is_plain else f"{text} {comment(title)}"
+
 
 def arguments_of(
     plan: Plan,
@@ -78,27 +97,19 @@ def arguments_of(
     `pointer` has the expression of a value, `scratch` that of a step's scratch as a pointer to a C type, and `constant`
     that of a constant by its symbol.
     """
-    node = plan.steps[number].node
     arguments = []
-    for argument in call.function.kernel.arguments:
-        source = argument.source
-        if source == "output":
-            arguments.append(pointer(node.outputs[0]))
-        elif source == "scratch":
+    described = zip(call.function.kernel.arguments, call.operands(plan.steps[number].node), strict=True)
+    for argument, (kind, name) in described:
+        if kind == "scratch":
             arguments.append(scratch(number, argument.c_type))
-        elif source == "resource":
-            arguments.append(argument.name)
         else:
-            assert not isinstance(source, str)
-            kind, which = source
-            if kind == "output":
-                arguments.append(pointer(node.outputs[int(which)]))
-                continue
-            if kind == "constant":
-                arguments.append(constant(call.constants[str(which)]))
-            else:
-                arguments.append(pointer(node.inputs[int(which)]))
+            arguments.append({"value": pointer, "constant": constant}[kind](name) if name else argument.name)
     return arguments
+
+
+def checked(call: str, failed: str) -> list[str]:
+    """Return the block that makes a call which may fail, and leaves the function with a status if it does."""
+    return ["{", f"    const int32_t status = {call}", "    if (status != 0)", f"        return {failed};", "}"]
 
 
 def further(pointer: str, offset: int, size: int) -> str:
@@ -132,9 +143,15 @@ class CallLoop:
         """The step after them."""
         return self.first + self.length * self.times
 
+    def around(self, lines: Sequence[str]) -> list[str]:
+        """Return the lines of an iteration as the loop in C, which `n` counts."""
+        if self.times == 1:
+            return [*lines]
+        return [f"for (int32_t n = 0; n < {self.times}; ++n) {{", *(f"    {line}" for line in lines), "}"]
+
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class Described:
     """The call of a step: all that has to be the same in every iteration, where its arguments lie, and their sizes."""
 
     same: tuple[object, ...]
@@ -146,43 +163,33 @@ def call_loops(plan: Plan, calls: Sequence[Call], first: int = 0) -> tuple[CallL
     """Return the steps from `first` on as loops, in order; without row-wise execution each step is by itself."""
     if not plan.graph.line_buffers:
         return tuple(CallLoop(number) for number in range(first, len(plan.steps)))
-    described = [_call(plan, call, number) for number, call in enumerate(calls)]
+    each = [described(plan, call, number) for number, call in enumerate(calls)]
     found: list[CallLoop] = []
     number = first
-    while number < len(described):
-        found.append(_longest(described, number))
+    while number < len(each):
+        found.append(_longest(each, number))
         number = found[-1].end
     return tuple(found)
 
 
-def _call(plan: Plan, call: Call, number: int) -> _Call:
-    node = plan.steps[number].node
+def described(plan: Plan, call: Call, number: int) -> Described:
+    """Return the call of a step; where an argument lies is 0 for what is no value."""
     same: list[object] = [call.function.name]
     offsets, sizes = [], []
-    for argument in call.function.kernel.arguments:
-        value, source = "", argument.source
-        if source == "output":
-            value = node.outputs[0]
-        elif source == "scratch":
-            same.append(plan.scratch[number])
-        elif source == "resource":
-            pass
-        elif source[0] == "constant":
-            same.append(call.constants[str(source[1])])
+    for kind, name in call.operands(plan.steps[number].node):
+        if kind == "value":
+            address, dtype = address_of(plan, name), plan.graph.types[name].dtype
+            same += [address.memory, address.index, dtype.c]
+            offsets.append(address.offset)
+            sizes.append(dtype.size)
         else:
-            value = (node.outputs if source[0] == "output" else node.inputs)[int(source[1])]
-        if not value:
+            same.append(plan.scratch[number] if kind == "scratch" else name)
             offsets.append(0)
             sizes.append(1)
-            continue
-        address, dtype = address_of(plan, value), plan.graph.types[value].dtype
-        same += [address.memory, address.index, dtype.c]
-        offsets.append(address.offset)
-        sizes.append(dtype.size)
-    return _Call(tuple(same), tuple(offsets), tuple(sizes))
+    return Described(tuple(same), tuple(offsets), tuple(sizes))
 
 
-def _longest(calls: Sequence[_Call], first: int) -> CallLoop:
+def _longest(calls: Sequence[Described], first: int) -> CallLoop:
     """Return the loop that begins with a step and saves most calls."""
     best, saved = CallLoop(first), 0
     for length in range(1, min(LONGEST, (len(calls) - first) // LEAST) + 1):
@@ -198,7 +205,7 @@ def _longest(calls: Sequence[_Call], first: int) -> CallLoop:
 
 
 def _moves(
-    calls: Sequence[_Call], first: int, length: int, wanted: tuple[tuple[int, ...], ...] | None
+    calls: Sequence[Described], first: int, length: int, wanted: tuple[tuple[int, ...], ...] | None
 ) -> tuple[tuple[int, ...], ...] | None:
     """Return how far on the next `length` calls are than those from `first`; None: they are others, or not `wanted`."""
     moves = []
@@ -215,13 +222,10 @@ def _moves(
 
 def moved(arguments: Sequence[str], moves: Sequence[int]) -> list[str]:
     """Return arguments of a call in a loop, which `n` counts: each so many elements further on."""
-    return [f"{argument}{_further(step)}" for argument, step in zip(arguments, moves, strict=True)]
-
-
-def _further(step: int) -> str:
-    if not step:
-        return ""
-    return f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")
+    return [
+        f"{argument} {'-' if step < 0 else '+'} {'n' if abs(step) == 1 else f'{abs(step)} * n'}" if step else argument
+        for argument, step in zip(arguments, moves, strict=True)
+    ]
 
 
 # Control nodes in C: a function that calls the operators of the taken branch, or those of a body in a loop.
@@ -396,29 +400,18 @@ def _calls(body: Body, pointers: _Pointers) -> list[str]:
     for loop in call_loops(body.plan, body.calls):
         called = []
         for number in range(loop.first, loop.first + loop.length):
-            call, title = body.calls[number], body.plan.steps[number].node.title
+            call, node = body.calls[number], body.plan.steps[number].node
             arguments = arguments_of(body.plan, number, call, pointers.value, pointers.scratch)
             if loop.times > 1:
                 arguments = moved(arguments, loop.moves[number - loop.first])
-            text = f"{call.function.name}({', '.join(arguments)});"
-            if call.function.kernel.can_fail:
-                repeats = f" + {loop.length} * n" if loop.times > 1 else ""
-                called += _checked(body, number, f"{number}{repeats}", text)
-                continue
-            called.append(text if title == call.function.uses[0].title else f"{text} {comment(title)}")
-        if loop.times > 1:
-            called = [f"for (int32_t n = 0; n < {loop.times}; ++n) {{", *(f"    {line}" for line in called), "}"]
-        lines += called
+            text, status = call.text(arguments, node.title), "status"
+            if isinstance(node.attrs, External):
+                key = f"{node.attrs.model}_{body_name(*body.of)} + {number}"
+                key += f" + {loop.length} * n" if loop.times > 1 else ""
+                status = f"{node.attrs.model}_failed((uint16_t)({key}), status)"
+            called += checked(text, status) if call.function.kernel.can_fail else [text]
+        lines += loop.around(called)
     return lines
-
-
-def _checked(body: Body, number: int, place: str, call: str) -> list[str]:
-    """Return the lines that call what may fail, and leave the function if it does; `place` is its number in C."""
-    attrs, status = body.plan.steps[number].node.attrs, "status"
-    if isinstance(attrs, External):
-        key = f"{attrs.model}_{body_name(*body.of)} + {place}"
-        status = f"{attrs.model}_failed((uint16_t)({key}), status)"
-    return ["{", f"    const int32_t status = {call}", "    if (status != 0)", f"        return {status};", "}"]
 
 
 def _branches(names: _Names, bodies: Sequence[Body]) -> list[str]:

@@ -210,11 +210,7 @@ def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: 
     pointers = {value: place.format(position) for position, value in enumerate(values)}
     call = functions.calls[number]
 
-    def scratch(number: int, c_type: str) -> str:
-        spot = arena.scratch.get(number)
-        return arena.pointer(c_type, spot) if spot else arena.no_scratch(c_type)
-
-    arguments = arguments_of(plan, number, call, pointers.__getitem__, scratch, arena.constant)
+    arguments = arguments_of(plan, number, call, pointers.__getitem__, arena.scratch_of, arena.constant)
     called = f"{call.function.name}({', '.join(arguments)});"
     head = _prototype(plan, number, form)
     if form == "pointers":

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.base.escaping import comment
-from mtool.compiler.codegen.arena import Arena, Interface, address_of
+from mtool.compiler.codegen.arena import Arena, Interface, address_of, pointer_to
 from mtool.compiler.codegen.c_text import WIDTH, function, structure
-from mtool.compiler.codegen.functions import Call, Functions
+from mtool.compiler.codegen.functions import Functions, described
 from mtool.compiler.ir.types import Array
 from mtool.compiler.plan import Plan
 from mtool.compiler.plan.memory import aliases
@@ -117,40 +117,14 @@ def _lines(plan: Plan, functions: Functions, count: int) -> list[_Line]:
     sites: dict[object, int] = {}
     lines = []
     for number in range(count):
-        same, offsets = _arguments(plan, functions.calls[number], number)
+        call = described(plan, functions.calls[number], number)
         row = taken.get(number, row)
         wait = 1 if number + 1 == count else taken.get(number + 1, row) - row if number >= min(taken) else 0
-        lines.append(_Line(sites.setdefault(same, len(sites)), wait, offsets))
+        names = functions.calls[number].operands(plan.steps[number].node)
+        is_inside = (kind == "value" and address_of(plan, name).memory == "arena" for kind, name in names)
+        offsets = tuple(offset * one for offset, one in zip(call.offsets, is_inside, strict=True))
+        lines.append(_Line(sites.setdefault(call.same, len(sites)), wait, offsets))
     return lines
-
-
-def _arguments(plan: Plan, call: Call, number: int) -> tuple[object, tuple[int, ...]]:
-    """Return what is the same of all calls of a site, and the arena's offset of each argument, 0 of others."""
-    same: list[object] = [call.function.name]
-    offsets = []
-    for place, value in enumerate(_values(plan, call, number)):
-        source, offset = call.function.kernel.arguments[place].source, 0
-        if value is not None:
-            address = address_of(plan, value)
-            same += [address.memory, address.index, plan.graph.types[value].dtype]
-            offset = address.offset if address.memory == "arena" else 0
-        else:
-            same.append(plan.scratch[number] if source == "scratch" else call.constants[str(source[1])])
-        offsets.append(offset)
-    return tuple(same), tuple(offsets)
-
-
-def _values(plan: Plan, call: Call, number: int) -> list[str | None]:
-    """Return the value of each argument; None: it is scratch or a constant."""
-    node = plan.steps[number].node
-    found: list[str | None] = []
-    for argument in call.function.kernel.arguments:
-        source = ("output", 0) if argument.source == "output" else argument.source
-        if isinstance(source, str) or source[0] == "constant":
-            found.append(None)
-        else:
-            found.append((node.outputs if source[0] == "output" else node.inputs)[int(source[1])])
-    return found
 
 
 def _columns(offsets: Sequence[tuple[int, ...]]) -> tuple[int | None, ...]:
@@ -228,26 +202,22 @@ def _line_of(head: Head, *, is_moved: bool) -> list[str]:
 
 def _called(plan: Plan, functions: Functions, arena: Arena, site: Site) -> tuple[str, bool]:
     """Return the C of a call, and whether it depends on how often the repeated lines came before."""
-    call = functions.calls[site.step]
+    call, node = functions.calls[site.step], plan.steps[site.step].node
     arguments, is_moved = [], False
-    for place, value in enumerate(_values(plan, call, site.step)):
-        argument = call.function.kernel.arguments[place]
-        if value is None and argument.source == "scratch":
-            spot = arena.scratch.get(site.step)
-            arguments.append(arena.pointer(argument.c_type, spot) if spot else arena.no_scratch(argument.c_type))
-        elif value is None:
-            arguments.append(arena.constant(call.constants[str(argument.source[1])]))
-        elif (address := address_of(plan, value)).memory != "arena":
+    varying = zip(call.function.kernel.arguments, call.operands(node), site.columns, site.moves, strict=True)
+    for argument, (kind, name), column, move in varying:
+        if kind == "scratch":
+            arguments.append(arena.scratch_of(site.step, argument.c_type))
+        elif kind == "constant":
+            arguments.append(arena.constant(name))
+        elif (address := address_of(plan, name)).memory != "arena":
             arguments.append("rows")
         else:
-            column, move = site.columns[place], site.moves[place]
             offset = str(address.offset) if column is None else f"call[{column}]"
             if column is not None and move:
                 is_moved = True
                 offset += f" {'-' if move < 0 else '+'} n * {abs(move)}"
-            place_of = f"{arena.base(address.index)} + {offset}"
-            c_type = plan.graph.types[value].dtype.c
-            arguments.append(place_of if c_type == "uint8_t" else f"({c_type} *)(void *)({place_of})")
+            arguments.append(pointer_to(plan.graph.types[name].dtype.c, f"{arena.base(address.index)} + {offset}"))
     return f"{call.function.name}({', '.join(arguments)});", is_moved
 
 
