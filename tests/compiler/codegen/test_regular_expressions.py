@@ -14,7 +14,7 @@ FOLDERS = (
 )
 OTHER_TEXTS = {  # what they read was not generated
     "compiler/plan/pool.py": "names of sections, which a user writes",
-    "compiler/run_time_sizes/points.py": "where an error is, in a model's file",
+    "compiler/run_time_sizes/lowering.py": "where an error is, in a model's file",
     "project/package.py": "what a user says of a package",
     "project/runtime.py": "the includes of crt/, and of a backend's C",
     "project/single_file.py": "the includes of crt/, and of what includes it",
