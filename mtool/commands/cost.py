@@ -66,8 +66,9 @@ class FirstRun:
 
 def is_first(model: CompiledModel, prepared: BuiltProject) -> bool:
     """Tell whether a build has yet to be compared, and can be: with a reference, and in a few seconds."""
+    stamp, identity = _stamp(prepared)
     with contextlib.suppress(OSError):
-        if HOST_DRIVEN not in prepared.built.rebuilt and _stamp(prepared).read_text() == _identity(prepared):
+        if HOST_DRIVEN not in prepared.built.rebuilt and stamp.read_text() == identity:
             return False
     from mtool.verification import reference  # with it come the frontends, which later runs do without
 
@@ -109,7 +110,8 @@ def compare_first_run(
         return None
     if found.report.ok:
         with contextlib.suppress(UsageError):  # it is compared again then
-            files.write(_stamp(prepared), _identity(prepared).encode())
+            stamp, identity = _stamp(prepared)
+            files.write(stamp, identity.encode())
     else:
         log.warning("%s", found.describe())
     return found
@@ -121,21 +123,16 @@ def _most(difference: Any) -> str:
     return "not finite" if difference.max_abs is None else f"by {difference.max_abs:.3g} at most"
 
 
-def _stamp(prepared: BuiltProject) -> Path:
+def _stamp(prepared: BuiltProject) -> tuple[Path, str]:
+    """Return the file that says what was compared, and what it says of this build: the hash over its files."""
     own = f"{prepared.manifest.model}-" if prepared.manifest.firmware else ""
-    return prepared.folder / BUILD_FOLDER / f"{own}{_STAMP}"
-
-
-def _identity(prepared: BuiltProject) -> str:
-    """Return the hash over every file that goes into the firmware."""
     project = prepared.manifest.project
-    return project.build_hash if project is not None else ""
+    return prepared.folder / BUILD_FOLDER / f"{own}{_STAMP}", project.build_hash if project is not None else ""
 
 
 MODULE = "module"
 """In place of a firmware's kind: the figures are a module's."""
 ALL_KINDS = (HOST_DRIVEN, STANDALONE)
-_FIRMWARE = "flash, RAM are of"
 _NAMES = {
     STANDALONE: "a firmware without the RPC server",
     HOST_DRIVEN: "the firmware with the RPC server",
@@ -205,17 +202,13 @@ class Cost:
     def speed(self) -> str:
         """Return the speed in words."""
         if self.instructions is not None:
-            each = f" ({self.instructions_per_mac:.2f} per MAC{self._per_live_mac()})" if self.macs else ""
+            live = f", {self.instructions / self.live_macs:.2f} per live one" if self.live_macs else ""
+            each = f" ({self.instructions_per_mac:.2f} per MAC{live})" if self.macs else ""
             return f"{self.instructions:,} instructions{each}"
         if self.time_ns is None:
             return "not measured"
         time = f"{self.time_ns / 1e3:,.1f} µs"
         return time if self.clock_cycles is None else f"{self.clock_cycles:,} cycles ({time})"
-
-    def _per_live_mac(self) -> str:
-        if self.instructions is None or not self.live_macs:
-            return ""
-        return f", {self.instructions / self.live_macs:.2f} per live one"
 
     def flash(self) -> str:
         """Return the flash in words."""
@@ -229,12 +222,10 @@ class Cost:
         total = arena_bytes + self.ram_static_bytes + (self.stack_bytes or 0)
         stack = "not measured" if self.stack_bytes is None else kilobytes(self.stack_bytes)
         own = f" for all models, {kilobytes(self.arena_bytes)} for this one" if self.firmware_arena_bytes else ""
-        data = f"{kilobytes(self.ram_static_bytes)}{self._weights()}"
-        parts = f"arena {kilobytes(arena_bytes)}{own}, data {data}, stack {stack}"
-        return f"{kilobytes(total)}  ({parts})"
-
-    def _weights(self) -> str:
-        return f" with {kilobytes(self.weights_in_ram_bytes)} of weights" if self.weights_in_ram_bytes else ""
+        in_ram = self.weights_in_ram_bytes
+        weights = f" with {kilobytes(in_ram)} of weights" if in_ram else ""
+        data = f"data {kilobytes(self.ram_static_bytes)}{weights}"
+        return f"{kilobytes(total)}  (arena {kilobytes(arena_bytes)}{own}, {data}, stack {stack})"
 
     def flash_parts(self) -> tuple[str, str]:
         """Return the code and the constants in words: of several models first this one's own, then of all."""
@@ -390,28 +381,22 @@ def cost_at(prepared: BuiltProject, speed: Speed) -> Cost:
     )
 
 
-def _macs(cost: Cost) -> str:
-    return f"{amount(cost.macs)}, {amount(cost.live_macs)} live" if cost.live_macs else amount(cost.macs)
-
-
 def comparison(costs: Sequence[Cost]) -> list[list[str]]:
     """Return rows that put costs side by side: a label and a figure of each."""
-    with_server = [[_FIRMWARE, *(_NAMES[cost.firmware] for cost in costs)]]
-    return [
-        ["one inference", *(cost.speed() for cost in costs)],
-        ["MACs", *(_macs(cost) for cost in costs)],
-        ["flash: code", *(cost.flash_parts()[0] for cost in costs)],
-        ["flash: constants", *(cost.flash_parts()[1] for cost in costs)],
-        ["RAM: arena", *(f"{cost.arena_bytes:,} B (bound {cost.arena_bound_bytes:,} B)" for cost in costs)],
-        *(
-            [["RAM: arena of all models", *(f"{cost.firmware_arena_bytes:,} B" for cost in costs)]]
-            if any(cost.firmware_arena_bytes for cost in costs)
-            else ()
-        ),
-        ["RAM: data, bss", *(cost.data() for cost in costs)],
-        ["RAM: stack", *("" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs)],
-        *(with_server if any(cost.firmware != STANDALONE for cost in costs) else ()),
-    ]
+    rows = {
+        "one inference": [cost.speed() for cost in costs],
+        "MACs": [amount(one.macs) + (f", {amount(one.live_macs)} live" if one.live_macs else "") for one in costs],
+        "flash: code": [cost.flash_parts()[0] for cost in costs],
+        "flash: constants": [cost.flash_parts()[1] for cost in costs],
+        "RAM: arena": [f"{cost.arena_bytes:,} B (bound {cost.arena_bound_bytes:,} B)" for cost in costs],
+    }
+    if any(cost.firmware_arena_bytes for cost in costs):
+        rows["RAM: arena of all models"] = [f"{cost.firmware_arena_bytes:,} B" for cost in costs]
+    rows["RAM: data, bss"] = [cost.data() for cost in costs]
+    rows["RAM: stack"] = ["" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs]
+    if any(cost.firmware != STANDALONE for cost in costs):
+        rows["flash, RAM are of"] = [_NAMES[cost.firmware] for cost in costs]
+    return [[label, *figures] for label, figures in rows.items()]
 
 
 # The worst latency of the most urgent of several models: what it waits for, and what it takes itself.

@@ -312,7 +312,7 @@ def planned(job: Job, asked: DebugOptions) -> tuple[DebugPlan, list[str]]:
     """
     path, deployment = job.path, job.deployment
     if path.is_dir():
-        project_of(path, job.board, job.options, deployment)
+        project_of(job)
         folder, described, before = path, manifest.load(path), list[str]()
     else:
         model = compile(path, board=job.board or "host", options=job.options, folder=deployment.folder)
@@ -320,8 +320,7 @@ def planned(job: Job, asked: DebugOptions) -> tuple[DebugPlan, list[str]]:
         folder = deployment.folder or model.default_folder()
         before = rendered_plan(model, tree, described, deployment.folder, kinds=(HOST_DRIVEN,))
     on = described.project
-    if on is None:
-        raise UsageError(f"{folder} holds a compiled model, not a project", hint="make one with: mtool build MODEL")
+    assert on is not None
     wanted = find(described, asked.operator) if asked.operator else None
     address, serving = asked.server, tuple[str, ...]()
     if ":" not in address:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mtool import boards, manifest
+from mtool import manifest
 from mtool.base import checked, files, filetree, locks
 from mtool.base.errors import MtoolError, UsageError
 from mtool.base.escaping import file_name
@@ -22,7 +22,7 @@ from mtool.commands.cost import Cost, FirstRun, compare_first_run, cost_at
 from mtool.compiler.ir.graph import Move, undone
 from mtool.device.build.build import BUILD_FOLDER
 from mtool.device.session import Device, Readings
-from mtool.device.session.bench import Speed, measure_speed, run_measured
+from mtool.device.session.bench import measure_speed, run_measured
 from mtool.device.session.layers import intermediates
 from mtool.manifest import Project
 from mtool.stages import arrays
@@ -45,61 +45,43 @@ _STAMP = "compiled.key"
 log = logging.getLogger(__name__)
 
 
-def load_cached(
-    path: Path, board: str | Board, options: Options, folder: Path | None
-) -> tuple[CompiledModel, Path] | None:
-    """Return the compiled model that a project folder holds, and the folder; None: it is not fresh, or not there.
-
-    Args:
-        path: the model file.
-        board: a board or its name.
-        options: how it is to be compiled.
-        folder: the project folder; None: the one by the model's and the board's name.
-    """
+def _load_cached(job: Job) -> tuple[CompiledModel, Path] | None:
+    """Return the compiled model that a project folder holds, and the folder; None: it is not fresh, or not there."""
+    path, options = job.path, job.options
     if options.backends:  # whose own files and compilers may have changed
         return None
     try:
-        target = boards.get(board) if isinstance(board, str) else board
-        project = folder or default_folder(model_name(options.name or path.stem), target)
-        stamp = _stamp(project)
+        target = job.target
+        project = job.deployment.folder or default_folder(model_name(options.name or path.stem), target)
+        stamp = project / BUILD_FOLDER / _STAMP
         if not stamp.is_file() or filetree.interrupted(project):
             return None
-        if stamp.read_text() != f"{_made_of(path, target, options)} {_consists_of(project)}":
+        if stamp.read_text() != _key(path, target, options, project):
             return None
         described = manifest.load(project)
         if described.project is None:
             return None
-        below = project / described.project.model
-        made = FileTree({name: (below / name).read_bytes() for name in _names(below, described.model)})
+        own = sorted((project / described.project.model).glob(f"{described.model}*"))
+        made = FileTree({file.name: file.read_bytes() for file in own if file.is_file()})
         filetree.tell_left(project)
         known_of(target, options)  # for its note, which a compilation gives
         return CompiledModel(path, target, options, made, described.model_copy(update={"project": None})), project
-    except (MtoolError, OSError, UnicodeError) as stale:  # whoever compiles it anew tells what is wrong
+    except (MtoolError, OSError, UnicodeError) as stale:  # whoever compiles it again tells what is wrong
         log.debug("%s is not fresh: %s", path.name, stale)
         return None
 
 
-def store_cached(model: CompiledModel, folder: Path) -> None:
+def _store_cached(model: CompiledModel, folder: Path) -> None:
     """Note what a project was made of and consists of."""
     with contextlib.suppress(MtoolError, OSError):  # it is compiled again then
-        found = f"{_made_of(model.path, model.board, model.options)} {_consists_of(folder)}"
-        files.write(_stamp(folder), found.encode())
+        key = _key(model.path, model.board, model.options, folder)
+        files.write(folder / BUILD_FOLDER / _STAMP, key.encode())
 
 
-def _stamp(folder: Path) -> Path:
-    return folder / BUILD_FOLDER / _STAMP
-
-
-def _consists_of(folder: Path) -> str:
-    return filetree.digest_of(folder, skip=(BUILD_FOLDER,))
-
-
-def _names(folder: Path, model: str) -> list[str]:
-    return sorted(path.name for path in folder.glob(f"{model}*") if path.is_file())
-
-
-def _made_of(path: Path, board: Board, options: Options) -> str:
-    return made_of(path, board, options, known_of(board, options, tells=False))
+def _key(path: Path, board: Board, options: Options, folder: Path) -> str:
+    """Return the hashes of what a project was made of, and of what it consists of."""
+    made = made_of(path, board, options, known_of(board, options, tells=False))
+    return f"{made} {filetree.digest_of(folder, skip=(BUILD_FOLDER,))}"
 
 
 # Every tensor of an inference as a .npy file, by the name that it has in the model: `--dump DIR`.
@@ -157,7 +139,9 @@ def _files(device: Device, sample: Sample) -> dict[str, bytes]:
             for path in (f"{shown}.npy", *(f"{shown}~{number}.npy" for number in range(2, len(files) + 3)))
             if path.lower() not in taken
         )
-        files[path] = _npy(array)
+        data = io.BytesIO()
+        np.save(data, array, allow_pickle=False)
+        files[path] = data.getvalue()
         rows.append({"file": path, "tensor": tensor, "dtype": str(array.dtype), "shape": list(array.shape), **told})
 
     for name, array in sample.items():
@@ -193,12 +177,6 @@ def _computed(device: Device, sample: Sample) -> list[_Computed]:
             moves = moves[:-1] if moves and moves[-1][0] == "rows" else moves
         found.append((name, told, array, moves))
     return found
-
-
-def _npy(array: Array) -> bytes:
-    data = io.BytesIO()
-    np.save(data, array, allow_pickle=False)
-    return data.getvalue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +246,17 @@ def run(
     prepared, drawn, model = built_with_inputs(job, inputs, kinds)
     start = time.monotonic()
     with deployment.open(prepared) as device:
-        outputs, speed = _inferences(prepared, device, drawn, deployment)
+        if prepared.manifest.executor == "graph-host":  # which tells no time
+            outputs = infer_all(device, prepared, drawn, deployment)
+            speed = measure_speed(device, drawn[-1], Readings(repeat=1))
+        else:
+            outputs = infer_all(device, prepared, drawn[:-1], deployment)
+            last, speed = run_measured(device, drawn[-1])
+            outputs.append(last)
+        emulator = None if device.is_at_port else prepared.board.emulator
     cost = cost_at(prepared, speed)
-    log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board, device), cost.speed())
+    where = f"{prepared.board.name} in {emulator.program}" if emulator else prepared.board.description
+    log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, where, cost.speed())
     if dump is not None:
         with deployment.open(prepared) as device:
             write_dump(device, drawn, dump)
@@ -292,14 +278,14 @@ def built_with_inputs(
     known = loaded = None
     model: CompiledModel | None = None
     if path.is_dir():
-        described = project_of(path, board, options, deployment)
+        described = project_of(job)
         loaded = loaded_model(path, options.name, deployment)
         chosen = loaded or chosen_model(path, options.name)
         target, folder, tensors, name = described.board, path, chosen.inputs, "" if loaded else chosen.model
     else:
-        board = board or HOST
-        known = None if deployment.models else load_cached(path, board, options, deployment.folder)
-        model = known[0] if known else deployment.compile(path, board=board, options=options)
+        job = replace(job, board=board or HOST)
+        known = None if deployment.models else _load_cached(job)
+        model = known[0] if known else job.compile()
         target, tensors, name = model.board, model.manifest.inputs, model.manifest.model
     samples: Sequence[Sample]
     if inputs is None:
@@ -316,17 +302,18 @@ def built_with_inputs(
     if loaded is not None:
         prepared = replace(prepared, manifest=loaded)
     if model is not None and known is None and not deployment.models:
-        store_cached(model, folder)
+        _store_cached(model, folder)
     return prepared, samples, model
 
 
-def project_of(folder: Path, board: str | Board, options: Options | None, deployment: Deployment) -> Project:
-    """Return what a project folder says that it is, to be run as it stands.
+def project_of(job: Job) -> Project:
+    """Return what the project folder of a job says that it is, to be run as it stands.
 
     Raises:
         UsageError: it is no project, it is one for another board than the one that is named, or options ask for another
             compilation.
     """
+    folder = job.path
     if not (folder / manifest.FILE_NAME).exists():
         raise UsageError(
             f"{folder} is a folder, and no project of mtool's",
@@ -334,10 +321,10 @@ def project_of(folder: Path, board: str | Board, options: Options | None, deploy
             hint=manifest.own_hint(folder) or "give a model, .onnx or .tflite, or a folder that mtool build made",
         )
     described = project_in(folder)
-    named = board if isinstance(board, str) else board.name
+    named = job.board if isinstance(job.board, str) else job.board.name
     if named not in ("", described.board.name):
         raise UsageError(f"{folder} is a project for {described.board.name}, not for {named}", hint="leave --board out")
-    if (options is not None and replace(options, name="") != Options()) or deployment.folder is not None:
+    if replace(job.options, name="") != Options() or job.deployment.folder is not None:
         raise UsageError(
             f"{folder} is a project, which is run as it stands",
             details=["options that compile a model anew can't be given with it"],
@@ -360,20 +347,3 @@ def chosen_model(folder: Path, name: str) -> manifest.Manifest:
             hint=f"name the one that is meant: --name {names[0]}",
         )
     return found
-
-
-def _inferences(
-    prepared: BuiltProject, device: Device, samples: Sequence[Sample], deployment: Deployment
-) -> tuple[list[Sample], Speed]:
-    """Run each sample, and measure the last inference; one of an executor on this side tells no time."""
-    if prepared.manifest.executor == "graph-host":
-        outputs = infer_all(device, prepared, samples, deployment)
-        return outputs, measure_speed(device, samples[-1], Readings(repeat=1))
-    outputs = infer_all(device, prepared, samples[:-1], deployment)
-    last, speed = run_measured(device, samples[-1])
-    return [*outputs, last], speed
-
-
-def _where(board: Board, device: Device) -> str:
-    emulated = board.emulator is not None and not device.is_at_port
-    return f"{board.name} in {board.emulator.program}" if board.emulator and emulated else board.description

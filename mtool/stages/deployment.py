@@ -218,64 +218,44 @@ def infer_all(
         if can_part and passed > TRIED_S and passed / len(outputs) * (len(samples) - len(outputs)) > LONG_S:
             break
     rest = samples[len(outputs) :]
-    if rest:
-        shared = _Shared(rest)
-        others = [_Other(lambda: deployment.open(prepared), shared) for _ in range(min(processors(), len(rest)) - 1)]
-        log.info("  %d samples are left for %d devices at a time", len(rest), len(others) + 1)
-        try:
-            shared.serve(infer)
-        finally:
-            shared.is_over = True
-            for other in others:
-                other.join()
-        outputs += shared.results()
-    return outputs
+    if not rest:
+        return outputs
+    numbers, found, failed = itertools.count(), dict[int, Sample](), dict[int, BaseException]()
+    is_over = threading.Event()
 
-
-class _Shared:
-    """Samples that several devices take one by one, and their outputs."""
-
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        self._samples = samples
-        self._next = itertools.count()  # whose `next` is one step for all threads
-        self._outputs: dict[int, Sample] = {}
-        self._failed: dict[int, BaseException] = {}
-        self.is_over = False
-
-    def serve(self, infer: Callable[[Sample], Sample]) -> None:
-        """Run samples until there are none, or one has failed."""
-        while not self.is_over and (number := next(self._next)) < len(self._samples):
+    def serve(infer: Callable[[Sample], Sample]) -> None:
+        """Run samples until there are none, or one has failed; `next` is one step for all threads."""
+        while not is_over.is_set() and (number := next(numbers)) < len(rest):
             try:
-                self._outputs[number] = infer(self._samples[number])
-            except Exception as failed:
-                self._failed[number] = failed
-                self.is_over = True
+                found[number] = infer(rest[number])
+            except Exception as wrong:
+                failed[number] = wrong
+                is_over.set()
 
-    def results(self) -> list[Sample]:
-        """Return the outputs, or raise what the first sample that failed has failed with."""
-        if self._failed:
-            raise self._failed[min(self._failed)]
-        return [self._outputs[number] for number in range(len(self._samples))]
-
-
-class _Other(threading.Thread):
-    """A device that serves samples beside the first; if it does not open, the others do its work."""
-
-    def __init__(self, open: Callable[[], Device], shared: _Shared) -> None:
-        super().__init__(daemon=True)
-        self._open = open
-        self._shared = shared
-        self.start()
-
-    def run(self) -> None:
-        """Open the device and serve."""
+    def serve_with_another() -> None:
+        """Open a device beside the first and serve; if it does not open, the others do its work."""
         try:
-            device = self._open()
-        except Exception as failed:
-            log.info("no further device: %s", failed)
+            another = deployment.open(prepared)
+        except Exception as refused:
+            log.info("no further device: %s", refused)
             return
-        with device:
-            self._shared.serve(device.run)
+        with another:
+            serve(another.run)
+
+    count = min(processors(), len(rest)) - 1
+    others = [threading.Thread(target=serve_with_another, daemon=True) for _ in range(count)]
+    for other in others:
+        other.start()
+    log.info("  %d samples are left for %d devices at a time", len(rest), len(others) + 1)
+    try:
+        serve(infer)
+    finally:
+        is_over.set()
+        for other in others:
+            other.join()
+    if failed:
+        raise failed[min(failed)]
+    return [*outputs, *(found[number] for number in range(len(rest)))]
 
 
 def processors() -> int:
