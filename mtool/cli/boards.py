@@ -47,11 +47,17 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
             f"{name} is a board that mtool has already",
             hint=f"give yours another name: --new my_{name}; what mtool knows of it: mtool boards {name}",
         )
-    given = _parsed_facts(facts)
+    given, known = dict[str, str](), boards.load_all()
+    for fact in facts:
+        key, _, value = (part.strip() for part in fact.partition("="))
+        if not value:
+            raise UsageError(f"--set {fact} is no KEY=VALUE", hint="an example: --set cpu=cortex-m4")
+        making.check(key, value, known)
+        given[key] = value
     start = _start(origin)
     missing = making.lacking(given, start)
     if missing and sys.stdin.isatty() and not out.as_json:
-        given |= _prompted(given, start)
+        given |= _prompted([key for key in making.FACTS if key not in given and (not start or key in missing)])
         missing = making.lacking(given, start)
     if missing:
         raise UsageError(
@@ -59,7 +65,7 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
             details=[f"--set {key}=...   {making.FACTS[key]}" for key in missing],
             hint="or begin with another: --from BOARD, --from zephyr:NAME",
         )
-    entry = making.entry_of(given, start, boards.load_all())
+    entry = making.entry_of(given, start, known)
     text = making.text_of(name, entry)
     board = boards.board_of(path, name, entry)
     files.write(path, text.encode(), follow=True)
@@ -68,20 +74,6 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
     out.text(f"{path}", *(f"  {line}" for line in text.splitlines()))
     use = f"mtool boards {name}" if found else f"mtool boards {name} --boards {path}"
     out.text("", f"see it with: {use}" + ("" if found else f'; or say in mtool.toml: boards = "{path}"'))
-
-
-def _parsed_facts(facts: Sequence[str]) -> dict[str, str]:
-    from mtool import boards
-    from mtool.boards import making
-
-    told, known = {}, boards.load_all()
-    for fact in facts:
-        key, equals, value = fact.partition("=")
-        if not equals or not value:
-            raise UsageError(f"--set {fact} is no KEY=VALUE", hint="an example: --set cpu=cortex-m4")
-        making.check(key.strip(), value.strip(), known)
-        told[key.strip()] = value.strip()
-    return told
 
 
 def _start(origin: str) -> dict[str, Any]:
@@ -100,31 +92,27 @@ def _start(origin: str) -> dict[str, Any]:
     return entry
 
 
-def _prompted(told: dict[str, str], start: dict[str, Any]) -> dict[str, str]:
-    """Ask for the facts that are missing."""
+def _prompted(keys: Sequence[str]) -> dict[str, str]:
+    """Ask for facts."""
     from mtool import boards
     from mtool.boards import making
 
     answers: dict[str, str] = {}
-    wanted = making.lacking(told, start)
-    every = [key for key in making.FACTS if key not in told and (not start or key in wanted)]
     known = boards.load_all()
-    for key in every:
+    for key in keys:
         if key == "arduino" and answers.get("zephyr"):
             continue
-        answer = ""
-        while not answer:
+        while key not in answers:
             answer = typer.prompt(f"{key}: {making.FACTS[key]}", default="", show_default=False, err=True).strip()
+            if not answer and key not in making.NEEDED:
+                break
             try:
                 if answer:
                     making.check(key, answer, known)
-                elif key not in making.NEEDED:
-                    break
+                    answers[key] = answer
             except UsageError as wrong:
                 typer.echo(f"{wrong.what}; {wrong.hint}", err=True)
-                answer = ""
-        answers[key] = answer
-    return {key: answer for key, answer in answers.items() if answer}
+    return answers
 
 
 FLASH = frozenset({"code", "weights"})
