@@ -401,6 +401,8 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
 
 # The worst latency of the most urgent of several models: what it waits for, and what it takes itself.
 
+_REPEAT = 3  # runs of each, of which the median counts
+
 
 @dataclass(frozen=True, slots=True)
 class Latency:
@@ -439,7 +441,7 @@ class Latency:
         return f"worst latency of {self.model}: {self.worst:,.0f} {self.unit} ({waits})"
 
 
-def worst_latency(prepared: BuiltProject, deployment: Deployment, *, repeat: int = 3, fill: str = "random") -> Latency:
+def worst_latency(prepared: BuiltProject, deployment: Deployment) -> Latency:
     """Measure the operators of a built firmware's models on its device, and tell the first model's worst latency.
 
     Raises:
@@ -448,17 +450,17 @@ def worst_latency(prepared: BuiltProject, deployment: Deployment, *, repeat: int
     from mtool.compiler.plan.shared_arena import longest_stretch
 
     urgent, *others = prepared.manifest.models
-    where, limit_s = (deployment.port, deployment.probe), deployment.timeout_s
-    with session.open(prepared.folder, port=where[0], probe=where[1], work_s=limit_s) as device:
+    with session.open(
+        prepared.folder, port=deployment.port, probe=deployment.probe, work_s=deployment.timeout_s
+    ) as device:
 
         def times(described: Manifest) -> list[float]:
-            own = device[described.model]
-            inputs = sampling.filled(described.inputs, fill)[0]
-            return step_times(own.client, described, inputs, repeat=repeat, work_s=own.work_s)
+            own, inputs = device[described.model], sampling.seeded(described.inputs, count=1, seed=0)[0]
+            return step_times(own.client, described, inputs, repeat=_REPEAT, work_s=own.work_s)
 
         stretches = {one.model: longest_stretch(times(one), one.pauses) for one in others}
-        first = device[urgent.model]
-        own = first.time(1, repeat, inputs=sampling.filled(urgent.inputs, fill)[0]).median
+        first, inputs = device[urgent.model], sampling.seeded(urgent.inputs, count=1, seed=0)[0]
+        own = first.time(1, _REPEAT, inputs=inputs).median
         waits_for = max(stretches, key=lambda name: stretches[name])
         return Latency(urgent.model, first.unit, own, stretches[waits_for], waits_for)
 

@@ -14,7 +14,7 @@ from typing import IO
 
 from mtool import project
 from mtool.base import configuration, locks
-from mtool.base.errors import BoardError, CommunicationError, MtoolError, NoAnswerError
+from mtool.base.errors import BoardError, CommunicationError, MtoolError
 from mtool.boards import Board
 from mtool.device import build as building
 from mtool.device import flash, session
@@ -354,19 +354,17 @@ def _prepare_program(job: Job) -> BuiltProject:
 
 
 @locks.keep_locks()
-def run_program(job: Job, tell: Callable[[bytes], None], *, limit_s: float | None = None) -> None:
+def run_program(job: Job, tell: Callable[[bytes], None]) -> None:
     """Build a user's program and run it, on this computer or in the board's emulator, until it ends.
 
     Args:
         job: the model, the program in its options, and the project folder.
         tell: is given what the program says, as it comes.
-        limit_s: how long it may take; None: as long as it likes.
 
     Raises:
         BoardError: the board is not emulated: the program runs by itself once it is flashed.
         DeviceError: the program ended with a fault.
         CommunicationError: it ended with an exit status that is not 0.
-        NoAnswerError: it has not come to its end.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     target, prepared = job.target, _prepare_program(job)
@@ -378,21 +376,15 @@ def run_program(job: Job, tell: Callable[[bytes], None], *, limit_s: float | Non
             hint="flash it, and it runs by itself: mtool flash",
         )
     with opening.open_transport(prepared.folder, kind=STANDALONE) as transport:
-        _listen(transport, tell, limit_s)
-
-
-def _listen(transport: Transport, tell: Callable[[bytes], None], limit_s: float | None) -> None:
-    end = None if limit_s is None else time.monotonic() + limit_s
-    while end is None or time.monotonic() < end:
-        try:
-            data = transport.read(timeout_s=_LOOK_S)
-        except CommunicationError as ended:
-            if "ended with exit code 0" in ended.what:
-                return
-            raise
-        if data:
-            tell(data)
-    raise NoAnswerError(f"the program has not come to its end within {limit_s:.3g} s", hint="give it longer")
+        while True:
+            try:
+                data = transport.read(timeout_s=_LOOK_S)
+            except CommunicationError as ended:
+                if "ended with exit code 0" in ended.what:
+                    return
+                raise
+            if data:
+                tell(data)
 
 
 @locks.keep_locks()

@@ -12,7 +12,6 @@ from mtool.device.build.arduino import TOOLS
 from mtool.device.build.toolchains import Toolchain
 from mtool.stages.checkup.item import Item
 
-_MISSING = ("is not installed", "is too old")
 _CORE_TIMEOUT_S = 30.0
 
 
