@@ -62,6 +62,7 @@ def check(
     """
     from mtool import boards as known
     from mtool.commands.cost import hertz
+    from mtool.manifest import total_arena_bytes, total_constant_bytes
 
     if board == [_ALL]:
         board = None
@@ -74,7 +75,7 @@ def check(
     hz = hertz(clock) if clock else 0
     report = commands.check_models(models, boards, options, folder=output_dir, hz=hz)
     described = report.manifest.models
-    fits = sorted(report.fits, key=_fastest_first)
+    fits = sorted(report.fits, key=lambda fit: (not fit.fits, fit.time.milliseconds if fit.time else math.inf))
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),
@@ -84,7 +85,11 @@ def check(
     )
     for one in described:
         _print_model(out, one, report.fits)
-    _print_arena(out, described)
+    if len(described) > 1:  # what they share
+        shared = sum(one.shared_constant_bytes for one in described)
+        constants = f", constants {total_constant_bytes(described):,} B"
+        once = f"{constants}, of which {shared:,} B of several models are stored once"
+        out.text(f"together   arena {total_arena_bytes(described):,} B{once if shared else ''}", "")
     rows = [
         [
             fit.board,
@@ -93,9 +98,9 @@ def check(
             _of(fit.ram),
             "" if not fit.needs else "measured" if fit.is_built else "estimated",
             _time(fit),
-            _energy(fit),
+            f"{formatting.joules(energy.microjoules)} ± {energy.error:.0%}" if energy else "",
         ]
-        for fit in fits
+        for fit, energy in ((fit, fit.time and fit.time.energy) for fit in fits)
     ]
     out.text(table(("board", "", "flash", "RAM", "", "an inference, estimated", "its energy"), rows))
     if not board:
@@ -121,11 +126,6 @@ def check(
             hint=lacking[0].hint(report.manifest),
         )
     out.text("", _verdict(report, named=True))
-
-
-def _fastest_first(fit: "Fit") -> tuple[bool, float]:
-    """Sort what fits before what doesn't, and times that are not known last."""
-    return not fit.fits, fit.time.milliseconds if fit.time else math.inf
 
 
 def _time(fit: "Fit") -> str:
@@ -169,22 +169,6 @@ def _wait(models: "Sequence[LongestOperator]") -> str:
     return f"{first.model} waits for at most {most.stretch_share:.0%} of an inference of {most.model}{time}"
 
 
-def _print_arena(out: Output, models: "Sequence[Manifest]") -> None:
-    """Tell what the models of a firmware share."""
-    from mtool.manifest import total_arena_bytes, total_constant_bytes
-
-    if len(models) < 2:
-        return
-    shared = sum(one.shared_constant_bytes for one in models)
-    once = f", constants {total_constant_bytes(models):,} B, of which {shared:,} B of several models are stored once"
-    out.text(f"together   arena {total_arena_bytes(models):,} B{once if shared else ''}", "")
-
-
-def _energy(fit: "Fit") -> str:
-    energy = fit.time and fit.time.energy
-    return f"{formatting.joules(energy.microjoules)} ± {energy.error:.0%}" if energy else ""
-
-
 def _print_model(out: Output, manifest: "Manifest", fits: "Sequence[Fit]") -> None:
     """Print what a model is; of several boards only what holds for each of them, as their schedules are others."""
     sizes = f"constants {manifest.constant_bytes:,} B, {formatting.arena(manifest)}"
@@ -218,24 +202,23 @@ def operator_rows(operators: "Sequence[Operator]") -> list[list[str]]:
     groups: list[list[Operator]] = []
     of_whole: dict[str, list[Operator]] = {}
     for operator in operators:
+        before = groups[-1][0] if groups else None
         if operator.whole in of_whole:
             of_whole[operator.whole].append(operator)
-            continue
-        if groups and not operator.whole and not groups[-1][0].whole and _looks(groups[-1][0]) == _looks(operator):
+        elif before and not operator.whole and not before.whole and _looks(before) == _looks(operator):
             groups[-1].append(operator)
-            continue
-        groups.append([operator])
-        if operator.whole:
-            of_whole[operator.whole] = groups[-1]
-    return [_row(group) for group in groups]
-
-
-def _row(group: "Sequence[Operator]") -> list[str]:
-    first, last = group[0], group[-1]
-    number = str(first.index) if len(group) == 1 else f"{first.index}-{last.index}"
-    parts = f" in {len(group)} parts" if first.whole else f", {len(group)} times"
-    label = first.label + (parts if len(group) > 1 else "")
-    return [number, label, first.shape, first.by, f"{sum(one.macs for one in group):,}"]
+        else:
+            groups.append([operator])
+            if operator.whole:
+                of_whole[operator.whole] = groups[-1]
+    rows = []
+    for group in groups:
+        first, last = group[0], group[-1]
+        number = str(first.index) if len(group) == 1 else f"{first.index}-{last.index}"
+        parts = f" in {len(group)} parts" if first.whole else f", {len(group)} times"
+        label = first.label + (parts if len(group) > 1 else "")
+        rows.append([number, label, first.shape, first.by, f"{sum(one.macs for one in group):,}"])
+    return rows
 
 
 def _looks(operator: "Operator") -> tuple[str, str, str, int]:

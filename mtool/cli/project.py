@@ -3,20 +3,13 @@
 import dataclasses
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from mtool import commands
 from mtool.base.errors import UsageError
 from mtool.base.option_values import Format, ProjectType
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.stages import formatting
 from mtool.stages.formatting import kilobytes
-
-if TYPE_CHECKING:
-    from mtool.manifest import Manifest
-    from mtool.stages.building import FirmwareSizes
-
 
 # `mtool new`: a project of your own.
 
@@ -166,10 +159,12 @@ def build(
     if dry_run:
         lines = commands.build_plan(compiled, output_dir, kinds=commands.ALL_KINDS)
         out.result({"commands": lines})
-        for line in lines:
-            out.text(line)
+        out.text(*lines)
         return
+    from mtool.device.build.fit import line
+
     prepared = commands.build_model(compiled, output_dir, kinds=commands.ALL_KINDS)
+    protection = {one.model: one.protection.model_dump() for one in prepared.manifest.models if one.protection}
     sizes = {kind: prepared.sizes(kind) for kind in prepared.built.firmware}
     firmware = {kind: str(path) for kind, path in prepared.built.firmware.items()}
     out.result(
@@ -187,27 +182,13 @@ def build(
                 }
                 for kind, one in sizes.items()
             },
-            **_protection(prepared.manifest),
+            **({"protection": protection} if protection else {}),
         }
     )
     for kind, path in firmware.items():
-        out.text(f"{kind:<12} {path}", *_lines(sizes[kind], prepared.manifest))
-
-
-def _lines(sizes: "FirmwareSizes", manifest: "Manifest") -> list[str]:
-    """Return what a firmware takes: of each memory of its board, else of flash and RAM."""
-    from mtool.device.build.fit import line
-
-    if sizes.memories:
-        return [f"  {line(need, manifest)}" for need in sizes.memories]
-    flash, ram = (formatting.kilobytes(count) for count in (sizes.flash_bytes, sizes.ram_bytes))
-    return [f"  the models' own: flash {flash}, RAM {ram}"]
-
-
-def _protection(manifest: "Manifest") -> dict[str, Any]:
-    """Return the areas of each model's memory protection, if the models have it."""
-    found = {one.model: one.protection.model_dump() for one in manifest.models if one.protection is not None}
-    return {"protection": found} if found else {}
+        needs = [f"  {line(need, prepared.manifest)}" for need in sizes[kind].memories]
+        flash, ram = (kilobytes(count) for count in (sizes[kind].flash_bytes, sizes[kind].ram_bytes))
+        out.text(f"{kind:<12} {path}", *(needs or [f"  the models' own: flash {flash}, RAM {ram}"]))
 
 
 # `mtool compile`: a model's C files, without a project.

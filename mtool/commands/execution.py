@@ -31,7 +31,7 @@ from mtool.stages.building import HOST_DRIVEN, BuiltProject, FirmwareKind, write
 from mtool.stages.compile_cache import made_of
 from mtool.stages.compiling import CompiledModel, default_folder
 from mtool.stages.deployment import DEFAULT, HOST, Deployment, infer_all
-from mtool.stages.job import Job, loaded_model, project_in
+from mtool.stages.job import Job, check_board, loaded_model, project_in
 from mtool.stages.options import Options, known_of
 from mtool.stages.samples import Array, Sample
 
@@ -321,9 +321,7 @@ def project_of(job: Job) -> Project:
             hint=manifest.own_hint(folder) or "give a model, .onnx or .tflite, or a folder that mtool build made",
         )
     described = project_in(folder)
-    named = job.board if isinstance(job.board, str) else job.board.name
-    if named not in ("", described.board.name):
-        raise UsageError(f"{folder} is a project for {described.board.name}, not for {named}", hint="leave --board out")
+    check_board(folder, described, job.board if isinstance(job.board, str) else job.board.name)
     if replace(job.options, name="") != Options() or job.deployment.folder is not None:
         raise UsageError(
             f"{folder} is a project, which is run as it stands",

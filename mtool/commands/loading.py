@@ -20,7 +20,7 @@ from mtool.device.session.connection import of_flash, require_modules
 from mtool.device.transport import open_port
 from mtool.manifest.modules import exports, format
 from mtool.manifest.modules.format import Kind, Module
-from mtool.stages.job import project_in
+from mtool.stages.job import check_board, project_in
 
 log = logging.getLogger(__name__)
 
@@ -91,13 +91,18 @@ def load_module(
     old = read_module(since)[1] if since is not None else b""
     place = Place.RAM if ram else Place.FLASH
     if project is not None:
-        _check_project(project, board)
+        described = project_in(project)
+        check_board(project, described, board)
+        require_modules(described)
         with session.open(project, port=port, probe=probe) as device:
             try:
                 done = _load(device.session, module, data, old, place, progress)
             except DeviceError as refused:
                 raise of_flash(refused, device.connection.transport.flash) from None
-            return replace(done, is_kept=device.is_at_port or (not ram and _has_flash_file(project)))
+            # project_templates/shared/storage_in_file.c names the file of an emulated flash.
+            firmware = manifest.firmware_of(project, described, "host_driven")
+            has_flash_file = firmware.with_name(f"{firmware.name}.flash").is_file()
+            return replace(done, is_kept=device.is_at_port or (not ram and has_flash_file))
     if not port:
         raise UsageError(
             "there is no device to load the module into",
@@ -117,24 +122,18 @@ def load_module(
             client.close()
 
 
-def _has_flash_file(folder: Path) -> bool:
-    """Whether the emulated flash of a project is in a file, which project_templates/shared/storage_in_file.c names."""
-    described = manifest.load(folder).project
-    assert described is not None  # _check_project has looked
-    firmware = manifest.firmware_of(folder, described, "host_driven")
-    return firmware.with_name(f"{firmware.name}.flash").is_file()
-
-
-def _check_project(folder: Path, board: str) -> None:
-    described = project_in(folder)
-    if board not in ("", described.board.name):
-        raise UsageError(f"{folder} is a project for {described.board.name}, not for {board}", hint="leave --board out")
-    require_modules(described)
-
-
 def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place, progress: Progress) -> Loaded:
     start = time.monotonic()
-    check(module, len(data), place, _room(client, module.name))
+    try:
+        room = loading.room(client, module.name)
+    except DeviceError as refused:
+        if Status.MT_UNKNOWN_MESSAGE.name not in str(refused):
+            raise
+        raise UsageError(
+            "the firmware takes no modules",
+            hint="build it with --modules --module-key FILE.pub, and flash it again",
+        ) from None
+    check(module, len(data), place, room)
     try:
         sent = delta_update.send(client, data, place, since=old, progress=progress)
     except DeviceError as refused:
@@ -144,18 +143,6 @@ def _load(client: Client, module: Module, data: bytes, old: bytes, place: Place,
     log.info("  %-9s %4.1f s   %s B, %s", "load", seconds, f"{len(data):,}", how)
     models = tuple(loading.models(client))
     return Loaded(module, place, len(data), sent.there_bytes, seconds, models, sent.delta_bytes, sent.replaced)
-
-
-def _room(client: Client, name: str) -> Room:
-    try:
-        return loading.room(client, name)
-    except DeviceError as refused:
-        if Status.MT_UNKNOWN_MESSAGE.name not in str(refused):
-            raise
-        raise UsageError(
-            "the firmware takes no modules",
-            hint="build it with --modules --module-key FILE.pub, and flash it again",
-        ) from None
 
 
 def check(module: Module, file_bytes: int, place: Place, room: Room) -> None:

@@ -134,6 +134,16 @@ def project_in(folder: Path) -> Project:
     return project
 
 
+def check_board(folder: Path, project: Project, named: str) -> None:
+    """Check that a project is for the board that is named; "": none is.
+
+    Raises:
+        UsageError: it is for another.
+    """
+    if named not in ("", project.board.name):
+        raise UsageError(f"{folder} is a project for {project.board.name}, not for {named}", hint="leave --board out")
+
+
 def board_of(folder: Path, board: str) -> str:
     """Return the board of a project, whose device has a model of a module; `board` is the one that is named.
 
@@ -141,9 +151,10 @@ def board_of(folder: Path, board: str) -> str:
         UsageError: it is not a project, or that of another board than the one that is named.
     """
     described = manifest.load(folder).project
-    if described is not None and board not in (HOST, described.board.name):
-        raise UsageError(f"{folder} is a project for {described.board.name}, not for {board}", hint="leave --board out")
-    return HOST if described is None else described.board.name
+    if described is None:
+        return HOST
+    check_board(folder, described, "" if board == HOST else board)
+    return described.board.name
 
 
 def loaded_model(folder: Path, name: str, deployment: Deployment) -> Manifest | None:
