@@ -39,15 +39,13 @@ class Beforehand:
 
     def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle]:
         """Return the operators of a trial, and its firmware."""
-        from mtool.tuning.firmware import made
-
         key = tuple((share.space.task.record.key, *(one.text for one in share.candidates)) for share in shares)
         if key not in self.made:
             names, bundle = self.maker.make(shares, build=True)
             assert isinstance(bundle, Bundle)
             self.made[key] = bundle
             return names, bundle
-        return made(self.maker.place, shares).tasks, self.made[key]
+        return self.maker.place.trial(shares).tasks, self.made[key]
 
 
 class SearchAlone(FarmSearch):

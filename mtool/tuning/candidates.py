@@ -6,30 +6,26 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from mtool.base.option_values import LEVEL, WEIGHTS
 from mtool.compiler.ir import Graph, Node
 from mtool.compiler.kernels.schedule import Kernel, Schedule, schedule_text
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.tuned.record import Measurement, TaskRecord
-from mtool.compiler.tuned.tasks import Task, parse
+from mtool.compiler.tuned.record import TaskRecord
+from mtool.compiler.tuned.tasks import Task
 
 # A cost model that is learned: what a candidate takes on a core, from measurements of others there.
 #
-# Ridge regression of the logarithm of cycles (or nanoseconds) an instruction of the cost model's estimate. The features
+# scripts/learn_costs.py learns it: ridge regression of the logarithm of cycles (or nanoseconds) an instruction of the
+# cost model's estimate. The features
 # follow from a record alone: the schedule, its knobs, and how much is multiplied, read, written and held in flash for
 # each estimated instruction. It orders a search; what is fastest is measured.
 
 
 CORES = Path(__file__).parent / "cores"
-RIDGE = 10.0
-_OUTLIERS = 0.02  # of a schedule's ratios, at either end: a prediction does not go beyond the others
 _TYPE = re.compile(r"([a-z]+)(\d*)\[([\d,]*)\]")
 _FLAT = ("conv2d", "dense")  # whose second operand's trailing dimensions are what an output is summed over
 
@@ -48,39 +44,12 @@ class CostModel:
     weights: Mapping[str, float]
     ranges: Mapping[str, tuple[float, float]]
 
-    @classmethod
-    def fit(cls, measured: Sequence[Measurement], ridge: float = RIDGE) -> Self:
-        """Return the model of measurements of one core: of each task and candidate at most one."""
-        found = [features(one.task, one.candidate, one.estimate) for one in measured]
-        names = sorted({name for one in found for name in one})
-        places = {name: place for place, name in enumerate(names)}
-        x = np.zeros((len(found), len(names)))
-        for row, values in enumerate(found):
-            for name, value in values.items():
-                x[row, places[name]] = value
-        ratios = np.asarray([ratio(one) for one in measured])
-        mean = float(ratios.mean())
-        weights = np.linalg.solve(x.T @ x + ridge * np.eye(len(names)), x.T @ (ratios - mean))
-        by_schedule: dict[str, list[float]] = {}
-        for one, value in zip(measured, ratios, strict=True):
-            by_schedule.setdefault(_schedule(one.task, one.candidate), []).append(float(value))
-        ranges = {name: _range(seen) for name, seen in sorted(by_schedule.items())}
-        return cls(mean, dict(zip(names, map(float, weights), strict=True)), ranges)
-
     def cost(self, task: TaskRecord, candidate: str, estimate: float) -> float:
         """Return what a candidate is expected to take, in the unit of the measurements."""
         found = features(task, candidate, estimate)
         value = self.mean + sum(self.weights.get(name, 0.0) * amount for name, amount in found.items())
-        least, most = self.ranges.get(_schedule(task, candidate), (value, value))
+        least, most = self.ranges.get(schedule_of(task, candidate), (value, value))
         return estimate * math.exp(min(max(value, least), most))
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain values, rounded to what matters."""
-        return {
-            "mean": round(self.mean, 4),
-            "weights": {name: round(weight, 4) for name, weight in self.weights.items() if abs(weight) >= 5e-5},
-            "ranges": {name: [round(each, 4) for each in pair] for name, pair in self.ranges.items()},
-        }
 
     @classmethod
     def of_json(cls, read: Mapping[str, Any]) -> Self:
@@ -93,26 +62,6 @@ def shipped(cpu: str) -> CostModel | None:
     """Return the model that mtool has for a core; None: there is none."""
     path = CORES / f"{cpu}.json"
     return CostModel.of_json(json.loads(path.read_text())) if path.is_file() else None
-
-
-def usable(measured: Iterable[Measurement]) -> list[Measurement]:
-    """Return the measurements that can be learned from: the last of each task and candidate in the usual build."""
-    latest = {
-        (one.task.key, one.candidate): one
-        for one in measured
-        if one.status == "ok"
-        and one.times
-        and one.median > 0
-        and one.estimate > 0
-        and not one.baseline
-        and not {*parse(one.candidate).knobs} & {LEVEL, WEIGHTS}
-    }
-    return list(latest.values())
-
-
-def ratio(one: Measurement) -> float:
-    """Return the logarithm of what an estimated instruction took."""
-    return math.log(one.median / one.estimate)
 
 
 def features(task: TaskRecord, candidate: str, estimate: float) -> dict[str, float]:
@@ -130,33 +79,15 @@ def features(task: TaskRecord, candidate: str, estimate: float) -> dict[str, flo
         "read": read / instructions,
         "written": sum(map(_bytes, task.writes)) / instructions,
         "constants": sum(map(_bytes, constants)) / instructions,
-        _schedule(task, candidate): 1.0,
+        schedule_of(task, candidate): 1.0,
         f"{name} macs": macs,
         **{f"{name}:{setting}": 1.0 for setting in settings.split(",") if setting},
     }
 
 
-def left_out(models: Mapping[str, Sequence[Measurement]]) -> dict[str, tuple[float, float]]:
-    """Return the median error for each model that is left out of what is learned: by instructions alone, and learned.
-
-    An error is that of the logarithm: 0.1 is 10%. Instructions are taken with the one ratio that fits the others best.
-    """
-    found = {}
-    for name, own in models.items():
-        others = [one for other, measured in models.items() if other != name for one in measured]
-        usual, model = float(np.median([ratio(one) for one in others])), CostModel.fit(others)
-        by_instructions = [ratio(one) - usual for one in own]
-        learned = [math.log(one.median / model.cost(one.task, one.candidate, one.estimate)) for one in own]
-        found[name] = float(np.median(np.abs(by_instructions))), float(np.median(np.abs(learned)))
-    return found
-
-
-def _schedule(task: TaskRecord, candidate: str) -> str:
+def schedule_of(task: TaskRecord, candidate: str) -> str:
+    """Return the schedule of a candidate, and what it computes."""
     return f"{task.op} {candidate.partition(':')[0]}"
-
-
-def _range(values: Sequence[float]) -> tuple[float, float]:
-    return float(np.quantile(values, _OUTLIERS)), float(np.quantile(values, 1 - _OUTLIERS))
 
 
 def _shape(text: str) -> tuple[int, ...]:

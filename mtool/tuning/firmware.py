@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,9 +11,7 @@ from mtool.boards import Board
 from mtool.commands import flashing
 from mtool.compiler import codegen
 from mtool.compiler.planning import target_of
-from mtool.compiler.tuned.record import Unit
 from mtool.device import cycles, session
-from mtool.device.cycles import Estimate
 from mtool.device.flash import Runner, ports
 from mtool.device.session import Device
 from mtool.stages import samples as sampling
@@ -59,22 +57,15 @@ class TrialSite:
         named = self.deployment.port not in ("", ports.EMULATOR) or self.deployment.probe
         return bool(named) or not (self.board.emulator is not None or self.board.cpu == "host")
 
-    def build(self, trial: Trial) -> BuiltProject:
-        """Build the firmware of a trial.
-
-        Raises:
-            FitError: it does not fit the board.
-            BuildError: the compiler is missing, or refuses a candidate.
-        """
-        return self.built(self.written(trial))
-
-    def built(self, model: CompiledModel) -> BuiltProject:
-        """Build what `written` returned; it raises what `build` does."""
-        return build_model(model, self.folder)
+    def trial(self, shares: Sequence[Share]) -> Trial:
+        """Return the trial of some candidates on the board."""
+        return trial_of(shares, target_of(self.board))
 
     def written(self, trial: Trial) -> CompiledModel:
         """Return a trial as C."""
-        said = [text for names in trial.tasks for text in (names.share.space.task.record.key, *_texts(names.share))]
+        said = []
+        for share in (names.share for names in trial.tasks):
+            said += [share.space.task.record.key, *(candidate.text for candidate in share.candidates)]
         said_hash = hashlib.sha256("\n".join(said).encode()).hexdigest()
         options = dataclasses.replace(self.options, edits="force")
         weights = weights_of(self.board, options)
@@ -101,7 +92,8 @@ class TrialSite:
         """
         if not self.is_attached:
             return session.open(prepared.folder, port=ports.EMULATOR if self.board.emulator else "")
-        runner = self.runner(_template(prepared))
+        assert prepared.manifest.project is not None
+        runner = self.runner(prepared.manifest.project.template)
         return self.revival.until_back(lambda: flashing.open_flashed(prepared, runner, self.deployment))
 
     def runner(self, template: str) -> Runner:
@@ -143,15 +135,6 @@ class TrialSite:
             return session.open(prepared.folder, port=port, probe=probe, timeout_s=_ANSWERS_S)
         except LOST:
             return None
-
-
-def _template(prepared: BuiltProject) -> str:
-    assert prepared.manifest.project is not None
-    return prepared.manifest.project.template
-
-
-def _texts(share: Share) -> Iterator[str]:
-    return (candidate.text for candidate in share.candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +197,6 @@ def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: TrialLimits) -> t
     return tuple(Share(spaces[key], tuple(candidates)) for key, candidates in taken.items()), count
 
 
-def made(place: TrialSite, shares: Sequence[Share]) -> Trial:
-    """Return the trial of some candidates on a board."""
-    return trial_of(shares, target_of(place.board))
-
-
 def _code_bytes(candidate: Candidate) -> int:
     """Return a guess of the bytes of a candidate's machine code; one that is too small costs a build."""
     return max(int(candidate.code_bytes * _CODE_PER_CHARACTER), _LEAST_CODE)
@@ -235,26 +213,18 @@ class BoardSession:
         names: the operators of each task.
         measuring: times them.
         prepared: the project that was built.
-        unit: of the objective; "cycles" are estimated of what the emulator runs.
     """
 
     names: tuple[Names, ...]
     measuring: Measuring
     prepared: BuiltProject
-    unit: Unit
     _meter: BoardMeter = field(repr=False)
 
     def outcomes(self, measured: Mapping[tuple[int, int], Outcome]) -> Mapping[tuple[int, int], Outcome]:
         """Return outcomes with the cycles that are estimated of one call each, in place of instructions."""
         self.close()
-        found = estimated(self.prepared)
-        numbers = {
-            (task, place): name for task, names in enumerate(self.names) for place, name in enumerate(names.candidates)
-        }
-        return {
-            key: Outcome("ok", (found[numbers[key]],)) if outcome.status == "ok" else outcome
-            for key, outcome in measured.items()
-        }
+        operators = [self.names[task].candidates[place] for task, place in measured]
+        return dict(zip(measured, in_cycles(self.prepared, operators, [*measured.values()]), strict=True))
 
     def close(self) -> None:
         """End the session."""
@@ -267,13 +237,11 @@ class BoardBench:
 
     Attributes:
         place: the board, and the project folder.
-        unit: of the objective.
         repeats: readings of each candidate.
         seed: of the inputs.
     """
 
     place: TrialSite
-    unit: Unit
     repeats: int
     seed: int = 0
 
@@ -285,31 +253,32 @@ class BoardBench:
             BuildError: the compiler refuses it, or is missing.
             MtoolError: the board can't be flashed, or does not answer.
         """
-        trial = made(self.place, shares)
-        prepared = self.place.build(trial)
+        trial = self.place.trial(shares)
+        prepared = build_model(self.place.written(trial), self.place.folder)
         meter = self.place.meter(prepared, self.seed)
-        return BoardSession(trial.tasks, Measuring(meter, self.repeats), prepared, self.unit, meter)
+        return BoardSession(trial.tasks, Measuring(meter, self.repeats), prepared, meter)
 
 
-def estimated(prepared: BuiltProject) -> dict[str, float]:
-    """Return the cycles of one call of each operator of a built project, by its name, estimated on the board's core.
+def in_cycles(prepared: BuiltProject, names: Sequence[str], outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Return outcomes with the cycles of one call each, estimated on the board's core, in place of instructions.
+
+    Operators that share a function, where only the function's cycles are known, have an equal part.
+
+    Args:
+        prepared: the project.
+        names: the operators.
+        outcomes: theirs, in the same order.
 
     Raises:
         UsageError: the board's core has no table, or it has no emulator.
         BuildError: a tool is missing.
     """
-    described = prepared.manifest
-    (sample,) = sampling.seeded(described.inputs, count=1, seed=0)
-    found = cycles.estimate(prepared.folder, sample)
-    return _by_operator(prepared, found)
-
-
-def _by_operator(prepared: BuiltProject, found: Estimate) -> dict[str, float]:
-    """Return cycles by operator; those that share a function, where only the function is told, have an equal part."""
-    operators, cpu = prepared.manifest.operators, prepared.board.cpu
-    told = {part.name: float(part.cycles[cpu]) for part in found.operators}
-    users = Counter(operator.function for operator in operators)
-    return {
-        operator.name: told.get(operator.name, told.get(operator.function, 0.0) / users[operator.function])
-        for operator in operators
-    }
+    (sample,) = sampling.seeded(prepared.manifest.inputs, count=1, seed=0)
+    cpu, functions = prepared.board.cpu, {one.name: one.function for one in prepared.manifest.operators}
+    told = {part.name: float(part.cycles[cpu]) for part in cycles.estimate(prepared.folder, sample).operators}
+    users = Counter(functions.values())
+    found = {name: told.get(name, told.get(function, 0.0) / users[function]) for name, function in functions.items()}
+    return [
+        Outcome("ok", (found[name],)) if outcome.status == "ok" else outcome
+        for name, outcome in zip(names, outcomes, strict=True)
+    ]

@@ -187,7 +187,7 @@ def tune(
         whole = search.tune_on(farm, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
     else:
         with _held(place):
-            Search(progress, BoardBench(place, unit, repeats), *given).run()
+            Search(progress, BoardBench(place, repeats), *given).run()
             whole = best_whole(source, chosen, place, progress, unit, pareto=pareto) if progress.rows else None
     if whole is not None:
         whole = whole.with_choices(given_choices)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mtool.compiler.tuned.record import Measurement, TaskRecord, digest
-from mtool.tuning.candidates import CostModel, left_out, shipped, usable
+from mtool.tuning.candidates import CostModel, shipped
+from scripts.learn_costs import as_json, fit, left_out, usable
 from tests.compiler.tuned.records import measurement
 
 TRUE = {"dsp_pointwise": 1.1, "dsp_pointwise:tile=2x2": 0.85, "c99_patch": 1.4}
@@ -36,7 +37,7 @@ def measured(model: int, tasks: int = 12) -> list[Measurement]:
 
 
 def test_what_a_core_prefers_is_found_on_tasks_that_were_not_seen() -> None:
-    model = CostModel.fit([one for number in range(4) for one in measured(number)])
+    model = fit([one for number in range(4) for one in measured(number)])
     for one in measured(9):
         expected = {text: model.cost(one.task, text, est) for text, est in estimates(one).items()}
         assert min(expected, key=lambda text: expected[text]) == "dsp_pointwise:tile=2x2"
@@ -51,7 +52,7 @@ def estimates(one: Measurement) -> dict[str, float]:
 
 
 def test_a_prediction_stays_within_what_was_seen_of_the_schedule() -> None:
-    model = CostModel.fit(measured(1))
+    model = fit(measured(1))
     strange = task(5).model_copy(update={"reads": ("int8[1]", "constant int8[90000,1,1,1]"), "writes": ("int8[9]",)})
     assert 0.7 < model.cost(strange, "dsp_pointwise", 10.0) / 10 < 1.5
     assert math.isfinite(model.cost(strange, "never_seen:x=1", 10.0))
@@ -69,8 +70,8 @@ def test_failures_and_what_has_no_estimate_teach_nothing_and_the_last_reading_co
 
 
 def test_a_model_is_the_same_from_its_file() -> None:
-    model = CostModel.fit(measured(2))
-    read = CostModel.of_json(json.loads(json.dumps(model.as_json())))
+    model = fit(measured(2))
+    read = CostModel.of_json(json.loads(json.dumps(as_json(model))))
     for one in measured(3):
         right = model.cost(one.task, one.candidate, one.estimate)
         assert read.cost(one.task, one.candidate, one.estimate) == pytest.approx(right, rel=1e-3)

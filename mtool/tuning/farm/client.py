@@ -61,7 +61,6 @@ _CONNECT_S = 5.0
 _FIRST_S = 15.0  # for a scheduler that has just been started
 _REFRESH_S = 1.0
 _RESULT_S = 60.0
-_LOST = object()
 
 
 @dataclass(slots=True)
@@ -225,48 +224,28 @@ class Farm:
             if ident in self._asked:
                 self._asked[ident].heard = time.monotonic()
             return []
-        if kind == "built":
-            return self._read_build(ident, detail)
-        return self._read_end(ident, detail)
-
-    def _read_build(self, ident: str, future: Any) -> list[Any]:
-        firmware = self._firmwares.get(ident)
-        if firmware is None or firmware.is_built:
+        asked, firmware = self._asked.get(ident), self._firmwares.get(ident)
+        if kind == "built" and (firmware is None or firmware.is_built):
             return []
-        if future.status == "finished":
-            toolchain = _result(future)
-            if toolchain is _LOST:
-                return self._reconnect()
-            firmware.is_built = True
-            return [Built(ident, toolchain)]
-        if future.status == "error":
-            error = future.exception(timeout=_RESULT_S)
-            if isinstance(error, MtoolError):
-                return [Refused(ident, error)]
-            if not _is_of_the_cluster(error):
-                return [Refused(ident, error)]
-            self._send(ident)
+        if kind == "ended" and (asked is None or asked.future is not detail):
             return []
-        return self._reconnect()
-
-    def _read_end(self, ident: str, future: Any) -> list[Any]:
-        asked = self._asked.get(ident)
-        if asked is None or asked.future is not future:
-            return []
-        if future.status == "finished":
-            result = _result(future)
-            if result is _LOST:
-                return self._reconnect()
-            self._forget(ident)
+        ended = _ended(detail)
+        if ended is None:
+            return self._reconnect()
+        result, error = ended
+        if firmware is not None and kind == "built":
+            firmware.is_built = error is None
+            if error is not None and _is_of_the_cluster(error):
+                self._send(ident)
+                return []
+            return [Built(ident, result) if error is None else Refused(ident, error)]
+        self._forget(ident)
+        if error is None:
             run, end = result if isinstance(result, tuple) else (None, result)
             return [Ended(ident, end, run=run)]
-        if future.status == "error":
-            error = future.exception(timeout=_RESULT_S)
-            self._forget(ident)
-            if _is_of_the_cluster(error):
-                return [Ended(ident, None, f"{type(error).__name__}: {error}")]
-            return [Refused("", error)]
-        return self._reconnect()
+        if _is_of_the_cluster(error):
+            return [Ended(ident, None, f"{type(error).__name__}: {error}")]
+        return [Refused("", error)]
 
     def _ask(self, ident: str, address: str, function: Callable[..., Any], *arguments: Any) -> None:
         future = self._client.submit(
@@ -394,14 +373,16 @@ def _message(event: tuple[float, Any]) -> Any:
     return ("begun", message, None) if isinstance(message, str) else Answer.of_message(message)
 
 
-def _result(future: Any) -> Any:
-    """Return the result of a task that is done; `_LOST` where its worker or the scheduler has just gone with it."""
+def _ended(future: Any) -> tuple[Any, BaseException | None] | None:
+    """Return the result of a task that is done, or its error; None: its worker or the scheduler has just gone."""
     from distributed.client import FutureCancelledError
 
     try:
-        return future.result(timeout=_RESULT_S)
+        if future.status == "finished":
+            return future.result(timeout=_RESULT_S), None
+        return (None, future.exception(timeout=_RESULT_S)) if future.status == "error" else None
     except (OSError, TimeoutError, FutureCancelledError, RuntimeError):
-        return _LOST
+        return None
 
 
 def _is_of_the_cluster(error: BaseException) -> bool:

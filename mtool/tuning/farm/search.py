@@ -10,21 +10,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from mtool import boards
 from mtool.base.errors import BoardError, BuildError, FitError, UsageError
 from mtool.compiler.tuned.record import Unit, new_id
-from mtool.stages.building import BuiltProject
+from mtool.stages.building import BuiltProject, build_model
 from mtool.stages.compiling import CompiledModel
 from mtool.stages.options import Options
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.farm.client import Built, Ended, Farm, Refused
 from mtool.tuning.farm.messages import Answer, Ask, Bundle, Mode, Slice, pack, round_ident
 from mtool.tuning.farm.security import FarmAddress
-from mtool.tuning.firmware import BoardBench, TrialSite, made, shares_of
+from mtool.tuning.firmware import BoardBench, TrialSite, shares_of
 from mtool.tuning.measuring import ROUNDS, Operators, Outcome, WholeRun, finalists
 from mtool.tuning.search import Progress, Search, WantedCandidate
 from mtool.tuning.trial import Names, Share
@@ -114,9 +114,9 @@ class TrialMaker:
             FitError: it does not fit.
             BuildError: the compiler refuses it.
         """
-        trial = made(self.place, shares)
+        trial = self.place.trial(shares)
         model = self.place.written(trial)
-        return trial.tasks, pack(self.place.built(model)) if build else model
+        return trial.tasks, pack(build_model(model, self.place.folder)) if build else model
 
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class FarmSearch(Search):
             if not (state.making or state.waiting or state.running or state.again):
                 return
             self._check_boards()
-            self.progress.says(f"{mode_text(mode)} {self.farm.boards} boards")
+            self.progress.says(f"{'measuring' if mode == 'once' else 'finals'} on {self.farm.boards} boards")
             for event in self.farm.wait(_POLL_S):
                 self._take(event)
 
@@ -351,9 +351,8 @@ class FarmSearch(Search):
                 details=[f"{_TRIES} were asked", f"the last: {end.failed if end and end.failed else event.reason}"],
                 hint="what was measured is in the log: look at the workers, and give the same command again",
             )
-        self._state.waiting.appendleft(
-            Part(part.firmware, rest, part.tries + 1, part.avoid | ({running.worker} if end and end.failed else set()))
-        )
+        avoid = part.avoid | ({running.worker} if end and end.failed else set())
+        self._state.waiting.appendleft(replace(part, asks=rest, tries=part.tries + 1, avoid=avoid))
 
     def _rest(self, part: Part, asked: Slice, *, is_whole: bool) -> tuple[Ask, ...]:
         """Return what of a slice is still to be asked; turns that were broken off begin anew, with new ids."""
@@ -434,17 +433,9 @@ def even(total: int, most: int) -> int:
     return max(-(-total // max(-(-total // most), 1)), 1)
 
 
-def mode_text(mode: Mode) -> str:
-    """Return what is shown while candidates are measured in a mode."""
-    return "measuring on" if mode == "once" else "finals on"
-
-
 def _without_share(names: Names) -> Operators:
     """Return the operators of a task without its candidates and weights."""
-    return Operators(
-        names.inputs, names.input_types, names.reference, names.candidates, names.spoil, names.compare,
-        names.differences, names.elements,
-    )  # fmt: skip
+    return Operators(*(getattr(names, one.name) for one in fields(Operators)))
 
 
 # Runs of the whole model on a board farm: all plans on one board, since two boards differ by more than two plans do.
@@ -547,7 +538,7 @@ def tune_on(
             hint="give them to: mtool worker",
         )
     with Farm(address.scheduler, place.board.name, address.tls) as farm:
-        FarmSearch(farm, TrialMaker(place), repeats, progress, BoardBench(place, unit, repeats), *given).run()
+        FarmSearch(farm, TrialMaker(place), repeats, progress, BoardBench(place, repeats), *given).run()
         for _ in range(_TRIES_of_farm_tuning if progress.rows else 0):
             try:
                 return best_whole(source, options, place, progress, unit, WholeRuns(farm), pareto=pareto)

@@ -25,7 +25,7 @@ from mtool.tuning.farm import security
 from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, Bundle, Slice, resource, unpack
 from mtool.tuning.farm.security import DASKS, Tls
 from mtool.tuning.farm.worker_boards import HANG_S, Held, OpenBoard, WorkerBoards
-from mtool.tuning.firmware import TrialSite, estimated
+from mtool.tuning.firmware import TrialSite, in_cycles
 from mtool.tuning.measuring import BoardMeter, Outcome, WholeRun, run_on
 
 # A real board of a board farm, or its emulator: a bundle is unpacked, flashed, and driven through a session.
@@ -45,12 +45,8 @@ class OpenedBoard:
     def in_unit(self, asked: Slice, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """Return outcomes with the cycles that are estimated of one call each, in place of instructions."""
         self.meter.close()
-        found = estimated(self.prepared)
-        names = (asked.operators[ask.task].candidates[ask.place] for ask in asked.asks)
-        return [
-            Outcome("ok", (found[name],)) if outcome.status == "ok" else outcome
-            for name, outcome in zip(names, outcomes, strict=False)
-        ]
+        names = [asked.operators[ask.task].candidates[ask.place] for ask in asked.asks]
+        return in_cycles(self.prepared, names, outcomes)
 
     def close(self) -> None:
         """End the session, and remove the firmware's folder."""
