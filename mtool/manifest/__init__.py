@@ -5,63 +5,602 @@ model's manifest without `project`; the project stage adds it. Keys that are not
 stale or foreign file is told at once.
 """
 
-from mtool.manifest.reading import FILE_NAME, firmware_of, is_project, load, named, own_hint
-from mtool.manifest.schema import (
-    Area,
-    Claim,
-    ConstantPool,
-    Firmware,
-    GrownConstant,
-    InnerRegion,
-    Manifest,
-    Operand,
-    Operator,
-    PoolOfArena,
-    Project,
-    Protection,
-    Refusal,
-    RowStream,
-    SizeRange,
-    Source,
-    StateTensor,
-    Strict,
-    Tensor,
-    arenas_of,
-    bytes_in_memories,
-    constants_in_memories,
-    total_arena_bytes,
-    total_constant_bytes,
+import os
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializationInfo,
+    ValidationError,
 )
 
-__all__ = [
-    "FILE_NAME",
-    "Area",
-    "Claim",
-    "ConstantPool",
-    "Firmware",
-    "GrownConstant",
-    "InnerRegion",
-    "Manifest",
-    "Operand",
-    "Operator",
-    "PoolOfArena",
-    "Project",
-    "Protection",
-    "Refusal",
-    "RowStream",
-    "SizeRange",
-    "Source",
-    "StateTensor",
-    "Strict",
-    "Tensor",
-    "arenas_of",
-    "bytes_in_memories",
-    "constants_in_memories",
-    "firmware_of",
-    "is_project",
-    "load",
-    "named",
-    "own_hint",
-    "total_arena_bytes",
-    "total_constant_bytes",
-]
+from mtool.base import configuration, formulas
+from mtool.base import invalid as problems
+from mtool.base.errors import UsageError, of_os_error
+from mtool.base.escaping import plain
+from mtool.base.identifiers import firmware_name
+from mtool.base.option_values import Executor, InterfaceApi, OperatorsApi
+from mtool.boards import Board
+
+FILE_NAME = "mtool.json"
+
+# What the fields of mtool.json are made of: records that refuse what they don't know, and text that is checked.
+
+
+BYTE_WIDE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
+"""What an element of 2 or 4 bits is stored as."""
+TEMPLATES: dict[str, Any] = {"for": "the texts of a template"}
+"""The context of a dump whose texts a template takes."""
+
+
+def _written(text: str, info: SerializationInfo) -> str:
+    return plain(text) if info.context is TEMPLATES else text
+
+
+OfModel = Annotated[str, PlainSerializer(_written)]
+"""Text that the model brought: exact in mtool.json, see mtool.base.escaping."""
+
+
+def _inside(path: str) -> str:
+    if path.startswith("/") or "\0" in path or {"", ".", ".."} & {*path.split("/")}:
+        raise ValueError(f"{path!r} is no path inside the project folder")
+    return path
+
+
+Inside = Annotated[str, AfterValidator(_inside)]
+"""A path below the project folder."""
+
+
+class Strict(BaseModel):
+    """A record that refuses unknown keys and can't be changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _formula(text: str) -> str:
+    formulas.parsed(text)
+    return text
+
+
+FormulaText = Annotated[str, AfterValidator(_formula)]
+"""A formula of run-time sizes, by their symbols: 64 * n."""
+
+
+# What a model may have of the memory while it runs inside a fence (--protect).
+
+
+class Area(Strict):
+    """An area that a model has while it runs.
+
+    `bytes` are those of the memory that it covers, in granules of the core's memory protection of `granule` bytes:
+    `used` bytes and what follows them up to the next granule; both are 0 of what the linker alone knows the size of.
+    `offset` is that of an area in the arena, `alignment` what its address is a multiple of.
+    """
+
+    name: Literal["arena", "states", "variables", "inputs", "constants"]
+    access: Literal["read", "write"]
+    used: int = 0
+    bytes: int = 0
+    granule: int
+    alignment: int
+    offset: int = 0
+
+
+class Protection(Strict):
+    """The fence around a model: the unit of memory protection, and the areas besides flash and the stack."""
+
+    unit: Literal["PMSAv7", "PMSAv8", "PMP"]
+    areas: tuple[Area, ...]
+
+    def area(self, name: str) -> Area | None:
+        """Return the area of a name; None: there is none."""
+        return next((area for area in self.areas if area.name == name), None)
+
+
+# The tensors that a model takes, gives, and keeps from call to call.
+
+
+class SizeRange(Strict):
+    """What a run-time size may be. `dimension` is its name in the model, `symbol` that in formulas."""
+
+    dimension: OfModel
+    symbol: str
+    least: int
+    most: int
+
+
+class RowStream(Strict):
+    """An input that is given by rows, as they arrive (`--interface-api feed`).
+
+    There are `rows` of them, of `row_bytes` each. They are those of the model's tensor transposed by `order`, if that
+    is not empty. `until` is the last operator that is computed as they arrive.
+    """
+
+    rows: int
+    row_bytes: int
+    order: tuple[int, ...] = ()
+    until: str
+
+
+class Tensor(Strict):
+    """One input or output of the model, in the model's own order.
+
+    `shape` is in elements, row-major, batch included. `arena_offset` is its place in the arena in
+    bytes, or None where the caller keeps it (`--io external`); of an arena in several pools from the start of that of
+    number `pool`. `scale`, `zero_point` and `axis`
+    are those of the quantisation, if it has one (value = (q - zero_point) * scale). Where the size
+    depends on data, `count` is the name of the output that says how many elements along dimension
+    `count_axis` are there; what is behind them means nothing. Where the shape follows run-time sizes, `shape` is the
+    largest, and `dims` has a formula of the sizes for each dimension (mtool.base.formulas): the elements lie side by
+    side as in a tensor of that shape. An input that is such a size itself has its `range`: the name of the dimension in
+    the model, the least and the most that it may be; formulas call it by its `symbol`. An input that is given by rows
+    has its `stream`, and no place.
+    """
+
+    name: OfModel
+    c_name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    arena_offset: int | None
+    pool: int = 0
+    scale: tuple[float, ...] | None = None
+    zero_point: tuple[int, ...] | None = None
+    axis: int | None = None
+    count: OfModel | None = None
+    count_axis: int | None = None
+    dims: tuple[FormulaText, ...] | None = None
+    range: SizeRange | None = None
+    stream: RowStream | None = None
+
+    @property
+    def stored(self) -> str:
+        """The type that an element is stored as: an integer of 2 or 4 bits takes a byte."""
+        return BYTE_WIDE.get(self.dtype, self.dtype)
+
+    @property
+    def outside_bytes(self) -> int:
+        """The bytes of it that a program has outside of the arena: one row of what is given by rows."""
+        if self.stream is not None:
+            return self.stream.row_bytes
+        return self.bytes if self.arena_offset is None else 0
+
+
+class StateTensor(Strict):
+    """A state: an output of the model that feeds an input of its next call, in the arena for the firmware's life.
+
+    `output` and `input` are their names in the model. `dtype` and `shape` are those in memory, where a state may lie
+    transposed, or quantised where the model has it as float. `pool` and `arena_offset` are as a Tensor's. `initial`
+    is base64 of the bytes that it begins with; "": zeros.
+    """
+
+    output: OfModel
+    input: OfModel
+    c_name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    arena_offset: int
+    pool: int = 0
+    initial: str = ""
+    scale: tuple[float, ...] | None = None
+    zero_point: tuple[int, ...] | None = None
+
+
+# The compiled operators of a model, their operands and constants, and what backends compute of them.
+
+
+class Source(Strict):
+    """A tensor of the model, and the moves that make an operand of it, in order.
+
+    "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
+    dimension that are left, "signed" what is taken off to make it signed, "rows" the first of the second
+    dimension that is left and the one after the last, "quantised" the bits of the float32 that is the scale, the zero
+    point, the least and the largest integer, of a float that stands on that grid. Where new shapes follow run-time
+    sizes, `reshapes` has the formulas of each "reshape", in order.
+    """
+
+    tensor: OfModel
+    moves: tuple[tuple[Literal["transpose", "reshape", "take", "signed", "rows", "quantised"], tuple[int, ...]], ...]
+    reshapes: tuple[tuple[FormulaText, ...], ...] | None = None
+
+
+class Operand(Strict):
+    """A tensor that an operator reads or writes, constants apart: in the arena, or of the caller.
+
+    `memory` says where it lies: "arena" (`offset` bytes from its start, or from that of its `index`-th pool), or the
+    `index`-th of the "inputs" or "outputs". `shape` is in elements, in the layout that the operator uses (NHWC),
+    without the channels that were found dead. `source` is the model's tensor that it holds; None: the model has no such
+    tensor. Where the shape follows run-time sizes, `shape` is the largest, and `dims` has the formulas, as a Tensor's.
+    """
+
+    value: OfModel
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    memory: Literal["arena", "inputs", "outputs"]
+    index: int
+    offset: int
+    source: Source | None = None
+    dims: tuple[FormulaText, ...] | None = None
+
+    @property
+    def stored(self) -> str:
+        """The type that an element is stored as, as a Tensor's."""
+        return BYTE_WIDE.get(self.dtype, self.dtype)
+
+
+class Operator(Strict):
+    """One compiled operator, in the order of execution.
+
+    `name` is its own, `whole` that of the operator of which it computes some rows, if it does, `function` that of the
+    C function which computes it (equal operators share one), `label` what a person calls it ("conv2d 3x3"), `origins`
+    the ONNX nodes that went into it, `macs` its multiply-accumulates. `reads` and `writes` are its tensors in the
+    order of its arguments. `calls` are the functions that a branch or a loop calls, with the schedule of each.
+    `constant_bytes` is the size of its constants, which operators may share; `scratch_offset`
+    and `scratch_bytes` are its working memory in the arena, or in its pool of number `scratch_pool`; `constants_in` is
+    the name of the pool that has a copy of its constants, which are read there. Of a region that
+    a backend computes, `backend` is its name, and `device_cycles` its estimate of the accelerator's cycles, 0 if
+    there is none.
+    """
+
+    index: int
+    name: str
+    whole: str = ""
+    function: str
+    label: str
+    schedule: str
+    calls: dict[str, str] = Field(default={})
+    origins: tuple[OfModel, ...]
+    shape: str
+    macs: int
+    reads: tuple[Operand, ...] = ()
+    writes: tuple[Operand, ...] = ()
+    constant_bytes: int = 0
+    scratch_offset: int = 0
+    scratch_bytes: int = 0
+    scratch_pool: int = 0
+    constants_in: str = ""
+    backend: str = ""
+    device_cycles: float = 0.0
+
+    @property
+    def by(self) -> str:
+        """What computes it, as every command calls it: its schedule, or the backend whose region it is."""
+        return self.backend or self.schedule
+
+
+class InnerRegion(Strict):
+    """A region inside of a branch or loop that may fail: its name and backend, the nodes that went into it.
+
+    `operator` is the index of the branch or loop; `key` is what the device says that it is (crt/include/mt_device.h).
+    """
+
+    key: int
+    name: str
+    backend: str
+    operator: int
+    origins: tuple[OfModel, ...]
+
+
+class Refusal(Strict):
+    """Why a backend that was asked does not compute an operator."""
+
+    backend: str
+    reason: OfModel
+
+
+class Claim(Strict):
+    """An operator of the model, as backends see it, and who computes it.
+
+    `operator` is its name, `kind` what ONNX calls it; `backend` and `region` are empty if it is compiled to C.
+    """
+
+    operator: OfModel
+    kind: str
+    backend: str = ""
+    region: str = ""
+    refusals: tuple[Refusal, ...] = ()
+
+
+class GrownConstant(Strict):
+    """Constants of an operator that take more than a tenth more flash than they take in the model's file, and why.
+
+    `tensor` is the largest of them; `operator` one that reads it in the generated C. Bytes are of all of them.
+    `for_speed`: that was chosen, as `--optimize` has it.
+    """
+
+    tensor: OfModel
+    operator: str
+    file_bytes: int
+    flash_bytes: int
+    reason: str
+    for_speed: bool = False
+
+
+class Project(Strict):
+    """The build and the connection of a project folder.
+
+    `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
+    to its ELF (or host executable), relative to the project folder and below its `build`. `model` is the folder of
+    the model's own files, relative likewise. `levels` has the files that are compiled at an optimisation level of their
+    own, and the compiler's option for it. `program` is the folder of a user's own program, which is the standalone
+    firmware then, relative likewise, outside of the project folder; empty: the template's.
+    """
+
+    template: str
+    builder: Literal["host", "cmake", "west", "arduino", "zig"]
+    transport: Literal["process", "emulator", "serial"]
+    board: Board
+    build_hash: str
+    options: dict[str, str]
+    firmware: dict[str, Annotated[Inside, Field(pattern=r"^build/")]]
+    model: Inside = "model"
+    levels: dict[Inside, Literal["-O2", "-O3", "-Os"]] = Field(default={})
+    program: str = ""
+
+
+class PoolOfArena(Strict):
+    """A memory that a part of a model's arena lies in.
+
+    `name` is the board's of the memory, or any with a `section` of the object file; `symbol` is the array's C name.
+    `bytes` are used of the `limit_bytes` that may be, `constant_bytes` of them by copies of constants. Its address is a
+    multiple of `alignment`. `waits` are the cycles that an access waits, about. `is_arena`: it lies where the board's
+    arena does, which is cleared before `main`.
+    """
+
+    name: str
+    symbol: str
+    bytes: int
+    limit_bytes: int
+    constant_bytes: int = 0
+    alignment: int
+    waits: float = 0.0
+    section: str = ""
+    is_arena: bool = False
+
+    @property
+    def memory(self) -> str:
+        """The memory of the board that holds it, beside what holds the arena; empty: there is none, or it is unused."""
+        return "" if self.section or self.is_arena or not self.bytes else self.name
+
+
+class ConstantPool(Strict):
+    """A memory, one of several, that constants of a model lie in; nothing copies them there.
+
+    `name` is the board's of the memory, or any with a `section` of the object file. `bytes` are used of the
+    `limit_bytes` that may be; `constants` are those that lie there, each by its C symbol and with its bytes.
+    `waits` are the cycles that an access waits, about.
+    """
+
+    name: str
+    bytes: int
+    limit_bytes: int
+    waits: float = 0.0
+    section: str = ""
+    constants: dict[str, int]
+
+
+class Manifest(Strict):
+    """All that is known of one model of a firmware.
+
+    `arena_bytes` is the arena up to the last byte that the model has of it, which may be an arena that the firmware's
+    models share. `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
+    lists the C symbols of weights, biases, scales and tables (all the flash that the model's data takes),
+    `shared_constant_bytes` are those of them that are stored with a model before it; `grown` has those that take more
+    than in the model's file; `macs` are the multiply-accumulates of the model as given, `live_macs` those that are left
+    where channels that are constant were taken out, 0 if none were; `instructions` are those of an inference by a
+    rough, generous estimate, with floats in software where the core has no FPU: deadlines follow it; `symbols` maps
+    roles ("run", "arena", and "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are
+    the conventions that it was compiled with; `functions` names what can be called over the RPC: each operator, in
+    order, and the entry point. `claims` says who computes which operator, if backends were asked for. `lent` are the
+    bytes of the board's
+    memories, by name, that regions of backends have besides the arena; `pools` are the memories that the arena lies in,
+    if it is not in one piece: then `arena_bytes` are those of the tensors in all. `constant_pools` are the memories
+    that its constants lie in, where they are several. `inner_regions` stand in branches and loops.
+    `caller_has_arena`: the entry point takes the arena as its first argument; a firmware of mtool's gives it one.
+    `pauses` are the operators before which a model that stands before this one in the firmware may run.
+    `protection` is the fence around it while it runs, if it was compiled with --protect.
+    `graph` is the file with the graph's JSON, empty if there is none. `project` and `firmware` stand in the file once,
+    beside the models.
+    """
+
+    mtool_version: str
+    model: str
+    model_file: OfModel
+    model_hash: str
+    io: Literal["arena", "external"]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    states: tuple[StateTensor, ...] = ()
+    macs: int
+    live_macs: int = 0
+    instructions: int = 0
+    parameters: int
+    arena_bytes: int
+    arena_bound_bytes: int
+    constant_bytes: int
+    constants: tuple[str, ...]
+    constant_bytes_in_ram: int = 0
+    shared_constant_bytes: int = 0
+    grown: tuple[GrownConstant, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    symbols: dict[str, str]
+    operators: tuple[Operator, ...]
+    interface_api: InterfaceApi = "c"
+    operators_api: OperatorsApi = "typed"
+    executor: Executor = "aot"
+    caller_has_arena: bool = False
+    functions: tuple[str, ...] = ()
+    graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
+    lent: dict[str, int] = Field(default={})
+    pools: tuple[PoolOfArena, ...] = ()
+    constant_pools: tuple[ConstantPool, ...] = ()
+    inner_regions: tuple[InnerRegion, ...] = ()
+    pauses: tuple[int, ...] = ()
+    protection: Protection | None = None
+    project: Project | None = Field(default=None, exclude=True)
+    firmware: "tuple[Manifest, ...]" = Field(default=(), exclude=True, repr=False)
+
+    @property
+    def models(self) -> "tuple[Manifest, ...]":
+        """All models of the firmware, in their order; this one alone unless it stands with others."""
+        return self.firmware or (self,)
+
+    @property
+    def bytes_of_arena(self) -> int:
+        """The bytes where the board's arena is: all of it, unless it lies in pools."""
+        return sum(pool.bytes for pool in self.pools if pool.is_arena) if self.pools else self.arena_bytes
+
+    def flat(self, pool: int, offset: int) -> int:
+        """Return an offset in a pool as one in all of them, each beginning where the tensors of that before it end."""
+        return offset + sum(one.bytes - one.constant_bytes for one in self.pools[:pool])
+
+    @property
+    def stream_input(self) -> int | None:
+        """The number of the input that the model takes by rows; None: all are whole."""
+        return next((number for number, one in enumerate(self.inputs) if one.stream is not None), None)
+
+    @property
+    def firmware_name(self) -> str:
+        """The C name of the firmware: the model's, or one made of the names of all."""
+        return firmware_name([one.model for one in self.firmware]) if self.firmware else self.model
+
+    @property
+    def sizes(self) -> tuple[Tensor, ...]:
+        """The inputs that are run-time sizes."""
+        return tuple(tensor for tensor in self.inputs if tensor.range is not None)
+
+    def for_templates(self) -> dict[str, Any]:
+        """Return the manifest as plain values, in which the model's own text is safe in any text of a template."""
+        return self.model_dump(mode="json", context=TEMPLATES)
+
+    def to_json(self) -> bytes:
+        """Return the bytes of the file of its firmware; the same for the same manifests."""
+        whole = Firmware(models=self.models, project=self.project)
+        return (whole.model_dump_json(indent=2) + "\n").encode()
+
+
+class Firmware(Strict):
+    """The whole file: the models of a firmware, whose names differ, and its project."""
+
+    schema_version: Literal[2] = 2
+    models: tuple[Manifest, ...] = Field(min_length=1)
+    project: Project | None = None
+
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Return the models, each with the project and the others beside it."""
+        several = self.models if len(self.models) > 1 else ()
+        return tuple(one.model_copy(update={"project": self.project, "firmware": several}) for one in self.models)
+
+
+def total_constant_bytes(models: Sequence[Manifest]) -> int:
+    """Return the bytes of the constants of a firmware's models, what they share once."""
+    return sum(one.constant_bytes - one.shared_constant_bytes for one in models)
+
+
+def total_arena_bytes(models: Sequence[Manifest]) -> int:
+    """Return the bytes of the arenas of a firmware's models, what they share once."""
+    return sum(arenas_of(models).values())
+
+
+def arenas_of(models: Sequence[Manifest]) -> dict[str, int]:
+    """Return the bytes of each arena of a firmware's models, or pool of one, by its C name."""
+    found: dict[str, int] = {}
+    for one in models:
+        name = one.symbols.get("arena", one.model)
+        own = {pool.symbol: pool.bytes for pool in one.pools if pool.bytes}
+        for symbol, count in own.items() if one.pools else [(name, one.arena_bytes)] * bool(one.arena_bytes):
+            found[symbol] = max(found.get(symbol, 0), count)
+    return found
+
+
+def bytes_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
+    """Return the bytes of pools in memories of the board beside that of its arena, by the memory's name."""
+    found: Counter[str] = Counter()
+    for pool in (pool for one in models for pool in one.pools if pool.memory):
+        found[pool.memory] += pool.bytes
+    return found
+
+
+def constants_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
+    """Return the bytes of constants in pools of their own, by the pool's name."""
+    found: Counter[str] = Counter()
+    for pool in (pool for one in models for pool in one.constant_pools):
+        found[pool.name] += sum(pool.constants.values())
+    return found
+
+
+# Find and read the `mtool.json` of a project folder.
+
+
+def firmware_of(folder: Path, project: Project, kind: str) -> Path:
+    """Return the file of a firmware kind, which need not be there yet.
+
+    Raises:
+        UsageError: a link leads out of the project folder.
+    """
+    path = folder / project.firmware[kind]
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise UsageError(f"{path} lies outside of the project", details=[f"in {os.path.realpath(path)}"])
+    return path
+
+
+def is_project(folder: Path) -> bool:
+    """Tell whether a folder has an `mtool.json`."""
+    return (folder / FILE_NAME).is_file()
+
+
+def own_hint(folder: Path) -> str:
+    """Return what to do with a folder that is a project of a user's own, as `mtool new` makes them; "": it is none."""
+    if not (folder / configuration.FILE_NAME).is_file():
+        return ""
+    return f"it is a project of your own (mtool new), whose commands are run inside it: cd {shlex.quote(str(folder))}"
+
+
+def load(folder: Path, model: str = "") -> Manifest:
+    """Read a model's manifest from the `mtool.json` of a project folder.
+
+    Args:
+        folder: the project's.
+        model: its name; empty: the first, which mostly is the only one.
+
+    Raises:
+        UsageError: it is missing, or not a manifest of this schema, or has no such model; the message names what.
+    """
+    path = folder / FILE_NAME
+    try:
+        if not path.is_file():  # nothing, or a pipe, which would be waited for
+            raise UsageError(
+                f"{folder} is not an mtool project",
+                details=[f"it has no {FILE_NAME}"],
+                hint=own_hint(folder) or "make one with: mtool build",
+            )
+        found = Firmware.model_validate_json(path.read_bytes()).manifests()
+    except ValidationError as invalid:
+        details = problems.lines(invalid, 5)
+        raise UsageError(f"{path} is not a manifest of schema 2", details=details, hint="build it again") from None
+    except OSError as failed:
+        raise of_os_error(failed, f"{path} can't be read") from None
+    return named(found, model) if model else found[0]
+
+
+def named(models: Sequence[Manifest], name: str) -> Manifest:
+    """Return the model of a name.
+
+    Raises:
+        UsageError: there is none; the message lists them.
+    """
+    for one in models:
+        if one.model == name:
+            return one
+    there = ", ".join(one.model for one in models)
+    raise UsageError(f"the firmware has no model {name!r}", details=[f"it has: {there}"])

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import struct
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
@@ -12,13 +13,11 @@ from pydantic import ValidationError
 
 from mtool.base import invalid
 from mtool.base.errors import CommunicationError, UsageError
-from mtool.manifest import StateTensor, Strict, Tensor
-from mtool.manifest.schema import OfModel
+from mtool.manifest import OfModel, StateTensor, Strict, Tensor
 
 MAGIC: Final = b"MTM1"
 VERSION: Final = 1
 SUFFIX: Final = ".mtm"
-_NUMBERS: Final = struct.Struct("<4s17I")
 _NAME_BYTES: Final = 32
 _NAME: Final = slice(72, 104)
 _MODEL_HASH: Final = slice(104, 136)
@@ -38,6 +37,14 @@ MOST_BYTES: Final = 1 << 30
 _MOST_FILE_BYTES: Final = MOST_BYTES + (1 << 20)
 TABLE_ALIGNMENT: Final = 32
 """Of the imports' addresses behind the arena, so that a memory protection unit can tell them apart."""
+
+
+_Head = namedtuple(
+    "_Head",
+    "magic file_bytes kind version machine counter alignment image_bytes code_bytes entry inputs outputs imports "
+    "operators text_bytes arena_bytes arena_alignment stack_bytes",
+)
+_NUMBERS: Final = struct.Struct("<4s17I")
 
 
 class Kind(IntEnum):
@@ -136,11 +143,11 @@ def pack(module: Module) -> bytes:
     contents = b"".join([*parts, text])
     image_at = _up(HEAD_BYTES + len(contents), module.alignment)
     contents += bytes(image_at - HEAD_BYTES - len(contents)) + module.image
-    numbers = _NUMBERS.pack(
+    numbers = _NUMBERS.pack(*_Head(
         MAGIC, HEAD_BYTES + len(contents), module.kind, VERSION, module.machine, module.counter, module.alignment,
         len(module.image), module.code_bytes, module.entry, len(inputs), len(outputs), len(module.imports),
         len(module.description.operators), len(text), module.arena_bytes, module.arena_alignment, module.stack_bytes,
-    )  # fmt: skip
+    ))  # fmt: skip
     name = module.name.encode("ascii").ljust(_NAME_BYTES, b"\0")
     head = numbers + name + module.model_hash + hashlib.sha512(contents).digest() + module.key_id + module.signature
     assert len(head) == HEAD_BYTES
@@ -175,54 +182,57 @@ def unpack(data: bytes, what: str = "the module") -> Module:
         raise refuse(f"it does not begin with {MAGIC.decode()}")
     if len(data) < HEAD_BYTES:
         raise refuse("it is shorter than a head", found=f"{len(data)} bytes", expected=f"{HEAD_BYTES} or more")
-    (
-        _, file_bytes, kind, version, machine, counter, alignment, image_bytes, code_bytes, entry, inputs, outputs,
-        imports, operators, text_bytes, arena_bytes, arena_alignment, stack_bytes,
-    ) = _NUMBERS.unpack_from(data)  # fmt: skip
-    if version != VERSION:
-        raise refuse("it is of another version of the format", found=version, expected=VERSION)
-    if kind not in list(Kind):
-        raise refuse("its kind is unknown", found=kind, expected="1 or 2")
-    if alignment not in ALIGNMENTS or arena_alignment not in ALIGNMENTS:
-        raise refuse("an alignment is none", found=(alignment, arena_alignment), expected="16 to 4096, a power of two")
+    head = _Head(*_NUMBERS.unpack_from(data))
+    if head.version != VERSION:
+        raise refuse("it is of another version of the format", found=head.version, expected=VERSION)
+    if head.kind not in list(Kind):
+        raise refuse("its kind is unknown", found=head.kind, expected="1 or 2")
+    alignments = head.alignment, head.arena_alignment
+    if not {*alignments} <= {*ALIGNMENTS}:
+        raise refuse("an alignment is none", found=alignments, expected="16 to 4096, a power of two")
     for count, most, of in (
-        (inputs, MOST_TENSORS, "inputs"), (outputs, MOST_TENSORS, "outputs"), (imports, MOST_IMPORTS, "imports"),
-        (operators, MOST_OPERATORS, "operators"), (text_bytes, MOST_DESCRIPTION_BYTES, "bytes of description"),
-        (image_bytes, MOST_BYTES, "bytes of image"), (arena_bytes, MOST_BYTES, "bytes of arena"),
+        (head.inputs, MOST_TENSORS, "inputs"), (head.outputs, MOST_TENSORS, "outputs"),
+        (head.imports, MOST_IMPORTS, "imports"), (head.operators, MOST_OPERATORS, "operators"),
+        (head.text_bytes, MOST_DESCRIPTION_BYTES, "bytes of description"),
+        (head.image_bytes, MOST_BYTES, "bytes of image"), (head.arena_bytes, MOST_BYTES, "bytes of arena"),
     ):  # fmt: skip
         if count > most:
             raise refuse(f"it has too many {of}", found=count, expected=f"at most {most}")
-    imports_at = HEAD_BYTES + 8 * (inputs + outputs)
-    text_at = imports_at + 4 * imports
-    image_at = _up(text_at + text_bytes, alignment)
-    if file_bytes != image_at + image_bytes:
-        raise refuse("its head gives a wrong size", found=f"{file_bytes} bytes", expected=f"{image_at + image_bytes}")
-    if len(data) != file_bytes:
-        raise refuse("its size is wrong", found=f"{len(data)} bytes", expected=f"{file_bytes}")
-    if code_bytes > image_bytes or entry >= max(code_bytes, 1):
-        raise refuse("its entry or its code lies outside of its image", found=entry, expected=f"below {code_bytes}")
+    imports_at = HEAD_BYTES + 8 * (head.inputs + head.outputs)
+    text_at = imports_at + 4 * head.imports
+    image_at = _up(text_at + head.text_bytes, head.alignment)
+    size = image_at + head.image_bytes
+    if head.file_bytes != size:
+        raise refuse("its head gives a wrong size", found=f"{head.file_bytes} bytes", expected=f"{size}")
+    if len(data) != size:
+        raise refuse("its size is wrong", found=f"{len(data)} bytes", expected=f"{size}")
+    if head.code_bytes > head.image_bytes or head.entry >= max(head.code_bytes, 1):
+        expected = f"below {head.code_bytes}"
+        raise refuse("its entry or its code lies outside of its image", found=head.entry, expected=expected)
     if hashlib.sha512(data[HEAD_BYTES:]).digest() != data[_CONTENTS_HASH]:
         raise refuse("its contents have another hash than its head says; it is damaged")
     name, _, rest = data[_NAME].partition(b"\0")
     if not name or any(rest) or not name.decode("latin-1").isidentifier() or not name.isascii():
         raise refuse("its name is no name", found=data[_NAME], expected="a C identifier of at most 31 bytes")
     try:
-        description = Description.model_validate_json(data[text_at : text_at + text_bytes])
+        description = Description.model_validate_json(data[text_at : text_at + head.text_bytes])
     except ValidationError as error:
         raise refuse(f"its description is malformed: {'; '.join(invalid.lines(error))}") from None
     tensors = (*description.inputs, *description.outputs)
-    places = [struct.unpack_from("<2I", data, HEAD_BYTES + 8 * number) for number in range(inputs + outputs)]
-    if [(one.arena_offset, one.bytes) for one in tensors] != places or len(description.inputs) != inputs:
+    places = [struct.unpack_from("<2I", data, HEAD_BYTES + 8 * number) for number in range(head.inputs + head.outputs)]
+    if [(one.arena_offset, one.bytes) for one in tensors] != places or len(description.inputs) != head.inputs:
         raise refuse("its description and its table of tensors differ")
-    if any(offset + size > arena_bytes for offset, size in places):
+    if any(offset + size > head.arena_bytes for offset, size in places):
         raise refuse("a tensor lies outside of the arena")
-    if len(description.operators) != operators:
-        raise refuse("operators are missing", found=len(description.operators), expected=operators)
+    if len(description.operators) != head.operators:
+        raise refuse("operators are missing", found=len(description.operators), expected=head.operators)
     return Module(
-        kind=Kind(kind), machine=machine, counter=counter, alignment=alignment, image=data[image_at:],
-        code_bytes=code_bytes, entry=entry, imports=struct.unpack_from(f"<{imports}I", data, imports_at),
-        name=name.decode("ascii"), model_hash=data[_MODEL_HASH], description=description, arena_bytes=arena_bytes,
-        arena_alignment=arena_alignment, stack_bytes=stack_bytes, key_id=data[_KEY_ID], signature=data[_SIGNATURE],
+        kind=Kind(head.kind), machine=head.machine, counter=head.counter, alignment=head.alignment,
+        image=data[image_at:], code_bytes=head.code_bytes, entry=head.entry,
+        imports=struct.unpack_from(f"<{head.imports}I", data, imports_at), name=name.decode("ascii"),
+        model_hash=data[_MODEL_HASH], description=description, arena_bytes=head.arena_bytes,
+        arena_alignment=head.arena_alignment, stack_bytes=head.stack_bytes, key_id=data[_KEY_ID],
+        signature=data[_SIGNATURE],
     )  # fmt: skip
 
 
@@ -247,11 +257,6 @@ def declaration_hash(declaration: str) -> int:
 # What a device says of a module that it has, read piece by piece: the head, and the description, not the image.
 
 
-_AT_COUNTER: Final = 20
-_AT_IMAGE: Final = 28  # its bytes, then those of its code
-_AT_INPUTS: Final = 40  # then outputs, imports, operators, bytes of the description, of the arena
-
-
 @dataclass(frozen=True, slots=True)
 class Interface:
     """What a host needs of a module on a device: the model's name, hash and description; counter and sizes."""
@@ -271,26 +276,28 @@ def read(fetch: Callable[[int, int], bytes]) -> Interface:
     Raises:
         CommunicationError: what is fetched is no module's.
     """
-    head = fetch(0, HEAD_BYTES)
-    if head[: len(MAGIC)] != MAGIC:
+    data = fetch(0, HEAD_BYTES)
+    if data[: len(MAGIC)] != MAGIC:
         raise CommunicationError("the device has a module that does not begin like one")
-    (counter,) = struct.unpack_from("<I", head, _AT_COUNTER)
-    image_bytes, code_bytes = struct.unpack_from("<2I", head, _AT_IMAGE)
-    inputs, outputs, imports, operators, text_bytes, arena_bytes = struct.unpack_from("<6I", head, _AT_INPUTS)
-    if max(inputs, outputs) > MOST_TENSORS or imports > MOST_IMPORTS or text_bytes > MOST_DESCRIPTION_BYTES:
+    head = _Head(*_NUMBERS.unpack_from(data))
+    is_small = head.imports <= MOST_IMPORTS and head.text_bytes <= MOST_DESCRIPTION_BYTES
+    if max(head.inputs, head.outputs) > MOST_TENSORS or not is_small:
         raise CommunicationError("the device has a module with more of something than any may have")
     try:
-        text = fetch(HEAD_BYTES + 8 * (inputs + outputs) + 4 * imports, text_bytes)
+        text = fetch(HEAD_BYTES + 8 * (head.inputs + head.outputs) + 4 * head.imports, head.text_bytes)
         description = Description.model_validate_json(text)
     except ValidationError as error:
         raise CommunicationError(
             "the device has a module whose description this mtool does not know", details=invalid.lines(error, 5)
         ) from None
-    if (len(description.inputs), len(description.outputs), len(description.operators)) != (inputs, outputs, operators):
+    counts = (len(description.inputs), len(description.outputs), len(description.operators))
+    if counts != (head.inputs, head.outputs, head.operators):
         raise CommunicationError("the device has a module whose description and head differ")
-    name = head[_NAME].partition(b"\0")[0].decode("ascii", "replace")
-    constant_bytes = max(image_bytes - code_bytes, 0)
-    return Interface(name, head[_MODEL_HASH].hex(), description, counter, arena_bytes, code_bytes, constant_bytes)
+    name, constant_bytes = data[_NAME].partition(b"\0")[0], max(head.image_bytes - head.code_bytes, 0)
+    return Interface(
+        name.decode("ascii", "replace"), data[_MODEL_HASH].hex(), description, head.counter, head.arena_bytes,
+        head.code_bytes, constant_bytes,
+    )  # fmt: skip
 
 
 # What a module's code needs of a core and its ABI, as one number: crt/include/mt_module.h has the same list.

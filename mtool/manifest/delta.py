@@ -1,4 +1,10 @@
-"""A delta's bytes: the operations and numbers that crt/src/mt_delta.c tells, as decisions of the range coder."""
+"""New bytes as a delta from old ones, which firmware decodes as it arrives (crt/include/mt_delta.h).
+
+Weights that were trained a little further differ by small steps in most bytes, so that no long runs are equal: what is
+coded is the differences, by how likely they are beside those before, and not copies as in most formats. As bsdiff
+(Percival, Naive differences of executable code, 2003), whose differences are left to a general compressor. The bytes
+are the operations and numbers that crt/src/mt_delta.c reads, as decisions of the range coder.
+"""
 
 import struct
 import zlib
