@@ -8,7 +8,7 @@ import yaml
 
 from mtool.base import spelling
 from mtool.base.errors import UsageError
-from mtool.boards.schema import Board
+from mtool.boards import Board
 
 FACTS: Mapping[str, str] = {
     "description": "what it is, in a line",

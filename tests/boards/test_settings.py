@@ -11,7 +11,7 @@ from mtool import boards
 from mtool.base import configuration, resources
 from mtool.base.errors import MtoolError, UsageError
 from mtool.base.flash_runners import records, settings_of
-from mtool.boards import schema, zephyr
+from mtool.boards import zephyr
 from mtool.commands import Options, user_project
 from mtool.commands.flashing import runner_of
 from mtool.device import flash
@@ -45,11 +45,11 @@ def names_read() -> set[str]:
 
 
 def test_each_key_of_a_board_is_read(names_read: set[str]) -> None:
-    records = [one for one in vars(schema).values() if isinstance(one, type) and issubclass(one, schema.Record)]
+    records = [one for one in vars(boards).values() if isinstance(one, type) and issubclass(one, boards.Record)]
     keys = {(one.__name__, key) for one in records for key in one.model_fields}
     assert len(keys) > 50
     assert {(record, key) for record, key in keys if key not in names_read} == set()
-    assert {key for key in schema.PORT if key not in names_read} == set()
+    assert {key for key in boards.PORT if key not in names_read} == set()
 
 
 @pytest.mark.parametrize(("name", "key"), [(name, key) for name in records() for key in settings_of(name)])

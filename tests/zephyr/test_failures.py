@@ -6,6 +6,7 @@ import pytest
 
 from mtool.base.errors import BoardError, BuildError
 from mtool.boards import zephyr
+from mtool.boards.zephyr.failures import explain
 
 VERSION = "VERSION_MAJOR = 4\nVERSION_MINOR = 1\nPATCHLEVEL = 0\n"
 BOARDS = {
@@ -113,7 +114,7 @@ MISSPELT = "  include could not find requested file:\n\n    /z/cmake/toolchain/g
 )
 def test_what_zephyr_prints_is_told_in_our_words(board: str, output: str, what: str, hint: str, tree: Path) -> None:
     compiler = "riscv64-unknown-elf-gcc" if "riscv" in board else "arm-none-eabi-gcc"
-    error = zephyr.explain(output, tree=tree, board=board, modules=["cmsis", "hal_stm32"], compiler=compiler)
+    error = explain(output, tree=tree, board=board, modules=["cmsis", "hal_stm32"], compiler=compiler)
     assert isinstance(error, BuildError | BoardError)
     assert what in error.what and hint in error.hint
 
@@ -127,7 +128,7 @@ def test_what_zephyr_prints_is_told_in_our_words(board: str, output: str, what: 
     ],
 )
 def test_a_mistake_of_the_users_own_is_not_blamed_on_a_module(board: str, output: str, tree: Path) -> None:
-    assert zephyr.explain(output, tree=tree, board=board, modules=["hal_stm32"]) is None
+    assert explain(output, tree=tree, board=board, modules=["hal_stm32"]) is None
 
 
 def test_a_board_is_found_by_its_own_name_alone(tree: Path) -> None:

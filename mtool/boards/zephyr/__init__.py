@@ -1,38 +1,226 @@
-"""A Zephyr tree: where it is, which boards it knows, and what it says of one."""
+"""The Zephyr tree: where it is, its version, and what its files say of its boards without CMake's help."""
 
-from mtool.boards.zephyr.describing import PREFIX, describe
-from mtool.boards.zephyr.failures import explain
-from mtool.boards.zephyr.tree import (
-    ROOTS,
-    VARIANTS,
-    base,
-    board_names,
-    find,
-    hal_of,
-    has_sdk,
-    knows,
-    modules_in,
-    roots,
-    variant_of,
-    version,
-    workspace,
-)
+import configparser
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
-__all__ = [
-    "PREFIX",
-    "ROOTS",
-    "VARIANTS",
-    "base",
-    "board_names",
-    "describe",
-    "explain",
-    "find",
-    "hal_of",
-    "has_sdk",
-    "knows",
-    "modules_in",
-    "roots",
-    "variant_of",
-    "version",
-    "workspace",
-]
+import yaml
+
+from mtool.base import configuration, proc
+from mtool.base.errors import BuildError, UsageError
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Modules of chips whose vendor's folder in soc/ has another name; the others are hal_<vendor>.
+_HALS: Mapping[str, str] = {"st": "hal_stm32", "raspberrypi": "hal_rpi_pico", "gd": "hal_gigadevice"}
+
+
+def find(folder: Path | None = None) -> Path | None:
+    """Return the Zephyr tree: what ZEPHYR_BASE names, else that of the west workspace around `folder`; or None."""
+    named = os.environ.get("ZEPHYR_BASE", "")
+    found = Path(named) if named else _of_workspace((folder or Path.cwd()).resolve())
+    return found if found is not None and (found / "VERSION").is_file() else None
+
+
+def base(folder: Path | None = None) -> Path:
+    """Return the Zephyr tree, as `find` does.
+
+    Raises:
+        BuildError: there is none, or it is not a Zephyr tree.
+    """
+    found = find(folder)
+    if found is None:
+        named = os.environ.get("ZEPHYR_BASE", "")
+        where = f"ZEPHYR_BASE names {named}, which has no VERSION" if named else ""
+        raise BuildError(
+            "there is no Zephyr tree",
+            details=[where or f"ZEPHYR_BASE is not set, and {folder or Path.cwd()} lies in no west workspace"],
+            hint="set ZEPHYR_BASE to the folder zephyr of your west workspace; make one with: west init && west update",
+        )
+    return found
+
+
+def workspace(tree: Path, folder: Path | None = None) -> Path | None:
+    """Return the west workspace that `west build` in a folder uses: around the folder or the tree; None: there is none.
+
+    Without one west knows none of Zephyr's commands.
+    """
+    for start in ((folder or Path.cwd()).resolve(), tree.resolve()):
+        for above in (start, *start.parents):
+            if (above / ".west").is_dir():
+                return above
+    return None
+
+
+def version(tree: Path) -> str:
+    """Return a tree's version ("4.1.0")."""
+    fields = dict(re.findall(r"^(\w+) *= *(\S*)", (tree / "VERSION").read_text(), re.MULTILINE))
+    return ".".join(fields.get(key, "0") for key in ("VERSION_MAJOR", "VERSION_MINOR", "PATCHLEVEL"))
+
+
+def board_names(tree: Path, roots: Iterable[Path] = ()) -> list[str]:
+    """Return the names of all boards, without qualifiers; those of further board roots first."""
+    return [str(board["name"]) for file in _board_files(tree, roots) for board in _boards_of(file)]
+
+
+def knows(tree: Path, name: str, roots: Iterable[Path] = ()) -> bool:
+    """Return whether a tree has a board of that name, which qualifiers may follow ("nrf5340dk/nrf5340/cpuapp")."""
+    return board_folder(tree, name, roots) is not None
+
+
+def board_folder(tree: Path, name: str, roots: Iterable[Path] = ()) -> Path | None:
+    """Return the folder with a board's files."""
+    return next((folder for folder, _ in _entries_of(tree, name, roots)), None)
+
+
+def _entries_of(tree: Path, name: str, roots: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    bare = re.split("[/@]", name)[0]
+    if not re.fullmatch(r"\w[\w.+-]*", bare):
+        return
+    for file in _board_files(tree, roots):
+        if bare in file.read_text(errors="replace"):
+            yield from ((file.parent, board) for board in _boards_of(file) if board["name"] == bare)
+
+
+def full_name(tree: Path, name: str, roots: Iterable[Path] = ()) -> str:
+    """Return what a board is called in words; its name, if its files don't tell."""
+    return next((str(board["full_name"]) for _, board in _entries_of(tree, name, roots) if "full_name" in board), name)
+
+
+def architecture(folder: Path, name: str) -> str:
+    """Return the architecture ("arm", "riscv", "posix") that the files of a board's folder tell; "": they don't."""
+    told = [_load(file) for file in sorted(folder.glob("*.yaml"))]
+    by_identifier = {str(each.get("identifier", "")): str(each.get("arch", "")) for each in told}
+    near = [each for each in by_identifier if each.startswith(re.split("[/@]", name)[0])]
+    return by_identifier.get(name) or next((by_identifier[each] for each in [*near, *by_identifier]), "")
+
+
+def hal_of(tree: Path, name: str, roots: Iterable[Path] = ()) -> str:
+    """Return the module with the vendor's code that a board's chip needs ("hal_nordic"); "": none is known."""
+    chips = [chip for _, board in _entries_of(tree, name, roots) for chip in board.get("socs", ())]
+    named = {str(chip["name"]) for chip in chips if isinstance(chip, dict) and "name" in chip}
+    if len(named) > 1:
+        named = named & set(re.split("[/@]", name)) or named
+    for file in sorted((tree / "soc").glob("*/**/soc.yml")):
+        if named & set(re.findall(r"name: *['\"]?([\w.-]+)", file.read_text(errors="replace"))):
+            vendor = file.relative_to(tree / "soc").parts[0]
+            if not _selects_of_vendor(tree, file.parent):
+                return ""
+            module = _HALS.get(vendor, f"hal_{vendor}")
+            return module if re.search(rf"name: *{module}\s", _manifest(tree)) else ""
+    return ""
+
+
+def _selects_of_vendor(tree: Path, chips: Path) -> bool:
+    """Return whether the Kconfig of chips selects a symbol of a vendor's module; some have no code of the vendor's."""
+    selected = {
+        symbol
+        for file in chips.rglob("Kconfig*")
+        for symbol in re.findall(r"^\s+(?:select|imply) (\w+)", file.read_text(errors="replace"), re.MULTILINE)
+    }
+    glue = (*(tree / "modules").glob("hal_*/**/Kconfig*"), *(tree / "modules").glob("Kconfig.*"))
+    return any(
+        not selected.isdisjoint(re.findall(r"^(?:menu)?config (\w+)", file.read_text(errors="replace"), re.MULTILINE))
+        for file in glue
+        if file.is_file()
+    )
+
+
+def modules_in(build_folder: Path) -> set[str] | None:
+    """Return the names of the modules that a configure run took in; None: it did not get that far."""
+    try:
+        text = (build_folder / "zephyr_modules.txt").read_text()
+    except OSError:
+        return None
+    return set(re.findall(r'^"([^"]+)"', text, re.MULTILINE))
+
+
+def _manifest(tree: Path) -> str:
+    file = tree / "west.yml"
+    return file.read_text(errors="replace") if file.is_file() else ""
+
+
+def _board_files(tree: Path, roots: Iterable[Path]) -> Iterator[Path]:
+    for root in (*roots, tree):
+        yield from sorted((root / "boards").glob("**/board.yml"))
+
+
+def _boards_of(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield what a board.yml says of each of its boards."""
+    read = _load(file)
+    listed = read.get("boards", [read.get("board")])
+    for board in listed if isinstance(listed, list) else ():
+        if isinstance(board, dict) and "name" in board:
+            yield board
+
+
+def _load(file: Path) -> dict[str, Any]:
+    try:
+        read = yaml.load(file.read_bytes(), Loader=_LOADER)
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def _of_workspace(folder: Path) -> Path | None:
+    for top in (folder, *folder.parents):
+        config = top / ".west" / "config"
+        if config.is_file():
+            read = configparser.ConfigParser()
+            try:
+                configuration.check_owner(config, config.stat())  # nobody named it, and CMake runs what it leads to
+                read.read(config)
+            except (configparser.Error, UnicodeDecodeError, UsageError):
+                return None
+            return top / read.get("zephyr", "base", fallback="zephyr")
+    return None
+
+
+# What Zephyr's CMake code needs in its environment: the tree, a compiler, and roots of boards outside the tree.
+
+
+ROOTS = ("BOARD_ROOT", "SOC_ROOT", "DTS_ROOT", "ARCH_ROOT", "MODULE_EXT_ROOT")
+# What Zephyr calls the compilers that it can take from the system, and the variable that says where one is installed:
+# {prefix} is the compiler's path without its last word, {folder} the folder above its bin.
+VARIANTS: Mapping[str, tuple[str, str, str]] = {
+    "arm-none-eabi-gcc": ("gnuarmemb", "GNUARMEMB_TOOLCHAIN_PATH", "{folder}"),
+    "riscv64-unknown-elf-gcc": ("cross-compile", "CROSS_COMPILE", "{prefix}"),
+    "cc": ("host", "", ""),
+}
+
+
+def roots() -> dict[str, list[Path]]:
+    """Return the folders with further boards, chips and bindings: those of the environment, then mtool.toml's.
+
+    Zephyr separates several by semicolons. A path that is not absolute is one of the working folder.
+    """
+    config = configuration.load()
+    found: dict[str, list[Path]] = {}
+    for name in ROOTS:
+        named = [Path(each) for each in os.environ.get(name, "").split(";") if each]
+        paths = [path.absolute() for path in (*named, *getattr(config, name.lower(), ()))]
+        if paths:
+            found[name] = list(dict.fromkeys(paths))
+    return found
+
+
+def variant_of(compiler: str) -> dict[str, str]:
+    """Return the variables that give Zephyr a compiler of the system; none, if one was chosen or an SDK is there.
+
+    Raises:
+        BuildError: the compiler is not installed.
+    """
+    if "ZEPHYR_TOOLCHAIN_VARIANT" in os.environ or has_sdk() or compiler not in VARIANTS:
+        return {}
+    path = Path(proc.find(compiler, hint="see what installs it: mtool doctor"))
+    variant, name, value = VARIANTS[compiler]
+    given = {name: value.format(prefix=str(path).removesuffix("gcc"), folder=path.resolve().parents[1])} if name else {}
+    return {"ZEPHYR_TOOLCHAIN_VARIANT": variant, **given}
+
+
+def has_sdk() -> bool:
+    """Return whether there is a Zephyr SDK: it is named, or has registered itself with CMake, where Zephyr looks."""
+    registered = Path.home() / ".cmake" / "packages" / "Zephyr-sdk"
+    return "ZEPHYR_SDK_INSTALL_DIR" in os.environ or any(registered.glob("*"))

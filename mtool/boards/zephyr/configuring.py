@@ -12,7 +12,7 @@ import yaml
 
 from mtool.base import proc
 from mtool.base.errors import BuildError
-from mtool.boards.zephyr import tree as trees
+from mtool.boards import zephyr
 from mtool.boards.zephyr.failures import explain
 
 _TIMEOUT_S = 600.0
@@ -93,7 +93,7 @@ def configure(
                 done.output,
                 tree=tree,
                 board=board,
-                modules=trees.modules_in(build),
+                modules=zephyr.modules_in(build),
                 roots=roots.get("BOARD_ROOT", ()),
                 compiler=compiler,
             )

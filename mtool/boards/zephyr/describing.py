@@ -10,8 +10,8 @@ from typing import Any
 
 from mtool.base import files, resources
 from mtool.base.errors import BuildError, UsageError
+from mtool.boards import zephyr
 from mtool.boards.zephyr import facts
-from mtool.boards.zephyr import tree as trees
 from mtool.boards.zephyr.configuring import configure
 from mtool.boards.zephyr.failures import unknown_board
 from mtool.version import __version__
@@ -39,15 +39,15 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name of a Zephyr board", hint="an example: zephyr:nrf5340dk/nrf5340/cpuapp")
-    tree = trees.base(folder).resolve()
-    roots = trees.roots()
-    of_board = trees.board_folder(tree, name, roots.get("BOARD_ROOT", ()))
+    tree = zephyr.base(folder).resolve()
+    roots = zephyr.roots()
+    of_board = zephyr.board_folder(tree, name, roots.get("BOARD_ROOT", ()))
     if of_board is None:
         raise unknown_board(name, tree, roots.get("BOARD_ROOT", ()))
-    architecture = trees.architecture(of_board, name)
+    architecture = zephyr.architecture(of_board, name)
     compiler = _COMPILERS.get(architecture, "")
-    chosen = trees.variant_of(compiler)
-    if not chosen and not compiler and "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ and not trees.has_sdk():
+    chosen = zephyr.variant_of(compiler)
+    if not chosen and not compiler and "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ and not zephyr.has_sdk():
         raise BuildError(
             f"there is no compiler for {name}",
             details=[f"it is of the architecture {architecture or 'that its files do not tell'}"],
@@ -55,7 +55,7 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
         )
     env = {**os.environ, "ZEPHYR_BASE": str(tree), **chosen}
     variables = [f"{key}={env.get(key, '')}" for key in _VARIABLES]
-    key = [__version__, str(_FORMAT), str(tree), trees.version(tree), name, *variables, str(sorted(roots.items()))]
+    key = [__version__, str(_FORMAT), str(tree), zephyr.version(tree), name, *variables, str(sorted(roots.items()))]
     place = _place(key)
     known = _remembered(place)
     if known is not None:
@@ -64,8 +64,8 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
     entry = facts.entry_of(
         found,
         name,
-        description=trees.full_name(tree, name, roots.get("BOARD_ROOT", ())),
-        source=f"Zephyr {trees.version(tree)}, a configure run for {name}",
+        description=zephyr.full_name(tree, name, roots.get("BOARD_ROOT", ())),
+        source=f"Zephyr {zephyr.version(tree)}, a configure run for {name}",
         compiler=compiler,
     )
     of_boards = [*of_board.glob("*")]

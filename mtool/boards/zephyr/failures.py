@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mtool.base import spelling
 from mtool.base.errors import BoardError, BuildError, MtoolError
-from mtool.boards.zephyr import tree as trees
+from mtool.boards import zephyr
 
 _MOST = 12  # targets, or lines, that a message shows
 _MISSING_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
@@ -98,16 +98,16 @@ def _no_board(output: str, board: str, tree: Path, roots: list[Path]) -> MtoolEr
             details=["its targets: " + ", ".join(valid[:_MOST])],
             hint=f"say which: --board zephyr:{valid[0]}" if valid else "",
         )
-    if _NO_BOARD.search(output) and not trees.knows(tree, board, roots):
+    if _NO_BOARD.search(output) and not zephyr.knows(tree, board, roots):
         return unknown_board(board, tree, roots)
     return None
 
 
 def unknown_board(board: str, tree: Path, roots: Iterable[Path]) -> BoardError:
     """Return the error of a board that a tree does not have."""
-    near = spelling.near(re.split("[/@]", board)[0], trees.board_names(tree, roots))
+    near = spelling.near(re.split("[/@]", board)[0], zephyr.board_names(tree, roots))
     return BoardError(
-        f"Zephyr {trees.version(tree)} has no board {board}",
+        f"Zephyr {zephyr.version(tree)} has no board {board}",
         details=[f"near: {', '.join(near)}"] if near else [],
         hint="see its list: west boards; boards outside of the tree: set BOARD_ROOT (docs/add-a-board.md)",
     )
@@ -120,7 +120,7 @@ def _no_module(output: str, tree: Path, board: str, modules: set[str] | None, ro
     if missing and _CMSIS.search(missing[1]):
         wanted = ["cmsis", "cmsis_6"]
     elif named or variable or missing:
-        wanted = [named[1] if named else trees.hal_of(tree, board, roots)]
+        wanted = [named[1] if named else zephyr.hal_of(tree, board, roots)]
     else:
         return None
     lacking = [module for module in wanted if module and modules is not None and module not in modules]
@@ -201,7 +201,7 @@ def _outdated(output: str, tree: Path, board: str) -> MtoolError | None:
     found = _OUTDATED.search(output)
     return found and BuildError(
         f"the modules of this workspace do not fit the Zephyr tree, as a build for {board} shows",
-        details=[" ".join(found[0].split()), f"the tree is Zephyr {trees.version(tree)}"],
+        details=[" ".join(found[0].split()), f"the tree is Zephyr {zephyr.version(tree)}"],
         hint="bring the modules to the tree's own versions: west update",
     )
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from mtool.base import proc
 from mtool.base.errors import MtoolError, UsageError
 from mtool.boards import zephyr
+from mtool.boards.zephyr.failures import explain
 from mtool.device.build import cmake, ninja, toolchains
 from mtool.device.build.toolchains import Found, Toolchain
 from mtool.manifest import Manifest, Project
@@ -54,7 +55,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
 def _failure(done: proc.Completed, manifest: Manifest, build_folder: Path) -> MtoolError:
     """Return the error of a build: one of Zephyr's with a known cause, or what Ninja's output tells."""
     assert manifest.project is not None
-    known = zephyr.explain(
+    known = explain(
         done.output,
         tree=zephyr.base(build_folder),
         board=board_name(manifest.project),

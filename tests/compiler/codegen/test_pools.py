@@ -18,7 +18,7 @@ import mtool
 from mtool import boards
 from mtool.base.errors import UsageError
 from mtool.base.option_values import InterfaceApi
-from mtool.boards.schema import Lending
+from mtool.boards import Lending
 from mtool.cli import app
 from mtool.commands.reporting import memory_map
 from mtool.compiler.codegen import conventions

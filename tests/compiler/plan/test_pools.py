@@ -17,7 +17,7 @@ from onnx import helper
 import mtool
 from mtool import boards
 from mtool.base.errors import FitError, UsageError
-from mtool.boards.schema import Lending
+from mtool.boards import Lending
 from mtool.compiler.codegen import conventions
 from mtool.compiler.plan import Plan, make_plan
 from mtool.compiler.plan.pool import Pool
