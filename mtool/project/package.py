@@ -6,12 +6,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
 from typing import Any, Self, get_args
 
-import jinja2
-
 from mtool import boards
 from mtool.base import resources, spelling
 from mtool.base.errors import UsageError
-from mtool.base.filetree import FileTree, from_folder
+from mtool.base.filetree import FileTree
 from mtool.base.identifiers import target_name
 from mtool.base.option_values import Format
 from mtool.manifest import FILE_NAME, Manifest
@@ -19,6 +17,7 @@ from mtool.project import archives, mlf, portable
 from mtool.project.levels import levels_of
 from mtool.project.mlf import Module, placed
 from mtool.project.portable import Core
+from mtool.project.template import own_texts
 from mtool.version import __version__
 
 # What a package says of itself besides the model: who made it, its version, where it is at home.
@@ -73,9 +72,7 @@ _FORMS = {
     "vendor": (_VENDOR, "letters, digits, - and _"),
 }
 FORMATS: tuple[Format, ...] = get_args(Format)
-_SHARED = "project_templates"
-_FOLDER = f"{_SHARED}/packages"
-# Where the sources and the headers go; what stands beside them is in `_FOLDER`.
+# Where the sources and the headers go; what stands beside them is in project_templates/packages.
 _PLACES: dict[str, tuple[str, str]] = {
     "cmake": ("src", "include"),
     "zephyr-module": ("src", "include"),
@@ -196,19 +193,8 @@ def _architectures(packed: Packed) -> str:
 
 
 def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
-    root = resources.path(_FOLDER) / form
-    env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([root, resources.path(_SHARED)]),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    files = {
-        env.from_string(path).render(values): env.get_template(path).render(values).encode()
-        for path in from_folder(root)
-    }
+    texts, env = own_texts(f"packages/{form}")
+    files = {env.from_string(path).render(values): env.get_template(path).render(values).encode() for path in texts}
     if form in NO_BINARIES:  # those that go to a registry
         files["LICENSE"] = resources.path("LICENSE").read_bytes()
     return {path: data for path, data in files.items() if PurePosixPath(path).name}

@@ -78,11 +78,14 @@ def render(
     included = runtime_headers((own, model, crt, extra), headers)
     tree = own.merged(model).merged(crt).merged(extra).merged(FileTree({path: headers[path] for path in included}))
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
+    # without what estimates alone want: its flash's reads and its power
+    memories = {name: one.model_copy(update={"reads": None, "pool": None}) for name, one in board.memories.items()}
+    described = board.model_copy(update={"memories": memories, "draws": None})
     project = Project(
         template=chosen.name,
         builder=chosen.builder,
         transport=chosen.transport,
-        board=_as_described(board),
+        board=described,
         build_hash=build_hash,
         options={name: _text(value) for name, value in values.items()},
         firmware=context["firmware"],
@@ -109,7 +112,9 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
         UsageError: the template is not one of the board's, or takes no modules, or an option is unknown or can't have
             this value.
     """
-    chosen = load(template or _first_template(board))
+    if not (template or board.templates):
+        raise UsageError(f"{board.name} has no template", hint="give one: --template PATH")
+    chosen = load(template or next(iter(board.templates)))
     if chosen.is_own and chosen.name not in board.templates:
         raise UsageError(
             f"{board.name} has no template {chosen.name}",
@@ -171,12 +176,6 @@ def _extra_files(template: Template, values: Mapping[str, str | int | bool]) -> 
         except OSError as failed:
             raise of_os_error(failed, f"the extra files of {folder} can't be read") from None
     return tree
-
-
-def _first_template(board: Board) -> str:
-    if not board.templates:
-        raise UsageError(f"{board.name} has no template", hint="give one: --template PATH")
-    return next(iter(board.templates))
 
 
 def _context(
@@ -282,9 +281,3 @@ def _build_header(build_hash: str) -> bytes:
 
 def _text(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _as_described(board: Board) -> Board:
-    """Return a board without what estimates alone want, its flash's reads and its power: what mtool.json has of it."""
-    memories = {name: one.model_copy(update={"reads": None, "pool": None}) for name, one in board.memories.items()}
-    return board.model_copy(update={"memories": memories, "draws": None})

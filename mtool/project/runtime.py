@@ -17,15 +17,8 @@ def runtime_sources(files: FileTree, runtime: FileTree) -> list[str]:
         files: what codegen made. `<model>_rpc.c` does not count: where it is built, the whole runtime is.
         runtime: the runtime's sources.
     """
-    by_header = {Path(path).stem: path for path in runtime if path.endswith(".c")}
-    texts = [files[path] for path in files if path.endswith(".c") and not path.endswith("_rpc.c")]
-    needed: set[str] = set()
-    while texts:
-        for name in _included(texts.pop()):
-            if name in by_header and by_header[name] not in needed:
-                needed.add(by_header[name])
-                texts.append(runtime[by_header[name]])
-    return sorted(needed)
+    texts = (files[path] for path in files if path.endswith(".c") and not path.endswith("_rpc.c"))
+    return _reached(texts, FileTree({path: runtime[path] for path in runtime if path.endswith(".c")}))
 
 
 def runtime_headers(files: Iterable[FileTree], headers: FileTree) -> list[str]:
@@ -35,16 +28,16 @@ def runtime_headers(files: Iterable[FileTree], headers: FileTree) -> list[str]:
         files: all that is compiled; what is no C or C++ in them does not count.
         headers: the runtime's headers.
     """
-    by_name = {Path(path).stem: path for path in headers}
-    texts = [tree[path] for tree in files for path in tree if path.endswith(_C)]
-    needed: set[str] = set()
-    while texts:
-        for name in _included(texts.pop()):
-            if name in by_name and by_name[name] not in needed:
-                needed.add(by_name[name])
-                texts.append(headers[by_name[name]])
+    return _reached((tree[path] for tree in files for path in tree if path.endswith(_C)), headers)
+
+
+def _reached(texts: Iterable[bytes], runtime: FileTree) -> list[str]:
+    """Return the files of the runtime whose headers some texts include, or one of these files does."""
+    by_header = {Path(path).stem: path for path in runtime}
+    waiting, needed = [*texts], set[str]()
+    while waiting:
+        included = {name.decode() for name in _INCLUDE.findall(waiting.pop())}
+        new = {by_header[name] for name in included & by_header.keys()} - needed
+        needed |= new
+        waiting += [runtime[path] for path in new]
     return sorted(needed)
-
-
-def _included(text: bytes) -> set[str]:
-    return {name.decode() for name in _INCLUDE.findall(text)}

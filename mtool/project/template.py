@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
+import jinja2
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from mtool.base import invalid as problems
 from mtool.base import resources, spelling
 from mtool.base.errors import UsageError
-from mtool.base.filetree import is_plain
+from mtool.base.filetree import FileTree, from_folder, is_plain
 
 FILE_NAME = "template.yaml"
 _DEFINITION = re.compile(r"[A-Za-z_]\w*(=[\w.+-]*)?", re.ASCII)
@@ -126,6 +127,19 @@ class Template(BaseModel):
                     details=[f"expected: {expected}", f"it is {option.help}"],
                 ) from None
         return values
+
+
+def own_texts(folder: str) -> tuple[FileTree, jinja2.Environment]:
+    """Return mtool's own texts in a folder of `project_templates`, and the Jinja that renders them."""
+    top = resources.path("project_templates")
+    return from_folder(top / folder), jinja2.Environment(
+        loader=jinja2.FileSystemLoader([top / folder, top]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
 
 
 def names() -> list[str]:

@@ -5,17 +5,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import jinja2
-
-from mtool.base import resources
 from mtool.base.escaping import plain
-from mtool.base.filetree import FileTree, from_folder
+from mtool.base.filetree import FileTree
 from mtool.base.option_values import ProjectType
 from mtool.boards import Board
 from mtool.manifest import Manifest
-from mtool.project.template import Template
+from mtool.project.template import Template, own_texts
 
-_ROOT = "project_templates"
 _EVERY = "every"  # the files of a project of any type
 
 
@@ -53,23 +49,15 @@ def own_files(
         "inference": f"{name}_run(&{inputs}, &{outputs})" if manifest.interface_api == "c" else "infer()",
         **values,
     }
-    root = resources.path(_ROOT) / "own"
-    env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([root, resources.path(_ROOT)]),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
+    texts, env = own_texts("own")
     env.filters["toml"] = _toml
     env.filters["plain"] = lambda path: "/".join(map(plain, path.split("/")))
     files = {}
-    for part in (_EVERY, kind):
-        for path in from_folder(root / part):
-            place = env.from_string(path).render(variables)
-            if place and not place.endswith("/"):  # else it is for another language or board
-                files[place] = env.get_template(f"{part}/{path}").render(variables).encode()
+    for path in texts:
+        part, _, name = path.partition("/")
+        place = env.from_string(name).render(variables) if part in (_EVERY, kind) else ""
+        if place and not place.endswith("/"):  # else it is for another language or board
+            files[place] = env.get_template(path).render(variables).encode()
     return FileTree(files)
 
 
