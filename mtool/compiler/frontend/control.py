@@ -7,7 +7,6 @@ number of each is a constant, or a graph that the run computes again and again.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,15 @@ from mtool.base.escaping import argument
 from mtool.compiler.frontend import tensors
 from mtool.compiler.frontend.importer import Importer, NotThisWay
 from mtool.compiler.frontend.inference import check_size
-from mtool.compiler.frontend.scope import Bodies, Body, Opsets, domain_of
+from mtool.compiler.frontend.scope import Bodies, Body, domain_of
 from mtool.compiler.ir import DType, Graph, Node, TensorType
 from mtool.compiler.ir.control import Branches, Carried, Rounds
 from mtool.compiler.operators.bounds import Bound
+from mtool.compiler.operators.onnx_node import OPSET, OnnxNode
 from mtool.compiler.operators.problems import Unsupported, ValueNeeded
 
 
-def body_named(bodies: Bodies, name: str, inputs: int | None = None, outputs: int | None = None) -> Body:
+def body_named(bodies: Bodies, name: str, inputs: int, outputs: int) -> Body:
     """Return the body of a node.
 
     Raises:
@@ -34,9 +34,9 @@ def body_named(bodies: Bodies, name: str, inputs: int | None = None, outputs: in
     if name not in bodies:
         raise Unsupported(f"it has no {name}")
     graph = bodies[name].graph
-    if inputs is not None and len(graph.input) != inputs:
+    if len(graph.input) != inputs:
         raise Unsupported(f"its {name} has {len(graph.input)} inputs instead of {inputs}")
-    if outputs is not None and len(graph.output) < outputs:
+    if len(graph.output) < outputs:
         raise Unsupported(f"its {name} has {len(graph.output)} outputs instead of {outputs}")
     return bodies[name]
 
@@ -78,12 +78,12 @@ def graph_of(state: Importer, name: str, inputs: Sequence[str], nodes: Sequence[
     return Graph(name, tuple(inputs), tuple(outputs), tuple(nodes), types, constants)
 
 
-def alias(state: Importer, old: str, new: str, opsets: Opsets) -> None:
-    """Give a value or a sequence another name too."""
+def alias(state: Importer, old: str, new: str) -> None:
+    """Give a value or a sequence another name too, unless that is ""."""
     if new and old in state.sequences:
         state.sequences[new] = state.sequences[old]
     elif new:
-        state.run(helper.make_node("Identity", [old], [new], name=new), opsets)
+        state.run(helper.make_node("Identity", [old], [new], name=new), OPSET)
 
 
 def without_elements(state: Importer, value: str) -> bool:
@@ -120,30 +120,46 @@ def single(data: Any, role: str) -> Any:
     return data.item()
 
 
-def node_of(state: Importer, opsets: Opsets, op: str, inputs: list[str], prefix: str, **attrs: object) -> str:
-    """Import a node, and return its output."""
-    output = state.unique(f"{prefix}/{op}")
-    state.run(helper.make_node(op, inputs, [output], name=prefix, **attrs), opsets)
-    return output
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A value that is read or written row by row; "": it is not wanted.
+
+    axis: along which dimension; is_reversed: what is read begins with its last row, what is written ends in its first.
+    """
+
+    value: str
+    axis: int = 0
+    is_reversed: bool = False
 
 
-def most_asked_for(names: Sequence[str]) -> str:
-    """Return what a message says behind a value that is needed: that the most rounds may be stated."""
-    return f", or its most rounds be stated: --max {argument(names[0] if names else 'NAME')}=N"
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """A Loop or a Scan as it is asked for. A value that is not given, or not wanted, is "".
+
+    body: its graph.
+    first, last: of each carried value the first, and the output that is its last.
+    read, written: what is read by rows, and the outputs that are written by rows.
+    ends: whether the first output of the body says if there is another round, and it has the number of the round and
+        a condition among its inputs.
+    trips, condition: the number of rounds; whether there is a first one.
+    names: under which a largest number of rounds may be stated.
+    most: the number of rounds, where it is known besides.
+    """
+
+    body: Body
+    first: Sequence[str]
+    last: Sequence[str]
+    read: Sequence[Rows]
+    written: Sequence[Rows]
+    ends: bool
+    trips: str = ""
+    condition: str = ""
+    names: Sequence[str] = ()
+    most: int | None = None
 
 
-def loop_written_out(
-    state: Importer,
-    proto: onnx.NodeProto,
-    body: Body,
-    values: Sequence[str],
-    limit: int | None,
-    origin: str,
-    opsets: Opsets,
-    *,
-    tries: bool = False,
-) -> bool:
-    """Write out the rounds of a Loop whose first one is made, up to `limit` if there is one.
+def write_out(state: Importer, node: OnnxNode, asked: Repetition, limit: int | None, *, tries: bool = False) -> bool:
+    """Write out the rounds of a Loop or Scan whose first one is made, up to `limit` if there is one.
 
     Returns:
         Whether it could be done: whether there is another round may depend on data; if it only `tries`, there may be
@@ -152,166 +168,65 @@ def loop_written_out(
     Raises:
         ModelError: there are too many.
     """
-    carried, number, going = list(values), 0, True
-    scanned: list[list[str]] = [[] for _ in body.graph.output[1 + len(values) :]]
+    carried, number, going = list(asked.first), 0, True
+    rows: list[list[str]] = [[] for _ in asked.written]
     if limit is not None and tries and not state.budget.allows("rounds", limit):
         return False
     while going and (limit is None or number < limit):
         number += 1
         if tries and not state.budget.allows("rounds", number):
             return False
-        state.budget.check("rounds", number, f"Loop {origin}")
-        prefix = state.unique(origin)
-        first = [state.constant(f"{prefix}/number", np.asarray(number - 1, np.int64))]
-        first.append(state.constant(f"{prefix}/going", np.asarray(True)))
-        before = len(state.problems)
-        outputs = inline(state, body, [*first, *carried], prefix)
+        state.budget.check("rounds", number if asked.ends or limit is None else limit, f"{node.op} {node.origin}")
+        prefix, before = state.unique(node.origin), len(state.problems)
+        inside = OnnxNode(state, node.proto, prefix, node.attrs, node.version)
+        feeds = [] if asked.ends else [*carried]
+        if asked.ends:
+            feeds.append(state.constant(f"{prefix}/number", np.asarray(number - 1, np.int64)))
+            feeds += [state.constant(f"{prefix}/going", np.asarray(True)), *carried]
+        for each in asked.read:
+            row = number - 1 if not each.is_reversed or limit is None else limit - number
+            index = state.constant(f"{prefix}/number", np.asarray(row, np.int64))
+            feeds.append(inside("Gather", each.value, index, axis=each.axis))
+        outputs = inline(state, asked.body, feeds, prefix)
         if len(state.problems) > before:
-            state.leave_out(proto.output)
+            state.leave_out(node.outputs)
             return True
-        if outputs[0] not in state.constants:
-            return False
-        going = bool(single(state.constants[outputs[0]], "cond"))
-        check_carried(state, carried, outputs[1 : 1 + len(values)])
-        carried = outputs[1 : 1 + len(values)]
-        for rows, value in zip(scanned, outputs[1 + len(values) :], strict=True):
-            rows.append(value)
-    for old, new in zip(carried, proto.output, strict=False):
-        alias(state, old, new, opsets)
-    for rows, new in zip(scanned, proto.output[len(values) :], strict=False):
-        if new:
-            stack(state, rows, new, 0, False, origin, opsets)
+        if asked.ends:
+            if outputs[0] not in state.constants:
+                return False
+            going = bool(single(state.constants[outputs.pop(0)], "cond"))
+        for place, names in enumerate(zip(carried, outputs, strict=False)):
+            old, new = (state.types[name].dtype.label if name in state.types else "" for name in names)
+            if old and new and old != new:
+                raise Unsupported(f"its carried value {place} is of type {old} before a round, and {new} after it")
+        carried = outputs[: len(carried)]
+        for values, value in zip(rows, outputs[len(carried) :], strict=True):
+            values.append(value)
+    for old, new in zip(carried, asked.last, strict=False):
+        alias(state, old, new)
+    for values, made in zip(rows, asked.written, strict=True):
+        if made.value:
+            stack(state, node, values, made)
     return True
 
 
-def stack(state: Importer, rows: list[str], output: str, axis: int, reverse: bool, origin: str, opsets: Opsets) -> None:
+def stack(state: Importer, node: OnnxNode, rows: Sequence[str], made: Rows) -> None:
     """Concatenate values along a new axis."""
-    axes = state.constant(f"{origin}/axis", np.asarray([axis], np.int64))
-    parts = [node_of(state, {"": 21}, "Unsqueeze", [row, axes], origin) for row in (rows[::-1] if reverse else rows)]
-    state.run(helper.make_node("Concat", parts, [output], name=origin, axis=axis), opsets)
-
-
-def scan_written_out(
-    state: Importer,
-    body: Body,
-    states: Sequence[str],
-    scanned: Sequence[str],
-    axes: Sequence[int],
-    turned: Sequence[bool],
-    rounds: int,
-    origin: str,
-    opsets: Opsets,
-) -> tuple[list[str], list[list[str]]]:
-    """Write the rounds of a Scan out; return the last states and what each round gave.
-
-    Raises:
-        ModelError: there are too many.
-    """
-    state.budget.check("rounds", rounds, f"Scan {origin}")
-    carried = list(states)
-    rows: list[list[str]] = [[] for _ in body.graph.output[len(states) :]]
-    for number in range(rounds):
-        prefix = state.unique(origin)
-        parts = []
-        for value, axis, back in zip(scanned, axes, turned, strict=True):
-            index = state.constant(f"{prefix}/number", np.asarray(rounds - 1 - number if back else number, np.int64))
-            parts.append(node_of(state, opsets, "Gather", [value, index], prefix, axis=axis))
-        outputs = inline(state, body, [*carried, *parts], prefix)
-        check_carried(state, carried, outputs[: len(states)])
-        carried = outputs[: len(states)]
-        for values, value in zip(rows, outputs[len(states) :], strict=True):
-            values.append(value)
-    return carried, rows
-
-
-def check_carried(state: Importer, before: Sequence[str], after: Sequence[str]) -> None:
-    """Check that a round gives back values of the types that it was given.
-
-    Raises:
-        Unsupported: one is of another type.
-    """
-    for index, names in enumerate(zip(before, after, strict=True)):
-        if all(name in state.types for name in names):
-            old, new = (state.types[name].dtype.label for name in names)
-            if old != new:
-                raise Unsupported(f"its carried value {index} is of type {old} before a round, and {new} after it")
+    axis = made.axis % (len(state.types[rows[0]].shape) + 1) if made.axis else 0
+    axes = state.constant(f"{node.origin}/axis", np.asarray([axis], np.int64))
+    parts = [node("Unsqueeze", row, axes) for row in (reversed(rows) if made.is_reversed else rows)]
+    node.write("Concat", parts, [made.value], axis=axis)
 
 
 _NEVER = 1 << 62  # rounds that are no limit: exporters write a while loop so
 
 
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """A Loop or a Scan as it is asked for. A value that is not given, or not wanted, is "".
-
-    body: its graph.
-    trips, condition: the number of rounds; whether there is a first one.
-    first: the first of each carried value.
-    rows: what is read by rows, and whether the last one comes first.
-    last: the outputs that are the last of each carried value.
-    written: the outputs that are written by rows, and whether the first row comes last.
-    names: under which a largest number of rounds may be stated.
-    ends: whether the first output of the body says if there is another round, and it has the number of the round and
-        a condition among its inputs.
-    most: the number of rounds, where it is known besides.
-    """
-
-    body: Body
-    trips: str
-    condition: str
-    first: Sequence[str]
-    rows: Sequence[tuple[str, bool]]
-    last: Sequence[str]
-    written: Sequence[tuple[str, bool]]
-    names: Sequence[str]
-    ends: bool
-    most: int | None = None
-
-
 class NothingOfTheRun(Unsupported):
     """All that the rounds read is constant, so that what they give is too."""
-
-    def __init__(self) -> None:
-        super().__init__("what it gives is a constant")
 
 
 class NeverEnds(Unsupported):
     """Nothing ends the rounds, so that they can't be written out either."""
-
-    def __init__(self) -> None:
-        super().__init__("it never ends")
-
-
-def limit_of(state: Importer, asked: Repetition, going: str) -> int | None:
-    """Return how many rounds there are at most, as far as that is known.
-
-    Raises:
-        Unsupported: a number or a condition is not a single one.
-    """
-    limits = [] if asked.most is None else [asked.most]
-    if asked.trips in state.constants:
-        limits.append(max(int(single(state.constants[asked.trips], "M")), 0))
-    if asked.condition in state.constants and not single(state.constants[asked.condition], "cond"):
-        limits.append(0)
-    if going in state.constants and not single(state.constants[going], "cond"):
-        limits.append(1)
-    limits = [limit for limit in limits if limit < _NEVER]
-    depends = any(value and value not in state.constants for value in (asked.trips, asked.condition, going))
-    stated = stated_names(state, asked)
-    if stated and depends:
-        state.used_maxima.add(stated[0])
-        limits.append(state.maxima[stated[0]])
-    return min(limits, default=None)
-
-
-def stated_names(state: Importer, asked: Repetition) -> list[str]:
-    """Return the names under which a largest number of rounds is stated."""
-    return [name for name in asked.names if name in state.maxima]
-
-
-def unknown_of(asked: Repetition, trips: Sequence[str], condition: Sequence[str], going: str) -> tuple[str, str]:
-    """Return what the number of rounds depends on: a value, and what the operator calls it."""
-    return (asked.trips, "M") if trips else (asked.condition if condition else going, "cond")
 
 
 SHORT = 64
@@ -334,100 +249,112 @@ def is_short(body: Body, rounds: int) -> bool:
     return True
 
 
-def import_rounds(
-    state: Importer, asked: Repetition, origin: str, name_output: Callable[[str, str], None], *, constant: bool = False
-) -> None:
-    """Import a body as a graph, and append the node that computes it in rounds.
+def import_rounds(state: Importer, asked: Repetition, origin: str, *, constant: bool = False) -> None:
+    """Import a body as a graph, and append the node that computes it in rounds; rows are the first dimension.
 
     Args:
         state: the import.
         asked: what is computed.
         origin: the name of the node.
-        name_output: gives a value that is there already the name of an output.
         constant: whether the device computes what does not depend on the run.
 
     Raises:
         NothingOfTheRun: it is such, and `constant` is false.
         Unsupported: it can't be computed so, as values change their types from round to round.
     """
-    values = [*asked.first, *(value for value, _ in asked.rows)]
+    values = [*asked.first, *(rows.value for rows in asked.read)]
     check_is_tensor(state, {value: f"its input {value!r}" for value in values})
     if any(value in state.bounds for value in values):
         raise Unsupported("the size of one of its inputs depends on data")
-    body = _import_body(state, asked, state.unique(origin))
-    if any(value not in state.types for value in body.made):
+    made = _Loop(state, asked, state.unique(origin))
+    if any(value not in state.types for value in made.results):
         return  # a problem is noted
-    limit = limit_of(state, asked, body.going)
-    if limit == 0:
-        _no_round(state, asked, body.written, name_output)
+    made.find_limit()
+    if made.limit == 0:
+        made.give_first()
         return
-    if any(value in state.bounds for value in (*body.last, *body.written)):
+    if any(value in state.bounds for value in (*made.last, *made.written)):
         raise Unsupported("the size of what a round makes depends on data")
-    made = _Made(state, asked, body, limit)
-    made.carry(name_output)
+    made.carry()
     made.write_rows()
     if made.outputs:
         made.append(origin, constant=constant)
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """A body as it is imported: the names of its inputs, its nodes, its outputs.
+class _Loop:
+    """The node of a loop, as it is put together: the inputs and outputs of it and of its graph.
 
-    inner: the carried values; one that stays as it is has the name that it has outside.
+    inner: the carried values inside; one that stays as it is has the name that it has outside.
     rows: a row of each value that is read by rows.
     round_number: the number of the round.
-    going: whether there is another round; "": its number says so.
+    results: the outputs of the graph; of these `going`, whether there is another round ("": its number says so), the
+        last carried values, and what is written by rows.
     """
 
-    inner: Sequence[str]
-    rows: Sequence[str]
-    round_number: str
-    nodes: Sequence[Node]
-    made: Sequence[str]
-    going: str
-    last: Sequence[str]
-    written: Sequence[str]
-
-
-def _import_body(state: Importer, asked: Repetition, prefix: str) -> _Body:
-    passed = _passed_on(asked)
-    inner = [
-        value
-        if number in passed or not state.types[value].count
-        else state.value(f"{prefix}/{value}", state.types[value], [value])
-        for number, value in enumerate(asked.first)
-    ]
-    rows = [_row(state, prefix, value) for value, _ in asked.rows]
-    round_number = state.value(f"{prefix}/round", TensorType(DType.INT64, ()), [asked.trips, asked.condition])
-    leading = [round_number, state.constant(f"{prefix}/going", np.asarray(True))] if asked.ends else []
-    with state.apart() as nodes, state.in_doubt():
-        made = inline(state, asked.body, [*leading, *inner, *rows], prefix)
-    check_is_tensor(state, {value: f"the output {value!r} of its body" for value in made if value in state.sequences})
-    end = asked.ends + len(inner)
-    going = made[0] if asked.ends else ""
-    return _Body(inner, rows, round_number, nodes, made, going, made[asked.ends : end], made[end:])
-
-
-class _Made:
-    """The node of a loop, as it is put together: the inputs and outputs of it and of its graph."""
-
-    def __init__(self, state: Importer, asked: Repetition, body: _Body, limit: int | None) -> None:
-        self.state, self.asked, self.body, self.limit = state, asked, body, limit
-        self.trips = self._of_the_run(asked.trips, DType.INT64)
-        self.condition = self._of_the_run(asked.condition, DType.BOOL)
-        self.going = self._of_the_run(body.going, DType.BOOL)
-        self.is_counted = not (self.trips or self.condition or self.going)
-        if limit is None and not self.trips and not self.going:
-            raise NeverEnds
+    def __init__(self, state: Importer, asked: Repetition, prefix: str) -> None:
+        self.state, self.asked = state, asked
+        self.limit: int | None = None
         self.outputs: list[str] = []
         self.carried: list[Carried] = []
         self.first: list[str] = []
         self.ins: list[str] = []
         self.outs: list[str] = []
-        self.rows: list[str] = []
+        self.rows_made: list[str] = []
         self.reversed: list[bool] = []
         self.count = ""
+        passed = _passed_on(asked)
+        self.inner = [
+            value
+            if number in passed or not state.types[value].count
+            else state.value(f"{prefix}/{value}", state.types[value], [value])
+            for number, value in enumerate(asked.first)
+        ]
+        self.rows = [self._row(prefix, rows.value) for rows in asked.read]
+        self.round_number = state.value(f"{prefix}/round", TensorType(DType.INT64, ()), [asked.trips, asked.condition])
+        leading = [self.round_number, state.constant(f"{prefix}/going", np.asarray(True))] if asked.ends else []
+        with state.apart() as self.nodes, state.in_doubt():
+            made = inline(state, asked.body, [*leading, *self.inner, *self.rows], prefix)
+        what = {value: f"the output {value!r} of its body" for value in made if value in state.sequences}
+        check_is_tensor(state, what)
+        end = asked.ends + len(self.inner)
+        self.results, self.going = made, made[0] if asked.ends else ""
+        self.last, self.written = made[asked.ends : end], made[end:]
+
+    def _row(self, prefix: str, value: str) -> str:
+        """Return a new value of the type of a row of another."""
+        kind = self.state.types[value]
+        name = self.state.value(f"{prefix}/{value}", TensorType(kind.dtype, kind.shape[1:]), [value])
+        without_elements(self.state, name)
+        return name
+
+    def find_limit(self) -> None:
+        """Find out how many rounds there are at most, as far as that is known.
+
+        Raises:
+            NeverEnds: there is no end.
+            Unsupported: a number or a condition is not a single one.
+        """
+        state, asked, constants = self.state, self.asked, self.state.constants
+        limits = [] if asked.most is None else [asked.most]
+        if asked.trips in constants:
+            limits.append(max(int(single(constants[asked.trips], "M")), 0))
+        if asked.condition in constants and not single(constants[asked.condition], "cond"):
+            limits.append(0)
+        if self.going in constants and not single(constants[self.going], "cond"):
+            limits.append(1)
+        limits = [limit for limit in limits if limit < _NEVER]
+        depends = any(value and value not in constants for value in (asked.trips, asked.condition, self.going))
+        self.stated = [name for name in asked.names if name in state.maxima]
+        if self.stated and depends:
+            state.used_maxima.add(self.stated[0])
+            limits.append(state.maxima[self.stated[0]])
+        self.limit = min(limits, default=None)
+        if self.limit == 0:
+            return
+        self.trips = self._of_the_run(asked.trips, DType.INT64)
+        self.condition = self._of_the_run(asked.condition, DType.BOOL)
+        self.goes_on = self._of_the_run(self.going, DType.BOOL)
+        self.is_counted = not (self.trips or self.condition or self.goes_on)
 
     def _of_the_run(self, value: str, dtype: DType) -> list[str]:
         """Return what decides how many rounds there are, if only the run knows it."""
@@ -438,21 +365,53 @@ class _Made:
             raise Unsupported(f"what its rounds depend on, {value!r}, is {kind}; expected one element, {dtype.label}")
         return [value]
 
-    def carry(self, name_output: Callable[[str, str], None]) -> None:
+    def _unknown(self) -> tuple[str, str]:
+        """Return what the number of rounds depends on: a value, and what the operator calls it."""
+        if self.trips:
+            return self.asked.trips, "M"
+        return self.asked.condition if self.condition else self.going, "cond"
+
+    def give_first(self) -> None:
+        """Give what is carried on as it is, and no rows: there is no round."""
+        for before, output in zip(self.asked.first, self.asked.last, strict=False):
+            alias(self.state, before, output)
+        for value, rows in zip(self.written, self.asked.written, strict=False):
+            if rows.value:
+                self._is_empty(value, rows.value, 0)
+
+    def _is_empty(self, row: str, output: str, rounds: int | None) -> bool:
+        """Whether an output that is written by rows has no elements; then it is a constant."""
+        kind = self.state.types[row]
+        if kind.count and rounds != 0:
+            return False
+        if rounds is None:
+            raise Unsupported("the number of its rows, which have no elements, depends on data")
+        shape = list(kind.shape)
+        if row in self.state.bounds:  # without a round there is nothing whose number depends on data
+            shape[self.state.bounds[row].axis] = 0
+        self.state.types[output] = check_size(TensorType(kind.dtype, (rounds, *shape)), "its output")
+        return without_elements(self.state, output)
+
+    def carry(self) -> None:
         """Carry values from round to round; what stays as it is needs no storage.
 
         Raises:
+            NeverEnds: there is no end.
             Unsupported: one changes its type.
         """
+        if self.limit is None and not self.trips and not self.goes_on:
+            raise NeverEnds("it never ends")
         types, wanted = self.state.types, [*self.asked.last, *[""] * len(self.asked.first)]
-        for before, inside, after, output in zip(
-            self.asked.first, self.body.inner, self.body.last, wanted, strict=False
-        ):
+        for before, inside, after, output in zip(self.asked.first, self.inner, self.last, wanted, strict=False):
             if types[after] != types[before]:
-                raise self._changes(f"what it carries on changes from {types[before]} to {types[after]}")
+                what = f"what it carries on changes from {types[before]} to {types[after]}"
+                if not (self.trips or self.condition):
+                    raise Unsupported(what)
+                value, role = self._unknown()
+                what = f"{what}, so its input {role!r} has to be known when it is compiled"
+                raise ValueNeeded(value, role, text=what)
             if inside == before:
-                if output:
-                    name_output(before, output)
+                alias(self.state, before, output)
                 continue
             known = self.state.constants.get(before)
             self.carried.append(Carried(known is None, known, bool(output)))
@@ -463,34 +422,28 @@ class _Made:
                 types[output] = types[before]
                 self.outputs.append(output)
 
-    def _changes(self, what: str) -> Unsupported:
-        """Return why values that change can't be carried; rounds whose number is known could be written out."""
-        if not (self.trips or self.condition):
-            return Unsupported(what)
-        value, role = unknown_of(self.asked, self.trips, self.condition, "")
-        return ValueNeeded(value, role, text=f"{what}, so its input {role!r} has to be known when it is compiled")
-
     def write_rows(self) -> None:
         """Write a row of each output that has one for each round, and their number if only the run knows it.
 
         Raises:
             ValueNeeded: there may be any number.
         """
-        state, asked = self.state, self.asked
-        for value, (output, back) in zip(self.body.written, asked.written, strict=False):
-            if not output or _is_empty(state, value, output, self.limit if self.is_counted else None):
+        state = self.state
+        for value, rows in zip(self.written, self.asked.written, strict=False):
+            output = rows.value
+            if not output or self._is_empty(value, output, self.limit if self.is_counted else None):
                 continue
-            if not self.is_counted and not stated_names(state, asked):
-                unknown = unknown_of(asked, self.trips, self.condition, self.body.going)
-                raise ValueNeeded(*unknown, most_asked_for(asked.names))
+            if not self.is_counted and not self.stated:
+                name = argument(self.asked.names[0] if self.asked.names else "NAME")
+                raise ValueNeeded(*self._unknown(), f", or its most rounds be stated: --max {name}=N")
             assert self.limit is not None
             kind = state.types[value]
             state.types[output] = check_size(TensorType(kind.dtype, (self.limit, *kind.shape)), "its output")
             if not self.is_counted:
                 self.count = self.count or state.unique(f"{output}_count")
                 state.bounds[output] = Bound(0, self.count)
-            self.rows.append(value)
-            self.reversed.append(back)
+            self.rows_made.append(value)
+            self.reversed.append(rows.is_reversed)
             self.outputs.append(output)
         if self.count:
             state.types[self.count] = TensorType(DType.INT32, ())
@@ -502,38 +455,22 @@ class _Made:
         Raises:
             NothingOfTheRun: it reads nothing that only the run knows, and `constant` is false.
         """
-        state, body = self.state, self.body
-        results = [*self.going, *self.rows, *self.outs]
-        captured = free_values(state, body.nodes, results, [*body.rows, body.round_number, *self.ins])
-        read = [
-            (inside, value, back)
-            for inside, (value, back) in zip(body.rows, self.asked.rows, strict=True)
-            if inside not in state.constants
-        ]
-        inputs = [*self.trips, *self.condition, *self.first, *(value for _, value, _ in read), *captured]
+        state = self.state
+        results = [*self.goes_on, *self.rows_made, *self.outs]
+        captured = free_values(state, self.nodes, results, [*self.rows, self.round_number, *self.ins])
+        read = [pair for pair in zip(self.rows, self.asked.read, strict=True) if pair[0] not in state.constants]
+        inputs = [*self.trips, *self.condition, *self.first, *(rows.value for _, rows in read), *captured]
         if not inputs and not constant:
-            raise NothingOfTheRun
-        inner = [*(inside for inside, _, _ in read), *captured, body.round_number, *self.ins]
+            raise NothingOfTheRun("what it gives is a constant")
+        inner = [*(inside for inside, _ in read), *captured, self.round_number, *self.ins]
         attrs = Rounds(
-            bodies=(graph_of(state, f"{origin} (body)", inner, body.nodes, results),),
-            has_trips=bool(self.trips),
-            has_condition=bool(self.condition),
-            most=self.limit,
-            goes_on=bool(self.going),
-            carried=tuple(self.carried),
-            backwards=tuple(back for _, _, back in read),
-            reversed=tuple(self.reversed),
+            bodies=(graph_of(state, f"{origin} (body)", inner, self.nodes, results),),
+            has_trips=bool(self.trips), has_condition=bool(self.condition), most=self.limit,
+            goes_on=bool(self.goes_on), carried=tuple(self.carried),
+            backwards=tuple(rows.is_reversed for _, rows in read), reversed=tuple(self.reversed),
             counts=bool(self.count),
-        )
+        )  # fmt: skip
         state.append("Loop", origin, inputs, self.outputs, attrs)
-
-
-def _row(state: Importer, prefix: str, value: str) -> str:
-    """Return a new value of the type of a row of another."""
-    kind = state.types[value]
-    name = state.value(f"{prefix}/{value}", TensorType(kind.dtype, kind.shape[1:]), [value])
-    without_elements(state, name)
-    return name
 
 
 def _passed_on(asked: Repetition) -> set[int]:
@@ -555,64 +492,35 @@ def _passed_on(asked: Repetition) -> set[int]:
     return found
 
 
-def _no_round(
-    state: Importer, asked: Repetition, written: Sequence[str], name_output: Callable[[str, str], None]
-) -> None:
-    """Give what is carried on as it is, and no rows."""
-    for before, output in zip(asked.first, asked.last, strict=False):
-        if output:
-            name_output(before, output)
-    for value, (output, _) in zip(written, asked.written, strict=False):
-        if output:
-            _is_empty(state, value, output, 0)
-
-
-def _is_empty(state: Importer, row: str, output: str, rounds: int | None) -> bool:
-    """Whether an output that is written by rows has no elements; then it is a constant."""
-    kind = state.types[row]
-    if kind.count and rounds != 0:
-        return False
-    if rounds is None:
-        raise Unsupported("the number of its rows, which have no elements, depends on data")
-    state.types[output] = check_size(TensorType(kind.dtype, (rounds, *kind.shape)), "its output")
-    return without_elements(state, output)
-
-
-def import_if(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets, bodies: Bodies) -> None:
+def import_if(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     """Import an If.
 
     Raises:
         Unsupported: its branches do not give the same types.
     """
-    condition = proto.input[0]
-    branches = [body_named(bodies, name, 0, len(proto.output)) for name in ("then_branch", "else_branch")]
+    condition = node.inputs[0]
+    branches = [body_named(bodies, name, 0, len(node.outputs)) for name in ("then_branch", "else_branch")]
     if condition in state.constants:
         chosen = branches[0 if single(state.constants[condition], "cond") else 1]
-        for old, new in zip(inline(state, chosen, (), state.unique(origin)), proto.output, strict=False):
-            alias(state, old, new, opsets)
+        for old, new in zip(inline(state, chosen, (), state.unique(node.origin)), node.outputs, strict=False):
+            alias(state, old, new)
         return
     kind = state.types[condition]
     if kind.count != 1 or kind.dtype is not DType.BOOL:
         raise Unsupported(f"its condition is {kind}; expected one element, bool")
     before, sides = len(state.problems), []
-    prefixes = [state.unique(origin) for _ in branches]
+    prefixes = [state.unique(node.origin) for _ in branches]
     for branch, prefix in zip(branches, prefixes, strict=True):
         with state.apart() as nodes, state.in_doubt():
             made = inline(state, branch, (), prefix)
         sides.append((nodes, made))
     if len(state.problems) > before:
-        state.leave_out(proto.output)
+        state.leave_out(node.outputs)
         return
-    _emit(state, proto, origin, sides)
-
-
-def _emit(
-    state: Importer, proto: onnx.NodeProto, origin: str, sides: Sequence[tuple[Sequence[Node], Sequence[str]]]
-) -> None:
     outputs: list[str] = []
     results: tuple[list[str], list[str]] = ([], [])
     bounds: dict[str, tuple[Bound, Bound]] = {}
-    given = zip(sides[0][1], sides[1][1], proto.output, strict=False)
+    given = zip(sides[0][1], sides[1][1], node.outputs, strict=False)
     for yes, no, output in [one for each in given if each[2] for one in _elements(state, *each)]:
         check_is_tensor(state, {yes: f"its output {output!r}", no: f"its output {output!r}"})
         if state.types[yes] != state.types[no]:
@@ -633,13 +541,12 @@ def _emit(
     shared = dict.fromkeys(
         value for (nodes, _), made in zip(sides, results, strict=True) for value in free_values(state, nodes, made)
     )
-    name = proto.name or outputs[0]
-    bodies = [
+    name = node.proto.name or outputs[0]
+    graphs = [
         graph_of(state, f"{name} ({which})", [*shared], nodes, made)
         for which, (nodes, _), made in zip(Branches.names, sides, results, strict=True)
     ]
-    attrs = Branches(bodies=tuple(bodies))
-    state.append("If", origin, [proto.input[0], *shared], outputs, attrs)
+    state.append("If", node.origin, [condition, *shared], outputs, Branches(bodies=tuple(graphs)))
 
 
 def _elements(state: Importer, yes: str, no: str, output: str) -> list[tuple[str, str, str]]:
@@ -686,78 +593,51 @@ def _count(
     return name
 
 
-def import_loop(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets, bodies: Bodies) -> None:
+def import_loop(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     """Import a Loop.
 
     Raises:
         Unsupported: its body does not fit to it, or how many rows it writes is neither known nor stated.
         ModelError: it can only be written out, and exceeds the budget.
     """
-    trips, condition, *values = [*proto.input, "", ""][: max(len(proto.input), 2)]
-    body = body_named(bodies, "body", 2 + len(values), 1 + max(len(values), len(proto.output)))
+    trips, condition, *values = [*node.inputs, "", ""][: max(len(node.inputs), 2)]
+    body = body_named(bodies, "body", 2 + len(values), 1 + max(len(values), len(node.outputs)))
     if len(body.graph.output) < 1 + len(values):
         raise Unsupported(f"its body has {len(body.graph.output)} outputs, for {len(values)} values that it carries on")
     limit = max(int(single(state.constants[trips], "M")), 0) if trips in state.constants else None
     going = bool(single(state.constants[condition], "cond")) if condition in state.constants else not condition
     may_be_written_out = going and limit != 0 and (limit is not None or not trips)  # they are the same in each run
-    written_out = partial(loop_written_out, state, proto, body, values, limit, origin, opsets)
-    is_better = limit is not None and not state.keeps_rounds and is_short(body, limit)
-    if may_be_written_out and is_better and written_out():
-        return
+    outputs = [*node.outputs, *[""] * (len(body.graph.output) - 1 - len(node.outputs))]
     asked = Repetition(
-        body, trips, condition, values, (), proto.output[: len(values)],
-        [(output, False) for output in proto.output[len(values) :]],
-        [name for name in (*proto.output, proto.name) if name], ends=True,
+        body, values, outputs[: len(values)], (), [Rows(output) for output in outputs[len(values) :]], ends=True,
+        trips=trips, condition=condition, names=[name for name in (*node.outputs, node.proto.name) if name],
     )  # fmt: skip
-    in_rounds = partial(import_rounds, state, asked, origin, lambda old, new: alias(state, old, new, opsets))
+    is_better = limit is not None and not state.keeps_rounds and is_short(body, limit)
+    if may_be_written_out and is_better and write_out(state, node, asked, limit):
+        return
     try:
         with state.attempt():
-            in_rounds()
+            import_rounds(state, asked, node.origin)
     except NotThisWay as failed:
         constant = isinstance(failed.reason, NothingOfTheRun)
         may_be_written_out &= not isinstance(failed.reason, NeverEnds)
-        if may_be_written_out and written_out(tries=constant):
+        if may_be_written_out and write_out(state, node, asked, limit, tries=constant):
             return
         if constant:
-            in_rounds(constant=True)
+            import_rounds(state, asked, node.origin, constant=True)
         else:
-            state.give_up(failed, proto.output)
+            state.give_up(failed, node.outputs)
 
 
-_OWN_OPSETS = {"": 21}
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """A Scan as it is asked for.
-
-    body: its graph.
-    states, scanned: the first of each carried value; what is read by rows.
-    axes, turned: along which dimension each of those is read, and whether from its end.
-    out_axes, out_turned: the same of what is written by rows.
-    outputs: the last of each carried value, what is written by rows; "": not wanted.
-    """
-
-    body: Body
-    states: Sequence[str]
-    scanned: Sequence[str]
-    axes: Sequence[int]
-    turned: Sequence[bool]
-    out_axes: Sequence[int]
-    out_turned: Sequence[bool]
-    outputs: Sequence[str]
-
-
-def import_scan(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets, bodies: Bodies) -> None:
+def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     """Import a Scan.
 
     Raises:
         Unsupported: its body, axes and inputs do not fit together.
         ModelError: it can only be written out, and exceeds the budget.
     """
-    attrs = {attr.name: helper.get_attribute_value(attr) for attr in proto.attribute if attr.name != "body"}
-    inputs, count, batch = list(proto.input), attrs["num_scan_inputs"], None
-    if opsets.get("", 21) < 9:  # Scan 8: sequence lengths first, and a batch dimension
+    attrs, inputs, count, batch = node.attrs, node.inputs, node.attrs["num_scan_inputs"], None
+    if node.version < 9:  # Scan 8: sequence lengths first, and a batch dimension
         if inputs[0]:
             raise Unsupported("sequence lengths of Scan 8 are not supported")
         batch, inputs = (state.types[inputs[1]].shape or (0,))[0], inputs[1:]
@@ -765,104 +645,91 @@ def import_scan(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Ops
         raise Unsupported(f"it has {count} scan inputs among {len(inputs)} inputs")
     check_is_tensor(state, {value: f"its input {value!r}" for value in inputs})
     states, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
-    body = body_named(bodies, "body", len(inputs), max(len(states), len(proto.output)))
+    body = body_named(bodies, "body", len(inputs), max(len(states), len(node.outputs)))
     made = len(body.graph.output) - len(states)
     axes = attrs.get("scan_input_axes") or [0] * count
     turned = attrs.get("scan_input_directions") or attrs.get("directions") or [0] * count
     out_axes, out_turned = (attrs.get(key) or [0] * made for key in ("scan_output_axes", "scan_output_directions"))
     if not (len(axes) == len(turned) == count and len(out_axes) == len(out_turned) == made):
         raise Unsupported(f"its axes and directions are not those of {count} inputs and {made} outputs")
-    outputs = [*proto.output, *[""] * (len(body.graph.output) - len(proto.output))]
-    scan = Scan(
-        body, states, scanned, axes, [bool(one) for one in turned], out_axes, [bool(one) for one in out_turned], outputs
-    )
+    outputs = [*node.outputs, *[""] * (len(body.graph.output) - len(node.outputs))]
+    scan = Repetition(
+        body, states, outputs[: len(states)],
+        [Rows(value, axis, bool(back)) for value, axis, back in zip(scanned, axes, turned, strict=True)],
+        [Rows(*each) for each in zip(outputs[len(states) :], out_axes, map(bool, out_turned), strict=True)],
+        ends=False,
+    )  # fmt: skip
     if batch is None:
-        _import_one(state, scan, origin, opsets)
-    else:
-        _import_batch(state, scan, batch, origin, opsets)
-
-
-def _import_batch(state: Importer, scan: Scan, batch: int, origin: str, opsets: Opsets) -> None:
-    """Import a Scan for each image of a batch."""
-    if batch < 1:
+        _import_scan(state, node, scan)
+    elif batch < 1:
         raise Unsupported("it has no batch")
-    state.budget.check("rounds", batch, f"Scan {origin}")
+    else:
+        _import_batch(state, node, scan, batch)
+
+
+def _import_batch(state: Importer, node: OnnxNode, scan: Repetition, batch: int) -> None:
+    """Import a Scan for each image of a batch."""
+    state.budget.check("rounds", batch, f"Scan {node.origin}")
+    outputs = [*scan.last, *(rows.value for rows in scan.written)]
     images: list[list[str]] = []
     for image in range(batch):
-        index = state.constant(f"{origin}/image", np.asarray(image, np.int64))
-        states, scanned = (
-            [node_of(state, opsets, "Gather", [value, index], origin, axis=0) for value in values]
-            for values in (scan.states, scan.scanned)
-        )
-        own = [state.unique(f"{output}/image") if output else "" for output in scan.outputs]
-        _import_one(state, replace(scan, states=states, scanned=scanned, outputs=own), origin, opsets)
+        index = state.constant(f"{node.origin}/image", np.asarray(image, np.int64))
+        first = [node("Gather", value, index, axis=0) for value in scan.first]
+        read = [replace(rows, value=node("Gather", rows.value, index, axis=0)) for rows in scan.read]
+        own = [state.unique(f"{output}/image") if output else "" for output in outputs]
+        pairs = zip(scan.written, own[len(first) :], strict=True)
+        written = [replace(rows, value=value) for rows, value in pairs]
+        _import_scan(state, node, replace(scan, first=first, last=own[: len(first)], read=read, written=written))
         images.append(own)
-    for column, new in zip(zip(*images, strict=True), scan.outputs, strict=True):
+    for column, new in zip(zip(*images, strict=True), outputs, strict=True):
         if new:
-            stack(state, list(column), new, 0, False, origin, opsets)
+            stack(state, node, column, Rows(new))
 
 
-def _import_one(state: Importer, scan: Scan, origin: str, opsets: Opsets) -> None:
-    shapes = [state.types[value].shape for value in scan.scanned]
-    if any(not -len(shape) <= axis < len(shape) for shape, axis in zip(shapes, scan.axes, strict=True)):
-        raise Unsupported(f"its scan_input_axes are {list(scan.axes)} of {[list(shape) for shape in shapes]}")
-    rounds = shapes[0][scan.axes[0]]
-    if any(shape[axis] != rounds for shape, axis in zip(shapes, scan.axes, strict=True)):
-        raise Unsupported(f"its inputs {[list(shape) for shape in shapes]} differ in length along {list(scan.axes)}")
+def _import_scan(state: Importer, node: OnnxNode, scan: Repetition) -> None:
+    shapes, axes = [state.types[rows.value].shape for rows in scan.read], [rows.axis for rows in scan.read]
+    if any(not -len(shape) <= axis < len(shape) for shape, axis in zip(shapes, axes, strict=True)):
+        raise Unsupported(f"its scan_input_axes are {axes} of {[list(shape) for shape in shapes]}")
+    rounds = shapes[0][axes[0]]
+    if any(shape[axis] != rounds for shape, axis in zip(shapes, axes, strict=True)):
+        raise Unsupported(f"its inputs {[list(shape) for shape in shapes]} differ in length along {axes}")
     if not state.keeps_rounds and is_short(scan.body, rounds):
-        _written_out(state, scan, rounds, origin, opsets)
+        write_out(state, node, scan, rounds)
         return
     try:
         with state.attempt():
-            _in_rounds(state, scan, rounds, origin, opsets, constant=not state.budget.allows("rounds", rounds))
+            _in_rounds(state, node, replace(scan, most=rounds), constant=not state.budget.allows("rounds", rounds))
     except NotThisWay as failed:
-        if not rounds:
-            state.give_up(failed, scan.outputs)
-            return
-        _written_out(state, scan, rounds, origin, opsets)
+        if rounds:
+            write_out(state, node, scan, rounds)
+        else:
+            state.give_up(failed, [*scan.last, *(rows.value for rows in scan.written)])
 
 
-def _written_out(state: Importer, scan: Scan, rounds: int, origin: str, opsets: Opsets) -> None:
-    count = len(scan.states)
-    carried, rows = scan_written_out(
-        state, scan.body, scan.states, scan.scanned, scan.axes, scan.turned, rounds, origin, opsets
-    )
-    for old, new in zip(carried, scan.outputs[:count], strict=True):
-        alias(state, old, new, opsets)
-    for values, new, axis, back in zip(rows, scan.outputs[count:], scan.out_axes, scan.out_turned, strict=True):
-        if new:
-            rank = len(state.types[values[0]].shape) + 1
-            stack(state, values, new, axis % rank, back, origin, opsets)
-
-
-def _in_rounds(state: Importer, scan: Scan, rounds: int, origin: str, opsets: Opsets, *, constant: bool) -> None:
+def _in_rounds(state: Importer, node: OnnxNode, scan: Repetition, *, constant: bool) -> None:
     """Let the run compute it, if it is not `constant`; what is read or written along another axis is transposed."""
-    count = len(scan.states)
-    rows = []
-    for value, axis, back in zip(scan.scanned, scan.axes, scan.turned, strict=True):
-        rank = len(state.types[value].shape)
-        first = axis % rank
+    read = []
+    for rows in scan.read:
+        rank = len(state.types[rows.value].shape)
+        first, value = rows.axis % rank, rows.value
         if first:
-            order = [first, *(one for one in range(rank) if one != first)]
-            value = node_of(state, _OWN_OPSETS, "Transpose", [value], origin, perm=order)
-        rows.append((value, back))
+            value = node("Transpose", value, perm=[first, *(one for one in range(rank) if one != first)])
+        read.append(replace(rows, value=value))
     written = [
-        (state.unique(f"{output}/rows") if output and axis else output, back)
-        for output, axis, back in zip(scan.outputs[count:], scan.out_axes, scan.out_turned, strict=True)
+        replace(rows, value=state.unique(f"{rows.value}/rows")) if rows.value and rows.axis else rows
+        for rows in scan.written
     ]
-    asked = Repetition(scan.body, "", "", scan.states, rows, scan.outputs[:count], written, (), ends=False, most=rounds)
-    import_rounds(state, asked, origin, lambda old, new: alias(state, old, new, opsets), constant=constant)
-    for (value, _), output, axis in zip(written, scan.outputs[count:], scan.out_axes, strict=True):
-        if output and axis and value in state.types:
-            rank = len(state.types[value].shape)
-            if not -rank <= axis < rank:
-                raise Unsupported(f"its scan_output_axes has {axis} of {rank} dimensions")
-            dim = axis % rank
-            order = [*range(1, dim + 1), 0, *range(dim + 1, rank)]
-            state.run(helper.make_node("Transpose", [value], [output], name=origin, perm=order), _OWN_OPSETS)
+    import_rounds(state, replace(scan, read=read, written=written), node.origin, constant=constant)
+    for made, rows in zip(written, scan.written, strict=True):
+        if rows.value and rows.axis and made.value in state.types:
+            rank = len(state.types[made.value].shape)
+            if not -rank <= rows.axis < rank:
+                raise Unsupported(f"its scan_output_axes has {rows.axis} of {rank} dimensions")
+            dim = rows.axis % rank
+            node.write("Transpose", [made.value], [rows.value], perm=[*range(1, dim + 1), 0, *range(dim + 1, rank)])
 
 
-CONTROL: dict[str, Callable[[Importer, onnx.NodeProto, str, Opsets, Bodies], None]] = {
+CONTROL: dict[str, Callable[[Importer, OnnxNode, Bodies], None]] = {
     "If": import_if,
     "Loop": import_loop,
     "Scan": import_scan,

@@ -54,7 +54,7 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     is_operator = operator.expand is not None or onnx.defs.has(proto.op_type, version, domain)
     function = None if is_operator and not proto.overload else state.functions.get(key_of(proto))
     if function is not None or (not domain and (proto.op_type in CONTROL or is_of_sequences(state, proto))):
-        _write_out(state, proto, function, origin, version, opsets, bodies)
+        _write_out(state, proto, function, origin, version, bodies)
         return
     node = OnnxNode(state, proto, origin, attributes(proto), version)
     if domain == REFUSED:
@@ -110,14 +110,9 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
 
 
 def _write_out(
-    state: Importer,
-    proto: onnx.NodeProto,
-    function: onnx.FunctionProto | None,
-    origin: str,
-    version: int,
-    opsets: Mapping[str, int],
+    state: Importer, proto: onnx.NodeProto, function: onnx.FunctionProto | None, origin: str, version: int,
     bodies: Bodies,
-) -> None:
+) -> None:  # fmt: skip
     """Import what becomes more nodes than the file has: their number is bounded."""
     state.writing_out += 1
     try:
@@ -125,10 +120,11 @@ def _write_out(
             _call(state, function, proto, origin, bodies)
             return
         check_node(proto, onnx.defs.get_schema(proto.op_type, version, ""), bodies)
+        node = OnnxNode(state, proto, origin, attributes(proto), version)
         if proto.op_type in CONTROL:
-            CONTROL[proto.op_type](state, proto, origin, opsets, bodies)
+            CONTROL[proto.op_type](state, node, bodies)
         else:
-            SEQUENCES[proto.op_type](state, proto, origin, opsets)
+            SEQUENCES[proto.op_type](state, node)
     finally:
         state.writing_out -= 1
 

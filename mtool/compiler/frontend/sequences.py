@@ -1,16 +1,14 @@
 """Sequences and optionals whose structure is known: lists of values while the model is imported, nothing in C."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import onnx
-from onnx import helper
 
+from mtool.compiler.frontend.control import alias
 from mtool.compiler.frontend.importer import Importer
+from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.problems import Unsupported
-
-Opsets = Mapping[str, int]
-Sequence = Callable[[Importer, onnx.NodeProto, str, Opsets], None]
 
 
 def _list(state: Importer, name: str) -> list[str]:
@@ -19,112 +17,101 @@ def _list(state: Importer, name: str) -> list[str]:
     return state.sequences[name]
 
 
-def _identity(state: Importer, old: str, new: str, opsets: Opsets) -> None:
-    state.run(helper.make_node("Identity", [old], [new], name=new), opsets)
-
-
-def _give(state: Importer, proto: onnx.NodeProto, values: list[str]) -> None:
+def _give(state: Importer, node: OnnxNode, values: list[str]) -> None:
     """Let the output be these values; each sequence is a new list, whose memory counts."""
-    state.budget.spend("work", 8 * len(values), f"{proto.op_type} {proto.name or proto.output[0]}")
-    state.sequences[proto.output[0]] = values
+    state.budget.spend("work", 8 * len(values), f"{node.op} {node.proto.name or node.outputs[0]}")
+    state.sequences[node.outputs[0]] = values
 
 
-def _position(state: Importer, value: str, length: int, most: int) -> int:
+def _position(state: Importer, node: OnnxNode, index: int, length: int, most: int) -> int:
     """Return a position of 0 … `most` in a sequence; negative ones are counted from its end.
 
     Raises:
         Unsupported: it is another one, or not known.
     """
-    found = state.value_of(value, "position")
+    found = state.value_of(node.inputs[index], "position")
     if found.size != 1 or not -length <= int(found.item()) <= most:
         raise Unsupported(f"its position is {found.tolist()} in a sequence of {length}")
     return int(found.item()) + (length if found.item() < 0 else 0)
 
 
-def _construct(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    _give(state, proto, list(proto.input))
+def _construct(state: Importer, node: OnnxNode) -> None:
+    _give(state, node, list(node.inputs))
 
 
-def _split(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    attrs = {attr.name: helper.get_attribute_value(attr) for attr in proto.attribute}
-    shape, axis, drop = state.types[proto.input[0]].shape, attrs.get("axis", 0), False
+def _each(state: Importer, node: OnnxNode, op: str, values: list[str], axis: int) -> list[str]:
+    """Squeeze or unsqueeze each of some values."""
+    axes = state.constant(f"{node.origin}/axes", np.asarray([axis], np.int64))
+    made = [state.unique(f"{node.origin}/part") for _ in values]
+    for value, name in zip(values, made, strict=True):
+        node.write(op, [value, axes], [name])
+    return made
+
+
+def _split(state: Importer, node: OnnxNode) -> None:
+    shape, axis = node.shape, node.attrs.get("axis", 0)
     if not -len(shape) <= axis < len(shape):
         raise Unsupported(f"its axis is {axis}, its input {list(shape)}")
     axis %= len(shape)
-    if len(proto.input) > 1 and proto.input[1]:
-        split = state.value_of(proto.input[1], "split")
+    if node.input(1):
+        split = state.value_of(node.inputs[1], "split")
         size = int(split.item()) if split.ndim == 0 else 0
         if (split < 0).any() or (split.ndim == 0 and not size) or (split.ndim and split.sum() != shape[axis]):
             raise Unsupported(f"its split is {split.tolist()} of {shape[axis]}")
-        state.budget.afford("nodes", -(-shape[axis] // size) if size else split.size, f"SplitToSequence {origin}")
+        state.budget.afford("nodes", -(-shape[axis] // size) if size else split.size, f"{node.op} {node.origin}")
         lengths = [min(size, shape[axis] - at) for at in range(0, shape[axis], size)] if size else split.tolist()
     else:
-        state.budget.afford("nodes", shape[axis], f"SplitToSequence {origin}")
-        lengths, drop = [1] * shape[axis], not attrs.get("keepdims", 1)
-    parts = [state.unique(f"{origin}/part") for _ in lengths]
-    sizes = state.constant(f"{origin}/sizes", np.asarray(lengths, np.int64))
-    state.run(helper.make_node("Split", [proto.input[0], sizes], parts, name=origin, axis=axis), {"": 13})
-    if drop:
-        axes = state.constant(f"{origin}/axes", np.asarray([axis], np.int64))
-        flat = [state.unique(f"{origin}/part") for _ in parts]
-        for part, name in zip(parts, flat, strict=True):
-            state.run(helper.make_node("Squeeze", [part, axes], [name], name=origin), {"": 13})
-        parts = flat
-    _give(state, proto, parts)
+        state.budget.afford("nodes", shape[axis], f"{node.op} {node.origin}")
+        lengths = [1] * shape[axis]
+    parts = [state.unique(f"{node.origin}/part") for _ in lengths]
+    sizes = state.constant(f"{node.origin}/sizes", np.asarray(lengths, np.int64))
+    node.write("Split", [node.inputs[0], sizes], parts, axis=axis)
+    drops = not node.input(1) and not node.attrs.get("keepdims", 1)
+    _give(state, node, _each(state, node, "Squeeze", parts, axis) if drops else parts)
 
 
-def _insert(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    values = list(_list(state, proto.input[0]))
-    has_position = len(proto.input) > 2 and proto.input[2]
-    position = _position(state, proto.input[2], len(values), len(values)) if has_position else len(values)
-    _give(state, proto, [*values[:position], proto.input[1], *values[position:]])
+def _insert(state: Importer, node: OnnxNode) -> None:
+    values = list(_list(state, node.inputs[0]))
+    position = _position(state, node, 2, len(values), len(values)) if node.input(2) else len(values)
+    _give(state, node, [*values[:position], node.inputs[1], *values[position:]])
 
 
-def _erase(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    values = list(_list(state, proto.input[0]))
+def _erase(state: Importer, node: OnnxNode) -> None:
+    values = list(_list(state, node.inputs[0]))
     if not values:
         raise Unsupported("its sequence is empty")
-    has_position = len(proto.input) > 1 and proto.input[1]
-    del values[_position(state, proto.input[1], len(values), len(values) - 1) if has_position else -1]
-    _give(state, proto, values)
+    del values[_position(state, node, 1, len(values), len(values) - 1) if node.input(1) else -1]
+    _give(state, node, values)
 
 
-def _at(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    values = _list(state, proto.input[0])
-    _identity(state, values[_position(state, proto.input[1], len(values), len(values) - 1)], proto.output[0], opsets)
+def _at(state: Importer, node: OnnxNode) -> None:
+    values = _list(state, node.inputs[0])
+    alias(state, values[_position(state, node, 1, len(values), len(values) - 1)], node.outputs[0])
 
 
-def _length(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    state.add_constant(proto.output[0], np.asarray(len(_list(state, proto.input[0])), np.int64))
+def _length(state: Importer, node: OnnxNode) -> None:
+    state.add_constant(node.outputs[0], np.asarray(len(_list(state, node.inputs[0])), np.int64))
 
 
-def _concat(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    attrs = {attr.name: helper.get_attribute_value(attr) for attr in proto.attribute}
-    parts, axis = list(_list(state, proto.input[0])), attrs["axis"]
-    if attrs.get("new_axis"):
-        axes = state.constant(f"{origin}/axes", np.asarray([axis], np.int64))
-        raised = [state.unique(f"{origin}/part") for _ in parts]
-        for part, name in zip(parts, raised, strict=True):
-            state.run(helper.make_node("Unsqueeze", [part, axes], [name], name=origin), {"": 13})
-        parts = raised
-    state.run(helper.make_node("Concat", parts, list(proto.output), name=origin, axis=axis), {"": 13})
+def _concat(state: Importer, node: OnnxNode) -> None:
+    parts, axis = list(_list(state, node.inputs[0])), node.attrs["axis"]
+    if node.attrs.get("new_axis"):
+        parts = _each(state, node, "Unsqueeze", parts, axis)
+    node.write("Concat", parts, node.outputs, axis=axis)
 
 
-def _get_element(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _get_element(state: Importer, node: OnnxNode) -> None:
     """OptionalGetElement, Optional, Identity: of a value that is there, the value."""
-    if not proto.input or not proto.input[0]:
+    if not node.input(0):
         raise Unsupported("its optional is empty, which the C has no form for")
-    if proto.input[0] in state.sequences:
-        state.sequences[proto.output[0]] = state.sequences[proto.input[0]]
-    else:
-        _identity(state, proto.input[0], proto.output[0], opsets)
+    alias(state, node.inputs[0], node.outputs[0])
 
 
-def _has_element(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    state.add_constant(proto.output[0], np.asarray(bool(proto.input and proto.input[0])))
+def _has_element(state: Importer, node: OnnxNode) -> None:
+    state.add_constant(node.outputs[0], np.asarray(bool(node.input(0))))
 
 
-SEQUENCES: dict[str, Sequence] = {
+SEQUENCES: dict[str, Callable[[Importer, OnnxNode], None]] = {
     "SequenceConstruct": _construct,
     "SequenceEmpty": _construct,
     "SplitToSequence": _split,

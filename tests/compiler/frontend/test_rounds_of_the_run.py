@@ -83,3 +83,17 @@ def test_branches_whose_sizes_depend_on_data_have_one_largest_size() -> None:
         batch.to_c(proto, "m", maxima={"y/a": 6, "y.1/b": 8})
     assert "its branches give int64[2,6] and int64[2,8]; state the same --max in both" in caught.value.details[0]
     assert batch.to_c(proto, "m", maxima={"y/a": 8, "y.1/b": 8})
+
+
+def test_rows_of_no_round_have_nothing_whose_number_depends_on_data() -> None:
+    proto = model(
+        """g (float[2,3] x) => (int64[r,2,k] y) <int64 trips = {2}, bool no = {0}> {
+            y = Loop (trips, no) <body = b (int64 i, bool c) => (bool d, int64[2,p] r) {
+                d = Identity (c) r = NonZero (x) }> }"""
+    )
+    x = np.ones((2, 3), np.float32)
+    (expected,) = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, {"x": x}
+    )
+    found = onnx_backend.run_model(proto, [x], maxima={"y/r": 4})
+    assert found[0].shape == expected.shape == (0, 2, 0)
