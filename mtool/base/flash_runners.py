@@ -4,16 +4,15 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from mtool.base import resources
+
 FILE = Path(__file__).with_suffix(".yaml")
 
 
 @functools.cache
 def records() -> dict[str, dict[str, Any]]:
     """Return each flash runner's record by its name."""
-    import yaml  # which `mtool --help` does not load
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found: dict[str, dict[str, Any]] = yaml.load(FILE.read_bytes(), Loader=loader)
+    found: dict[str, dict[str, Any]] = resources.read_yaml(FILE)
     return found
 
 

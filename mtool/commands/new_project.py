@@ -249,14 +249,14 @@ def _tools(board: Board, template: str) -> Iterable[str]:
     emulator = [board.emulator.program] if board.emulator else []
     needs = BUILDERS[builder].needs if builder else ()
     extra = {"arduino": ("cmake",), "west": ("west",)}.get(builder, ())
-    return (name for name in (board.toolchain, *emulator, *needs, *extra) if name in toolchains.ALL)
+    return (name for name in (board.toolchain, *emulator, *needs, *extra) if name in toolchains.known())
 
 
 def _installation(tools: Iterable[str]) -> tuple[list[str], set[str]]:
     """Return Debian's packages and mtool's extras that install tools, by the commands that a person is told."""
     packages, extras = set(), set()
     for name in tools:
-        line = toolchains.ALL[name].install
+        line = toolchains.known()[name].install
         for listed in re.findall(r"apt-get install ([\w.+ -]+)", line):
             packages.update(listed.split())
         extras.update(re.findall(r"\[([\w-]+)\]", line))

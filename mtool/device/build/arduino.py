@@ -1,17 +1,20 @@
 """Build an Arduino sketch with what is there: arduino-cli, PlatformIO, or CMake and the plain AVR core.
 
-Tools: see arduino_cli.py, platformio.py and cmake.py. Override: the template's option `builder`.
-Products: `build/<kind>/<kind>.ino.elf`.
+Tools: arduino-cli 0.13 or newer and the board's core (`arduino-cli core install`); or pio (pip install platformio) and
+the packages that the platform of platformio.ini wants; or those of cmake.py. Override: the template's option `builder`.
+Products: `build/<kind>/<kind>.ino.elf`, `.hex`, `.bin`; PlatformIO's `firmware.elf` and the like are copied to them.
 """
 
 import logging
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mtool.base import distribution, files
 from mtool.base.errors import BuildError, UsageError
-from mtool.device.build import arduino_cli, cmake, fit, platformio, toolchains
+from mtool.device.build import cmake, fit, ninja, toolchains
 from mtool.device.build.size import measure
 from mtool.device.build.toolchains import Found, NotReady, Toolchain
 from mtool.manifest import Manifest, Project
@@ -19,26 +22,99 @@ from mtool.manifest import Manifest, Project
 log = logging.getLogger(__name__)
 
 _AVR_CORE = "avr"
-_TITLES = {"arduino-cli": "arduino-cli", "platformio": "PlatformIO", "cmake": "CMake and Debian's Arduino core"}
+_TIMEOUT_S = 1800.0
+_NO_CORE = re.compile(r"platform not installed|platform .* is not found in any known index|unknown FQBN", re.IGNORECASE)
+_NO_PACKAGE = re.compile(
+    r"InternetConnection|HTTPClientError|UnknownPackage|Could not find the package|ConnectionError"
+    r"|not connected to the Internet|Could not install package|Could not connect",
+    re.IGNORECASE,
+)
 _WITHOUT_A_NETWORK = (
     "sudo apt-get install cmake ninja-build gcc-avr avr-libc arduino-core-avr, and --option builder=cmake"
 )
 
 
+def _by_arduino_cli(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
+    """Build a folder for each kind.
+
+    Raises:
+        NotReady: the board's core is missing.
+        MtoolError: as `build`.
+    """
+    assert manifest.project is not None
+    for argv in _arduino_cli_commands(manifest.project, kinds):
+        core = ":".join(argv[argv.index("--fqbn") + 1].split(":")[:2])
+        hint = f"arduino-cli core update-index, then: arduino-cli core install {core}"
+        lacking = NotReady(f"the Arduino core {core} is not installed", hint=hint)
+        ninja.run(argv, manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_CORE, lacking))
+    if manifest.project.program and "standalone" in kinds:
+        # The products of a user's own sketch get the names of the standalone firmware.
+        elf, sketch = folder / manifest.project.firmware["standalone"], Path(manifest.project.program).name
+        for made in elf.parent.glob(f"{sketch}.ino.*"):
+            files.write(elf.with_name(elf.name.partition(".")[0] + made.name.removeprefix(sketch)), made.read_bytes())
+
+
+def _arduino_cli_commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
+    # Without contraction a float result is the same on every machine.
+    exact = ["--build-property", "compiler.c.extra_flags=-ffp-contract=off"]
+    fqbn = project.board.templates[project.template]
+    begin = ["arduino-cli", "compile", "--fqbn", fqbn, "--libraries", "libraries", "--build-path"]
+    sketches = {kind: project.program if kind == "standalone" and project.program else kind for kind in kinds}
+    return [[*begin, f"build/{kind}", *exact, sketch] for kind, sketch in sketches.items()]
+
+
+def _by_platformio(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
+    """Build an environment for each kind.
+
+    Raises:
+        NotReady: a package that it needs is not there, and can't be had.
+        MtoolError: as `build`.
+    """
+    assert manifest.project is not None
+    lacking = NotReady(
+        "PlatformIO can't get the packages of the board",
+        hint="it gets them from its registry once: is there a network?",
+    )
+    for kind, argv in zip(kinds, _platformio_commands(manifest.project, kinds), strict=True):
+        ninja.run(argv, manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_PACKAGE, lacking))
+        elf = folder / manifest.project.firmware[kind]
+        for suffix in (".elf", ".hex", ".bin", ".uf2"):
+            made = elf.with_name(f"firmware{suffix}")
+            if made.is_file():
+                files.write(elf.with_suffix(suffix), made.read_bytes())
+
+
+def _platformio_commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
+    return [["pio", "run", "--environment", kind] for kind in kinds]
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One way to build a sketch: its program, how to install it, and the functions of its file."""
+    """One way to build a sketch: its program, what people call it, how to install it, its build and its commands."""
 
     program: str
+    title: str
     install: str
     build: Callable[[Path, Manifest, Sequence[str]], None]
     commands: Callable[[Project, Sequence[str]], list[list[str]]]
 
 
 TOOLS: Mapping[str, Tool] = {
-    "arduino-cli": Tool(arduino_cli.PROGRAM, arduino_cli.INSTALL, arduino_cli.build, arduino_cli.commands),
-    "platformio": Tool(platformio.PROGRAM, platformio.INSTALL, platformio.build, platformio.commands),
-    "cmake": Tool("cmake", "sudo apt-get install cmake ninja-build", cmake.build, cmake.commands),
+    "arduino-cli": Tool(
+        "arduino-cli",
+        "arduino-cli",
+        "arduino-cli comes from arduino.github.io/arduino-cli",
+        _by_arduino_cli,
+        _arduino_cli_commands,
+    ),
+    "platformio": Tool("pio", "PlatformIO", distribution.install("platformio"), _by_platformio, _platformio_commands),
+    "cmake": Tool(
+        "cmake",
+        "CMake and Debian's Arduino core",
+        "sudo apt-get install cmake ninja-build",
+        cmake.build,
+        cmake.commands,
+    ),
 }
 
 
@@ -52,33 +128,34 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         BuildError: a tool is missing, or it failed.
         FitError: the firmware is larger than a memory of the board.
     """
-    assert manifest.project is not None
-    _build(folder, manifest, kinds)
-    for kind in kinds:
-        elf = folder / manifest.project.firmware[kind]
-        # The linker knows the family's largest chip, not the board's.
-        if manifest.project.board.memories and elf.is_file():
-            fit.check(measure(elf, manifest), manifest)
-
-
-def _build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
-    assert manifest.project is not None
-    first = tool_of(manifest.project)
+    project = manifest.project
+    assert project is not None
+    first = tool_of(project)
     try:
         TOOLS[first].build(folder, manifest, kinds)
     except NotReady as lacking:
-        others = _possible(manifest.project) if manifest.project.options.get("builder", "auto") == "auto" else []
-        installed = [name for name in others if name != first and shutil.which(TOOLS[name].program)]
-        for name in installed:
-            log.warning("%s; built with %s in its place", lacking.what, _TITLES[name])
-            try:
-                TOOLS[name].build(folder, manifest, kinds)
-            except BuildError as failed:
-                log.warning("%s: %s", name, failed.what)
-                continue
-            return
-        hint = lacking.hint + (f"; or without a network: {_WITHOUT_A_NETWORK}" if "cmake" in others else "")
-        raise BuildError(lacking.what, details=lacking.details, hint=hint) from None
+        others = _possible(project) if project.options.get("builder", "auto") == "auto" else []
+        if not any(_builds_too(TOOLS[name], folder, manifest, kinds, lacking) for name in others if name != first):
+            hint = lacking.hint + (f"; or without a network: {_WITHOUT_A_NETWORK}" if "cmake" in others else "")
+            raise BuildError(lacking.what, details=lacking.details, hint=hint) from None
+    for kind in kinds:
+        elf = folder / project.firmware[kind]
+        # The linker knows the family's largest chip, not the board's.
+        if project.board.memories and elf.is_file():
+            fit.check(measure(elf, manifest), manifest)
+
+
+def _builds_too(tool: Tool, folder: Path, manifest: Manifest, kinds: Sequence[str], lacking: NotReady) -> bool:
+    """Whether a tool is there and builds the sketch in the place of one that could not."""
+    if shutil.which(tool.program) is None:
+        return False
+    log.warning("%s; built with %s in its place", lacking.what, tool.title)
+    try:
+        tool.build(folder, manifest, kinds)
+    except BuildError as failed:
+        log.warning("%s: %s", tool.title, failed.what)
+        return False
+    return True
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
@@ -97,7 +174,9 @@ def compiler(folder: Path, project: Project) -> Found:
     if name == "cmake":
         toolchains.require("cmake")
         return toolchains.require(project.board.toolchain)
-    return toolchains.check(_installed(Toolchain(tool.program, "Arduino sketches", (tool.program,), tool.install)))
+    if shutil.which(tool.program) is None:
+        raise BuildError(f"{tool.program} is not installed", details=["it builds Arduino sketches"], hint=tool.install)
+    return toolchains.check(Toolchain(tool.program, "Arduino sketches", (tool.program,), tool.install))
 
 
 def tool_of(project: Project) -> str:
@@ -123,11 +202,3 @@ def _possible(project: Project) -> list[str]:
     possible += ["platformio"] if "platformio" in project.board.port else []
     possible += ["cmake"] if project.board.port.get("core") == _AVR_CORE else []
     return possible
-
-
-def _installed(toolchain: Toolchain) -> Toolchain:
-    if shutil.which(toolchain.name) is None:
-        raise BuildError(
-            f"{toolchain.name} is not installed", details=["it builds Arduino sketches"], hint=toolchain.install
-        )
-    return toolchain

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import manifest
-from mtool.base import files, filetree, locks
+from mtool.base import cache, files, filetree, locks
+from mtool.base.cache import Cache, File
 from mtool.base.errors import BuildError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.device.build import arduino, cmake, foreign, host, size, toolchains, west, zig
-from mtool.device.build.firmware_cache import Kept
 from mtool.manifest import Manifest, Project
 
 log = logging.getLogger(__name__)
@@ -128,39 +128,34 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
                 details=[f"it has: {', '.join(project.firmware)}"],
             )
     _check_folder(folder / BUILD_FOLDER)
-    firmware = {kind: manifest.firmware_of(folder, project, kind) for kind in kinds}
     builder = BUILDERS[project.builder]
     compiler = builder.compiler(folder, project)
-    key = _key(folder, compiler)
-    stale = [kind for kind in kinds if not _is_current(folder, project, kind, key)]
-    if project.program and _STANDALONE in kinds and _STANDALONE not in stale:
-        stale.append(_STANDALONE)  # whose sources may be anywhere: the builder itself knows what of it is stale
-    restored: list[str] = []
+    firmware = _firmware(folder, read, kinds, compiler)
+    stale = [one for one in firmware if not one.is_current()]
+    by_user = [one for one in firmware if project.program and one.kind == _STANDALONE and one not in stale]
+    stale += by_user  # whose sources may be anywhere: the builder itself knows what of it is stale
+    restored: list[_Firmware] = []
     if stale:
         _take_build_folder(folder / BUILD_FOLDER, project)
         for name in builder.needs:
             toolchains.require(name)
-        for kind in stale:
-            _stamp(folder, kind).unlink(missing_ok=True)
-            firmware[kind].unlink(missing_ok=True)  # ninja would keep one that another has put there since
-        kept = Kept.of(folder, read, key)
-        restored = [kind for kind in stale if kept.restore(kind)]
-        for kind in restored:
-            files.write(_stamp(folder, kind), _proof(key, firmware[kind]))
-        stale = [kind for kind in stale if kind not in restored]
+        for one in stale:
+            one.stamp.unlink(missing_ok=True)
+            one.path.unlink(missing_ok=True)  # ninja would keep one that another has put there since
+        restored = [one for one in stale if one.restore()]
+        stale = [one for one in stale if one not in restored]
         if stale:
-            _run(builder, folder, read, stale)
-        for kind in stale:
-            files.write(_stamp(folder, kind), _proof(key, firmware[kind]))
-            kept.store(kind)
+            _run(builder, folder, read, [one.kind for one in stale])
+        for one in stale:
+            one.keep()
     built = Built(
         manifest=read,
         folder=folder,
-        firmware=firmware,
+        firmware={one.kind: one.path for one in firmware},
         toolchain=f"{compiler.toolchain.name} {compiler.version}",
         seconds=time.monotonic() - start,
-        rebuilt=tuple(stale),
-        restored=tuple(restored),
+        rebuilt=tuple(one.kind for one in stale),
+        restored=tuple(one.kind for one in restored),
     )
     log.info("build: %.2f s, %s", built.seconds, built.how)
     return built
@@ -193,9 +188,10 @@ def is_up_to_date(folder: Path, kinds: Sequence[str]) -> bool:
     Raises:
         MtoolError: the folder holds no project, or its compiler is not there.
     """
-    project = _project_of(manifest.load(folder), folder)
-    key = _key(folder, BUILDERS[project.builder].compiler(folder, project))
-    return all(_is_current(folder, project, kind, key) for kind in kinds)
+    read = manifest.load(folder)
+    project = _project_of(read, folder)
+    compiler = BUILDERS[project.builder].compiler(folder, project)
+    return all(one.is_current() for one in _firmware(folder, read, kinds, compiler))
 
 
 def _check_folder(path: Path) -> None:
@@ -233,13 +229,12 @@ def firmware_of(folder: Path, tree: FileTree) -> list[Path] | None:
     Raises:
         MtoolError: the folder holds no project, or its compiler is not there.
     """
-    project = _project_of(manifest.load(folder), folder)
+    read = manifest.load(folder)
+    project = _project_of(read, folder)
     if any(not (folder / path).is_file() or (folder / path).read_bytes() != tree[path] for path in tree):
         return None
-    key = _key(folder, BUILDERS[project.builder].compiler(folder, project))
-    if not all(_is_current(folder, project, kind, key) for kind in project.firmware):
-        return None
-    return [folder / path for path in project.firmware.values()]
+    firmware = _firmware(folder, read, [*project.firmware], BUILDERS[project.builder].compiler(folder, project))
+    return [one.path for one in firmware] if all(one.is_current() for one in firmware) else None
 
 
 def plan(project: Project, kinds: Sequence[str] = ("host_driven",)) -> list[str]:
@@ -253,25 +248,72 @@ def _project_of(read: Manifest, folder: Path) -> Project:
     return read.project
 
 
-def _key(folder: Path, compiler: toolchains.Found) -> str:
-    """Return a hash over all that a build reads."""
+def _firmware(folder: Path, read: Manifest, kinds: Sequence[str], compiler: toolchains.Found) -> "list[_Firmware]":
+    """Return firmware kinds of a project, with what they are made of."""
+    project = _project_of(read, folder)
     sha = hashlib.sha256(f"{compiler.identity}\n".encode("utf-8", "surrogatepass"))
     sha.update(filetree.digest_of(folder, skip=(BUILD_FOLDER,)).encode())
-    return sha.hexdigest()
+    # The frameworks of other builders, a user's program and a backend's library are elsewhere than in the folder.
+    is_whole = project.builder in ("cmake", "host", "zig") and not project.program and not read.claims
+    kept_in = cache.of_user() if is_whole else None
+    return [_Firmware(folder, project, kind, sha.hexdigest(), kept_in) for kind in kinds]
 
 
-def _stamp(folder: Path, kind: str) -> Path:
-    """Return the file that holds the key of a kind's last build."""
-    return folder / BUILD_FOLDER / f"{kind}.key"
+@dataclass(frozen=True, slots=True)
+class _Firmware:
+    """A kind of firmware of a project.
 
+    Attributes:
+        folder, project: where it is built, and what mtool.json says of it.
+        kind: which.
+        key: a hash over all that its build reads.
+        cache: where it is kept beyond that; None: it is not.
+    """
 
-def _proof(key: str, firmware: Path) -> bytes:
-    """Return what a stamp holds: what was built, and the firmware that came of it, which may be replaced since."""
-    with firmware.open("rb") as file:
-        built = hashlib.file_digest(file, "sha256").hexdigest()
-    return f"{key} {built} {'x' if os.access(firmware, os.X_OK) else '-'}".encode()
+    folder: Path
+    project: Project
+    kind: str
+    key: str
+    cache: Cache | None
 
+    @property
+    def path(self) -> Path:
+        return manifest.firmware_of(self.folder, self.project, self.kind)
 
-def _is_current(folder: Path, project: Project, kind: str, key: str) -> bool:
-    stamp, firmware = _stamp(folder, kind), folder / project.firmware[kind]
-    return firmware.is_file() and stamp.is_file() and stamp.read_bytes() == _proof(key, firmware)
+    @property
+    def stamp(self) -> Path:
+        """The file that holds the proof of its last build."""
+        return self.folder / BUILD_FOLDER / f"{self.kind}.key"
+
+    def _proof(self) -> bytes:
+        """Return what a stamp holds: what was built, and the firmware that came of it, which may be replaced since."""
+        with self.path.open("rb") as file:
+            built = hashlib.file_digest(file, "sha256").hexdigest()
+        return f"{self.key} {built} {'x' if os.access(self.path, os.X_OK) else '-'}".encode()
+
+    def is_current(self) -> bool:
+        return self.path.is_file() and self.stamp.is_file() and self.stamp.read_bytes() == self._proof()
+
+    def _cache_key(self) -> str:
+        """Return a hash that has the folder too, which the debug information names."""
+        made_of = hashlib.sha256(f"{self.key}\n{self.folder.resolve()}\n".encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(f"{made_of} {self.kind} {self.project.firmware[self.kind]}".encode()).hexdigest()
+
+    def restore(self) -> bool:
+        """Write the firmware as it was built before, and return whether that was there."""
+        found = self.cache.get(self._cache_key()) if self.cache else None
+        if not found or set(found) != {self.kind}:
+            return False
+        files.write(self.path, found[self.kind].data)
+        if found[self.kind].runs:
+            status = self.path.stat().st_mode
+            self.path.chmod(status | (status & 0o444) >> 2)  # for whom it may be read
+        files.write(self.stamp, self._proof())
+        return True
+
+    def keep(self) -> None:
+        """Note that it was built now, and keep it."""
+        files.write(self.stamp, self._proof())
+        if self.cache:
+            runs = bool(self.path.stat().st_mode & 0o111)
+            self.cache.put(self._cache_key(), {self.kind: File(self.path.read_bytes(), runs)})

@@ -33,24 +33,10 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     compiler = toolchains.require(manifest.project.board.toolchain).identity
     if not _is_configured(folder, compiler):
         forget_configuration(folder / "build")
-        proc.run(
-            configure,
-            what="configuration of the build",
-            timeout_s=_CONFIGURE_TIMEOUT_S,
-            cwd=folder,
-            has_scratch=True,
-        )
+        what = "configuration of the build"
+        proc.run(configure, what=what, timeout_s=_CONFIGURE_TIMEOUT_S, cwd=folder, has_scratch=True)
         files.write(folder / "build" / _COMPILER, compiler.encode("utf-8", "surrogatepass"))
-    done = proc.run(
-        argv,
-        what="build of the firmware",
-        timeout_s=_BUILD_TIMEOUT_S,
-        cwd=folder,
-        check=False,
-        has_scratch=True,
-    )
-    if done.returncode != 0:
-        raise ninja.failure(done, manifest)
+    ninja.run(argv, manifest, cwd=folder, timeout_s=_BUILD_TIMEOUT_S, has_scratch=True)
 
 
 def check_path(folder: Path) -> None:

@@ -29,14 +29,9 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         (folder / manifest.project.firmware[kind]).parent.mkdir(parents=True, exist_ok=True)
     levels = ["operators"] * len(manifest.project.levels)
     names = [*levels, *(f"{kind} firmware" for kind in kinds)]
-    for what, argv in zip(names, commands(manifest.project, kinds), strict=True):
-        proc.run(
-            [*compiler, *argv[1:]],
-            what=f"build of the {what}",
-            timeout_s=_TIMEOUT_S,
-            cwd=folder,
-            has_scratch=True,
-        )
+    for name, argv in zip(names, commands(manifest.project, kinds), strict=True):
+        what = f"build of the {name}"
+        proc.run([*compiler, *argv[1:]], what=what, timeout_s=_TIMEOUT_S, cwd=folder, has_scratch=True)
     for kind in kinds:
         firmware = folder / manifest.project.firmware[kind]
         if not firmware.exists() and (suffixed := firmware.with_name(firmware.name + ".exe")).exists():
@@ -44,10 +39,16 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
-    """Return what a build runs: a call of the compiler for each file with a level, and for each kind."""
-    compiler = project.board.toolchain
+    """Return what a build runs."""
+    return calls([project.board.toolchain], project, kinds)
+
+
+def calls(
+    compiler: Sequence[str], project: Project, kinds: Sequence[str], further: Sequence[str] = ()
+) -> list[list[str]]:
+    """Return a call of a compiler for each file with a level, and for each kind, with further arguments."""
     objects = [
-        [compiler, "@level.args", level, "-c", path, "-o", f"build/{PurePosixPath(path).name}.o"]
+        [*compiler, "@level.args", level, "-c", path, "-o", f"build/{PurePosixPath(path).name}.o"]
         for path, level in project.levels.items()
     ]
-    return [*objects, *([compiler, f"@{kind}.args", "-o", project.firmware[kind]] for kind in kinds)]
+    return [*objects, *([*compiler, f"@{kind}.args", *further, "-o", project.firmware[kind]] for kind in kinds)]

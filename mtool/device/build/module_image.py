@@ -10,7 +10,7 @@ import io
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from elftools.elf.constants import SH_FLAGS
@@ -64,9 +64,9 @@ class Image:
         code_bytes: of the code.
         entry: where it is entered, an offset.
         alignment: of its place.
+        linked: functions of the compiler's library that are part of it.
         imports: names of the firmware's functions that it calls, in the order of its table.
         machine: what it needs of a core (mtool.manifest.modules.format).
-        linked: functions of the compiler's library that are part of it.
         stack_bytes: that its code takes, without what it imports; 0: not known.
     """
 
@@ -74,10 +74,10 @@ class Image:
     code_bytes: int
     entry: int
     alignment: int
-    imports: tuple[str, ...]
-    machine: int
     linked: tuple[str, ...]
-    stack_bytes: int
+    imports: tuple[str, ...] = ()
+    machine: int = 0
+    stack_bytes: int = 0
 
 
 def link(files: FileTree, board: Board, levels: Mapping[str, str], level: str) -> Image:
@@ -140,41 +140,26 @@ class _Build:
         (self.folder / _HIDDEN).write_text("#pragma GCC visibility push(hidden)\n")
         flags = [*_COMMON, *(_ARM if self.is_arm else _RISC_V), *base.flags, "-include", str(self.folder / _HIDDEN)]
         sources = [path for path in files if path.endswith(".c")]
-        objects = [
-            self._compile(
-                ["-g0", "-w", *self.call_graph, *flags, levels.get(path, level), "-Isrc"], f"src/{path}", number
-            )
-            for number, path in enumerate(sources)
-        ]
+        objects = []
+        for number, path in enumerate(sources):
+            own = ["-g0", "-w", *self.call_graph, *flags, levels.get(path, level), "-Isrc"]
+            objects.append(self._compile(own, f"src/{path}", number))
         imports = sorted(self._undefined(objects) & set(EXPORTS))
         if len(imports) > base.most:
             raise BuildError(f"a module imports at most {base.most} functions", details=[f"found {len(imports)}"])
         (self.folder / "entry.S").write_text(assembly(base, imports))
         objects.append(self._compile([], "entry.S", len(objects)))
-        parts, *others = [self._linked(objects, address) for address in _ADDRESSES]
-        if any(other != parts for other in others):
+        image, other = (self._linked(objects, address) for address in _ADDRESSES)
+        if other != image:
             raise self._addresses(objects)
-        return Image(
-            data=parts.data,
-            code_bytes=parts.code_bytes,
-            entry=parts.entry,
-            alignment=parts.alignment,
-            imports=tuple(imports),
-            machine=self.machine,
-            linked=parts.linked,
-            stack_bytes=self._stack_bytes(base),
-        )
+        # The stack that the entry takes with what it calls of the module; 0: not known.
+        inner = symbolizer.deepest([path.read_text() for path in sorted(self.folder.glob("*.ci"))], CALLED)
+        stack_bytes = inner and inner + base.stack_bytes
+        return replace(image, imports=tuple(imports), machine=self.machine, stack_bytes=stack_bytes)
 
     def _run(self, arguments: Sequence[str], *, check: bool = True) -> proc.Completed:
-        what = "build of the module"
-        return proc.run(
-            [*self.compiler, *arguments],
-            what=what,
-            timeout_s=_TIMEOUT_S,
-            cwd=self.folder,
-            check=check,
-            has_scratch=True,
-        )
+        argv, what = [*self.compiler, *arguments], "build of the module"
+        return proc.run(argv, what=what, timeout_s=_TIMEOUT_S, cwd=self.folder, check=check, has_scratch=True)
 
     def _machine(self) -> int:
         (self.folder / "empty.c").write_text("")
@@ -192,11 +177,6 @@ class _Build:
             )
         return target
 
-    def _stack_bytes(self, base: Base) -> int:
-        """Return the stack that the entry takes with what it calls of the module; 0: not known."""
-        inner = symbolizer.deepest([path.read_text() for path in sorted(self.folder.glob("*.ci"))], CALLED)
-        return inner and inner + base.stack_bytes
-
     def _undefined(self, objects: Sequence[str]) -> set[str]:
         wanted: set[str] = set()
         found: set[str] = set()
@@ -206,7 +186,7 @@ class _Build:
                     (wanted if symbol["st_shndx"] == "SHN_UNDEF" else found).add(symbol.name)
         return wanted - found
 
-    def _linked(self, objects: Sequence[str], address: int) -> "_Parts":
+    def _linked(self, objects: Sequence[str], address: int) -> Image:
         (self.folder / "module.ld").write_text(_SCRIPT.format(entry=ENTRY, base=address))
         options = ["-nostdlib", "-nostartfiles", "-static", "-Wl,--gc-sections,--build-id=none", "-Tmodule.ld"]
         done = self._run([*options, *objects, "-lgcc", "-o", "module.elf"], check=False)
@@ -239,16 +219,7 @@ class _Build:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    data: bytes
-    code_bytes: int
-    entry: int
-    alignment: int
-    linked: tuple[str, ...]
-
-
-def _parts(data: bytes, address: int) -> _Parts:
+def _parts(data: bytes, address: int) -> Image:
     """Return the image of a linked file, in offsets from its start.
 
     Raises:
@@ -278,7 +249,7 @@ def _parts(data: bytes, address: int) -> _Parts:
         if one.name.startswith("__") and one["st_info"]["type"] == "STT_FUNC" and one["st_shndx"] != "SHN_UNDEF"
     )
     alignment = max([_LEAST_ALIGNMENT, *(one["sh_addralign"] for one in loaded)])
-    return _Parts(bytes(image), code_bytes, entry - address, alignment, tuple(linked))
+    return Image(bytes(image), code_bytes, entry - address, alignment, tuple(linked))
 
 
 def _symbols(elf: ELFFile) -> list[Symbol]:

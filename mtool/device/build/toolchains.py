@@ -1,9 +1,7 @@
-"""The programs that builds and emulators need, and the exact command that installs each.
-
-Names of packages are Debian's and Ubuntu's; the commands work on both.
-"""
+"""The programs that builds and emulators need, and the exact command that installs each (toolchains.yaml)."""
 
 import contextlib
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -13,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool.base import distribution, proc
+from mtool.base import distribution, proc, resources
 from mtool.base.errors import BuildError
 
 _VERSION_TIMEOUT_S = 20.0
@@ -78,76 +76,17 @@ class Found:
         return "\n".join([f"{self.toolchain.name} {self.version}", *self.files, *told])
 
 
-ALL = {
-    toolchain.name: toolchain
-    for toolchain in (
-        Toolchain("cc", "programs for this computer, bench --cycles", ("cc",), "sudo apt-get install gcc libc6-dev"),
-        Toolchain(
-            "west",
-            "Zephyr projects",
-            ("west", "dtc"),
-            f"{distribution.install('zephyr')} && sudo apt-get install device-tree-compiler picolibc-arm-none-eabi",
-        ),
-        Toolchain(
-            "cmake", "bare-metal and Zephyr projects", ("cmake", "ninja"), "sudo apt-get install cmake ninja-build"
-        ),
-        Toolchain(
-            "arm-none-eabi-gcc",
-            "Arm Cortex-M boards",
-            ("arm-none-eabi-gcc",),
-            "sudo apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi",
-            needs="libc.a",
-            instead="sim_m4",
-        ),
-        Toolchain(
-            "avr-gcc",
-            "AVR boards",
-            ("avr-gcc", "avr-g++"),
-            "sudo apt-get install gcc-avr avr-libc arduino-core-avr",
-        ),
-        Toolchain(
-            "riscv64-unknown-elf-gcc",
-            "RISC-V boards",
-            ("riscv64-unknown-elf-gcc",),
-            "sudo apt-get install gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
-            needs="picolibc.specs",
-            instead="sim_rv32",
-        ),
-        Toolchain(
-            "qemu-system-arm", "emulated Arm boards", ("qemu-system-arm",), "sudo apt-get install qemu-system-arm"
-        ),
-        Toolchain(
-            "qemu-system-riscv32",
-            "emulated RISC-V boards",
-            ("qemu-system-riscv32",),
-            "sudo apt-get install qemu-system-misc",
-        ),
-        Toolchain(
-            "qemu-system-riscv64",
-            "emulated 64-bit RISC-V boards",
-            ("qemu-system-riscv64",),
-            "sudo apt-get install qemu-system-misc",
-        ),
-        Toolchain(
-            "ziglang",
-            "the boards sim_*: a C compiler from PyPI",
-            ("ziglang",),
-            distribution.install("emulator"),
-            is_package=True,
-        ),
-        Toolchain(
-            "unicorn",
-            "the boards sim_*: an emulator from PyPI",
-            ("unicorn",),
-            distribution.install("emulator"),
-            is_package=True,
-        ),
-        Toolchain(
-            "simavr", "emulated AVR boards", ("cc",), "sudo apt-get install libsimavr-dev gcc", needs="libsimavr.so"
-        ),
-        Toolchain("qemu-system-i386", "emulated PCs", ("qemu-system-i386",), "sudo apt-get install qemu-system-x86"),
-    )
-}
+@functools.cache
+def known() -> dict[str, Toolchain]:
+    """Return the toolchains of toolchains.yaml by name."""
+    records = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+    found = {}
+    for name, record in records.items():
+        extras = record.pop("extras", ())
+        commands = [distribution.install(*extras)] * bool(extras) + [record.pop("install", "")]
+        programs = tuple(record.pop("programs", (name,)))
+        found[name] = Toolchain(name, record.pop("purpose"), programs, " && ".join(filter(None, commands)), **record)
+    return found
 
 
 def check(toolchain: Toolchain) -> Found:
@@ -173,12 +112,12 @@ def require(name: str) -> Found:
     """Return a toolchain that is complete.
 
     Args:
-        name: a key of ALL, or any other program (a user's own compiler), of which nothing is known.
+        name: one of `known`, or any other program (a user's own compiler), of which nothing is known.
 
     Raises:
         BuildError: something of it is missing; the hint is the command that installs it.
     """
-    toolchain = ALL.get(name, Toolchain(name, "", (name,), f"install {name} and put it on PATH"))
+    toolchain = known().get(name, Toolchain(name, "", (name,), f"install {name} and put it on PATH"))
     found = check(toolchain)
     if found.missing:
         raise BuildError(

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mtool.base import proc
-from mtool.base.errors import MtoolError, UsageError
+from mtool.base.errors import UsageError
 from mtool.boards import zephyr
 from mtool.boards.zephyr.failures import explain
 from mtool.device.build import cmake, ninja, toolchains
@@ -37,7 +37,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     """
     assert manifest.project is not None
     cmake.check_path(folder)
-    proc.find(program(), hint=toolchains.ALL["west"].install)
+    proc.find(program(), hint=toolchains.known()["west"].install)
     env = environment(folder, manifest.project)
     for kind in kinds:
         place = folder / "build" / kind
@@ -47,23 +47,17 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         argv = command(manifest.project, kind, configured=configured)
         done = proc.run(argv, what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, env=env, check=False)
         if done.returncode != 0:
-            # What failed may be remembered, such as a missing C library: without this file it is configured anew.
+            # What failed may be remembered, such as a missing C library: without this file it is configured again.
             (place / "build.ninja").unlink(missing_ok=True)
-            raise _failure(done, manifest, place)
-
-
-def _failure(done: proc.Completed, manifest: Manifest, build_folder: Path) -> MtoolError:
-    """Return the error of a build: one of Zephyr's with a known cause, or what Ninja's output tells."""
-    assert manifest.project is not None
-    known = explain(
-        done.output,
-        tree=zephyr.base(build_folder),
-        board=board_name(manifest.project),
-        modules=zephyr.modules_in(build_folder),
-        roots=zephyr.roots().get("BOARD_ROOT", ()),
-        compiler=manifest.project.board.toolchain,
-    )
-    return known or ninja.failure(done, manifest)
+            known = explain(
+                done.output,
+                tree=zephyr.base(place),
+                board=board_name(manifest.project),
+                modules=zephyr.modules_in(place),
+                roots=zephyr.roots().get("BOARD_ROOT", ()),
+                compiler=manifest.project.board.toolchain,
+            )
+            raise known or ninja.failure(done, manifest)
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:

@@ -6,12 +6,11 @@ Products: `build/<kind>.elf`.
 """
 
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from mtool.base import proc
-from mtool.base.errors import BuildError, UsageError
+from mtool.base.errors import UsageError
 from mtool.boards import Board
-from mtool.device.build import fit, toolchains
+from mtool.device.build import host, ninja, toolchains
 from mtool.manifest import Manifest, Project
 
 _TIMEOUT_S = 900.0
@@ -28,42 +27,15 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         FitError: the linker says that a memory overflows.
     """
     assert manifest.project is not None
-    program = str(toolchains.zig())
-    for argv in [
-        _libm(folder, manifest.project.board),
-        *(_cc(manifest.project.board, argv) for argv in commands(manifest.project, kinds)),
-    ]:
-        done = proc.run(
-            [program, *argv],
-            what="build of the firmware",
-            timeout_s=_TIMEOUT_S,
-            cwd=folder,
-            check=False,
-            has_scratch=True,
-        )
-        if done.returncode != 0:
-            raise fit.explain(done.output, manifest) or BuildError(
-                f"build of the firmware failed with exit code {done.returncode}",
-                details=[
-                    "$ " + " ".join(done.argv[:3]) + " ...",
-                    *done.output.rstrip().splitlines()[-proc.LAST_LINES :],
-                ],
-            )
+    board = manifest.project.board
+    built = [[*argv[3:], *header_options(board)] for argv in commands(manifest.project, kinds)]
+    for argv in (_libm(folder, board), *built):
+        ninja.run([str(toolchains.zig()), *argv], manifest, cwd=folder, timeout_s=_TIMEOUT_S, has_scratch=True)
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
     """Return what a build runs after that of the mathematics, without the headers' folders: the README has all."""
-    compiler = ["python", "-m", "ziglang", "cc"]
-    objects = [
-        [*compiler, "@level.args", level, "-c", path, "-o", f"build/{PurePosixPath(path).name}.o"]
-        for path, level in project.levels.items()
-    ]
-    return [*objects, *([*compiler, f"@{kind}.args", _LIBM, "-o", project.firmware[kind]] for kind in kinds)]
-
-
-def _cc(board: Board, argv: Sequence[str]) -> list[str]:
-    """Return the arguments of zig that compile a firmware."""
-    return [*argv[3:], *header_options(board)]
+    return host.calls(["python", "-m", "ziglang", "cc"], project, kinds, (_LIBM,))
 
 
 def _libm(folder: Path, board: Board) -> list[str]:

@@ -4,10 +4,11 @@ import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict
+
+from mtool.base import resources
 
 _FOLDER = Path(__file__).parent
 _CORES = _FOLDER / "tables"
@@ -118,7 +119,7 @@ class Group(_Record):
 @functools.cache
 def cores() -> tuple[Core, ...]:
     """Return the cores that there are tables for: Cortex-M first, the smaller before the larger."""
-    tables = [Core.model_validate(_read(path)) for path in sorted(_CORES.glob("*.yaml"))]
+    tables = [Core.model_validate(resources.read_yaml(path)) for path in sorted(_CORES.glob("*.yaml"))]
     return tuple(sorted(tables, key=lambda core: (not core.cpu.startswith("cortex-m"), _order(core.cpu))))
 
 
@@ -126,15 +127,11 @@ def _order(cpu: str) -> tuple[int, str]:
     return (int("".join(filter(str.isdigit, cpu)) or 0), cpu)
 
 
-def _read(path: Path) -> Any:
-    return yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506: both are safe
-
-
 @functools.cache
 def groups() -> dict[str, Group]:
     """Return the groups of instructions by name."""
     files = sorted((_FOLDER / "groups").glob("*.yaml"))
-    entries = {name: entry for path in files for name, entry in _read(path).items()}
+    entries = {name: entry for path in files for name, entry in resources.read_yaml(path).items()}
     return {name: Group.model_validate(entry) for name, entry in entries.items()}
 
 

@@ -66,7 +66,7 @@ def flash_tool(name: str, board: Board) -> list[Item]:
 
 def overview() -> list[Item]:
     """Return every program that mtool knows; none but this computer's compiler is required."""
-    found = [programs.toolchain(name, required=name == _HOST) for name in toolchains.ALL]
+    found = [programs.toolchain(name, required=name == _HOST) for name in toolchains.known()]
     tools = [item for name in flash.RUNNERS if (item := programs.runner(name)) is not None]
     return [*found, *programs.references(), *tools]
 

@@ -59,7 +59,7 @@ def _west() -> list[Item]:
     from mtool.device.build import west
 
     program = west.program()
-    install = toolchains.ALL["west"].install.partition(" && ")[0]
+    install = toolchains.known()["west"].install.partition(" && ")[0]
     there = shutil.which(program)
     found = _version_of([program, "--version"]) if there else ""
     rows = [Item("west", found, "Zephyr projects", "" if there else install, required=True)]

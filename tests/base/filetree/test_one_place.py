@@ -22,8 +22,7 @@ ALLOWED = {
     "base/filetree/writing.py": {"mkdir", "rmdir", "move", "remove"},  # of an OpenFolder; and the folder itself
     "compiler/backends/json/external_compiler.py": {"write_bytes"},  # of a region, in a temporary folder
     "compiler/backends/ethos_u/__init__.py": {"write_bytes"},
-    "device/build/build.py": {"unlink"},  # the stamp of a build
-    "device/build/firmware_cache.py": {"chmod"},  # a firmware of the host is a program
+    "device/build/build.py": {"unlink", "chmod"},  # the stamp of a build; a firmware of the host is a program
     "device/build/cmake.py": {"unlink", "rmtree"},  # CMake's cache
     "device/build/host.py": {"mkdir"},
     "device/build/module_image.py": {"write_text"},  # sources of a linked image, in a temporary folder
