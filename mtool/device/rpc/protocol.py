@@ -148,6 +148,11 @@ class Placed:
     index: int
     offset: int
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Where it lies: kind, index, offset."""
+        return self.kind, self.index, self.offset
+
 
 def hello(nonce: int, *, take_over: bool, host: int) -> bytes:
     """Return the payload that opens a session.

@@ -14,24 +14,12 @@ from mtool.base.errors import UsageError, of_os_error
 from mtool.base.proc import Closing
 from mtool.device.rpc import Client, protocol
 from mtool.device.rpc.loading import Place
-from mtool.device.session import connection, graph, timing
+from mtool.device.session import connection, graph, tensors, timing
 from mtool.device.session.connection import Connection, alone
 from mtool.device.session.graph import GraphExecutor
 from mtool.device.session.profile import Profile, operator_times
 from mtool.device.session.stepping import Stepping
-from mtool.device.session.tensors import (
-    Array,
-    array_of,
-    as_array,
-    bytes_at,
-    bytes_of,
-    check_named,
-    from_bytes,
-    named,
-    sizes_in,
-    to_bytes,
-    zeros,
-)
+from mtool.device.session.tensors import Array, bytes_at, sizes_in, to_bytes
 from mtool.device.session.timing import MOST_RUNS, Calibration, Readings, Timing
 from mtool.device.transport import Transport
 from mtool.manifest import Manifest
@@ -286,9 +274,9 @@ class Device(Closing):
         Raises:
             UsageError: the model has no such input, or it has another shape or type.
         """
-        described = named(self.manifest.inputs, name)
+        described = tensors.named(self.manifest.inputs, name)
         if described.dims is None and described.range is None:
-            bytes_of(name, described, as_array(name, array))
+            tensors.bytes_of(name, described, tensors.as_array(name, array))
         self._set[name] = array
 
     @alone
@@ -298,11 +286,11 @@ class Device(Closing):
         Raises:
             UsageError: the model has no such input, or it is given by rows.
         """
-        described = named(self.manifest.inputs, name)
+        described = tensors.named(self.manifest.inputs, name)
         if described.stream is not None:
             raise UsageError(f"the device keeps no rows of {name}, which it is given as they arrive")
         index = self.manifest.inputs.index(described)
-        return array_of(described, self.client.read_at(protocol.INPUTS, index, 0, described.bytes))
+        return tensors.array_of(described, self.client.read_at(protocol.INPUTS, index, 0, described.bytes))
 
     @alone
     def run(
@@ -332,7 +320,7 @@ class Device(Closing):
             CommunicationError: the device stopped answering.
         """
         if inputs is not None:
-            check_named(self.manifest.inputs, inputs)
+            tensors.check_named(self.manifest.inputs, inputs)
         data = to_bytes(self.manifest.inputs, {**self._set, **(inputs or {})})
         self._last_inputs = data
         sizes = sizes_in(self.manifest.inputs, data)
@@ -340,7 +328,7 @@ class Device(Closing):
         work_s = timeout_s or self.work_s
         is_limited = self.is_limited or timeout_s is not None
         found = self.client.run(data, lengths, work_s=work_s, in_steps=in_steps, is_limited=is_limited)
-        return from_bytes(self.manifest.outputs, found, sizes)
+        return tensors.from_bytes(self.manifest.outputs, found, sizes)
 
     @alone
     def run_timed(
@@ -362,7 +350,7 @@ class Device(Closing):
         sizes = sizes_in(self.manifest.inputs, self._last_inputs)
         elapsed_ns = self._elapsed_ns(1, timeout_s or self.work_s)
         found = self.client.read(protocol.OUTPUTS, [bytes_at(tensor, sizes) for tensor in self.manifest.outputs])
-        return from_bytes(self.manifest.outputs, found, sizes), self._timing([elapsed_ns], 1)
+        return tensors.from_bytes(self.manifest.outputs, found, sizes), self._timing([elapsed_ns], 1)
 
     @alone
     def time(
@@ -400,7 +388,7 @@ class Device(Closing):
         Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown, warm_up)  # checks
         operator = graph.operator_of(self.manifest, function) if function else None
         data = None if inputs is None else to_bytes(self.manifest.inputs, inputs)
-        self._last_inputs = data or self._last_inputs or zeros(self.manifest.inputs)
+        self._last_inputs = data or self._last_inputs or tensors.zeros(self.manifest.inputs)
         work_s = timeout_s or self.work_s
         if self.is_limited or timeout_s is not None:  # nothing interrupts what is timed
             self.client.run(self._last_inputs, [0] * len(self.manifest.outputs), work_s=work_s, is_limited=True)

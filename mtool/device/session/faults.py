@@ -1,12 +1,15 @@
 """Explanation of a device's fault: the operator, the line of C, the stack."""
 
+import functools
 import signal
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from elftools.common.exceptions import ELFError
 
+from mtool.base import resources
 from mtool.base.errors import DeviceError
 from mtool.base.escaping import short_name
 from mtool.boards import Board
@@ -14,59 +17,16 @@ from mtool.device.build.symbolizer import SourceLocation, Symboliser
 from mtool.device.rpc.protocol import Fault, FaultKind, Machine
 from mtool.manifest import Manifest, Operator, Project
 
-# The registers of a fault, decoded: what happened, where, at which address.
-
-
-# Armv7-M ARM, B3.2.15 (CFSR); STKOF: Armv8-M ARM, D1.2.
-CFSR = {
-    0: ("IACCVIOL", "instruction fetch that is not allowed"),
-    1: ("DACCVIOL", "data access that is not allowed"),
-    3: ("MUNSTKERR", "the frame could not be read back from the stack"),
-    4: ("MSTKERR", "the stack has no room for the exception's frame"),
-    5: ("MLSPERR", "the FPU's registers could not be saved"),
-    8: ("IBUSERR", "instruction fetch"),
-    9: ("PRECISERR", "precise data access"),
-    10: ("IMPRECISERR", "imprecise data access, some instructions before"),
-    11: ("UNSTKERR", "the frame could not be read back from the stack"),
-    12: ("STKERR", "the stack has no room for the exception's frame"),
-    13: ("LSPERR", "the FPU's registers could not be saved"),
-    16: ("UNDEFINSTR", "undefined instruction"),
-    17: ("INVSTATE", "invalid state, such as a jump to an even address"),
-    18: ("INVPC", "invalid return from an exception"),
-    19: ("NOCP", "no such coprocessor, or the FPU is off"),
-    20: ("STKOF", "the stack pointer went below its limit"),
-    24: ("UNALIGNED", "unaligned access"),
-    25: ("DIVBYZERO", "division by zero"),
-}
 _MMARVALID = 1 << 7
 _BFARVALID = 1 << 15
-HFSR = {1: ("VECTTBL", "the vector table can't be read"), 30: ("FORCED", ""), 31: ("DEBUGEVT", "a breakpoint")}
-# IPSR: Armv7-M ARM, B1.5.2; 0: there was none, the firmware itself gave up.
-EXCEPTIONS = {
-    0: "failed assertion",
-    2: "NMI",
-    3: "HardFault",
-    4: "MemManage",
-    5: "BusFault",
-    6: "UsageFault",
-    7: "SecureFault",
-    12: "DebugMonitor",
-}
-# mcause: RISC-V Privileged Architecture 1.12, table 3.6.
-CAUSES = {
-    0: "misaligned instruction",
-    1: "instruction access fault",
-    2: "illegal instruction",
-    3: "breakpoint",
-    4: "misaligned load",
-    5: "load access fault",
-    6: "misaligned store",
-    7: "store access fault",
-    8: "environment call",
-    11: "environment call",
-}
 _INTERRUPT = 1 << 31
 _WITH_ADDRESS = {1, 4, 5, 6, 7}
+
+
+@functools.cache
+def _known() -> Any:
+    """Return the tables of faults.yaml."""
+    return resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +70,8 @@ def _cortex_m(registers: Sequence[int]) -> Reading:
     name = "HardFault" if hfsr else next((kind for mask, kind in kinds if cfsr & mask), "")
     valid = ((_MMARVALID, "MMFAR", mmfar), (_BFARVALID, "BFAR", bfar))
     said = [f"{register} 0x{value:08x}" for bit, register, value in valid if cfsr & bit]
-    for word, bits in ((cfsr, CFSR), (hfsr, HFSR)):
-        said += [f"{meaning} ({bit})" for number, (bit, meaning) in bits.items() if word >> number & 1 and meaning]
+    for word, bits in ((cfsr, _known()["cfsr"]), (hfsr, _known()["hfsr"])):
+        said += [f"{meaning} ({bit})" for number, (bit, meaning) in bits.items() if word >> number & 1]
     return Reading(name, ", ".join(said), pc, lr & ~1, sp, low)
 
 
@@ -119,7 +79,7 @@ def _riscv(registers: Sequence[int]) -> Reading:
     mepc, ra, _, sp, mcause, mtval, low = registers[:7]
     if mcause & _INTERRUPT or not mepc:
         return Reading(pc=mepc, lr=ra, sp=sp, stack_low=low)
-    name = CAUSES.get(mcause, f"trap {mcause}")
+    name = _known()["causes"].get(mcause, f"trap {mcause}")
     return Reading(name, f"mtval 0x{mtval:08x}" if mcause in _WITH_ADDRESS else "", mepc, ra, sp, low)
 
 
@@ -191,7 +151,7 @@ def of_exit(status: int, *, board: Board) -> DeviceError | None:
     number = status - _EXIT
     if not 0 <= number <= _EXIT_MOST:
         return None
-    known = EXCEPTIONS if board.cpu.startswith("cortex-m") else CAUSES
+    known = _known()["exceptions" if board.cpu.startswith("cortex-m") else "causes"]
     return DeviceError(
         f"{known.get(number, f'exception {number}')} on the device",
         details=[f"the emulator ended with exit code {status}, and no word of where"],

@@ -4,7 +4,7 @@ The tensors stay on the device. docs/executors.md describes the JSON, mtool/comp
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -18,18 +18,8 @@ from mtool.base import spelling
 from mtool.base.errors import UsageError
 from mtool.device.rpc import Client, protocol
 from mtool.device.rpc.protocol import Placed
-from mtool.device.session.tensors import (
-    Array,
-    array_of,
-    as_array,
-    bytes_at,
-    bytes_of,
-    check_named,
-    from_bytes,
-    named,
-    sizes_in,
-    to_bytes,
-)
+from mtool.device.session import tensors
+from mtool.device.session.tensors import Array, array_of, bytes_of, place_of
 from mtool.manifest import Manifest, Operand, Tensor
 
 _NOTHING = "__nop"  # TVM's name for a reshape
@@ -88,7 +78,7 @@ class GraphExecutor:
         client: the session with the device.
         manifest: of the project.
         text: the graph's JSON.
-        work_s: seconds that an operator may take.
+        work_s: seconds that an operator may take, more than 0.
 
     Raises:
         UsageError: the JSON is malformed, or of another model.
@@ -100,12 +90,22 @@ class GraphExecutor:
         self._manifest = manifest
         self._work_s = work_s
         self._set: dict[str, ArrayLike] = {}
+        self._calls: list[tuple[int, list[Placed]]] = []
+        """Each operator's function on the device, and what it is called with."""
+        self._written: dict[str, tuple[int, list[Placed]]] = {}
+        """By each node's name, the number of calls until it has written its outputs, and these."""
         try:
             graph = _Graph.model_validate_json(text)
             self._inputs = [graph.placed((node, 0, 0)) for node in graph.arg_nodes]
             self._outputs = [graph.placed(head) for head in graph.heads]
-            self._calls = list(self._read_calls(graph))
-            self._written = dict(self._read_written(graph))
+            for number, node in enumerate(graph.nodes):
+                if node.attrs is None:
+                    continue
+                writes = [graph.placed((number, index, 0)) for index in range(node.attrs.num_outputs)]
+                if node.attrs.func_name != _NOTHING:
+                    arguments = [*map(graph.placed, node.inputs), *writes]
+                    self._calls.append((client.lookup(node.attrs.func_name), arguments))
+                self._written[node.name] = len(self._calls), writes
         except (ValidationError, IndexError) as invalid:
             details = [str(invalid)]
             if isinstance(invalid, ValidationError):
@@ -143,10 +143,14 @@ class GraphExecutor:
     def set_input(self, name: str, array: ArrayLike) -> None:
         """Set one input, for each `run` that is not given it.
 
+        Args:
+            name: the input's, as in the model.
+            array: of the model's own shape and dtype; at run-time sizes each within its range.
+
         Raises:
             UsageError: the model has no such input, or it has another shape or type.
         """
-        described = named(self._manifest.inputs, name)
+        described = tensors.named(self._manifest.inputs, name)
         if described.dims is None and described.range is None:
             bytes_of(name, described, np.asarray(array))
         self._set[name] = array
@@ -154,12 +158,19 @@ class GraphExecutor:
     def get_input(self, name: str) -> Array:
         """Return what lies in the memory of an input now: what was written last, unless it was computed over since.
 
+        Args:
+            name: the input's, as in the model.
+
+        Returns:
+            An array of the input's shape (at its largest run-time sizes) and dtype.
+
         Raises:
             UsageError: the model has no such input.
+            CommunicationError: the device stopped answering.
         """
-        described = named(self._manifest.inputs, name)
+        described = tensors.named(self._manifest.inputs, name)
         placed = self._inputs[self._manifest.inputs.index(described)]
-        return array_of(described, self._client.read_at(placed.kind, placed.index, placed.offset, described.bytes))
+        return array_of(described, self._client.read_at(*placed.place, described.bytes))
 
     def tensor(self, name: str, inputs: Mapping[str, ArrayLike] | None = None) -> Array | tuple[Array, ...]:
         """Write the inputs, call the operators up to the node of a name, and return what it wrote: a debug executor.
@@ -173,84 +184,59 @@ class GraphExecutor:
 
         Raises:
             UsageError: there is no such node, or an input is wrong.
-            DeviceError: an operator failed.
+            DeviceError: an operator failed, or took longer than the executor's `work_s` seconds.
+            CommunicationError: the device stopped answering.
         """
         if name not in self._written:
-            alike = spelling.near(name, self._written)
             raise UsageError(
-                f"the graph of {self._manifest.model} has no node {name!r}",
-                details=[f"{'alike' if alike else 'there are'}: {', '.join(alike or [*self._written])}"],
+                f"the graph of {self._manifest.model} has no node {name!r}", details=[_alike(name, [*self._written])]
             )
         count, outputs = self._written[name]
-        with self._client.owner.alone():
-            return self._tensor(count, outputs, {**self._set, **(inputs or {})})
-
-    def _tensor(self, count: int, outputs: list[Placed], inputs: Mapping[str, ArrayLike]) -> Array | tuple[Array, ...]:
-        self._write(inputs)
-        for number, arguments in self._calls[:count]:
-            self._client.invoke(number, arguments, work_s=self._work_s)
         found = []
-        for placed in outputs:
-            dtype = np.dtype(placed.dtype)
-            count_bytes = dtype.itemsize * math.prod(placed.shape)
-            data = self._client.read_at(placed.kind, placed.index, placed.offset, count_bytes)
-            found.append(np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(placed.shape))
+        with self._client.owner.alone():
+            self._call(count, inputs)
+            for placed in outputs:
+                dtype = np.dtype(placed.dtype)
+                data = self._client.read_at(*placed.place, dtype.itemsize * math.prod(placed.shape))
+                found.append(np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(placed.shape))
         return found[0] if len(found) == 1 else tuple(found)
 
     def run(self, inputs: Mapping[str, ArrayLike] | None = None) -> dict[str, Array]:
         """Write the inputs, call every operator, read the outputs.
 
         Args:
-            inputs: an array for each input, of the model's own shape and type; those that were set need not be given.
+            inputs: an array for each input, of the model's own shape and dtype; those that were set need not be given.
+                Run-time sizes follow from the shapes, each within its range.
+
+        Returns:
+            An array for each output, of the model's own shape and dtype.
 
         Raises:
             UsageError: an input is missing or unknown, or has another shape or type.
-            DeviceError: an operator failed.
+            DeviceError: an operator failed, or took longer than the executor's `work_s` seconds.
             CommunicationError: the device stopped answering.
         """
         if inputs is not None:
-            check_named(self._manifest.inputs, inputs)
+            tensors.check_named(self._manifest.inputs, inputs)
         outputs = self._manifest.outputs
         with self._client.owner.alone():
-            sizes = sizes_in(self._manifest.inputs, self._write({**self._set, **(inputs or {})}))
-            for number, arguments in self._calls:
-                self._client.invoke(number, arguments, work_s=self._work_s)
+            sizes = tensors.sizes_in(self._manifest.inputs, self._call(len(self._calls), inputs))
             pieces = [
-                self._client.read_at(placed.kind, placed.index, placed.offset, bytes_at(tensor, sizes))
+                self._client.read_at(*placed.place, tensors.bytes_at(tensor, sizes))
                 for placed, tensor in zip(self._outputs, outputs, strict=True)
             ]
-        return from_bytes(outputs, pieces, sizes)
+        return tensors.from_bytes(outputs, pieces, sizes)
 
-    def _write(self, inputs: Mapping[str, ArrayLike]) -> list[bytes]:
-        """Write the inputs and return their bytes."""
-        given = to_bytes(self._manifest.inputs, inputs)
-        for placed, data in zip(self._inputs, given, strict=True):
-            self._client.write_at(placed.kind, placed.index, placed.offset, data)
-        return given
-
-    def _read_written(self, graph: _Graph) -> Iterator[tuple[str, tuple[int, list[Placed]]]]:
-        """Yield each node's name, the calls until it has written its outputs, and these."""
-        calls = 0
-        for number, node in enumerate(graph.nodes):
-            if node.attrs is not None:
-                calls += node.attrs.func_name != _NOTHING
-                yield node.name, (calls, [graph.placed((number, i, 0)) for i in range(node.attrs.num_outputs)])
-
-    def _read_calls(self, graph: _Graph) -> list[tuple[int, list[Placed]]]:
-        """Return each operator's function on the device, and what it is called with."""
-        calls = []
-        for number, node in enumerate(graph.nodes):
-            if node.attrs is not None and node.attrs.func_name != _NOTHING:
-                writes = [graph.placed((number, index, 0)) for index in range(node.attrs.num_outputs)]
-                arguments = [*map(graph.placed, node.inputs), *writes]
-                calls.append((self._client.lookup(node.attrs.func_name), arguments))
-        return calls
+    def _call(self, count: int, inputs: Mapping[str, ArrayLike] | None) -> list[bytes]:
+        """Write the inputs, call the first operators, and return the inputs' bytes."""
+        written = tensors.to_bytes(self._manifest.inputs, {**self._set, **(inputs or {})})
+        for placed, data in zip(self._inputs, written, strict=True):
+            self._client.write_at(*placed.place, data)
+        for number, arguments in self._calls[:count]:
+            self._client.invoke(number, arguments, work_s=self._work_s)
+        return written
 
 
-# Packed functions of a device: the model and its operators, called by name.
-
-
-_KINDS = {"inputs": protocol.INPUTS, "outputs": protocol.OUTPUTS, "arena": protocol.ARENA}
 _SHOWN = 8  # names in an error
 
 
@@ -277,12 +263,9 @@ def find(manifest: Manifest, name: str) -> Function:
             hint="build it with: --operators-api packed",
         )
     if name not in known:
-        alike = spelling.near(name, known, _SHOWN)
-        shown = alike or known[:_SHOWN]
-        more = [f"and {len(known) - len(shown)} more"] if not alike and len(known) > len(shown) else []
         raise UsageError(
             f"{manifest.model} has no function {name!r}",
-            details=[f"{'alike' if alike else 'there are'}: {', '.join([*shown, *more])}"],
+            details=[_alike(name, known)],
             hint="device.functions() lists them all",
         )
     number = known.index(name)
@@ -312,12 +295,18 @@ def operator_of(manifest: Manifest, name: str) -> int | None:
             details=[f"name one of them: {', '.join(operator.name for operator in shared)}"],
         )
     known = [*(operator.name for operator in manifest.operators), f"{manifest.model}_run"]
-    alike = spelling.near(name, known, _SHOWN)
     raise UsageError(
         f"{manifest.model} has no function {name!r}",
-        details=[f"{'alike' if alike else 'there are'}: {', '.join(alike or known[:_SHOWN])}"],
+        details=[_alike(name, known)],
         hint="mtool bench --layers lists the operators",
     )
+
+
+def _alike(name: str, known: Sequence[str]) -> str:
+    """Return a line of an error with the names that come near one that is not there, or else the first ones."""
+    alike = spelling.near(name, known, _SHOWN)
+    more = [f"and {len(known) - _SHOWN} more"] if not alike and len(known) > _SHOWN else []
+    return f"{'alike' if alike else 'there are'}: {', '.join([*(alike or known[:_SHOWN]), *more])}"
 
 
 def call(
@@ -337,20 +326,13 @@ def call(
                 f"found     {len(arguments)}",
             ],
         )
-    pairs = list(
-        zip(
-            function.reads,
-            (as_array(one.value, array) for one, array in zip(function.reads, arguments, strict=True)),
-            strict=True,
-        )
-    )
-    for operand, data in [(operand, bytes_of(operand.value, operand, array)) for operand, array in pairs]:
-        client.write_at(_KINDS[operand.memory], operand.index, operand.offset, data)
-    client.invoke(client.lookup(function.name), [*map(_placed, (*function.reads, *function.writes))], work_s=work_s)
-    results = tuple(
-        array_of(operand, client.read_at(_KINDS[operand.memory], operand.index, operand.offset, operand.bytes))
-        for operand in function.writes
-    )
+    arrays = [tensors.as_array(one.value, array) for one, array in zip(function.reads, arguments, strict=True)]
+    written = [bytes_of(one.value, one, array) for one, array in zip(function.reads, arrays, strict=True)]
+    for operand, data in zip(function.reads, written, strict=True):
+        client.write_at(*place_of(operand), data)
+    placed = [Placed(one.dtype, one.shape, *place_of(one)) for one in (*function.reads, *function.writes)]
+    client.invoke(client.lookup(function.name), placed, work_s=work_s)
+    results = tuple(array_of(one, client.read_at(*place_of(one), one.bytes)) for one in function.writes)
     return results[0] if len(results) == 1 else results
 
 
@@ -366,10 +348,6 @@ def _operand(tensor: Tensor, memory: str, index: int) -> Operand:
         index=tensor.pool if in_arena else index,
         offset=tensor.arena_offset or 0,
     )
-
-
-def _placed(operand: Operand) -> Placed:
-    return Placed(operand.dtype, operand.shape, _KINDS[operand.memory], operand.index, operand.offset)
 
 
 def _described(operand: Operand) -> str:

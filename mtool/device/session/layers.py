@@ -11,15 +11,12 @@ from numpy.typing import ArrayLike
 
 from mtool.base import spelling
 from mtool.base.errors import UsageError
-from mtool.device.rpc import protocol
 from mtool.device.session.device import Device
 from mtool.device.session.stepping import Stepping
-from mtool.device.session.tensors import Array, operand_at, sizes_in, to_bytes
+from mtool.device.session.tensors import Array, operand_at, place_of, sizes_in, to_bytes
 from mtool.manifest import Operand, Operator
 
 Correct = Callable[[Operator, Operand, Array], Array | None]
-
-_KINDS = {"inputs": protocol.INPUTS, "outputs": protocol.OUTPUTS, "arena": protocol.ARENA}
 
 
 def intermediates(
@@ -51,7 +48,7 @@ def intermediates(
     for operator in operators:
         stepping.run(operator, work_s=device.work_s)
         for operand in (operand_at(operand, sizes) for operand in operator.writes):
-            place = (_KINDS[operand.memory], operand.index, operand.offset)
+            place = place_of(operand)
             wire = np.dtype(operand.dtype).newbyteorder("<")
             array = np.frombuffer(client.read_at(*place, operand.bytes), wire).astype(operand.dtype)
             array = array.reshape(operand.shape)

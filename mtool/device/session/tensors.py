@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mtool.base.errors import UsageError
 from mtool.base.formulas import parsed
+from mtool.device.rpc import protocol
 from mtool.manifest import Operand, Tensor
 
 # Run-time sizes of an inference: read from the shapes of its inputs, and the shapes that follow from them.
@@ -85,6 +86,14 @@ def operand_at(operand: Operand, sizes: Sizes) -> Operand:
         moves = tuple((what, next(shapes) if what == "reshape" else numbers) for what, numbers in source.moves)
         own["source"] = source.model_copy(update={"moves": moves, "reshapes": None})
     return operand.model_copy(update=own) if own else operand
+
+
+_KINDS = {"inputs": protocol.INPUTS, "outputs": protocol.OUTPUTS, "arena": protocol.ARENA}
+
+
+def place_of(operand: Operand) -> tuple[int, int, int]:
+    """Return where an operator's tensor lies on the device: the kind of memory, its number, the offset in it."""
+    return _KINDS[operand.memory], operand.index, operand.offset
 
 
 def largest(tensors: Sequence[Tensor]) -> dict[str, int]:
