@@ -3,6 +3,7 @@
 `fields` is for dataclasses of options, `arguments` for functions. The readers turn text into what is meant.
 """
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -196,47 +197,36 @@ def arguments(function: Callable[P, R], readers: Mapping[str, Reader], names: di
     Raises:
         UsageError: an argument is of another type than its parameter, or none of its values.
     """
-    signature = inspect.signature(function)
-    bind = _binder(function, signature, readers, names)
+    called = method(function, readers, names)
+    parameters = inspect.signature(function).parameters
 
     @functools.wraps(function)
-    def checked(*given: P.args, **named: P.kwargs) -> R:
-        bound = bind(given, named)
+    def in_words_of_python(*given: P.args, **named: P.kwargs) -> R:
         try:
-            return function(*bound.args, **bound.kwargs)
+            return called(*given, **named)
         except MtoolError as error:
-            in_python(error, signature.parameters)
+            in_python(error, parameters)
             raise
 
-    return checked
+    return in_words_of_python
 
 
-def method(function: Callable[P, R]) -> Callable[P, R]:
+def method(
+    function: Callable[P, R], readers: Mapping[str, Reader] | None = None, names: dict[str, Any] | None = None
+) -> Callable[P, R]:
     """Return a method with its arguments checked; arrays are left to it, and so are the words of its errors.
 
     Raises:
         UsageError: an argument is of another type than its parameter, or out of its range.
     """
-    bind = _binder(function, inspect.signature(function), {}, {})
-
-    @functools.wraps(function)
-    def checked(*given: P.args, **named: P.kwargs) -> R:
-        bound = bind(given, named)
-        return function(*bound.args, **bound.kwargs)
-
-    return checked
-
-
-def _binder(
-    function: Callable[..., Any], signature: inspect.Signature, readers: Mapping[str, Reader], names: dict[str, Any]
-) -> Callable[[Sequence[Any], Mapping[str, Any]], inspect.BoundArguments]:
-    """Return what binds arguments to a function's parameters, each as its annotation has it."""
+    signature = inspect.signature(function)
     hints = {name: one.annotation for name, one in signature.parameters.items()}
     for name, hint in hints.items():
         if isinstance(hint, str):
             hints[name] = eval(hint, inspect.unwrap(function).__globals__, names)  # our own source's text
 
-    def bind(given: Sequence[Any], named: Mapping[str, Any]) -> inspect.BoundArguments:
+    @functools.wraps(function)
+    def checked(*given: P.args, **named: P.kwargs) -> R:
         try:
             bound = signature.bind(*given, **named)
         except TypeError as wrong:
@@ -251,10 +241,10 @@ def _binder(
             one = signature.parameters[name]
             if name == "self" or value is one.default or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
                 continue
-            bound.arguments[name] = value_of(name, value, hints.get(name, Any), readers.get(name))
-        return bound
+            bound.arguments[name] = value_of(name, value, hints.get(name, Any), (readers or {}).get(name))
+        return function(*bound.args, **bound.kwargs)
 
-    return bind
+    return checked
 
 
 def value_of(name: str, value: Any, kind: Any, reader: Reader | None = None) -> Any:
@@ -322,10 +312,8 @@ def _is_array_like(kinds: Sequence[Any]) -> bool:
 
 def _first_of(value: Any, kinds: Sequence[Any]) -> Any:
     for kind in kinds:
-        try:
+        with contextlib.suppress(_Wrong):
             return _taken(value, kind)
-        except _Wrong:
-            continue
     raise _Wrong
 
 

@@ -236,26 +236,19 @@ def _candidates(names: tuple[str, ...]) -> Iterator[Basis]:
     for count in range(2, len(names) + 1):
         for chosen in itertools.combinations(plain, count):
             yield (chosen,)
-            products = [()]
-            for factor in chosen:
-                products = [(*product, *powers) for product in products for powers in ((), (factor,))]
-            yield tuple(products)
-            products = [()]
-            for factor in chosen:
-                products = [(*product, *powers) for product in products for powers in ((), (factor,), (factor, factor))]
-            yield tuple(products)
-    for factor in plain:
-        others = [other for other in plain if other is not factor]
-        for divisor in _DIVISORS:
-            for add in range(divisor):
-                part = Factor(factor.size, add, divisor)
-                yield ((part,),)
-                yield (), (part,)
-                for other in others:
-                    yield ((part, other),)
-                    yield (part, other), (other,)
-    for factor in plain:  # what is left over
-        for divisor in _DIVISORS:
-            for add in range(divisor):
-                yield (factor,), (Factor(factor.size, add, divisor),)
-                yield (factor,), (Factor(factor.size, add, divisor),), ()
+            for degree in (1, 2):
+                powers = itertools.product(range(degree + 1), repeat=count)
+                yield tuple(
+                    tuple(factor for factor, power in zip(chosen, each, strict=True) for _ in range(power))
+                    for each in powers
+                )
+    parts = [Factor(name, add, divisor) for name in names for divisor in _DIVISORS for add in range(divisor)]
+    for part in parts:
+        yield ((part,),)
+        yield (), (part,)
+        for other in (other for other in plain if other.size != part.size):
+            yield ((part, other),)
+            yield (part, other), (other,)
+    for part in parts:  # what is left over
+        yield (Factor(part.size),), (part,)
+        yield (Factor(part.size),), (part,), ()

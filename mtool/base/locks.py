@@ -22,12 +22,8 @@ from pathlib import Path
 from mtool.base import resources, system
 from mtool.base.errors import BoardError, UsageError, of_os_error
 
-# Files that one process at a time holds; the lock ends with that process, however that ends.
-#
 # By `flock` where the system has it: programs that a process starts can hold the lock on, through the handle that they
 # inherit. Elsewhere by the package filelock.
-
-
 try:
     import fcntl
 except ImportError:  # Windows
@@ -252,27 +248,7 @@ def folder(path: Path, *, patience_s: float = _PATIENCE_S) -> Iterator[None]:
     Raises:
         UsageError: another process does not let go of it, or no folder for locks can be had.
     """
-    real = os.path.realpath(path)
-    deadline = time.monotonic() + patience_s
-    told = False
-    while isinstance(taken := _take(real), str) and taken != str(os.getpid()):
-        if time.monotonic() > deadline:
-            raise UsageError(
-                f"{path} is in use by another mtool",
-                details=[f"process {taken}, for more than {patience_s:g} s"],
-                hint="wait until it has finished, or end it",
-            )
-        if not told:
-            log.warning("waiting for process %s, or what it started, which uses %s", taken, path)
-            told = True
-        time.sleep(_POLL_S)
-    kept = _kept.get()
-    with contextlib.ExitStack() as here:
-        if isinstance(taken, Taken):
-            held = here if kept is None else kept
-            held.callback(taken.release)
-            inherited = () if taken.handle is None else (taken.handle,)
-            held.callback(_handles.reset, _handles.set((*_handles.get(), *inherited)))
+    with _held(os.path.realpath(path), path, patience_s, "wait until it has finished, or end it", is_inherited=True):
         yield
 
 
@@ -283,17 +259,31 @@ def file(path: Path) -> Iterator[None]:
     Raises:
         UsageError: another process holds it; the message names that process.
     """
-    taken = _take(f"file {os.path.realpath(path)}")
-    if isinstance(taken, str) and taken != str(os.getpid()):
-        raise UsageError(
-            f"{path} is in use by another mtool",
-            details=[f"process {taken}"] if taken else [],
-            hint="wait until it has finished, or write another file",
-        )
-    kept = _kept.get()
+    hint = "wait until it has finished, or write another file"
+    with _held(f"file {os.path.realpath(path)}", path, 0.0, hint, is_inherited=False):
+        yield
+
+
+@contextmanager
+def _held(what: str, path: Path, patience_s: float, hint: str, *, is_inherited: bool) -> Iterator[None]:
+    deadline = time.monotonic() + patience_s
+    told = False
+    while isinstance(taken := _take(what), str) and taken != str(os.getpid()):
+        if time.monotonic() >= deadline:
+            waited = f", for more than {patience_s:g} s" if patience_s else ""
+            details = [f"process {taken}{waited}"] if taken or waited else []
+            raise UsageError(f"{path} is in use by another mtool", details=details, hint=hint)
+        if not told:
+            log.warning("waiting for process %s, or what it started, which uses %s", taken, path)
+            told = True
+        time.sleep(_POLL_S)
     with contextlib.ExitStack() as here:
         if isinstance(taken, Taken):
-            (here if kept is None else kept).callback(taken.release)
+            held = _kept.get() or here
+            held.callback(taken.release)
+            if is_inherited:
+                inherited = () if taken.handle is None else (taken.handle,)
+                held.callback(_handles.reset, _handles.set((*_handles.get(), *inherited)))
         yield
 
 

@@ -546,12 +546,32 @@ def firmware_of(folder: Path, project: Project, kind: str) -> Path:
     """Return the file of a firmware kind, which need not be there yet.
 
     Raises:
-        UsageError: a link leads out of the project folder.
+        UsageError: the template has no such kind, or a link leads out of the project folder.
     """
+    if kind not in project.firmware:
+        raise UsageError(
+            f"the template {project.template} has no {kind} firmware",
+            details=[f"it has: {', '.join(project.firmware) or 'none'}"],
+        )
     path = folder / project.firmware[kind]
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise UsageError(f"{path} lies outside of the project", details=[f"in {os.path.realpath(path)}"])
     return path
+
+
+def project_of(described: Manifest, folder: Path) -> Project:
+    """Return the project of a folder's manifest.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if described.project is None:
+        raise UsageError(
+            f"{folder} holds a compiled model, not a project",
+            details=[f"its {FILE_NAME} has no project"],
+            hint="make one with: mtool build MODEL",
+        )
+    return described.project
 
 
 def is_project(folder: Path) -> bool:

@@ -120,13 +120,9 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
             hint="write it again, with the mtool command that made it",
         )
     read = manifest.load(folder)
-    project = _project_of(read, folder)
+    project = manifest.project_of(read, folder)
     for kind in kinds:
-        if kind not in project.firmware:
-            raise UsageError(
-                f"the template {project.template} has no firmware {kind!r}",
-                details=[f"it has: {', '.join(project.firmware)}"],
-            )
+        manifest.firmware_of(folder, project, kind)  # which refuses a kind that the template has not
     _check_folder(folder / BUILD_FOLDER)
     builder = BUILDERS[project.builder]
     compiler = builder.compiler(folder, project)
@@ -167,7 +163,7 @@ def _run(builder: Builder, folder: Path, read: Manifest, kinds: Sequence[str]) -
         builder.build(folder, read, kinds)
     except BuildError as failed:
         raise foreign.told(failed, read, folder) from failed
-    project = _project_of(read, folder)
+    project = manifest.project_of(read, folder)
     for kind in kinds:
         firmware = manifest.firmware_of(folder, project, kind)
         if not firmware.is_file():
@@ -189,7 +185,7 @@ def is_up_to_date(folder: Path, kinds: Sequence[str]) -> bool:
         MtoolError: the folder holds no project, or its compiler is not there.
     """
     read = manifest.load(folder)
-    project = _project_of(read, folder)
+    project = manifest.project_of(read, folder)
     compiler = BUILDERS[project.builder].compiler(folder, project)
     return all(one.is_current() for one in _firmware(folder, read, kinds, compiler))
 
@@ -230,7 +226,7 @@ def firmware_of(folder: Path, tree: FileTree) -> list[Path] | None:
         MtoolError: the folder holds no project, or its compiler is not there.
     """
     read = manifest.load(folder)
-    project = _project_of(read, folder)
+    project = manifest.project_of(read, folder)
     if any(not (folder / path).is_file() or (folder / path).read_bytes() != tree[path] for path in tree):
         return None
     firmware = _firmware(folder, read, [*project.firmware], BUILDERS[project.builder].compiler(folder, project))
@@ -242,15 +238,9 @@ def plan(project: Project, kinds: Sequence[str] = ("host_driven",)) -> list[str]
     return [shlex.join(argv) for argv in BUILDERS[project.builder].commands(project, kinds)]
 
 
-def _project_of(read: Manifest, folder: Path) -> Project:
-    if read.project is None:
-        raise UsageError(f"{folder} holds a compiled model, not a project", details=["its mtool.json has no project"])
-    return read.project
-
-
 def _firmware(folder: Path, read: Manifest, kinds: Sequence[str], compiler: toolchains.Found) -> "list[_Firmware]":
     """Return firmware kinds of a project, with what they are made of."""
-    project = _project_of(read, folder)
+    project = manifest.project_of(read, folder)
     sha = hashlib.sha256(f"{compiler.identity}\n".encode("utf-8", "surrogatepass"))
     sha.update(filetree.digest_of(folder, skip=(BUILD_FOLDER,)).encode())
     # The frameworks of other builders, a user's program and a backend's library are elsewhere than in the folder.

@@ -112,11 +112,6 @@ def job_of(folder: Path, project: Project, runner: Runner, *, kind: str, port: s
     Raises:
         UsageError: the project has no firmware of that kind.
     """
-    if kind not in project.firmware:
-        raise UsageError(
-            f"the template {project.template} has no {kind} firmware",
-            details=[f"it has: {', '.join(project.firmware) or 'none'}"],
-        )
     return Job(
         folder=folder,
         firmware=firmware_of(folder, project, kind),

@@ -6,9 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from mtool.base import checked
 from mtool.base.errors import BoardError, CommunicationError, DeviceError, MtoolError, UsageError
 from mtool.base.proc import Closing
 from mtool.device.rpc import Client, Expected, Served, loading, protocol
@@ -78,17 +76,11 @@ def manifest_of(module: Interface, project: Project) -> Manifest:
     described = module.description
     operators = tuple(
         Operator(
-            index=index,
-            name=one.name,
-            function="",
-            label=one.label,
-            schedule=one.schedule,
-            origins=(),
-            shape="",
-            macs=one.macs,
+            index=index, name=one.name, label=one.label, schedule=one.schedule, macs=one.macs,
+            function="", origins=(), shape="",
         )
         for index, one in enumerate(described.operators)
-    )
+    )  # fmt: skip
     return Manifest(
         mtool_version=__version__,
         model=module.name,
@@ -113,27 +105,6 @@ def manifest_of(module: Interface, project: Project) -> Manifest:
 log = logging.getLogger(__name__)
 _REOPEN_S = 0.2  # between two looks for a port that has gone
 _EMULATED_S = 20e6 * 1e-9  # an emulated instruction is a nanosecond of the machine's time
-P = ParamSpec("P")
-R = TypeVar("R")
-_Own = TypeVar("_Own", bound="Connected")
-
-
-class Connected(Protocol):
-    """What has a connection to a device."""
-
-    connection: "Connection"
-
-
-def alone(method: Callable[Concatenate[_Own, P], R]) -> Callable[Concatenate[_Own, P], R]:
-    """Let no other thread use the device while a method runs, and no other process at all; check its arguments."""
-    called = checked.method(method)
-
-    @functools.wraps(method)
-    def one_at_a_time(self: _Own, /, *arguments: P.args, **named: P.kwargs) -> R:
-        with self.connection.owner.alone():
-            return called(self, *arguments, **named)
-
-    return one_at_a_time
 
 
 class Connection(Closing):
@@ -222,10 +193,9 @@ class Connection(Closing):
         if takes_modules(self._project):
             found = interfaces(self.session)
             numbered |= {number: manifest_of(one, self._project) for number, one in found.items()}
-        named = {one.model: (number, one) for number, one in numbered.items()}
-        self.models = tuple(one for _, one in named.values())
-        self._numbers = {name: number for name, (number, _) in named.items()}
-        self._clients: dict[str, Client] = {}
+        self._numbers = {one.model: number for number, one in numbered.items()}
+        self.models = tuple(numbered[number] for number in self._numbers.values())
+        self._clients = {0: self.session}
 
     def manifest_of(self, model: str = "") -> Manifest:
         """Return the manifest of the model of a name; "": of the only one.
@@ -251,11 +221,9 @@ class Connection(Closing):
             return self.session
         described = self.manifest_of(model)
         number = self._numbers[described.model]
-        if number == 0:
-            return self.session
-        if described.model not in self._clients:
-            self._clients[described.model] = self.session.of_model(self._served(number, described))
-        return self._clients[described.model]
+        if number not in self._clients:
+            self._clients[number] = self.session.of_model(self._served(number, described))
+        return self._clients[number]
 
     def _served(self, number: int, model: Manifest) -> Served:
         return Served(
@@ -324,7 +292,7 @@ class Connection(Closing):
             except (BoardError, CommunicationError):
                 if time.monotonic() > deadline:
                     raise
-            time.sleep(_REOPEN_S)
+                time.sleep(_REOPEN_S)
         self._open_session(stream_s=stream_s, take_over=False)
 
     def close(self) -> None:

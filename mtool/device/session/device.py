@@ -1,10 +1,12 @@
 """A device on which models run: their inputs, their inferences, what these take, their states."""
 
 import copy
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -15,7 +17,7 @@ from mtool.base.proc import Closing
 from mtool.device.rpc import Client, protocol
 from mtool.device.rpc.loading import Place
 from mtool.device.session import connection, graph, tensors, timing
-from mtool.device.session.connection import Connection, alone
+from mtool.device.session.connection import Connection
 from mtool.device.session.graph import GraphExecutor
 from mtool.device.session.profile import Profile, operator_times
 from mtool.device.session.stepping import Stepping
@@ -25,6 +27,8 @@ from mtool.device.transport import Transport
 from mtool.manifest import Manifest
 from mtool.manifest.modules.format import unpack
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _ALIVE_S = 3.0
 _MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
 # How long an inference may take, generously: the slowest soft-float core needs some 200 cycles a multiply-accumulate,
@@ -63,6 +67,18 @@ class DeviceInfo:
     packet_bytes: int
     window_bytes: int
     timer_granularity_ns: int
+
+
+def alone(method: "Callable[Concatenate[Device, P], R]") -> "Callable[Concatenate[Device, P], R]":
+    """Let no other thread use the device while a method runs, and no other process at all; check its arguments."""
+    called = checked.method(method)
+
+    @functools.wraps(method)
+    def one_at_a_time(self: "Device", /, *arguments: P.args, **named: P.kwargs) -> R:
+        with self.connection.owner.alone():
+            return called(self, *arguments, **named)
+
+    return one_at_a_time
 
 
 class Device(Closing):

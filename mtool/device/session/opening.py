@@ -15,19 +15,10 @@ from mtool.device.flash.ports import Attached
 from mtool.device.session import faults
 from mtool.device.session.connection import takes_modules
 from mtool.device.session.device import Device
-from mtool.device.transport import (
-    ProcessTransport,
-    Transport,
-    UnicornTransport,
-    WithFlash,
-    control_block,
-    open_emulator,
-    open_port,
-    unicorn,
-)
-from mtool.device.transport.base import Recorder
-from mtool.device.transport.emulator import Channel
-from mtool.manifest import Manifest, Project
+from mtool.device.transport import ProcessTransport, Recorder, Transport, UnicornTransport, WithFlash, unicorn
+from mtool.device.transport.emulator import Channel, open_emulator
+from mtool.device.transport.opening import control_block, open_port
+from mtool.manifest import Project
 
 _KIND = "host_driven"
 TIMEOUT_S = 10.0
@@ -73,21 +64,20 @@ def open(
         BoardError: no such board is attached, or several are.
         CommunicationError: the firmware does not answer, or is another than mtool.json says.
     """
-    described = manifest.load(Path(folder))
+    path = Path(folder)
+    described = manifest.load(path)
     if described.project is None or not takes_modules(described.project):
-        described = manifest.load(Path(folder), model)
-
-    if described.project is not None:
-        firmware = Path(folder) / described.project.firmware.get(_KIND, _KIND)
-        files.check_plain(firmware.with_name(f"{firmware.name}.flash"))  # project_templates/shared/storage_in_file.c
+        described = manifest.load(path, model)
+    project = manifest.project_of(described, path)
+    firmware = manifest.firmware_of(path, project, _KIND)
+    files.check_plain(firmware.with_name(f"{firmware.name}.flash"))  # project_templates/shared/storage_in_file.c
 
     def start() -> tuple[Transport, str]:
-        transport, serial_number = _channel(Path(folder), described, port, probe, emulator_arguments)
+        transport, serial_number = _channel(path, project, port, probe, emulator_arguments)
         return (transport if record is None else Recorder(transport, record)), serial_number
 
     transport, serial_number = start()
-    assert described.project is not None  # _channel has looked
-    waits = _gdb_port(described.project) and not port and not probe
+    waits = _gdb_port(project) and not port and not probe
     device = Device(
         described,
         transport,
@@ -95,7 +85,7 @@ def open(
         serial_number=serial_number,
         reopen=lambda: start()[0],
         take_over=take_over,
-        firmware=Path(folder) / described.project.firmware[_KIND],
+        firmware=firmware,
         work_s=work_s,
     )
     if waits:
@@ -139,31 +129,13 @@ def open_transport(folder: str | Path, *, port: str = "", probe: str = "", kind:
         MtoolError: as `open` does.
     """
     path = Path(folder)
-    return _channel(path, manifest.load(path), port, probe, kind=kind)[0]
+    return _channel(path, manifest.project_of(manifest.load(path), path), port, probe, kind=kind)[0]
 
 
 def _channel(
-    path: Path,
-    described: Manifest,
-    port: str,
-    probe: str,
-    emulator_arguments: Sequence[str] = (),
-    *,
-    kind: str = _KIND,
+    path: Path, project: Project, port: str, probe: str, emulator_arguments: Sequence[str] = (), *, kind: str = _KIND
 ) -> tuple[Transport, str]:
     """Return the channel to a project's firmware, and the USB serial number of what it leads to."""
-    project = described.project
-    if project is None:
-        raise UsageError(
-            f"{path} holds a compiled model, not a project",
-            details=[f"its {manifest.FILE_NAME} has no project"],
-            hint="make one with: mtool build",
-        )
-    if kind not in project.firmware:
-        raise UsageError(
-            f"the template {project.template} has no {kind} firmware",
-            details=[f"it has: {', '.join(project.firmware) or 'none'}"],
-        )
     firmware = manifest.firmware_of(path, project, kind)
     if not firmware.is_file():
         raise UsageError(
@@ -201,15 +173,6 @@ def _gdb_port(project: Project) -> int:
     return int(project.options.get("gdbserver", 0))
 
 
-def _waiting(project: Project) -> tuple[str, ...]:
-    """Return the arguments with which QEMU waits for gdb, if it is to."""
-    port = _gdb_port(project)
-    if not port:
-        return ()
-    log.warning("the emulator waits for gdb: target remote localhost:%d, then continue", port)
-    return ("-gdb", f"tcp:127.0.0.1:{port}", "-S")
-
-
 def _transport(
     project: Project, firmware: Path, port: str, probe: str, emulator_arguments: Sequence[str]
 ) -> tuple[Transport, str]:
@@ -229,7 +192,11 @@ def _transport(
             details=[f"the template {project.template} drives the firmware in one"],
             hint="choose another template: --template NAME",
         )
-    arguments = (*emulator.arguments, *_waiting(project), *emulator_arguments)
+    waiting: tuple[str, ...] = ()
+    if gdb_port := _gdb_port(project):
+        log.warning("the emulator waits for gdb: target remote localhost:%d, then continue", gdb_port)
+        waiting = ("-gdb", f"tcp:127.0.0.1:{gdb_port}", "-S")
+    arguments = (*emulator.arguments, *waiting, *emulator_arguments)
     emulator = emulator.model_copy(update={"arguments": arguments})
     start = functools.partial(_emulate, project, emulator, firmware)
     if takes_modules(project):  # project_templates/shared/storage_in_file.c names the file
