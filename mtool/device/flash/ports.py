@@ -4,6 +4,7 @@ One USB serial number stands for a probe and for its UART, so that the port that
 flashed. The choice: `--port` and `--probe`, then MTOOL_PORT and MTOOL_PROBE, then mtool.toml, then the single match.
 """
 
+import contextlib
 import os
 import re
 import time
@@ -88,7 +89,8 @@ def attached(listing: Listing = list_ports.comports, usb: Path = _USB) -> list[A
     devices = []
     for (usb_id, _), infos in groups.items():
         first, *others = sorted(infos, key=lambda info: (_natural(info.location or ""), _natural(info.device)))
-        name = _name(first)
+        text = first.product or first.description or ""
+        name = "" if text in ("n/a", first.device) else re.sub(r"\s+", " ", str(text)).strip()
         more = tuple(info.device for info in others)
         devices.append(Attached(first.device, usb_id, first.serial_number or "", name, more))
     devices.sort(key=lambda device: _natural(device.port))
@@ -100,19 +102,15 @@ def _portless(usb: Path) -> list[Attached]:
     """Return the USB devices that have a serial number, with a port or without."""
     devices = []
     for folder in sorted(usb.glob("*")):
-        vendor, product, serial, name = (
-            _line(folder / file) for file in ("idVendor", "idProduct", "serial", "product")
-        )
-        if vendor and product and serial and vendor != _HUBS:
-            devices.append(Attached("", f"{vendor}:{product}", serial, name))
+        with contextlib.suppress(OSError):
+            vendor, product, serial = (
+                (folder / file).read_text().strip() for file in ("idVendor", "idProduct", "serial")
+            )
+            named = folder / "product"
+            name = named.read_text().strip() if named.is_file() else ""
+            if vendor and product and serial and vendor != _HUBS:
+                devices.append(Attached("", f"{vendor}:{product}", serial, name))
     return devices
-
-
-def _line(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def matching(board: Board, devices: Sequence[Attached]) -> list[Attached]:
@@ -277,8 +275,10 @@ def _by_port(want: Wanted, found: Sequence[Attached]) -> Attached:
 def _ambiguous(board: Board, candidates: Sequence[Attached]) -> BoardError:
     probes = [device.probe for device in candidates]
     if (all(probes) and len(set(probes)) == len(probes)) or not candidates[0].port:
-        prefix = _prefix(probes)
-        hint = f"choose one with --probe {probes[0][:prefix]} (a prefix is enough) or set MTOOL_PROBE"
+        length = _SHORTEST_PREFIX
+        while len({probe[:length] for probe in probes}) < len(probes):
+            length += 1
+        hint = f"choose one with --probe {probes[0][:length]} (a prefix is enough) or set MTOOL_PROBE"
     else:
         hint = f"choose one with --port {candidates[0].port} or set MTOOL_PORT"
     return BoardError(
@@ -286,22 +286,8 @@ def _ambiguous(board: Board, candidates: Sequence[Attached]) -> BoardError:
     )
 
 
-def _prefix(probes: Sequence[str]) -> int:
-    """Return how many characters tell the serial numbers apart, at least `_SHORTEST_PREFIX`."""
-    length = _SHORTEST_PREFIX
-    while len({probe[:length] for probe in probes}) < len(probes):
-        length += 1
-    return length
-
-
 def _listed(found: Sequence[Attached]) -> list[str]:
     return [str(device) for device in found if device.port] or ["nothing with a serial port is attached"]
-
-
-def _name(info: Any) -> str:
-    """Return what a device calls itself, in a word or two."""
-    text = info.product or info.description or ""
-    return "" if text in ("n/a", info.device) else re.sub(r"\s+", " ", str(text)).strip()
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:

@@ -29,6 +29,14 @@ class Transport(Closing):
     is_process: bool = False
     baud: int | None = None
     flash: Path | None = None
+    _arrived: bytearray
+    """Bytes that came while others were sent."""
+
+    def _taken(self) -> bytes:
+        """Return what has arrived meanwhile."""
+        data = bytes(self._arrived)
+        self._arrived.clear()
+        return data
 
     @abstractmethod
     def write(self, data: bytes, *, timeout_s: float) -> None:

@@ -14,9 +14,6 @@ from collections.abc import Iterator
 from mtool.base.errors import CommunicationError
 from mtool.device.transport.base import Transport
 
-# A channel over TCP: a serial port behind a network (ser2net, a Wi-Fi module), or a program that reads RTT.
-
-
 _CHUNK = 1 << 16
 _CONNECT_S = 5.0
 _USUAL_BYTES_PER_SECOND = 960.0  # what lies behind may be a line of 9,600 baud
@@ -54,7 +51,7 @@ class TcpTransport(Transport):
     ) -> None:
         self.name = name or f"tcp://{host}:{port}"
         self.bytes_per_second = bytes_per_second
-        self._arrived: list[bytes] = []
+        self._arrived = bytearray()
         self._is_open = False
         try:
             self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
@@ -80,18 +77,13 @@ class TcpTransport(Transport):
             except BlockingIOError:
                 if not self._wait(deadline - time.monotonic(), to_write=True):
                     raise CommunicationError(f"{self.name} took no more bytes within {timeout_s:.3g} s") from None
-                if received := self._receive():
-                    self._arrived.append(received)
+                self._arrived += self._receive()
             except OSError as failed:
                 raise self._lost(failed.strerror or str(failed)) from None
 
     def read(self, *, timeout_s: float) -> bytes:
         """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
-        if self._arrived:
-            data = b"".join(self._arrived)
-            self._arrived.clear()
-            return data
-        return self._receive() or (self._receive() if self._wait(timeout_s, to_write=False) else b"")
+        return self._taken() or self._receive() or (self._receive() if self._wait(timeout_s, to_write=False) else b"")
 
     def close(self) -> None:
         """Close the connection."""

@@ -5,7 +5,6 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -19,10 +18,6 @@ from mtool.device.transport.gdb_remote import GdbMemory, TcpTransport
 from mtool.device.transport.process import ProcessTransport
 from mtool.device.transport.serial import SerialTransport
 
-# The address of a device's channel: what `--port` takes besides the name of a serial port.
-
-
-Server = Literal["gdb", "jlink", "openocd", "pyocd"]
 LOCALHOST = "127.0.0.1"
 _SERVERS: dict[str, int | None] = {"gdb": None, "jlink": 19021, "openocd": 9090, "pyocd": None}
 _FORMS = (
@@ -36,55 +31,47 @@ _FORMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tcp:
-    """A channel over TCP."""
+class Address:
+    """What `--port` names besides a serial port.
 
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rtt:
-    """SEGGER RTT: who reads the rings, where that listens or which chip it drives, and where the control block is.
-
-    `block` is the block's address; None: what the firmware's symbols say.
+    Attributes:
+        server: who is at the other end: "tcp", or what reads SEGGER RTT: "gdb", "jlink", "openocd", "pyocd".
+        host, port: where that listens.
+        target: the chip that pyOCD drives.
+        block: the address of RTT's control block; None: what the firmware's symbols say.
     """
 
-    server: Server
+    server: str
     host: str = LOCALHOST
     port: int = 0
     target: str = ""
     block: int | None = None
 
 
-def parse(port: str) -> Tcp | Rtt | None:
+def parse(port: str) -> Address | None:
     """Return the address that a port's name is, or None for that of a serial port or a URL of pyserial's.
 
     Raises:
         UsageError: it begins as one, and is none; the message lists the forms.
     """
     if port.startswith("tcp:"):
-        return Tcp(*_host_and_port(port, port.removeprefix("tcp:").removeprefix("//")))
-    if port.startswith("rtt:") or port == "rtt":
-        return _rtt(port)
-    return None
-
-
-def _rtt(port: str) -> Rtt:
-    text, at, block = port.partition("@")
-    _, _, rest = text.partition(":")
-    name, colon, where = rest.partition(":")
-    address = _block(port, block) if at else None
-    if name not in _SERVERS:
-        what = "names nobody who reads RTT" if not name else f"{name!r} is nobody who reads RTT"
-        raise _wrong(port, what, spelling.did_you_mean(name, _SERVERS, otherwise="for instance: --port rtt:jlink"))
-    server: Server = name  # type: ignore[assignment]
+        return Address("tcp", *_host_and_port(port, port.removeprefix("tcp:").removeprefix("//")))
+    if not port.startswith("rtt:") and port != "rtt":
+        return None
+    text, at, given = port.partition("@")
+    server, colon, where = text.removeprefix("rtt").removeprefix(":").partition(":")
+    if at and re.fullmatch(r"0[xX][0-9A-Fa-f]{1,8}", given) is None:
+        raise _wrong(port, f"{given!r} is no address of a control block", "for instance: --port rtt:jlink@0x20000400")
+    block = int(given, 16) if at else None
+    if server not in _SERVERS:
+        what = f"{server!r} is nobody who reads RTT" if server else "names nobody who reads RTT"
+        raise _wrong(port, what, spelling.did_you_mean(server, _SERVERS, otherwise="for instance: --port rtt:jlink"))
     if server == "pyocd":
-        return Rtt(server, target=where, block=address)
+        return Address(server, target=where, block=block)
     usual = _SERVERS[server]
     if not colon and usual is not None:
-        return Rtt(server, port=usual, block=address)
-    return Rtt(server, *_host_and_port(port, where), block=address)
+        return Address(server, port=usual, block=block)
+    return Address(server, *_host_and_port(port, where), block=block)
 
 
 def _host_and_port(port: str, text: str) -> tuple[str, int]:
@@ -95,12 +82,6 @@ def _host_and_port(port: str, text: str) -> tuple[str, int]:
     if not 0 < number < 1 << 16:
         raise _wrong(port, f"{number} is no TCP port", "1 to 65535 are")
     return found[1].strip("[]"), number
-
-
-def _block(port: str, text: str) -> int:
-    if re.fullmatch(r"0[xX][0-9A-Fa-f]{1,8}", text) is None:
-        raise _wrong(port, f"{text!r} is no address of a control block", "for instance: --port rtt:jlink@0x20000400")
-    return int(text, 16)
 
 
 def _wrong(port: str, what: str, hint: str) -> UsageError:
@@ -128,11 +109,11 @@ def open_port(port: str, *, baud: int, firmware: Path | None = None, probe: str 
         CommunicationError: it can't be opened, or nothing is there.
     """
     where = parse(port)
-    if isinstance(where, Tcp):
+    if where is None:
+        return SerialTransport(port, baud=baud)
+    if where.server == "tcp":
         return TcpTransport(where.host, where.port, bytes_per_second=baud / _BITS_PER_BYTE)
-    if isinstance(where, Rtt):
-        return _rtt_line(port, where, firmware, probe)
-    return SerialTransport(port, baud=baud)
+    return _rtt_line(port, where, firmware, probe)
 
 
 def control_block(firmware: Path) -> int | None:
@@ -146,7 +127,7 @@ def control_block(firmware: Path) -> int | None:
         return None
 
 
-def _rtt_line(port: str, where: Rtt, firmware: Path | None, probe: str) -> Transport:
+def _rtt_line(port: str, where: Address, firmware: Path | None, probe: str) -> Transport:
     block = where.block
     if block is None and firmware is not None:
         block = control_block(firmware)
@@ -186,7 +167,7 @@ def _rtt_line(port: str, where: Rtt, firmware: Path | None, probe: str) -> Trans
     )
 
 
-def _pyocd(where: Rtt, block: int | None, probe: str) -> Transport:
+def _pyocd(where: Address, block: int | None, probe: str) -> Transport:
     if importlib.util.find_spec("pyocd") is None:
         raise BuildError(
             "pyOCD is not installed where mtool is",

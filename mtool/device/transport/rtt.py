@@ -8,12 +8,11 @@ a ring's two offsets only; a ring whose offsets are equal is empty, so that it h
 import struct
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
 
 from mtool.base.errors import CommunicationError
 from mtool.device.transport.base import Transport
+from mtool.device.transport.gdb_remote import GdbMemory
 
 IDENTIFIER = b"SEGGER RTT"
 SYMBOL = "_SEGGER_RTT"
@@ -23,24 +22,6 @@ _MOST_RINGS = 32  # of each direction; more are no control block
 _FIRST_POLL_S = 0.0005
 _LONGEST_POLL_S = 0.01
 _START_S = 10.0
-
-
-class Memory(Protocol):
-    """A device's memory, as a debugger reaches it."""
-
-    name: str
-
-    def read(self, address: int, count: int) -> bytes:
-        """Return `count` bytes."""
-
-    def write(self, address: int, data: bytes) -> None:
-        """Write all of `data`."""
-
-    def access(self) -> AbstractContextManager[None]:
-        """Hold the device, if that is what it takes, for several reads and writes."""
-
-    def close(self) -> None:
-        """Let go of the device, which runs on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +60,11 @@ class RttTransport(Transport):
     is_lossless = True
     bytes_per_second = 2e3  # through a slow probe
 
-    def __init__(self, memory: Memory, block: int, *, start_s: float = _START_S) -> None:
+    def __init__(self, memory: GdbMemory, block: int, *, start_s: float = _START_S) -> None:
         self.name = f"RTT through {memory.name}"
         self._memory = memory
         self._block = block
-        self._arrived: list[bytes] = []
+        self._arrived = bytearray()
         self._downs_at = 0
         try:
             self._poll(self._find, start_s)
@@ -104,7 +85,7 @@ class RttTransport(Transport):
         def send() -> bool:
             nonlocal left
             up, down = self._rings()
-            self._arrived += filter(None, [self._take(up)])
+            self._arrived += self._take(up)
             left = left[self._put(down, left) :]
             return not left
 
@@ -115,14 +96,12 @@ class RttTransport(Transport):
         """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
 
         def receive() -> bool:
-            self._arrived += filter(None, [self._take(self._rings()[0])])
+            self._arrived += self._take(self._rings()[0])
             return bool(self._arrived)
 
         if not self._arrived:
             self._poll(receive, timeout_s)
-        data = b"".join(self._arrived)
-        self._arrived.clear()
-        return data
+        return self._taken()
 
     def close(self) -> None:
         """Let go of the device, which runs on."""
@@ -151,13 +130,8 @@ class RttTransport(Transport):
     def _rings(self) -> tuple[Ring, Ring]:
         """Return the first ring up and the first ring down."""
         up_at = self._block + _HEAD.size
-        if self._downs_at == up_at + _RING.size:
-            both = self._memory.read(up_at, 2 * _RING.size)
-            return self._ring(up_at, both[: _RING.size]), self._ring(self._downs_at, both[_RING.size :])
-        return (
-            self._ring(up_at, self._memory.read(up_at, _RING.size)),
-            self._ring(self._downs_at, self._memory.read(self._downs_at, _RING.size)),
-        )
+        both = self._memory.read(up_at, self._downs_at + _RING.size - up_at)  # and, rarely, further ones between
+        return self._ring(up_at, both[: _RING.size]), self._ring(self._downs_at, both[-_RING.size :])
 
     def _ring(self, at: int, data: bytes) -> Ring:
         _, buffer, size, write_offset, read_offset, _ = _RING.unpack(data)

@@ -38,7 +38,7 @@ class SerialTransport(Transport):
         self.baud = baud
         self.bytes_per_second = baud / _BITS_PER_BYTE
         self.is_exclusive = "://" not in port  # what is reached over a network, another computer may reach too
-        self._arrived: list[bytes] = []
+        self._arrived = bytearray()
         options = {"exclusive": True} if self.is_exclusive else {}
         self._lock = Lock(port)
         try:
@@ -69,13 +69,11 @@ class SerialTransport(Transport):
             self._keep_what_arrived()
             if not self._arrived:
                 self._port.timeout = max(timeout_s, 0.0)
-                self._arrived.append(self._port.read(1))
+                self._arrived += self._port.read(1)
                 self._keep_what_arrived()
         except (OSError, TypeError) as failed:  # pyserial on a port that was closed meanwhile: TypeError
             raise self._lost(failed) from None
-        data = b"".join(self._arrived)
-        self._arrived.clear()
-        return data
+        return self._taken()
 
     def set_baud(self, baud: int) -> None:
         """Go on with another rate; what has arrived is thrown away."""
@@ -95,7 +93,7 @@ class SerialTransport(Transport):
 
     def _keep_what_arrived(self) -> None:
         while waiting := self._port.in_waiting:
-            self._arrived.append(self._port.read(waiting))
+            self._arrived += self._port.read(waiting)
 
     def _lost(self, failed: Exception) -> CommunicationError:
         if not self._port.is_open:

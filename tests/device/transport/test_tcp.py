@@ -8,7 +8,7 @@ import pytest
 
 from mtool.base.errors import CommunicationError, UsageError
 from mtool.device.transport import open_port, opening
-from mtool.device.transport.opening import Rtt, Tcp
+from mtool.device.transport.opening import Address
 
 
 @pytest.fixture
@@ -64,12 +64,12 @@ def test_nothing_listens(listener: socket.socket) -> None:
         ("/dev/ttyACM0", None),
         ("COM3", None),
         ("socket://here:1", None),
-        ("tcp://[::1]:4000", Tcp("::1", 4000)),
-        ("tcp:board.local:1", Tcp("board.local", 1)),
-        ("rtt:jlink", Rtt("jlink", port=19021)),
-        ("rtt:openocd:box:9091@0x20000400", Rtt("openocd", "box", 9091, block=0x20000400)),
-        ("rtt:pyocd:stm32l4r5zitx", Rtt("pyocd", target="stm32l4r5zitx")),
-        ("rtt:gdb:localhost:1234", Rtt("gdb", "localhost", 1234)),
+        ("tcp://[::1]:4000", Address("tcp", "::1", 4000)),
+        ("tcp:board.local:1", Address("tcp", "board.local", 1)),
+        ("rtt:jlink", Address("jlink", port=19021)),
+        ("rtt:openocd:box:9091@0x20000400", Address("openocd", "box", 9091, block=0x20000400)),
+        ("rtt:pyocd:stm32l4r5zitx", Address("pyocd", target="stm32l4r5zitx")),
+        ("rtt:gdb:localhost:1234", Address("gdb", "localhost", 1234)),
     ],
 )
 def test_an_address(port: str, meant: object) -> None:

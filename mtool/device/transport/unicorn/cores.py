@@ -44,18 +44,18 @@ class Core:
 
 def count_thumb(code: bytes) -> int:
     """Return the number of instructions: what begins with the bits 11101, 11110 or 11111 has four bytes, else two."""
-    at = count = 0
-    while at < len(code):
-        at += 4 if code[at + 1] >= 0xE8 else 2
-        count += 1
-    return count
+    return _count(code, lambda at: code[at + 1] >= 0xE8)
 
 
 def count_riscv(code: bytes) -> int:
     """Return the number of instructions: one whose first two bits are 11 has four bytes, else it is compressed."""
+    return _count(code, lambda at: code[at] & 3 == 3)
+
+
+def _count(code: bytes, is_long: Callable[[int], bool]) -> int:
     at = count = 0
     while at < len(code):
-        at += 4 if code[at] & 3 == 3 else 2
+        at += 4 if is_long(at) else 2
         count += 1
     return count
 
