@@ -172,7 +172,7 @@ def test_a_compiler_without_its_library_is_not_complete(tmp_path: Path, monkeypa
 def test_a_model_folder_and_an_unknown_kind_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds a compiled model, not a project"):
         build.build(toy_sources(tmp_path / "c"))
-    with pytest.raises(UsageError, match="has no firmware 'bootloader'") as caught:
+    with pytest.raises(UsageError, match="has no bootloader firmware") as caught:
         build.build(write(tmp_path / "p"), kinds=["bootloader"])
     assert "host_driven, standalone" in caught.value.details[0]
 
