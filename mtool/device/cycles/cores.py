@@ -143,10 +143,8 @@ def group_of(isa: str = "thumb") -> dict[str, str]:
     }
 
 
-# An instruction, as far as its time depends on it.
-
-
 _ADDRESS = re.compile(r"[0-9a-f]+")
+_NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +172,14 @@ class Instruction:
     mnemonic: str
     group: str
     operands: str
-    reads: frozenset[str]
-    early: frozenset[str]
-    late: frozenset[str]
-    writes: frozenset[str]
-    base: frozenset[str]
-    words: int
-    indexed: bool
-    double: bool
+    reads: frozenset[str] = _NONE
+    early: frozenset[str] = _NONE
+    late: frozenset[str] = _NONE
+    writes: frozenset[str] = _NONE
+    base: frozenset[str] = _NONE
+    words: int = 1
+    indexed: bool = False
+    double: bool = False
 
     @property
     def kind(self) -> str:

@@ -21,6 +21,7 @@ from mtool.manifest import Manifest, Operator
 
 log = logging.getLogger(__name__)
 
+_INSTRUCTIONS = "instructions"
 _CALLERS = ("operator", "calls", "head_call")  # through which steps and rows call operators
 KINDS = ("load", "store", "multiply-accumulate", "arithmetic", "branch", "other")
 
@@ -156,7 +157,8 @@ def summarise(
     slow = [clock for clock in clocks if clock.reads is not None]
     waits: Counter[str] = Counter()
     mix: Counter[str] = Counter()
-    by_call, by_function = _Sums(), _Sums()
+    by_call: dict[str, Counter[str]] = {}
+    by_function: dict[str, Counter[str]] = {}
     unknown: set[str] = set()
     names = _names(executed, operators)
     for block in executed.blocks:
@@ -175,12 +177,12 @@ def summarise(
         }
         for index, clock in enumerate(slow):
             waits[clock.name] += flash.waits(block, clock, index, cycles[clock.cpu])
-        instructions = block.count * len(block.body)
-        by_call.add(names[block.call], instructions, cycles)
-        by_function.add(listing.function_at(block.body[0].address), instructions, cycles)
+        spent = {_INSTRUCTIONS: block.count * len(block.body), **cycles}
+        by_call.setdefault(names[block.call], Counter()).update(spent)
+        by_function.setdefault(listing.function_at(block.body[0].address), Counter()).update(spent)
     if unknown:
         log.warning("counted as one cycle, for want of a table: %s", ", ".join(sorted(unknown)))
-    functions = by_function.parts()
+    functions = _parts(by_function, able)
     main = able[0].cpu
     order = {name: index for index, name in enumerate([*names[1:], names[0]])}
     return Estimate(
@@ -188,10 +190,14 @@ def summarise(
         jumps=sum(block.jumps for block in executed.blocks),
         cycles={core.cpu: sum(part.cycles[core.cpu] for part in functions) for core in able},
         mix={kind: mix[kind] for kind in KINDS},
-        operators=tuple(sorted(by_call.parts(), key=lambda part: order[part.name])),
+        operators=tuple(sorted(_parts(by_call, able), key=lambda part: order[part.name])),
         functions=tuple(sorted(functions, key=lambda part: (-part.cycles[main], part.name))),
         waits=dict(waits),
     )
+
+
+def _parts(sums: Mapping[str, Counter[str]], able: Sequence[Core]) -> list[Part]:
+    return [Part(name, one[_INSTRUCTIONS], {core.cpu: one[core.cpu] for core in able}) for name, one in sums.items()]
 
 
 def _straddles(target: int | None, listing: Listing) -> bool:
@@ -210,18 +216,3 @@ def _names(executed: Executed, operators: Sequence[Operator]) -> list[str]:
         return [itself, *executed.calls]
     own = iter(operators)
     return [itself, *(next(own).name if name in callees else name for name in executed.calls)]
-
-
-class _Sums:
-    """Instructions and cycles by name."""
-
-    def __init__(self) -> None:
-        self._instructions: Counter[str] = Counter()
-        self._cycles: dict[str, Counter[str]] = {}
-
-    def add(self, name: str, instructions: int, cycles: Mapping[str, int]) -> None:
-        self._instructions[name] += instructions
-        self._cycles.setdefault(name, Counter()).update(cycles)
-
-    def parts(self) -> list[Part]:
-        return [Part(name, count, dict(self._cycles[name])) for name, count in self._instructions.items()]

@@ -41,14 +41,15 @@ def arguments(clocks: Sequence[Clock], counted: Board) -> list[str]:
     stands = [memory for memory in (counted.memory_for("code"), counted.memory_for("weights")) if memory is not None]
     base = min((memory.base for memory in stands), default=0)
     size = max((memory.base + memory.size for memory in stands), default=0) - base
-    return [f"flash={_description(clock.reads, base, size)}" for clock in clocks if clock.reads is not None]
-
-
-def _description(reads: Reads, base: int, size: int) -> str:
-    code, data = reads.code, reads.data
-    caches = [code.lines, code.ways or code.lines]
-    caches += [data.lines, data.ways or data.lines] if data else [0, 0]
-    return ":".join(f"{number:x}" for number in (base, size, reads.width, *caches, reads.line))
+    found = []
+    for reads in (clock.reads for clock in clocks if clock.reads is not None):
+        caches = [
+            cache
+            for one in (reads.code, reads.data)
+            for cache in ((one.lines, one.ways or one.lines) if one else (0, 0))
+        ]
+        found.append("flash=" + ":".join(f"{number:x}" for number in (base, size, reads.width, *caches, reads.line)))
+    return found
 
 
 def waits(block: Block, clock: Clock, index: int, cycles: int) -> int:

@@ -5,6 +5,10 @@ from collections.abc import Sequence
 
 from mtool.device.cycles.cores import Core, Instruction
 
+_FLOAT_RESULTS = frozenset(
+    f"float_{kind}" for kind in ("arithmetic", "convert", "multiply_accumulate", "fused", "divide")
+)
+
 
 def cycles(instructions: Sequence[Instruction], core: Core) -> list[int]:
     """Return the cycles that each instruction adds to those before it, when they run in this order without a jump.
@@ -62,7 +66,7 @@ def _single(instructions: Sequence[Instruction], core: Core) -> list[int]:
         start = max([now, *needed, *([free] if is_float else [])])
         if is_float:
             free = start + max(own, cost.holds)
-        if _float_result(instruction):
+        if instruction.group in _FLOAT_RESULTS:
             ready |= dict.fromkeys(instruction.writes, start + max(own, cost.holds) + core.float_stall)
         else:
             ready = {register: at for register, at in ready.items() if register not in instruction.writes}
@@ -87,16 +91,6 @@ def _overlaps(before: Instruction, instruction: Instruction) -> bool:
 def _is_load(instruction: Instruction) -> bool:
     """Return whether it loads one register."""
     return instruction.group == "load" or (instruction.group == "float_load" and instruction.words == 1)
-
-
-def _float_result(instruction: Instruction) -> bool:
-    return instruction.group in (
-        "float_arithmetic",
-        "float_convert",
-        "float_multiply_accumulate",
-        "float_fused",
-        "float_divide",
-    )
 
 
 def _dual(instructions: Sequence[Instruction], core: Core) -> list[int]:

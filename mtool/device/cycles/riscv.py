@@ -1,6 +1,7 @@
 """What the disassembler writes of RISC-V code, read into instructions."""
 
 import re
+from dataclasses import replace
 
 from mtool.device.cycles.cores import Instruction, group_of, groups
 
@@ -22,21 +23,8 @@ def decode(address: int, size: int, written: str, operands: str) -> Instruction:
     memory = [part for part in parts if "(" in part]
     early = _registers(memory)
     sources = _registers([part for part in parts[0 if is_store or not results else 1 :] if part not in memory])
-    return Instruction(
-        address=address,
-        bytes=size,
-        mnemonic=mnemonic,
-        group=group,
-        operands=operands,
-        reads=_NONE if is_store else sources,
-        early=early,
-        late=sources if is_store else _NONE,
-        writes=writes - {"zero"},
-        base=_NONE,
-        words=1,
-        indexed=False,
-        double=False,
-    )
+    instruction = Instruction(address, size, mnemonic, group, operands, early=early, writes=writes - {"zero"})
+    return replace(instruction, late=sources) if is_store else replace(instruction, reads=sources)
 
 
 def _registers(parts: list[str]) -> frozenset[str]:

@@ -160,7 +160,7 @@ class Client:
         Raises:
             DeviceError: one is longer than its tensor, or there are more than tensors.
         """
-        self._all(self._writes(inputs))
+        self.ask(self._writes(inputs))
 
     def read(self, kind: int, lengths: Sequence[int]) -> list[bytes]:
         """Read the first `lengths[i]` bytes of each tensor of INPUTS or OUTPUTS.
@@ -168,7 +168,7 @@ class Client:
         Raises:
             DeviceError: a length is larger than its tensor.
         """
-        return _joined(self._all(self._reads(kind, lengths)), lengths)
+        return _joined(self.ask(self._reads(kind, lengths)), lengths)
 
     def read_at(self, kind: int, index: int, offset: int, count: int) -> bytes:
         """Read `count` bytes from the byte `offset` of a tensor of INPUTS or OUTPUTS, or of the ARENA (index 0).
@@ -179,7 +179,7 @@ class Client:
         requests = (
             protocol.read(kind, index, offset + begin, length) for begin, length in data_frames(self.window, count)
         )
-        return _joined(self._all(requests), [count])[0]
+        return _joined(self.ask(requests), [count])[0]
 
     def write_at(self, kind: int, index: int, offset: int, data: bytes) -> None:
         """Write `data` from the byte `offset` of a tensor of INPUTS or OUTPUTS, or of the ARENA (index 0) on.
@@ -188,7 +188,7 @@ class Client:
             DeviceError: it has not so many bytes.
         """
         pieces = data_frames(self.window, len(data))
-        self._all(protocol.write(kind, index, offset + at, data[at : at + length]) for at, length in pieces)
+        self.ask(protocol.write(kind, index, offset + at, data[at : at + length]) for at, length in pieces)
 
     def run(
         self,
@@ -216,7 +216,7 @@ class Client:
         limit_s = work_s * self._device_s if in_steps or is_limited else 0.0
         calls = [protocol.call(work_s, in_steps=in_steps, limit_s=limit_s)]
         requests = itertools.chain(self._writes(inputs), calls, self._reads(protocol.OUTPUTS, output_bytes))
-        return _joined(self._all(requests), output_bytes)
+        return _joined(self.ask(requests), output_bytes)
 
     def time(self, number: int, *, work_s: float, operator: int | None = None) -> int:
         """Run the model, or one operator, `number` times and return the nanoseconds of all, by the device's timer.
@@ -282,13 +282,21 @@ class Client:
         return protocol.read_invoke(self._one(protocol.invoke(index, arguments, work_s)))
 
     def ask(self, requests: Iterable[Request]) -> list[Reply]:
-        """Exchange messages that this class has no function for; mtool.device.rpc.loading has those of modules.
+        """Exchange messages, also those that this class has no function for (mtool.device.rpc.loading has some).
 
         Raises:
             DeviceError: the device refused one.
             CommunicationError: the device stopped answering.
         """
-        return self._all(requests)
+        with self.owner.alone():
+            self.window.on_fault = self._model.on_fault
+            if self._shared.selected != self._model.index:
+                self._check(self.window.exchange([protocol.select(self._model.index)])[0])
+                self._shared.selected = self._model.index
+            replies = self.window.exchange(requests)
+            for reply in replies:
+                self._check(reply)
+            return replies
 
     def pieces(self, total: int) -> Iterator[tuple[int, int]]:
         """Cut `total` bytes into pieces of the size that suits the link at that time: (offset, length)."""
@@ -329,21 +337,10 @@ class Client:
                 yield protocol.read(kind, index, offset, length)
 
     def _one(self, request: Request) -> bytes:
-        return self._all([request])[0].payload
+        return self.ask([request])[0].payload
 
     def _number(self, request: Request) -> int:
         return protocol.read_number(request.type, self._one(request))
-
-    def _all(self, requests: Iterable[Request]) -> list[Reply]:
-        with self.owner.alone():
-            self.window.on_fault = self._model.on_fault
-            if self._shared.selected != self._model.index:
-                self._check(self.window.exchange([protocol.select(self._model.index)])[0])
-                self._shared.selected = self._model.index
-            replies = self.window.exchange(requests)
-            for reply in replies:
-                self._check(reply)
-            return replies
 
     def _check(self, reply: Reply) -> None:
         if reply.status == Status.MT_OK:

@@ -79,6 +79,7 @@ def host_number() -> int:
 
 def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, timeout_s: float) -> bytes | None:
     """Send HELLO until its reply comes, and return that one's payload; None: it has not come."""
+    kind, at, sent = Message.MT_HELLO | protocol.REPLY, protocol.NONCE_AT, struct.pack("<I", nonce)
     deadline = time.monotonic() + timeout_s
     wait_s = _FIRST_WAIT_S
     while (left := deadline - time.monotonic()) > 0:
@@ -87,29 +88,28 @@ def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, tim
         wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         while (left := wait_until - time.monotonic()) > 0:
             for frame in decoder.feed(transport.read(timeout_s=left)):
-                if frame is not None and _answers(frame, nonce):
+                is_reply = frame is not None and frame.type == Message.MT_HELLO | protocol.REPLY
+                if (
+                    frame is not None
+                    and is_reply
+                    and frame.payload[protocol.NONCE_AT :][:4] == struct.pack("<I", nonce)
+                ):
                     return frame.payload
     return None
 
 
-def _answers(frame: Frame, nonce: int) -> bool:
-    at = protocol.NONCE_AT
-    return frame.type == Message.MT_HELLO | protocol.REPLY and frame.payload[at : at + 4] == struct.pack("<I", nonce)
-
-
 def _answering_baud(transport: Transport, baud: int, request: bytes, nonce: int) -> int | None:
     """Return the rate at which the device answers, of the usual ones; None: at none of them."""
-    found = None
-    for other in _USUAL_BAUDS:
-        if other == baud or found is not None:
-            continue
-        with contextlib.suppress(CommunicationError):  # not every port has every rate
-            transport.set_baud(other)
-            if _ask(transport, request, nonce, Decoder(), BAUD_S) is not None:
-                found = other
-    with contextlib.suppress(CommunicationError):
-        transport.set_baud(baud)
-    return found
+    try:
+        for other in (rate for rate in _USUAL_BAUDS if rate != baud):
+            with contextlib.suppress(CommunicationError):  # not every port has every rate
+                transport.set_baud(other)
+                if _ask(transport, request, nonce, Decoder(), BAUD_S) is not None:
+                    return other
+        return None
+    finally:
+        with contextlib.suppress(CommunicationError):
+            transport.set_baud(baud)
 
 
 def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:

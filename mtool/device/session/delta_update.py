@@ -61,7 +61,7 @@ def send(
     """
     name = unpack(module).name
     room = loading.room(client, name)
-    replaced = "" if place != Place.FLASH or room.replaces is None else loading.models(client)[room.replaces].name
+    replaced = loading.models(client)[room.replaces].name if place == Place.FLASH and room.replaces is not None else ""
     replaced = "" if replaced == name else replaced
     if replaced:
         kept = f"{room.modules} module{'s' * (room.modules > 1)}"

@@ -58,10 +58,8 @@ def read(fault: Fault) -> Reading:
         Machine.MT_MACHINE_RISCV: (7, _riscv),
         Machine.MT_MACHINE_PROCESS: (5, _process),
     }
-    for machine, (count, reader) in known.items():
-        if fault.machine == machine and len(fault.registers) >= count:
-            return reader(fault.registers)
-    return Reading()
+    count, reader = next((how for machine, how in known.items() if machine == fault.machine), (0, None))
+    return Reading() if reader is None or len(fault.registers) < count else reader(fault.registers)
 
 
 def _cortex_m(registers: Sequence[int]) -> Reading:
@@ -93,6 +91,11 @@ def _process(registers: Sequence[int]) -> Reading:
     return Reading(name, f"address 0x{high << 32 | low:x}" if has_address else "", pc_high << 32 | pc_low, digits=0)
 
 
+_KINDS = {
+    FaultKind.MT_FAULT_STACK: "stack overflow",
+    FaultKind.MT_FAULT_ASSERTION: "failed assertion",
+    FaultKind.MT_FAULT_WATCHDOG: "timeout",
+}
 _EXIT = 100  # a template without an operating system ends with this plus the exception's number
 _EXIT_MOST = 31
 _STACK_TOP = "mt_stack_top"
@@ -129,7 +132,8 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
         details.append(f"stack {stack[0]} of {stack[1]} B used")
     used_bytes = stack[0] if stack is not None else 0
     hint = _hint(fault, manifest.project, used_bytes)
-    return DeviceError(f"{_what(fault, reading)}{where}", details=details, hint=hint, operator=fault.operator)
+    what = next((name for kind, name in _KINDS.items() if kind == fault.kind), "") or reading.name or "fault"
+    return DeviceError(f"{what}{where}", details=details, hint=hint, operator=fault.operator)
 
 
 def region_of(number: int, manifest: Manifest) -> str:
@@ -156,16 +160,6 @@ def of_exit(status: int, *, board: Board) -> DeviceError | None:
         f"{known.get(number, f'exception {number}')} on the device",
         details=[f"the emulator ended with exit code {status}, and no word of where"],
     )
-
-
-def _what(fault: Fault, reading: Reading) -> str:
-    names = {
-        FaultKind.MT_FAULT_STACK: "stack overflow",
-        FaultKind.MT_FAULT_ASSERTION: "failed assertion",
-        FaultKind.MT_FAULT_WATCHDOG: "timeout",
-    }
-    known = next((name for kind, name in names.items() if kind == fault.kind), "")
-    return known or reading.name or "fault"
 
 
 def _where(number: int | None, manifest: Manifest, symbols: list[SourceLocation]) -> str:

@@ -44,7 +44,8 @@ class Listener:
         """Yield what is complete with these bytes: frames, which end with a zero, and lines."""
         *pieces, self._pending = (self._pending + data).split(b"\0")
         for piece in pieces:
-            yield from self._piece(piece)
+            frame = decode(piece) if piece else None
+            yield from _unframed(piece) if frame is None else self._frame(frame)
         *lines, rest = self._pending.split(b"\n")
         if lines and all(map(_is_text, lines)):
             yield from _lines(b"\n".join(lines))
@@ -56,13 +57,6 @@ class Listener:
         """Yield what has arrived and is not complete, once nothing more comes: the prompt of a shell, half a frame."""
         piece, self._pending = self._pending, b""
         yield from _unframed(piece)
-
-    def _piece(self, piece: bytes) -> Iterator[Heard]:
-        frame = decode(piece) if piece else None
-        if frame is not None:
-            yield from self._frame(frame)
-        else:
-            yield from _unframed(piece)
 
     def _frame(self, frame: Frame) -> Iterator[Heard]:
         if frame.type == Message.MT_LOG:
@@ -105,14 +99,12 @@ def _unframed(data: bytes) -> Iterator[Heard]:
     count = next((at for at, line in enumerate(lines) if not _is_text(line)), len(lines))
     rest = b"\n".join([*lines[count:], rest])
     yield from _lines(b"".join(line + b"\n" for line in lines[:count]))
-    yield from _lines(rest) if _is_text(rest) else _bytes(rest)
+    if _is_text(rest):
+        yield from _lines(rest)
+    else:
+        more = " …" if len(rest) > _SHOWN else ""
+        yield Heard("bytes", f"{len(rest):,} B that are no frame and no text: {rest[:_SHOWN].hex(' ')}{more}")
 
 
 def _lines(data: bytes) -> Iterator[Heard]:
     yield from (Heard("text", line) for line in data.decode().splitlines())
-
-
-def _bytes(data: bytes) -> Iterator[Heard]:
-    if data:
-        more = " …" if len(data) > _SHOWN else ""
-        yield Heard("bytes", f"{len(data):,} B that are no frame and no text: {data[:_SHOWN].hex(' ')}{more}")

@@ -31,27 +31,24 @@ def sizes_of(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> dict
         UsageError: two of them disagree about a size, or it is out of its range.
     """
     found: dict[str, tuple[int, str]] = {}
+
+    def note(symbol: str, size: int, where: str) -> None:
+        known, there = found.setdefault(symbol, (size, where))
+        if known != size:
+            details = [f"{there} is {known}", f"{where} is {size}"]
+            raise UsageError("the inputs disagree about a size", details=details)
+
     for tensor in (tensor for tensor in tensors if tensor.dims is not None and tensor.name in arrays):
         shape = np.shape(arrays[tensor.name])
         for place, (text, size) in enumerate(zip(tensor.dims or (), shape, strict=False)):
             if text.isidentifier():
-                where = f"dimension {place} of {tensor.name}"
-                known, there = found.setdefault(text, (size, where))
-                if known != size:
-                    raise UsageError(
-                        "the inputs disagree about a size", details=[f"{there} is {known}", f"{where} is {size}"]
-                    )
+                note(text, size, f"dimension {place} of {tensor.name}")
     for tensor in tensors:
         limits = tensor.range
         if limits is None:
             continue
         if tensor.name in arrays:
-            given = int(np.asarray(arrays[tensor.name]))
-            if found.setdefault(limits.symbol, (given, tensor.name))[0] != given:
-                raise UsageError(
-                    "the inputs disagree about a size",
-                    details=[f"{found[limits.symbol][1]} is {found[limits.symbol][0]}", f"{tensor.name} is {given}"],
-                )
+            note(limits.symbol, int(np.asarray(arrays[tensor.name])), tensor.name)
         size, where = found.get(limits.symbol, (limits.most, ""))
         if where and not limits.least <= size <= limits.most:
             raise UsageError(

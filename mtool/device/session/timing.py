@@ -94,12 +94,6 @@ class Timing:
         return f"{self.median:,.0f} {self.unit} (median of {what}, spread {self.spread:,.0f}{calibrated})"
 
 
-# The device's timer against the host's clock: how long its second is, and by how much that can be trusted.
-#
-# A crystal is off by some ten parts in a million, an RC oscillator by a per cent. What `calibrate` finds is kept for
-# each board by its USB serial number, and `Device.time` applies it.
-
-
 _FILE = "calibration.json"
 
 
@@ -177,11 +171,11 @@ def store(device: str, calibration: Calibration, *, environment: Mapping[str, st
     Raises:
         UsageError: there is no such place, or it can't be written.
     """
-    path = _path(environment)
-    if path is None:
-        raise UsageError(
-            "there is no place to keep the calibration", hint="set XDG_STATE_HOME to an absolute path of your own"
-        )
+    state = resources.state_folder(environment)
+    if state is None:
+        hint = "set XDG_STATE_HOME to an absolute path of your own"
+        raise UsageError("there is no place to keep the calibration", hint=hint)
+    path = state / _FILE
     known = _read(path) | {device: asdict(calibration)}
     files.write(path, (json.dumps(known, indent=2, sort_keys=True) + "\n").encode(), follow=True)
     return path
@@ -189,16 +183,11 @@ def store(device: str, calibration: Calibration, *, environment: Mapping[str, st
 
 def stored(device: str, *, environment: Mapping[str, str] = os.environ) -> Calibration | None:
     """Return what was stored for a device, or None."""
-    path = _path(environment)
+    state = resources.state_folder(environment)
     try:
-        return None if path is None else Calibration(**_read(path)[device])
+        return None if state is None else Calibration(**_read(state / _FILE)[device])
     except (KeyError, TypeError):
         return None
-
-
-def _path(environment: Mapping[str, str]) -> Path | None:
-    state = resources.state_folder(environment)
-    return None if state is None else state / _FILE
 
 
 def _read(path: Path) -> dict[str, dict[str, float]]:
