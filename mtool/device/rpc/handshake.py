@@ -88,12 +88,7 @@ def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, tim
         wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         while (left := wait_until - time.monotonic()) > 0:
             for frame in decoder.feed(transport.read(timeout_s=left)):
-                is_reply = frame is not None and frame.type == Message.MT_HELLO | protocol.REPLY
-                if (
-                    frame is not None
-                    and is_reply
-                    and frame.payload[protocol.NONCE_AT :][:4] == struct.pack("<I", nonce)
-                ):
+                if frame is not None and frame.type == kind and frame.payload[at : at + 4] == sent:
                     return frame.payload
     return None
 
