@@ -117,7 +117,7 @@ class Cache:
 
     def content(self) -> Content:
         """Return what is there now."""
-        sizes = [size for _, size, _ in self._entries()]
+        sizes = [status.st_size for _, status in self._entries()]
         return Content(len(sizes), sum(sizes))
 
     def clear(self) -> Content:
@@ -126,38 +126,37 @@ class Cache:
         Raises:
             UsageError: one can't be removed.
         """
-        removed, size = 0, 0
-        for path, bytes_, _ in self._entries():
+        sizes = []
+        for path, status in self._entries():
             try:
                 path.unlink(missing_ok=True)
             except OSError as failed:
                 raise UsageError(f"{path} can't be removed", details=[str(failed.strerror)]) from None
-            removed, size = removed + 1, size + bytes_
-        return Content(removed, size)
+            sizes.append(status.st_size)
+        return Content(len(sizes), sum(sizes))
 
     def _path(self, key: str) -> Path:
         assert _NAME.fullmatch(key), key
         return self.folder / key[:2] / key
 
-    def _entries(self) -> Iterator[tuple[Path, int, int]]:
-        """Yield the entries with their sizes and the times of their last use, ns."""
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Yield the entries and their statuses."""
         for path in self.folder.glob("??/*"):
             if _NAME.fullmatch(path.name):
                 with contextlib.suppress(OSError):  # another process has removed it
                     status = path.lstat()
                     if not stat.S_ISDIR(status.st_mode):
-                        yield path, status.st_size, status.st_mtime_ns
+                        yield path, status
 
     def _make_room(self) -> None:
-        entries = sorted(self._entries(), key=lambda one: one[2])
-        size = sum(one[1] for one in entries)
-        if size <= self.limit:
-            return
-        for path, bytes_, _ in entries:
-            path.unlink(missing_ok=True)
-            size -= bytes_
-            if size <= self.limit * _KEPT:
+        entries = sorted(self._entries(), key=lambda one: one[1].st_mtime_ns)  # the time of the last use
+        size = sum(status.st_size for _, status in entries)
+        most = self.limit if size <= self.limit else self.limit * _KEPT
+        for path, status in entries:
+            if size <= most:
                 return
+            path.unlink(missing_ok=True)
+            size -= status.st_size
 
 
 @functools.cache

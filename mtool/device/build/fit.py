@@ -67,11 +67,11 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
         own = constants.get(name, 0)
         in_ram = total_in_ram if board.region_for("data") == name else 0
         rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent - pools - own - in_ram
-        parts = [Part(role, known[role]) for role in roles] + [Part("backends' buffers", lent)] * bool(lent)
-        parts += [Part("pools", pools)] * bool(pools) + [Part("constants", own)] * bool(own)
-        parts += [Part("weights in RAM", in_ram)] * bool(in_ram)
-        parts += [Part("code" if board.region_for("code") == name else "data", rest)] if rest > 0 else []
-        parts += [Part("stack", unreserved)] if unreserved and board.region_for("stack") == name else []
+        rows = [*((role, known[role]) for role in roles), ("backends' buffers", lent), ("pools", pools)]
+        rows += [("constants", own), ("weights in RAM", in_ram)]
+        rows += [("code" if board.region_for("code") == name else "data", max(rest, 0))]
+        rows += [("stack", unreserved if board.region_for("stack") == name else 0)]
+        parts = [Part(what, count) for what, count in rows if count]
         if parts or memory.holds:
             needs.append(Need(name, memory.size, tuple(parts)))
     return tuple(needs)

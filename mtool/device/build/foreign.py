@@ -32,7 +32,8 @@ def _owners(text: str, of: dict[str, Operator], manifest: Manifest, folder: Path
                 one = of[function]
                 nodes = ", ".join(map(short_name, one.origins[:_MOST_NODES])) or one.name
                 yield f"{path.name}:{number} is the C of the backend {one.backend}, for {nodes}"
-        elif _is_in_folder(path, manifest.model):
+        elif any((place / f"{manifest.model}.c").is_file() for place in list(path.parents)[1:4]):
+            # It lies below the folder of the model's C, where backends alone have files.
             yield f"{path.parent.name}/{path.name} is a file of the backend {' or '.join(backends)}"
 
 
@@ -43,8 +44,3 @@ def _function_at(path: Path, number: int) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     return next((found[1] for line in reversed(before) if (found := _FUNCTION.match(line))), "")
-
-
-def _is_in_folder(path: Path, model: str) -> bool:
-    """Whether a file lies in a folder below that of the model's C, where backends alone have any."""
-    return any((place / f"{model}.c").is_file() for place in list(path.parents)[1:4])

@@ -16,7 +16,6 @@ from pathlib import Path, PurePosixPath
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
-from elftools.elf.sections import Symbol, SymbolTableSection
 
 from mtool.base import proc
 from mtool.base.errors import BuildError, UsageError
@@ -181,7 +180,7 @@ class _Build:
         wanted: set[str] = set()
         found: set[str] = set()
         for name in objects:
-            for symbol in _symbols(ELFFile(io.BytesIO((self.folder / name).read_bytes()))):
+            for symbol in symbolizer.symbols(ELFFile(io.BytesIO((self.folder / name).read_bytes()))):
                 if symbol.name and symbol["st_info"]["bind"] != "STB_LOCAL":
                     (wanted if symbol["st_shndx"] == "SHN_UNDEF" else found).add(symbol.name)
         return wanted - found
@@ -228,7 +227,7 @@ def _parts(data: bytes, address: int) -> Image:
     elf = ELFFile(io.BytesIO(data))
     loaded = [one for one in elf.iter_sections() if one["sh_flags"] & SH_FLAGS.SHF_ALLOC and one["sh_size"]]
     wrong = [one for one in loaded if one.name not in (".text", ".rodata")]
-    symbols = [one for one in _symbols(elf) if one.name]
+    symbols = [one for one in symbolizer.symbols(elf) if one.name]
     if wrong:
         inside = {elf.get_section_index(one.name) for one in wrong}
         names = sorted(one.name for one in symbols if one["st_shndx"] in inside and one["st_size"])
@@ -250,9 +249,3 @@ def _parts(data: bytes, address: int) -> Image:
     )
     alignment = max([_LEAST_ALIGNMENT, *(one["sh_addralign"] for one in loaded)])
     return Image(bytes(image), code_bytes, entry - address, alignment, tuple(linked))
-
-
-def _symbols(elf: ELFFile) -> list[Symbol]:
-    return [
-        one for table in elf.iter_sections() if isinstance(table, SymbolTableSection) for one in table.iter_symbols()
-    ]

@@ -5,7 +5,7 @@ system places things (`memories` is empty) only the model's own symbols are, sin
 program says nothing about a microcontroller.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,22 +80,20 @@ def measure(elf: Path, manifest: Manifest) -> Size:
     board = manifest.project.board if manifest.project is not None else None
     constants = {name for model in manifest.models for name in model.constants}
     arenas = {*arenas_of(manifest.models)}
-    flash_const_bytes = _sum(symbols, lambda symbol: symbol.name in constants)
-    arena_bytes = _sum(symbols, lambda symbol: symbol.name in arenas)
+    flash_const_bytes = sum(symbol.bytes for symbol in symbols if symbol.name in constants)
+    arena_bytes = sum(symbol.bytes for symbol in symbols if symbol.name in arenas)
     functions = _functions(symbols)
     if board is not None and board.memories:
         stack_bytes = sum(section.bytes for section in sections if section.name == STACK_SECTION)
-        flash_bytes = sum(section.bytes for section in sections if section.in_file)
-        flash_code_bytes = flash_bytes - flash_const_bytes
-        ram_bytes = sum(section.bytes for section in sections if section.writable)
-        ram_static_bytes = ram_bytes - arena_bytes - stack_bytes
+        flash_code_bytes = sum(section.bytes for section in sections if section.in_file) - flash_const_bytes
+        ram_static_bytes = sum(section.bytes for section in sections if section.writable) - arena_bytes - stack_bytes
     else:
         prefixes = (*(f"{model.model}_" for model in manifest.models), *arenas)
         own = [symbol for symbol in symbols if symbol.name.startswith(prefixes)]
         functions = {name: count for name, count in functions.items() if name.startswith(prefixes)}
         stack_bytes = 0
         flash_code_bytes = sum(functions.values())
-        ram_static_bytes = _sum(own, lambda symbol: symbol.writable) - arena_bytes
+        ram_static_bytes = sum(symbol.bytes for symbol in own if symbol.writable) - arena_bytes
     return Size(
         flash_code_bytes=flash_code_bytes,
         flash_const_bytes=flash_const_bytes,
@@ -124,12 +122,7 @@ def _by_memory(sections: Iterable[_Section], board: Board) -> dict[str, int]:
     if code is None or data is None:
         return found
     for section in sections:
-        inside = [
-            name
-            for name, memory in board.memories.items()
-            if memory.base <= section.address < memory.base + memory.size
-        ]
-        home = inside[0] if inside else data if section.writable else code
+        home = memory_at(board, section.address) or (data if section.writable else code)
         if section.name not in _APART:
             found[home] += section.bytes
             if section.writable and section.in_file and home != code:
@@ -137,8 +130,10 @@ def _by_memory(sections: Iterable[_Section], board: Board) -> dict[str, int]:
     return found
 
 
-def _sum(symbols: Iterable[_Symbol], wanted: Callable[[_Symbol], bool]) -> int:
-    return sum(symbol.bytes for symbol in symbols if wanted(symbol))
+def memory_at(board: Board, address: int) -> str | None:
+    """Return the name of the memory that an address lies in; None: in none."""
+    inside = (name for name, one in board.memories.items() if one.base <= address < one.base + one.size)
+    return next(inside, None)
 
 
 def _functions(symbols: Iterable[_Symbol]) -> dict[str, int]:
@@ -219,13 +214,12 @@ def check(elf: Path, manifest: Manifest) -> None:
 
 
 def _check(project: Project, symbol: str, name: str, address: int | None, who: str, section: str) -> None:
-    memory = project.board.memories[name]
-    if address is not None and not memory.base <= address < memory.base + memory.size:
+    if address is not None and memory_at(project.board, address) != name:
         raise BuildError(
             f"the template {project.template} does not put into {name} what {who} there",
             details=[
                 f"{symbol} lies at 0x{address:08x}",
-                f"{name} of {project.board.name} begins at 0x{memory.base:08x}",
+                f"{name} of {project.board.name} begins at 0x{project.board.memories[name].base:08x}",
             ],
             hint=f"its linker script has to put the section {section} there; or use another template",
         )
@@ -233,13 +227,13 @@ def _check(project: Project, symbol: str, name: str, address: int | None, who: s
 
 def _check_written(project: Project, symbol: str, section: str, address: int | None) -> None:
     """Refuse a pool in a section of the user's own that a linker script puts where nothing can be written."""
-    for name, memory in project.board.memories.items():
-        if address is not None and memory.base <= address < memory.base + memory.size and not memory.is_written:
-            raise BuildError(
-                f"the section {section} lies in {name}, and a pool has to be written to",
-                details=[
-                    f"{symbol} lies at 0x{address:08x}",
-                    f"{project.board.name} has {' and '.join(memory.holds)} in {name}",
-                ],
-                hint="the linker script has to put it into RAM; sections whose names begin with .bss have no contents",
-            )
+    name = None if address is None else memory_at(project.board, address)
+    if name is not None and not project.board.memories[name].is_written:
+        raise BuildError(
+            f"the section {section} lies in {name}, and a pool has to be written to",
+            details=[
+                f"{symbol} lies at 0x{address:08x}",
+                f"{project.board.name} has {' and '.join(project.board.memories[name].holds)} in {name}",
+            ],
+            hint="the linker script has to put it into RAM; sections whose names begin with .bss have no contents",
+        )

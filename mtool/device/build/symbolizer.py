@@ -8,7 +8,7 @@ from typing import Any
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
+from elftools.elf.sections import Symbol
 
 from mtool.base.proc import Closing
 
@@ -26,6 +26,12 @@ class SourceLocation:
 
     def __str__(self) -> str:
         return f"{self.function}+{self.offset:#x}" + (f"  {self.file}:{self.line}" if self.file else "")
+
+
+def symbols(elf: ELFFile) -> Iterator[Symbol]:
+    """Yield all symbols of an ELF file."""
+    for table in elf.iter_sections("SHT_SYMTAB"):
+        yield from table.iter_symbols()
 
 
 class Symboliser(Closing):
@@ -50,7 +56,7 @@ class Symboliser(Closing):
     def of(self, address: int) -> SourceLocation | None:
         """Return what stands at `address`, or None if it lies in no function that has a size."""
         is_arm = self._elf.get_machine_arch() == "ARM"
-        for symbol in self._symbols("STT_FUNC"):
+        for symbol in self._of_kind("STT_FUNC"):
             start = symbol["st_value"] & ~_THUMB if is_arm else symbol["st_value"]
             if start <= address < start + symbol["st_size"]:
                 return SourceLocation(symbol.name, address - start, *self._line(address))
@@ -58,13 +64,11 @@ class Symboliser(Closing):
 
     def address(self, name: str) -> int | None:
         """Return the address of a symbol, or None if there is none of that name."""
-        table = self._elf.get_section_by_name(".symtab")
-        found = table.get_symbol_by_name(name) if isinstance(table, SymbolTableSection) else None
-        return int(found[0]["st_value"]) if found else None
+        return next((int(symbol["st_value"]) for symbol in symbols(self._elf) if symbol.name == name), None)
 
     def end_of_object(self, address: int) -> int | None:
         """Return where the object ends that `address` lies in, or None if it lies in none."""
-        for symbol in self._symbols("STT_OBJECT"):
+        for symbol in self._of_kind("STT_OBJECT"):
             if symbol["st_value"] <= address < symbol["st_value"] + symbol["st_size"]:
                 return int(symbol["st_value"] + symbol["st_size"])
         return None
@@ -74,10 +78,8 @@ class Symboliser(Closing):
         segments = [segment for segment in self._elf.iter_segments() if segment["p_type"] == "PT_LOAD"]
         return min((int(segment["p_vaddr"]) for segment in segments), default=0)
 
-    def _symbols(self, kind: str) -> Iterator[Any]:
-        table = self._elf.get_section_by_name(".symtab")
-        if isinstance(table, SymbolTableSection):
-            yield from (symbol for symbol in table.iter_symbols() if symbol["st_info"]["type"] == kind)
+    def _of_kind(self, kind: str) -> Iterator[Symbol]:
+        return (symbol for symbol in symbols(self._elf) if symbol["st_info"]["type"] == kind)
 
     def _line(self, address: int) -> tuple[str, int]:
         """Return the file's name and the line of an address; ("", 0) if that is not known."""

@@ -97,7 +97,7 @@ def check(toolchain: Toolchain) -> Found:
         return Found(toolchain, importlib.metadata.version(toolchain.name), ())
     if toolchain.name == _HOST and shutil.which(_HOST) is None and (other := compiler_here(_HOST)) != [_HOST]:
         return Found(toolchain, _version(output_of([*other, "--version"])), (), _as_they_are(other[0]))
-    missing = [program for program in toolchain.programs if shutil.which(program) is None]
+    missing = [name for name in toolchain.programs if shutil.which(name) is None]
     program = toolchain.programs[0]
     if program in missing:
         return Found(toolchain, "", tuple(missing))
