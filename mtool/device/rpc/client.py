@@ -12,19 +12,7 @@ from dataclasses import dataclass
 from mtool.base.errors import CommunicationError, DeviceError, MtoolError, UsageError
 from mtool.device.rpc import protocol
 from mtool.device.rpc.handshake import Expected, shake_hands
-from mtool.device.rpc.protocol import (
-    Fault,
-    FaultKind,
-    Hello,
-    Info,
-    Message,
-    Placed,
-    Reply,
-    Request,
-    Status,
-    describe,
-    device_error,
-)
+from mtool.device.rpc.protocol import Fault, FaultKind, Hello, Info, Message, Placed, Reply, Request, Status
 from mtool.device.rpc.window import Window, data_frames
 from mtool.device.transport import Transport
 
@@ -81,7 +69,7 @@ class Served:
     """
 
     index: int = 0
-    on_fault: Callable[[Fault], MtoolError] = device_error
+    on_fault: Callable[[Fault], MtoolError] = protocol.device_error
     on_stopped: "Callable[[Client], None]" = lambda client: None
     region_of: Callable[[int], str] = lambda number: ""
     stream: int | None = None
@@ -356,7 +344,7 @@ class Client:
             if code == Status.MT_DEVICE and len(reply.payload) >= 13:
                 own, number = struct.unpack_from("<ii", reply.payload, 5)
                 raise _failure_of(self._model.region_of(number) or f"operator {number}", own)
-            raise DeviceError(f"the function failed on the device with {describe(code)}")
+            raise DeviceError(f"the function failed on the device with {protocol.describe(code)}")
         is_call = reply.request.type == Message.MT_CALL
         has_failed = reply.status in (Status.MT_MODEL, Status.MT_STACK_OVERFLOW)
         if has_failed and len(reply.payload) >= 6 and (is_call or reply.request.type == Message.MT_TIME):
@@ -373,7 +361,7 @@ class Client:
         if reply.status == Status.MT_NOT_SUPPORTED and is_call:
             hint = "has the core fewer regions of memory protection than --protect needs? build without it"
         raise DeviceError(
-            f"{self._name} reports {describe(reply.status)}", details=[f"in reply to {request}"], hint=hint
+            f"{self._name} reports {protocol.describe(reply.status)}", details=[f"in reply to {request}"], hint=hint
         )
 
 

@@ -72,7 +72,12 @@ class Listed:
 
 
 def load(
-    client: Client, module: bytes, place: Place, *, progress: Callable[[int, int], None] = lambda there, whole: None
+    client: Client,
+    module: bytes,
+    place: Place,
+    *,
+    delta: bytes = b"",
+    progress: Callable[[int, int], None] = lambda there, whole: None,
 ) -> int:
     """Load a module's file; its model is one of the device's then, beside the firmware's own.
 
@@ -80,61 +85,34 @@ def load(
         client: the session's own.
         module: the whole file.
         place: FLASH, where it stays, or RAM.
-        progress: is told how many of all bytes the device has, or are on their way to it.
+        delta: what is sent in place of the file, of a device that takes deltas (`Room.delta_base`): from what is behind
+            the head of the module in flash to what is behind the new one's (mtool.manifest.delta); empty: the file is.
+        progress: is told how many of all bytes that are sent the device has, or are on their way to it.
 
     Returns:
-        How many bytes the device had already, of a load that broke off; all of them: it has the module.
+        How many bytes of the file the device had already, of a load that broke off; all of them: it has the module.
 
     Raises:
-        DeviceError: the device refuses the module; what it had before stays.
+        DeviceError: the device refuses the module, or the delta is from another module than the one that is there; what
+            it had before stays.
         CommunicationError: the device stopped answering; load it again, and it goes on where it was.
     """
-    (there,) = _begin(client, bytes([place]) + module[:HEAD_BYTES], _LOAD_REPLY)
-    _check_there(there, len(module), "module")
-    _send(client, module, there, _DATA_S, progress)
-    return there
-
-
-def load_by_delta(
-    client: Client,
-    module: bytes,
-    place: Place,
-    delta: bytes,
-    *,
-    progress: Callable[[int, int], None] = lambda there, whole: None,
-) -> None:
-    """Load a module's file as its difference from the one that is in the device's flash.
-
-    Args:
-        client: the session's own, whose device takes deltas (`Room.delta_base`).
-        module: the whole file, whose head is sent.
-        place: FLASH, where it stays, or RAM.
-        delta: from what is behind the head of the module in flash to what is behind the new one's
-        (mtool.manifest.delta). progress: is told how many of the delta's bytes the device has, or are on their way to
-        it.
-
-    Raises:
-        DeviceError: as `load`; or the delta is from another module than the one that is there.
-        CommunicationError: as `load`.
-    """
-    message = bytes([place | _BY_DELTA]) + module[:HEAD_BYTES] + struct.pack("<I", zlib.crc32(delta))
-    there, taken = _begin(client, message, _DELTA_REPLY)
-    _check_there(there, len(module), "module")
-    _check_there(taken, len(delta), "delta")
-    _send(client, delta, len(delta) if there == len(module) else taken, _DELTA_S, progress)
-
-
-def _begin(client: Client, message: bytes, reply: struct.Struct) -> tuple[int, ...]:
+    reply = _DELTA_REPLY if delta else _LOAD_REPLY
+    message = bytes([place | (_BY_DELTA if delta else 0)]) + module[:HEAD_BYTES]
+    message += struct.pack("<I", zlib.crc32(delta)) if delta else b""
     request = Request(Message.MT_LOAD, message, reply_bytes=1 + reply.size, work_s=_HEAD_S)
-    return unpack(reply, client.ask([request])[0].payload, Message.MT_LOAD)
-
-
-def _check_there(there: int, whole: int, what: str) -> None:
-    if there > whole:
-        raise CommunicationError(
-            f"the device says that it has more of the {what} than there is",
-            details=[f"expected  at most {whole:,} B", f"found     {there:,} B"],
-        )
+    there, *taken = unpack(reply, client.ask([request])[0].payload, Message.MT_LOAD)
+    for count, whole, what in ((there, module, "module"), *((one, delta, "delta") for one in taken)):
+        if count > len(whole):
+            raise CommunicationError(
+                f"the device says that it has more of the {what} than there is",
+                details=[f"expected  at most {len(whole):,} B", f"found     {count:,} B"],
+            )
+    if delta:
+        _send(client, delta, len(delta) if there == len(module) else taken[0], _DELTA_S, progress)
+    else:
+        _send(client, module, there, _DATA_S, progress)
+    return int(there)
 
 
 def _send(client: Client, data: bytes, there: int, work_s: float, progress: Callable[[int, int], None]) -> None:

@@ -7,15 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from mtool.base.errors import BoardError, CommunicationError, DeviceError, MtoolError, UsageError
+from mtool.base.errors import BoardError, CommunicationError, DeviceError, UsageError
 from mtool.base.proc import Closing
 from mtool.device.rpc import Client, Expected, Served, loading, protocol
 from mtool.device.rpc.client import Owner
 from mtool.device.rpc.loading import Place
 from mtool.device.rpc.protocol import Status
-from mtool.device.session import delta_update, faults
-from mtool.device.transport import SerialTransport, Transport
-from mtool.device.transport.gdb_remote import TcpTransport
+from mtool.device.session import faults
+from mtool.device.transport import Transport
 from mtool.manifest import Manifest, Operator, Project, named
 from mtool.manifest.modules import format
 from mtool.manifest.modules.format import Interface
@@ -125,6 +124,7 @@ class Connection(Closing):
 
     Attributes:
         owner: the process that opened it, whose threads take turns.
+        project: the project of the firmware.
         identity: which device of all, by the board's name and its serial number.
         transport: the channel to the firmware.
         session: the session's own client, whose requests are for no model, or for the firmware's first.
@@ -148,8 +148,8 @@ class Connection(Closing):
     ) -> None:
         assert manifest.project is not None
         self.owner = Owner()
-        self._project = manifest.project
-        self.identity = f"{self._project.board.name} {serial_number}".strip()
+        self.project = manifest.project
+        self.identity = f"{self.project.board.name} {serial_number}".strip()
         self.transport = transport
         shared = {"project": manifest.project, "firmware": manifest.firmware}
         self._own = tuple(one.model_copy(update=shared) for one in manifest.models)
@@ -165,7 +165,7 @@ class Connection(Closing):
         try:
             self.session = Client(
                 self.transport,
-                expected=Expected(first.model, first.model_hash, self._project.build_hash),
+                expected=Expected(first.model, first.model_hash, self.project.build_hash),
                 timeout_s=self._timeout_s,
                 model=self._served(0, first),
                 device_s=_EMULATED_S if self.unit == "instructions" else 1.0,
@@ -190,9 +190,9 @@ class Connection(Closing):
             CommunicationError: it stopped answering, or what it says is malformed.
         """
         numbered = dict(enumerate(self._own))
-        if takes_modules(self._project):
+        if takes_modules(self.project):
             found = interfaces(self.session)
-            numbered |= {number: manifest_of(one, self._project) for number, one in found.items()}
+            numbered |= {number: manifest_of(one, self.project) for number, one in found.items()}
         self._numbers = {one.model: number for number, one in numbered.items()}
         self.models = tuple(numbered[number] for number in self._numbers.values())
         self._clients = {0: self.session}
@@ -234,43 +234,6 @@ class Connection(Closing):
             stream=model.stream_input,
         )
 
-    def load(
-        self, module: bytes, place: loading.Place, progress: Callable[[int, int], None], since: bytes = b""
-    ) -> delta_update.Sent:
-        """Load a module's file, as `mtool.device.session.delta_update.send`; its model is one of `models` then.
-
-        Raises:
-            UsageError: the firmware takes no modules.
-            DeviceError: the device refuses this one; what it had stays.
-            CommunicationError: the device stopped answering.
-        """
-        require_modules(self._project)
-        try:
-            return delta_update.send(self.session, module, place, since=since, progress=progress)
-        except DeviceError as refused:
-            raise of_flash(refused, self.transport.flash) from None
-        finally:
-            if self.session.is_intact:
-                self.find_models()
-
-    def is_alive(self, *, timeout_s: float) -> bool:
-        """Tell whether the device answers within `timeout_s`; if not, the session is over.
-
-        Raises:
-            UsageError: this is a fork of the process that opened it.
-        """
-        with self.owner.alone():
-            try:
-                self.session.ping(timeout_s)
-            except MtoolError:
-                return False
-            return True
-
-    def reset(self) -> None:
-        """Reset the device, which ends the session; a process or an emulator ends."""
-        self.session.reset()
-        self.close()
-
     def reconnect(self, *, stream_s: float) -> None:
         """Open a session anew, as `Device.reconnect` says.
 
@@ -302,17 +265,7 @@ class Connection(Closing):
             self.transport.close()
 
     @property
-    def is_at_port(self) -> bool:
-        """Whether it leads to a serial port or over TCP, not to a process or an emulator of this computer."""
-        return isinstance(self.transport, SerialTransport | TcpTransport)
-
-    @property
-    def is_process(self) -> bool:
-        """Whether it leads to a process or an emulator that was started for it, so that there can be several."""
-        return self.transport.is_process and not int(self._project.options.get("gdbserver", 0))
-
-    @property
     def unit(self) -> str:
         """The unit of the device's timer: "ns", or "instructions"."""
-        timer = self._project.board.timer
+        timer = self.project.board.timer
         return "ns" if timer is None else str(timer.unit)

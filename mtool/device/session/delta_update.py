@@ -68,7 +68,7 @@ def send(
         log.warning("%s replaces %s: the device keeps %s in flash", name, replaced, kept)
     made = _delta(client, module, since, room.delta_base)
     if made and len(made) < len(module) - HEAD_BYTES:
-        loading.load_by_delta(client, module, place, made, progress=progress)
+        loading.load(client, module, place, delta=made, progress=progress)
         sent = Sent(0, len(made), replaced)
     else:
         sent = Sent(loading.load(client, module, place, progress=progress), replaced=replaced)

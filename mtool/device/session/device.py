@@ -12,18 +12,19 @@ from numpy.typing import ArrayLike
 
 from mtool import manifest as manifests
 from mtool.base import checked
-from mtool.base.errors import UsageError, of_os_error
+from mtool.base.errors import DeviceError, MtoolError, UsageError, of_os_error
 from mtool.base.proc import Closing
 from mtool.device.rpc import Client, protocol
 from mtool.device.rpc.loading import Place
-from mtool.device.session import connection, graph, tensors, timing
+from mtool.device.session import connection, delta_update, graph, tensors, timing
 from mtool.device.session.connection import Connection
 from mtool.device.session.graph import GraphExecutor
 from mtool.device.session.profile import Profile, operator_times
 from mtool.device.session.stepping import Stepping
 from mtool.device.session.tensors import Array, bytes_at, sizes_in, to_bytes
 from mtool.device.session.timing import MOST_RUNS, Calibration, Readings, Timing
-from mtool.device.transport import Transport
+from mtool.device.transport import SerialTransport, Transport
+from mtool.device.transport.gdb_remote import TcpTransport
 from mtool.manifest import Manifest
 from mtool.manifest.modules.format import unpack
 
@@ -188,7 +189,14 @@ class Device(Closing):
         """
         data, name = _module(module)
         old = _module(since)[0] if since else b""
-        self.connection.load(data, Place.RAM if ram else Place.FLASH, progress, old)
+        connection.require_modules(self.connection.project)
+        try:
+            delta_update.send(self.session, data, Place.RAM if ram else Place.FLASH, since=old, progress=progress)
+        except DeviceError as refused:
+            raise connection.of_flash(refused, self.connection.transport.flash) from None
+        finally:
+            if self.session.is_intact:
+                self.connection.find_models()
         return self[name]
 
     @property
@@ -229,12 +237,18 @@ class Device(Closing):
     @checked.method
     def is_alive(self, *, timeout_s: checked.NotNegative = _ALIVE_S) -> bool:
         """Tell whether the device answers within `timeout_s`; if not, the session is over: `reconnect`."""
-        return self.connection.is_alive(timeout_s=timeout_s)
+        with self.connection.owner.alone():
+            try:
+                self.session.ping(timeout_s)
+            except MtoolError:
+                return False
+            return True
 
     @alone
     def reset(self) -> None:
         """Reset the device, which ends the session; a process or an emulator ends."""
-        self.connection.reset()
+        self.session.reset()
+        self.close()
 
     @alone
     def reconnect(self) -> None:
@@ -257,12 +271,13 @@ class Device(Closing):
     @property
     def is_at_port(self) -> bool:
         """Whether it is a board on a serial port or behind TCP, not a process or an emulator of this computer."""
-        return self.connection.is_at_port
+        return isinstance(self.connection.transport, SerialTransport | TcpTransport)
 
     @property
     def is_process(self) -> bool:
         """Whether the device is a process or an emulator that was started for it, so that there can be several."""
-        return self.connection.is_process
+        link = self.connection
+        return link.transport.is_process and not int(link.project.options.get("gdbserver", 0))
 
     @property
     def unit(self) -> str:

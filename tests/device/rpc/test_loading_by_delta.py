@@ -37,11 +37,11 @@ def test_a_delta_makes_the_whole_file(place: Place) -> None:
         client = Client(transport, timeout_s=5)
         assert loading.room(client, "adder").delta_base is None  # there is nothing to start from
         with pytest.raises(DeviceError, match="MT_NOT_SUPPORTED"):
-            loading.load_by_delta(client, new, place, made)
+            loading.load(client, new, place, delta=made)
         loading.load(client, old, Place.FLASH)
         assert loading.room(client, "adder").delta_base == 1
         for _ in range(2):  # the second time it is there, or comes again
-            loading.load_by_delta(client, new, place, made if place == Place.RAM else between(old, new))
+            loading.load(client, new, place, delta=made if place == Place.RAM else between(old, new))
             index = len(listed(client)) - 1
             assert added(client, index) == 6
             assert loading.fetch(client, index, 0, len(new)) == new
@@ -61,7 +61,7 @@ def test_a_delta_that_is_not_from_the_module_in_flash_leaves_that() -> None:
                 if place == Place.RAM:
                     loading.load(client, module(1), Place.RAM)
                 with pytest.raises(DeviceError, match=r"MT_BAD_DELTA|MT_BAD_MODULE|MT_BAD_ORDER") as refused:
-                    loading.load_by_delta(client, new, place, made)
+                    loading.load(client, new, place, delta=made)
                 assert ("MT_BAD_DELTA" in str(refused.value)) == (number < 2), (number, refused.value)
                 assert added(client, 1) == 5
         assert loading.load(client, new, Place.FLASH) == 0 or added(client, 1) == 6
@@ -75,12 +75,10 @@ def test_a_bad_line_changes_no_byte_and_a_lost_one_goes_on() -> None:
         first = Client(Lossy(transport, rate=1e-3, seed=3), timeout_s=5)
         loading.load(first, old, Place.FLASH)
         with pytest.raises(CommunicationError, match="unplugged"):
-            loading.load_by_delta(
-                Client(Unplugged(transport, 900), timeout_s=5, take_over=True), new, Place.FLASH, made
-            )
+            loading.load(Client(Unplugged(transport, 900), timeout_s=5, take_over=True), new, Place.FLASH, delta=made)
         told: list[tuple[int, int]] = []
         second = Client(Lossy(transport, rate=1e-3, seed=4), timeout_s=5, take_over=True)
-        loading.load_by_delta(second, new, Place.FLASH, made, progress=lambda *found: told.append(found))
+        loading.load(second, new, Place.FLASH, delta=made, progress=lambda *found: told.append(found))
         assert 0 < told[0][0] < len(made) and told[-1] == (len(made), len(made))
         assert loading.fetch(second, 1, 0, len(new)) == new
 
@@ -93,14 +91,14 @@ def test_a_whole_file_goes_on_where_a_delta_broke_off_and_the_other_way() -> Non
             with pytest.raises(CommunicationError, match="unplugged"):
                 broken = Client(Unplugged(transport, bytes_), timeout_s=5, take_over=True)
                 if bytes_ == 900:
-                    loading.load_by_delta(broken, file, Place.FLASH, between(base, file))
+                    loading.load(broken, file, Place.FLASH, delta=between(base, file))
                 else:
                     loading.load(broken, file, Place.FLASH)
             client = Client(transport, timeout_s=5, take_over=True)
             if bytes_ == 900:
                 assert 0 < loading.load(client, file, Place.FLASH) < len(file)
             else:
-                loading.load_by_delta(client, file, Place.FLASH, between(base, file))
+                loading.load(client, file, Place.FLASH, delta=between(base, file))
             assert loading.fetch(client, 1, 0, len(file)) == file
 
 
@@ -114,7 +112,7 @@ def test_power_that_is_cut_at_any_write_of_a_delta_leaves_a_good_model(monkeypat
         monkeypatch.setenv("TEST_CUT", str(cut))
         try:
             with process() as transport:
-                loading.load_by_delta(Client(transport, timeout_s=5), new, Place.FLASH, between(old, new))
+                loading.load(Client(transport, timeout_s=5), new, Place.FLASH, delta=between(old, new))
         except CommunicationError as lost:
             assert f"ended with exit code {CUT}" in str(lost)
             cuts += 1
@@ -124,7 +122,7 @@ def test_power_that_is_cut_at_any_write_of_a_delta_leaves_a_good_model(monkeypat
             found = loading.fetch(client, 1, 0, len(new))
             assert found in (old, new)
             if found == old:
-                loading.load_by_delta(client, new, Place.FLASH, between(old, new))
+                loading.load(client, new, Place.FLASH, delta=between(old, new))
             assert loading.fetch(client, 1, 0, len(new)) == new
             assert added(client, 1) == 20 + cut % 200
         old = new

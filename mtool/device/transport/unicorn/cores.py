@@ -99,11 +99,7 @@ def _cortex_m(model: int) -> Core:
 
 
 CORES = {
-    "cortex-m0": _cortex_m(arm.UC_CPU_ARM_CORTEX_M0),
-    "cortex-m3": _cortex_m(arm.UC_CPU_ARM_CORTEX_M3),
-    "cortex-m4": _cortex_m(arm.UC_CPU_ARM_CORTEX_M4),
-    "cortex-m7": _cortex_m(arm.UC_CPU_ARM_CORTEX_M7),
-    "cortex-m33": _cortex_m(arm.UC_CPU_ARM_CORTEX_M33),
+    **{f"cortex-m{one}": _cortex_m(getattr(arm, f"UC_CPU_ARM_CORTEX_M{one}")) for one in (0, 3, 4, 7, 33)},
     "rv32imc": Core(
         unicorn.UC_ARCH_RISCV,
         unicorn.UC_MODE_RISCV32,

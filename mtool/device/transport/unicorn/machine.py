@@ -31,17 +31,9 @@ _FAULT_WORDS, _FAULT_STACK, _FAULT_HANDLER = range(0x1C, 0x28, 4)
 _READ, _WRITE, _RANDOM, _EXIT = 1, 2, 3, 4
 
 _REFUSED = {
-    unicorn.UC_ERR_READ_UNMAPPED: Refusal.READ,
-    unicorn.UC_ERR_READ_PROT: Refusal.READ,
-    unicorn.UC_ERR_READ_UNALIGNED: Refusal.READ,
-    unicorn.UC_ERR_WRITE_UNMAPPED: Refusal.WRITE,
-    unicorn.UC_ERR_WRITE_PROT: Refusal.WRITE,
-    unicorn.UC_ERR_WRITE_UNALIGNED: Refusal.WRITE,
-    unicorn.UC_ERR_FETCH_UNMAPPED: Refusal.FETCH,
-    unicorn.UC_ERR_FETCH_PROT: Refusal.FETCH,
-    unicorn.UC_ERR_FETCH_UNALIGNED: Refusal.FETCH,
-    unicorn.UC_ERR_INSN_INVALID: Refusal.INSTRUCTION,
-    unicorn.UC_ERR_EXCEPTION: Refusal.INSTRUCTION,
+    getattr(unicorn, f"UC_ERR_{access.name}_{why}"): access
+    for access in (Refusal.READ, Refusal.WRITE, Refusal.FETCH)
+    for why in ("UNMAPPED", "PROT", "UNALIGNED")
 }
 
 
