@@ -121,9 +121,9 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
         )
     read = manifest.load(folder)
     project = manifest.project_of(read, folder)
+    _check_folder(folder / BUILD_FOLDER)
     for kind in kinds:
         manifest.firmware_of(folder, project, kind)  # which refuses a kind that the template has not
-    _check_folder(folder / BUILD_FOLDER)
     builder = BUILDERS[project.builder]
     compiler = builder.compiler(folder, project)
     firmware = _firmware(folder, read, kinds, compiler)
