@@ -483,10 +483,14 @@ def bench_layers(
     Args:
         path: the ONNX or TFLite model.
         board: a board or its name.
-        repeat: inferences, over which each operator's median is taken.
+        repeat: inferences, at least 1, over which each operator's median is taken.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         fill: what the inputs are filled with: "zeros", "ones", "random", or a file.
+
+    Returns:
+        The median of each operator and of the whole inference, in nanoseconds of the device's timer, or in instructions
+        where it counts those (`Profile.unit`).
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.

@@ -192,7 +192,7 @@ def make_module(
         board: a board or its name.
         options: how to compile it.
         key: the private key that signs it; None: nothing does.
-        counter: firmware refuses a module with a counter below that of the one that it has.
+        counter: 0 to 4,294,967,295: firmware refuses a module with a counter below that of the one that it has.
         since: the module that this one renews, with other weights: its code stays where that can be.
 
     Raises:
@@ -372,7 +372,7 @@ def make_bytecode(
         path: the model.
         options: how to read it.
         key: the private key that signs it; None: nothing does.
-        counter: firmware refuses a module with a counter below that of the one that it has.
+        counter: 0 to 4,294,967,295: firmware refuses a module with a counter below that of the one that it has.
         since: the module that this one renews.
 
     Raises:

@@ -1,19 +1,13 @@
 """Sets of files as pure data, and the folders that they are written to."""
 
-from mtool.base.filetree.record import FOLDER, interrupted
-from mtool.base.filetree.tree import FileTree, digest_of, from_folder, is_plain
-from mtool.base.filetree.writing import Edits, check_folder, tell_left, write, written_once
-
-__all__ = [
-    "FOLDER",
-    "Edits",
-    "FileTree",
-    "check_folder",
-    "digest_of",
-    "from_folder",
-    "interrupted",
-    "is_plain",
-    "tell_left",
-    "write",
-    "written_once",
-]
+from mtool.base.filetree.record import FOLDER as FOLDER
+from mtool.base.filetree.record import interrupted as interrupted
+from mtool.base.filetree.tree import FileTree as FileTree
+from mtool.base.filetree.tree import digest_of as digest_of
+from mtool.base.filetree.tree import from_folder as from_folder
+from mtool.base.filetree.tree import is_plain as is_plain
+from mtool.base.filetree.writing import Edits as Edits
+from mtool.base.filetree.writing import check_folder as check_folder
+from mtool.base.filetree.writing import tell_left as tell_left
+from mtool.base.filetree.writing import write as write
+from mtool.base.filetree.writing import written_once as written_once
