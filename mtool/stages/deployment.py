@@ -106,7 +106,7 @@ class Deployment:
                 f"--port {want.port}: the firmware has no RTT", hint=f"build it with --option {session.CHANNEL}=rtt"
             )
         if channel == session.RTT and not want.port:
-            raise session.nobody_reads_rtt(board)
+            raise session.missing_rtt_reader(board)
         ports.require(board, want)
 
     def with_models(

@@ -3,7 +3,7 @@
 from mtool.device.session.device import Device, DeviceInfo
 from mtool.device.session.graph import GraphExecutor
 from mtool.device.session.layers import tensor
-from mtool.device.session.opening import CHANNEL, RTT, check, nobody_reads_rtt, open, open_transport
+from mtool.device.session.opening import CHANNEL, RTT, check, missing_rtt_reader, open, open_transport
 from mtool.device.session.timing import Readings, Timing
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "Readings",
     "Timing",
     "check",
-    "nobody_reads_rtt",
+    "missing_rtt_reader",
     "open",
     "open_transport",
     "tensor",

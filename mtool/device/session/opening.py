@@ -144,7 +144,7 @@ def _channel(
     return _transport(project, firmware.absolute(), port, probe, emulator_arguments)
 
 
-def nobody_reads_rtt(board: Board) -> BoardError:
+def missing_rtt_reader(board: Board) -> BoardError:
     """Return the error of a firmware that speaks over RTT where no program is named that reads it."""
     return BoardError(
         f"the firmware for {board.name} speaks over RTT, and nobody is named who reads it",
@@ -179,7 +179,7 @@ def _transport(
     over_rtt = project.options.get(CHANNEL) == RTT
     emulator = project.board.emulator
     if over_rtt and emulator is None and not ports.wanted(port, probe).port:
-        raise nobody_reads_rtt(project.board)
+        raise missing_rtt_reader(project.board)
     device = _attached(project, port, probe)
     if device is not None:
         baud = (project.board.usb or Usb()).uart
