@@ -208,10 +208,8 @@ def create(name: str, data: bytes, folder: int | None) -> None:
 def _replace(target: Path, data: bytes) -> None:
     _check_replaceable(target)
     temporary = _beside(target)
+    create(str(temporary), data, None)
     try:
-        handle = os.open(temporary, _NEW, _RIGHTS)
-        with open(handle, "wb") as file:  # noqa: PTH123
-            file.write(data)
         if target.is_file():
             temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         temporary.replace(target)

@@ -164,11 +164,8 @@ def resolve(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
         # A probe of its own (a J-Link on a board without one) has another VID:PID than the board's.
         chosen = [device for device in found if device.probe.upper().startswith(want.probe.upper())]
         if not chosen:
-            raise BoardError(
-                f"no probe {want.probe} is attached",
-                details=[f"it was asked for by {want.origin}", *_listed(found)],
-                hint=no_device_hint() if not found else "choose one of these with --probe (a prefix is enough)",
-            )
+            asked, hint = f"it was asked for by {want.origin}", "choose one of these with --probe (a prefix is enough)"
+            raise _missing(f"no probe {want.probe}", asked, found, hint)
         candidates = [device for device in chosen if device in candidates] or chosen
     if len(candidates) > 1:
         raise _ambiguous(board, candidates)
@@ -185,11 +182,8 @@ def require(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
     device = resolve(board, want, found)
     if device is None:
         ids = ", ".join(board.usb.ids) if board.usb else ""
-        raise BoardError(
-            f"no {board.name} is attached",
-            details=[f"looked for: USB {ids}" if ids else "its entry in boards.yaml has no usb ids", *_listed(found)],
-            hint=no_device_hint() if not found else "is it one of these? choose it with --port",
-        )
+        looked = f"looked for: USB {ids}" if ids else "its entry in boards.yaml has no usb ids"
+        raise _missing(f"no {board.name}", looked, found, "is it one of these? choose it with --port")
     return device
 
 
@@ -284,6 +278,11 @@ def _ambiguous(board: Board, candidates: Sequence[Attached]) -> BoardError:
     return BoardError(
         f"{len(candidates)} boards match {board.name}", details=[str(device) for device in candidates], hint=hint
     )
+
+
+def _missing(what: str, why: str, found: Sequence[Attached], hint: str) -> BoardError:
+    hint = hint if found else no_device_hint()
+    return BoardError(f"{what} is attached", details=[why, *_listed(found)], hint=hint)
 
 
 def _listed(found: Sequence[Attached]) -> list[str]:

@@ -246,7 +246,7 @@ class Client:
             CommunicationError: it has not answered within `timeout_s`, or has lost the session.
         """
         with self.owner.alone():
-            self.window.ping(timeout_s)
+            self.window.ask(Message.MT_PING, timeout_s)
 
     def lookup(self, name: str) -> int:
         """Return the number of a function.
@@ -310,7 +310,7 @@ class Client:
         with self.owner.alone():
             if self.is_intact:
                 with contextlib.suppress(MtoolError):
-                    self.window.end(_BYE_S)
+                    self.window.ask(Message.MT_BYE, _BYE_S)
             self._shared.is_open = False
 
     def _writes(self, inputs: Sequence[bytes]) -> Iterator[Request]:

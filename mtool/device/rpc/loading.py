@@ -76,7 +76,7 @@ def load(
     module: bytes,
     place: Place,
     *,
-    delta: bytes = b"",
+    delta: bytes | None = None,
     progress: Callable[[int, int], None] = lambda there, whole: None,
 ) -> int:
     """Load a module's file; its model is one of the device's then, beside the firmware's own.
@@ -86,7 +86,7 @@ def load(
         module: the whole file.
         place: FLASH, where it stays, or RAM.
         delta: what is sent in place of the file, of a device that takes deltas (`Room.delta_base`): from what is behind
-            the head of the module in flash to what is behind the new one's (mtool.manifest.delta); empty: the file is.
+            the head of the module in flash to what is behind the new one's (mtool.manifest.delta); None: the file is.
         progress: is told how many of all bytes that are sent the device has, or are on their way to it.
 
     Returns:
@@ -97,21 +97,22 @@ def load(
             it had before stays.
         CommunicationError: the device stopped answering; load it again, and it goes on where it was.
     """
-    reply = _DELTA_REPLY if delta else _LOAD_REPLY
-    message = bytes([place | (_BY_DELTA if delta else 0)]) + module[:HEAD_BYTES]
-    message += struct.pack("<I", zlib.crc32(delta)) if delta else b""
+    reply, flag, check = _LOAD_REPLY, 0, b""
+    if delta is not None:
+        reply, flag, check = _DELTA_REPLY, _BY_DELTA, struct.pack("<I", zlib.crc32(delta))
+    message = bytes([place | flag]) + module[:HEAD_BYTES] + check
     request = Request(Message.MT_LOAD, message, reply_bytes=1 + reply.size, work_s=_HEAD_S)
     there, *taken = unpack(reply, client.ask([request])[0].payload, Message.MT_LOAD)
-    for count, whole, what in ((there, module, "module"), *((one, delta, "delta") for one in taken)):
+    for count, whole, what in ((there, module, "module"), *((one, delta or b"", "delta") for one in taken)):
         if count > len(whole):
             raise CommunicationError(
                 f"the device says that it has more of the {what} than there is",
                 details=[f"expected  at most {len(whole):,} B", f"found     {count:,} B"],
             )
-    if delta:
-        _send(client, delta, len(delta) if there == len(module) else taken[0], _DELTA_S, progress)
-    else:
+    if delta is None:
         _send(client, module, there, _DATA_S, progress)
+    else:
+        _send(client, delta, len(delta) if there == len(module) else taken[0], _DELTA_S, progress)
     return int(there)
 
 

@@ -143,7 +143,7 @@ class Window:
                 f"the session with {self.transport.name} broke off", hint="open the device again, or reconnect"
             )
         if time.monotonic() - self._heard_at > IDLE_S:
-            self.ping(ALIVE_S)
+            self.ask(Message.MT_PING, ALIVE_S)
         waiting = iter(requests)
         ahead = next(waiting, None)
         sequences: list[int] = []
@@ -159,23 +159,12 @@ class Window:
             self._receive()
         return [self._replies.pop(sequence) for sequence in sequences]
 
-    def ping(self, timeout_s: float) -> None:
-        """Let the device answer, to tell that it is there.
+    def ask(self, message: Message, timeout_s: float) -> None:
+        """Send a message without a payload: PING, to tell that the device is there, or BYE, which ends the session.
 
         Raises:
-            CommunicationError: it has not answered within `timeout_s`, or has lost the session.
+            CommunicationError: the device has not answered within `timeout_s`, or has lost the session.
         """
-        self._ask(Message.MT_PING, timeout_s)
-
-    def end(self, timeout_s: float) -> None:
-        """End the session on the device.
-
-        Raises:
-            CommunicationError: the device has not answered within `timeout_s`, or knows of no session.
-        """
-        self._ask(Message.MT_BYE, timeout_s)
-
-    def _ask(self, message: Message, timeout_s: float) -> None:
         self._heard_at = time.monotonic()  # no PING before it
         self.least_patience_s = timeout_s
         try:

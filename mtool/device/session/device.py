@@ -305,9 +305,7 @@ class Device(Closing):
         Raises:
             UsageError: the model has no such input, or it has another shape or type.
         """
-        described = tensors.named(self.manifest.inputs, name)
-        if described.dims is None and described.range is None:
-            tensors.bytes_of(name, described, tensors.as_array(name, array))
+        tensors.check_set(self.manifest.inputs, name, array)
         self._set[name] = array
 
     @alone

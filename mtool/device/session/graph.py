@@ -150,9 +150,7 @@ class GraphExecutor:
         Raises:
             UsageError: the model has no such input, or it has another shape or type.
         """
-        described = tensors.named(self._manifest.inputs, name)
-        if described.dims is None and described.range is None:
-            bytes_of(name, described, np.asarray(array))
+        tensors.check_set(self._manifest.inputs, name, array)
         self._set[name] = array
 
     def get_input(self, name: str) -> Array:

@@ -125,6 +125,17 @@ def named(tensors: Sequence[Tensor], name: str) -> Tensor:
     )
 
 
+def check_set(tensors: Sequence[Tensor], name: str, array: ArrayLike) -> None:
+    """Refuse an input that is set before its run, unless run-time sizes decide then whether it is right.
+
+    Raises:
+        UsageError: the model has no such input, or it has another shape or type.
+    """
+    described = named(tensors, name)
+    if described.dims is None and described.range is None:
+        bytes_of(name, described, as_array(name, array))
+
+
 def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list[bytes]:
     """Return each input's bytes, row-major and little-endian, in the model's order.
 

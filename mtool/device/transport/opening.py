@@ -145,7 +145,16 @@ def _rtt_line(port: str, where: Address, firmware: Path | None, probe: str) -> T
             )
         return rtt.RttTransport(GdbMemory(where.host, where.port), block)
     if where.server == "pyocd":
-        return _pyocd(where, block, probe)
+        if importlib.util.find_spec("pyocd") is None:
+            raise BuildError(
+                "pyOCD is not installed where mtool is",
+                details=[f"looked for in {sys.prefix}"],
+                hint=f"install it: {_PYOCD}",
+            )
+        program = str(Path(__file__).with_name("pyocd_rtt.py"))
+        at = "" if block is None else f"{block:x}"
+        argv = [sys.executable, program, where.target, probe, at]
+        return ProcessTransport(argv, name="RTT through pyocd", bytes_per_second=_PROBE_BYTES_PER_SECOND)
     listens = f"{where.host}:{where.port}"
     if where.server == "jlink":
         # To be sent within 100 ms; the J-Link software finds the block by a search otherwise.
@@ -165,16 +174,3 @@ def _rtt_line(port: str, where: Address, firmware: Path | None, probe: str) -> T
         greeting=greeting,
         bytes_per_second=_PROBE_BYTES_PER_SECOND,
     )
-
-
-def _pyocd(where: Address, block: int | None, probe: str) -> Transport:
-    if importlib.util.find_spec("pyocd") is None:
-        raise BuildError(
-            "pyOCD is not installed where mtool is",
-            details=[f"looked for in {sys.prefix}"],
-            hint=f"install it: {_PYOCD}",
-        )
-    program = str(Path(__file__).with_name("pyocd_rtt.py"))
-    at = "" if block is None else f"{block:x}"
-    argv = [sys.executable, program, where.target, probe, at]
-    return ProcessTransport(argv, name="RTT through pyocd", bytes_per_second=_PROBE_BYTES_PER_SECOND)

@@ -58,7 +58,8 @@ class UnicornTransport(Transport):
             machine.sent.clear()
             return data
         if machine.status is not None:
-            raise self._ended(machine.status)
+            meant = self._on_exit(machine.status) if self._on_exit is not None else None
+            raise meant or CommunicationError(f"{self.name} ended with exit code {machine.status}")
         time.sleep(max(deadline - time.monotonic(), 0.0))  # it waits, and so does the caller
         return b""
 
@@ -70,10 +71,6 @@ class UnicornTransport(Transport):
         if self._machine is None:
             raise CommunicationError(f"{self.name} was closed")
         return self._machine
-
-    def _ended(self, status: int) -> MtoolError:
-        meant = self._on_exit(status) if self._on_exit is not None else None
-        return meant or CommunicationError(f"{self.name} ended with exit code {status}")
 
 
 def _machine(board: Board, elf: Path) -> "Machine":
