@@ -12,31 +12,6 @@ from pathlib import Path
 
 from mtool.base import resources
 
-
-def _words(*texts: str) -> frozenset[str]:
-    return frozenset(word for text in texts for word in text.split())
-
-
-KEYWORDS = _words(
-    # C99, C11 and C23
-    """
-    auto break case char const continue default do double else enum extern float for goto if inline int long register
-    restrict return short signed sizeof static struct switch typedef union unsigned void volatile while alignas
-    alignof bool constexpr false nullptr static_assert thread_local true typeof typeof_unqual
-    """,
-    # C++20 and its technical specifications, with the words that stand for operators
-    """
-    and and_eq asm atomic_cancel atomic_commit atomic_noexcept bitand bitor catch char8_t char16_t char32_t class
-    compl concept consteval constinit const_cast co_await co_return co_yield decltype delete dynamic_cast explicit
-    export friend mutable namespace new noexcept not not_eq operator or or_eq private protected public reflexpr
-    reinterpret_cast requires static_cast synchronized template this throw try typeid typename using virtual wchar_t
-    xor xor_eq
-    """,
-    # types of <stdint.h>, which C++ lets no member hide that a structure has used
-    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t",
-    # of compilers
-    "far fortran interrupt near",
-)
 _MACRO_FORMS = re.compile(
     r"I"  # <complex.h>
     r"|[A-Z][A-Z0-9_]+"  # as macros are written
@@ -50,8 +25,14 @@ _WINDOWS = re.compile(r"con|prn|aux|nul|(com|lpt)\d")  # no file may be called s
 
 @functools.cache
 def _taken(kind: str) -> frozenset[str]:
-    """Return the names of taken_names.yaml that are macros, headers or targets."""
-    return _words(*resources.read_yaml(Path(__file__).with_name("taken_names.yaml"))[kind])
+    """Return the names of taken_names.yaml that are keywords, macros, headers or targets."""
+    texts = resources.read_yaml(Path(__file__).with_name("taken_names.yaml"))[kind]
+    return frozenset(word for text in texts for word in text.split())
+
+
+def is_keyword(name: str) -> bool:
+    """Whether a name is a keyword of C or C++, or of a compiler."""
+    return name in _taken("keywords")
 
 
 def is_macro(name: str) -> bool:
@@ -100,7 +81,7 @@ def tensor_names(names: Iterable[str]) -> list[str]:
     numbers: dict[str, int] = {}
     for name in names:
         stem = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "tensor"
-        if stem[0].isdigit() or stem in KEYWORDS or is_macro(stem):
+        if stem[0].isdigit() or is_keyword(stem) or is_macro(stem):
             stem = f"t_{stem}"
         stem = _shortened(stem, name, LONGEST_TENSOR)
         unique, number = stem, numbers.get(stem.upper(), 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mtool.base import spelling
 from mtool.base.errors import MtoolError, UsageError
-from mtool.base.identifiers import KEYWORDS
+from mtool.base.identifiers import is_keyword
 from mtool.compiler.backends.interface import Backend, BackendError, Operation, Region
 from mtool.compiler.backends.spec import COMMON, BackendSpec
 
@@ -184,6 +184,6 @@ def _checked(found: object, where: str) -> type[Backend]:
     if not (isinstance(found, type) and issubclass(found, Backend)):
         raise UsageError(f"{where} is no backend", details=["expected a class that is derived from mtool.Backend"])
     name: object = found.name
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or name in KEYWORDS:
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or is_keyword(name):
         raise UsageError(f"the backend of {where} has the name {found.name!r}; expected one that C takes")
     return found

@@ -15,7 +15,7 @@ from mtool.base.checked import value_of
 from mtool.base.errors import MtoolError, UsageError
 from mtool.base.escaping import short_name
 from mtool.base.filetree import is_plain
-from mtool.base.identifiers import KEYWORDS, is_macro
+from mtool.base.identifiers import is_keyword, is_macro
 from mtool.compiler.backends.call import TENSOR, bytes_named, placed
 from mtool.compiler.backends.interface import (
     Backend,
@@ -260,7 +260,7 @@ def _of_functions(product: Product, region: Region) -> Iterator[str]:
 
 
 def _is_free(name: str) -> bool:
-    return bool(_NAME.fullmatch(name)) and name not in KEYWORDS and not _RESERVED.fullmatch(name)
+    return bool(_NAME.fullmatch(name)) and not is_keyword(name) and not _RESERVED.fullmatch(name)
 
 
 def _of_buffer(name: str, buffer: Buffer, product: Product, region: Region) -> Iterator[str]:
@@ -273,7 +273,7 @@ def _of_buffer(name: str, buffer: Buffer, product: Product, region: Region) -> I
         yield f"the buffer {name} has {buffer.bytes} bytes; {needed} are to lie there"
     if needed is None and (TENSOR.fullmatch(name) or not _NAME.fullmatch(name)):
         yield f"the buffer {name} is no tensor of the region, and no name in C"
-    if needed is None and (name in KEYWORDS or name in product.constants or not buffer.bytes):
+    if needed is None and (is_keyword(name) or name in product.constants or not buffer.bytes):
         yield f"the buffer {name} has {'no bytes' if not buffer.bytes else 'a name that is taken'}"
 
 

@@ -19,9 +19,9 @@ from mtool import boards, project
 from mtool.base import filetree, resources
 from mtool.base.filetree import FileTree
 from mtool.base.identifiers import (
-    KEYWORDS,
     LONGEST_MODEL,
     LONGEST_TENSOR,
+    is_keyword,
     is_macro,
     model_name,
     target_name,
@@ -143,7 +143,7 @@ def test_tensors_have_identifiers_that_differ(names: list[str]) -> None:
     assert len({name.upper() for name in made}) == len(names)
     for name in made:
         assert re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and len(name) <= LONGEST_TENSOR + 5
-        assert name not in KEYWORDS and not is_macro(name)
+        assert not is_keyword(name) and not is_macro(name)
 
 
 @settings(max_examples=amount.of(200, 66), deadline=None)
@@ -189,7 +189,7 @@ def test_the_macros_of_installed_toolchains_are_known(compiler: str) -> None:
     done = subprocess.run(command, input=includes(headers), check=True, capture_output=True, text=True)
     macros = re.findall(r"^#define ([A-Za-z]\w*)(?= |$)", done.stdout, re.MULTILINE)  # those without parameters
     assert len(macros) > 50
-    assert [name for name in macros if name not in KEYWORDS and not is_macro(name)] == []
+    assert [name for name in macros if not is_keyword(name) and not is_macro(name)] == []
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

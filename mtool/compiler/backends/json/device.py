@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mtool.base import invalid as problems
 from mtool.base.errors import UsageError
-from mtool.base.identifiers import KEYWORDS
+from mtool.base.identifiers import is_keyword
 from mtool.base.option_values import Rounding
 from mtool.compiler.backends.interface import Allowed, Operand, Operation, Pattern, Region
 from mtool.compiler.backends.interface import refusal as refusal_by
@@ -116,7 +116,7 @@ def read(path: Path) -> Device:
         ) from invalid
     if found.caches and len(found.caches) != 2:
         raise UsageError(f"the device file {path} has to name both clean and invalidate in [caches]")
-    taken = next((one for one in (found.name, found.driver_name) if one in KEYWORDS), None)
+    taken = next((one for one in (found.name, found.driver_name) if is_keyword(one)), None)
     if taken is not None:
         raise UsageError(f"the device file {path} has the name {taken}, which is a word of C")
     return found
