@@ -18,13 +18,13 @@ from mtool.base.errors import BoardError, CommunicationError, MtoolError
 from mtool.boards import Board
 from mtool.device import build as building
 from mtool.device import flash, session
-from mtool.device.flash import Runner, halted, ports
+from mtool.device.flash import Runner, ports
 from mtool.device.flash.by_command import by_command
 from mtool.device.flash.ports import Attached
 from mtool.device.session import Device, opening
 from mtool.device.session.verify import Tolerance
 from mtool.device.transport.base import Transport
-from mtool.device.transport.emulator import Channel
+from mtool.device.transport.emulator import Channel, halted_command, open_halted
 from mtool.manifest import Manifest
 from mtool.project import template
 from mtool.stages import checkup, formatting
@@ -127,7 +127,7 @@ def flash_model(
         if is_emulated:  # it is flashed as it stands still; the session is with that very emulator
             assert target.emulator is not None
             firmware, channel = prepared.built.firmware[HOST_DRIVEN].absolute(), _channel(prepared.manifest)
-            transport, port = halted.open_halted(target.emulator, firmware, channel=channel)
+            transport, port = open_halted(target.emulator, firmware, channel=channel)
             stack.callback(transport.close)
             flashed = _flash(prepared, chosen, Attached(port, "", "", ""))
             opened = Device(prepared.manifest, transport, timeout_s=_START_S, firmware=firmware)
@@ -206,7 +206,7 @@ def flash_plan(job: Job, runner: str = "", *, kind: str = HOST_DRIVEN) -> list[s
     flashed = flash_job(deployment.folder or model.default_folder(), described, chosen, device, kind=kind)
     if chosen.name == "gdb" and target.emulator is not None:
         flashed = dataclasses.replace(flashed, port="127.0.0.1:PORT")
-        argv = halted.argv(target.emulator, flashed.firmware, flashed.port, channel=_channel(described))
+        argv = halted_command(target.emulator, flashed.firmware, flashed.port, channel=_channel(described))
         lines.append(f"{shlex.join(argv)} &")
     lines += flash.plan(chosen, flashed)
     if kind != HOST_DRIVEN:

@@ -8,8 +8,7 @@ import pytest
 pytest.importorskip("unicorn", reason="needs the package unicorn")
 
 from mtool.boards import Memory
-from mtool.device.transport.unicorn.cores import count_riscv, count_thumb
-from mtool.device.transport.unicorn.machine import Machine
+from mtool.device.transport.unicorn.machine import Machine, count_riscv, count_thumb
 
 MEMORIES = {
     "flash": Memory(base=0, size=0x10000, holds=("code", "weights")),

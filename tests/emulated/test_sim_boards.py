@@ -192,7 +192,7 @@ def test_the_demo_takes_the_core_whose_tools_are_here(
 
 
 def test_a_missing_package_is_told(built: BuiltProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "mtool.device.transport.unicorn.cores", None)
+    monkeypatch.setitem(__import__("sys").modules, "mtool.device.transport.unicorn.machine", None)
     with pytest.raises(BuildError, match="unicorn is not installed") as caught:
         session.open(built.folder)
     assert caught.value.hint == "pip install 'mtool-mcu[emulator]'"

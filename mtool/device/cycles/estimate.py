@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 
 from mtool import manifest
 from mtool.base.errors import UsageError
-from mtool.boards import Board, load_all
-from mtool.device.cycles import flash, pipelines
+from mtool.boards import Board, Draw, Reads, load_all
+from mtool.device.cycles import pipelines
 from mtool.device.cycles.cores import Core, cores
-from mtool.device.cycles.execution import Executed, Listing, execute
-from mtool.device.cycles.flash import Clock
+from mtool.device.cycles.execution import Block, Executed, Listing, execute
 from mtool.device.transport import unicorn
 from mtool.manifest import Manifest, Operator
 
@@ -24,6 +23,71 @@ log = logging.getLogger(__name__)
 _INSTRUCTIONS = "instructions"
 _CALLERS = ("operator", "calls", "head_call")  # through which steps and rows call operators
 KINDS = ("load", "store", "multiply-accumulate", "arithmetic", "branch", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where an estimate becomes a time: a board's core, clock and flash.
+
+    Attributes:
+        name: what it is shown as: the board's name, or a frequency.
+        cpu: the core, one of those that there is a table for.
+        hz: its clock.
+        reads: how the memory of code and weights answers; None: at once, or it is not known.
+        draws: the power that its chip draws; None: not known.
+    """
+
+    name: str
+    cpu: str
+    hz: int
+    reads: Reads | None = None
+    draws: Draw | None = None
+
+    @property
+    def waits(self) -> int:
+        """Return the cycles that a read of the flash waits."""
+        return self.reads.waits(self.hz) if self.reads else 0
+
+
+def flash_arguments(clocks: Sequence[Clock], counted: Board) -> list[str]:
+    """Return what the plugin has to know of the clocks' flashes.
+
+    Args:
+        clocks: those with `reads`.
+        counted: the board that runs in the emulator, whose memories of code and weights stand for the flash.
+    """
+    stands = [memory for memory in (counted.memory_for("code"), counted.memory_for("weights")) if memory is not None]
+    base = min((memory.base for memory in stands), default=0)
+    size = max((memory.base + memory.size for memory in stands), default=0) - base
+    found = []
+    for reads in (clock.reads for clock in clocks if clock.reads is not None):
+        caches = [
+            cache
+            for one in (reads.code, reads.data)
+            for cache in ((one.lines, one.ways or one.lines) if one else (0, 0))
+        ]
+        found.append("flash=" + ":".join(f"{number:x}" for number in (base, size, reads.width, *caches, reads.line)))
+    return found
+
+
+def flash_waits(block: Block, clock: Clock, index: int, cycles: int) -> int:
+    """Return the cycles for which a block waited for a flash.
+
+    Args:
+        block: what ran.
+        clock: the board.
+        index: which of the flashes that were counted is this board's.
+        cycles: what the block took without waits, in all.
+    """
+    if clock.reads is None or not block.reads:
+        return 0
+    jumped, followed, data = block.reads[index]
+    after = clock.waits
+    if clock.reads.prefetch:  # begun when the read before has come, and that takes so long to execute:
+        length = sum(instruction.bytes for instruction in block.body)
+        executing = cycles * clock.reads.width / (block.count * length)
+        after = max(0, round(clock.waits + 1 - executing))
+    return clock.waits * (jumped + data) + min(after, clock.waits) * followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +185,7 @@ def estimate(
     able = cores_for(board)
     firmware = folder / described.project.firmware["host_driven"]
     listing = Listing(firmware, board.toolchain, helium="mve" in board.features)
-    flashes = flash.arguments(clocks, board)
+    flashes = flash_arguments(clocks, board)
     functions = entry_points(described)
     through = [f"{described.model}_{name}" for name in _CALLERS] if len(functions) > 1 else []
     executed = execute(folder, listing, functions, inputs, flashes, through=through, model=described.model)
@@ -176,7 +240,7 @@ def summarise(
             for core in able
         }
         for index, clock in enumerate(slow):
-            waits[clock.name] += flash.waits(block, clock, index, cycles[clock.cpu])
+            waits[clock.name] += flash_waits(block, clock, index, cycles[clock.cpu])
         spent = {_INSTRUCTIONS: block.count * len(block.body), **cycles}
         by_call.setdefault(names[block.call], Counter()).update(spent)
         by_function.setdefault(listing.function_at(block.body[0].address), Counter()).update(spent)

@@ -138,7 +138,7 @@ def execute(
         listing: the code of its firmware.
         functions: what to count: from the entry of one of them until it returns. The first one begins an inference.
         inputs: an array for each input of the model.
-        flashes: what the plugin has to know of each flash whose reads are counted; see flash.py.
+        flashes: what the plugin has to know of each flash whose reads are counted; see `estimate.flash_arguments`.
         through: functions that count as those that call them, where the firmware has them: what they call is told.
         model: the name of one of the project's models; empty: the only one.
 

@@ -1,6 +1,6 @@
 """Compare a device's outputs with a reference, tensor by tensor, and say by how much they differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,11 @@ EQUAL = "equal"
 FLOAT = 1e-5
 """What floats may differ by, of the largest magnitude and of their own, unless said otherwise."""
 
-_LSB_BINS = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 128), (129, 255))
+_LSB_BINS = (
+    *((EQUAL, -1, -1), ("below 0.5 LSB", 0, 0), ("1 LSB", 1, 1), ("2 LSB", 2, 2)),
+    *((f"{low} to {high} LSB", low, high) for low, high in ((3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 128))),
+    *(("129 to 255 LSB", 129, 255), ("over 255 LSB", 256, np.inf)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,28 +222,18 @@ def has_steps(tensor: Tensor) -> bool:
 def _lsb_histogram(steps: Array, same: Array) -> tuple[tuple[str, int], ...]:
     """Count the elements by their difference in steps: those that are the `same`, and below half a step the others."""
     rounded = np.where(same, -1, np.rint(steps))
-    rows = []
-    for low, high in ((-1, -1), *_LSB_BINS):
-        count = int(np.count_nonzero((rounded >= low) & (rounded <= high)))
-        if count:
-            label = EQUAL if low < 0 else "below 0.5 LSB" if high == 0 else f"{low} LSB" if low == high else ""
-            rows.append((label or f"{low} to {high} LSB", count))
-    beyond = int(np.count_nonzero(rounded > _LSB_BINS[-1][1]))
-    return (*rows, *([(f"over {_LSB_BINS[-1][1]} LSB", beyond)] if beyond else []))
+    return _counted((label, (rounded >= low) & (rounded <= high)) for label, low, high in _LSB_BINS)
 
 
 def _decades(distance: Array) -> tuple[tuple[str, int], ...]:
     """Count the elements by the power of ten of their difference."""
-    rows = []
-    equal = int(np.count_nonzero(distance == 0))
-    if equal:
-        rows.append((EQUAL, equal))
-    unequal = distance[(distance > 0) & np.isfinite(distance)]
-    powers = np.floor(np.log10(unequal)).astype(int)
-    for power in sorted(set(powers.tolist())):
-        rows.append((f"1e{power} to 1e{power + 1}", int(np.count_nonzero(powers == power))))
-    infinite = int(np.count_nonzero(np.isinf(distance)))
-    return (*rows, *([("not finite", infinite)] if infinite else []))
+    powers = np.floor(np.log10(distance[(distance > 0) & np.isfinite(distance)])).astype(int)
+    decades = ((f"1e{power} to 1e{power + 1}", powers == power) for power in sorted(set(powers.tolist())))
+    return _counted([(EQUAL, distance == 0), *decades, ("not finite", np.isinf(distance))])
+
+
+def _counted(rows: Iterable[tuple[str, Array]]) -> tuple[tuple[str, int], ...]:
+    return tuple((label, int(np.count_nonzero(which))) for label, which in rows if which.any())
 
 
 def _worst(distance: Array, expected: Array, actual: Array) -> str:

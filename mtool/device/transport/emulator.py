@@ -90,6 +90,31 @@ def open_emulator(
     return through_terminal(process, announces=emulator.announces, baud=_PTY_BAUD)
 
 
+def halted_command(emulator: Emulator, elf: Path, port: str, *, channel: Channel = "semihosting") -> list[str]:
+    """Return the emulator's argv without the firmware, halted, with its gdb stub at `port` ("host:port")."""
+    words = command(emulator, elf, channel=channel)
+    loads = [index for index, word in enumerate(words) if word in ("-kernel", "-bios") and str(elf) in words[index + 1]]
+    kept = [word for index, word in enumerate(words) if index not in loads and index - 1 not in loads]
+    return [*kept, "-gdb", f"tcp:{port}", "-S"]
+
+
+def open_halted(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") -> tuple[ProcessTransport, str]:
+    """Start an emulator that waits, and return the channel to its firmware and the address of its gdb stub.
+
+    Args:
+        emulator: the program and its arguments, from the board's entry.
+        elf: the firmware that will be flashed.
+        channel: the machine's device that is connected to standard input and output.
+
+    Raises:
+        BuildError: the emulator is not installed.
+        CommunicationError: it can't be started.
+    """
+    port = f"{_LOCALHOST}:{free_port()}"
+    words = halted_command(emulator, elf, port, channel=channel)
+    return start(emulator, words), port
+
+
 def free_port() -> int:
     """Return a TCP port of this computer that is free now."""
     with socket.socket() as probe:

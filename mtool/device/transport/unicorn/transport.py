@@ -75,8 +75,7 @@ class UnicornTransport(Transport):
 
 def _machine(board: Board, elf: Path) -> "Machine":
     try:
-        from mtool.device.transport.unicorn.cores import CORES
-        from mtool.device.transport.unicorn.machine import Machine
+        from mtool.device.transport.unicorn.machine import CORES, Machine
     except ImportError as missing:
         raise BuildError(
             f"{PROGRAM} is not installed", details=[str(missing)], hint=distribution.install("emulator")
