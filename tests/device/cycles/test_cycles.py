@@ -12,9 +12,9 @@ from mtool import boards
 from mtool.base.errors import BuildError, UsageError
 from mtool.boards import Cache, Reads
 from mtool.commands.cost import clocks
-from mtool.device.cycles import Clock, cores, execution, flash, pipelines, riscv
+from mtool.device.cycles import Clock, cores, execution, pipelines, riscv
 from mtool.device.cycles.cores import Instruction, group_of, groups
-from mtool.device.cycles.estimate import summarise
+from mtool.device.cycles.estimate import flash_arguments, summarise
 from mtool.device.cycles.execution import Listing
 from mtool.device.cycles.thumb import decode
 
@@ -142,7 +142,7 @@ def test_reads_of_the_flash_are_those_that_its_caches_lack(plugin: Path, tmp_pat
     )
     small = reads.model_copy(update={"data": Cache(lines=7)})
     clocks = [Clock("fits", "cortex-m4", 100_000_000, reads), Clock("does not", "cortex-m4", 100_000_000, small)]
-    listing, executed = run(plugin, tmp_path, "reads_flash", flashes=flash.arguments(clocks, board))
+    listing, executed = run(plugin, tmp_path, "reads_flash", flashes=flash_arguments(clocks, board))
     each = [tuple(map(sum, zip(*(block.reads[index] for block in executed.blocks), strict=True))) for index in (0, 1)]
     assert [data for _, _, data in each] == [32, 64]  # 256 bytes: 32 reads; the oldest of 7 lines is always the next
     assert sum(each[0][:2]) == 3  # 18 bytes of code
